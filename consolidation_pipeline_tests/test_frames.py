@@ -24,11 +24,12 @@ from consolidation_pipeline.service.review.suggestions import list_suggestions
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.admin import frames as store
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
-from consolidation_pipeline_tests.conftest import open_shared_engine
+from consolidation_pipeline_tests.database_pool import DatabasePool
 from consolidation_pipeline_tests.openai_server import openai_server, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note, reworded_notes
+from consolidation_pipeline_tests.service.model_replies import suggestion_reply
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.review.test_suggestion_proposals import OPTIONS, both, propose
+from consolidation_pipeline_tests.service.review.test_suggestion_proposals import OPTIONS, propose
 
 STALE = note("stale", "The old wiki is read only.")
 EMPTY, FUTURE = "empty", "future"
@@ -52,19 +53,19 @@ class Reviewed:
 
 
 @pytest.fixture(scope="module")
-def reviewed(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
-    """Made once; the tests only read it."""
+def reviewed(databases: DatabasePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
+    """Reviewed project that the tests only read."""
     folder = tmp_path_factory.mktemp("frames")
-    engines = open_shared_engine(server)
-    engine = next(engines)
-    url = engine.url.render_as_string(hide_password=False)
-    settings = Settings(database_url=SecretStr(url.replace("+psycopg", "")), data_dir=folder)
-    with openai_server(reply_with_json(both)) as provider, pytest.MonkeyPatch.context() as patch:
+    with (
+        databases.database() as url,
+        openai_server(reply_with_json(suggestion_reply)) as provider,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        settings = Settings(database_url=SecretStr(url), data_dir=folder)
         patch.setenv("OPENAI_API_BASE", provider.api_base)
         patch.setenv("OPENAI_BASE_URL", provider.api_base)
         patch.setenv("OPENAI_API_KEY", "sk-test")
-        yield _review(Pipeline(engine, settings, folder))
-    engines.close()
+        yield _review(Pipeline(connect_engine(with_driver(url, "psycopg")), settings, folder))
 
 
 def _review(pipeline: Pipeline) -> Reviewed:
@@ -74,10 +75,10 @@ def _review(pipeline: Pipeline) -> Reviewed:
     pipeline.add([*near, other_type, *reworded_notes(LESSONS[:3]), STALE])
     propose(pipeline)
     approved, rejected, reopened = (shown.id for shown in list_suggestions(pipeline.engine, SLUG).suggestions)
-    said: dict[str, Any] = {"decided_by": "anna", "settings": pipeline.settings}
-    approve_suggestion(pipeline.engine, approved, **said)
+    decision: dict[str, Any] = {"decided_by": "anna", "settings": pipeline.settings}
+    approve_suggestion(pipeline.engine, approved, **decision)
     reject_suggestion(pipeline.engine, rejected, note="two runners", decided_by="bert")
-    pipeline.roll_back(approve_suggestion(pipeline.engine, reopened, **said).group_id)
+    pipeline.roll_back(approve_suggestion(pipeline.engine, reopened, **decision).group_id)
     archived = pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = 'stale'")
     archive_manually(pipeline.engine, [archived], reason="migrated", changed_by="anna")
     pipeline.write(
@@ -89,7 +90,7 @@ def _review(pipeline: Pipeline) -> Reviewed:
     return Reviewed(pipeline, approved, rejected, reopened, archived)
 
 
-def table_of(name: str, reviewed: Reviewed, slug: str = SLUG, **options: Any) -> pd.DataFrame:
+def load_frame(name: str, reviewed: Reviewed, slug: str = SLUG, **options: Any) -> pd.DataFrame:
     frame: pd.DataFrame = getattr(frames, name)(slug, engine=reviewed.engine, **options)
     return frame
 
@@ -97,35 +98,32 @@ def table_of(name: str, reviewed: Reviewed, slug: str = SLUG, **options: Any) ->
 @pytest.mark.parametrize("name", frames.__all__)
 def test_empty_frame_has_same_dtypes(reviewed: Reviewed, name: str) -> None:
     for options in ({}, OPTIONAL.get(name, {})):
-        full, empty = (table_of(name, reviewed, slug, **options) for slug in (SLUG, EMPTY))
+        full, empty = (load_frame(name, reviewed, slug, **options) for slug in (SLUG, EMPTY))
         assert (len(full) > 0, len(empty)) == (True, 0)
         pd.testing.assert_series_equal(full.dtypes, empty.dtypes)
-    assert full.dtypes.astype(str).loc[lambda kinds: kinds == "float32"].index.tolist() == (
-        ["similarity"] if name == "pairs" else []
-    )
+    float32 = full.dtypes.astype(str).loc[lambda kinds: kinds == "float32"]
+    assert float32.index.tolist() == (["similarity"] if name == "pairs" else [])
 
 
 @pytest.mark.parametrize("name", frames.__all__)
 def test_frames_refuse_unknown_project(reviewed: Reviewed, name: str) -> None:
     with pytest.raises(NotFoundError, match="there is no project 'nowhere'; projects: empty, future, notes"):
-        table_of(name, reviewed, "nowhere")
+        load_frame(name, reviewed, "nowhere")
 
 
 @pytest.mark.parametrize("name", frames.__all__)
 def test_batched_rows_form_one_frame(reviewed: Reviewed, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = table_of(name, reviewed)
+    whole = load_frame(name, reviewed)
     monkeypatch.setattr(store, "BATCH_ROWS", 2)
-    pd.testing.assert_frame_equal(table_of(name, reviewed), whole)
+    pd.testing.assert_frame_equal(load_frame(name, reviewed), whole)
 
 
 def test_memories_frame_holds_every_row(reviewed: Reviewed) -> None:
-    found = table_of("memories", reviewed).set_index("id")
-    count = reviewed.pipeline.value
-    of = reviewed.pipeline.project().id
-    derived = count("SELECT count(*) FROM {s}.consolidated_memories WHERE project_id = :of", of=of)
-    assert found["kind"].value_counts()["raw"] == count(
-        "SELECT count(*) FROM {s}.task_memories WHERE project_id = :of", of=of
-    )
+    found = load_frame("memories", reviewed).set_index("id")
+    count, of = "SELECT count(*) FROM {{s}}.{} WHERE project_id = :of", reviewed.pipeline.project().id
+    tables = ("task_memories", "consolidated_memories")
+    raw, derived = (reviewed.pipeline.value(count.format(table), of=of) for table in tables)
+    assert found["kind"].value_counts()["raw"] == raw
     assert found["kind"].ne("raw").sum() == derived > 0
     assert found["level"].is_monotonic_increasing
     merged = found[found["status"] == "merged"]
@@ -138,55 +136,53 @@ def test_memories_frame_holds_every_row(reviewed: Reviewed) -> None:
     assert (stale["status"], stale["archive_reason"], stale["external_id"]) == ("archived", "migrated", "stale")
     assert pd.isna(stale["successor_id"])
     assert stale["retired_at"].tzinfo is not None
-    assert stale[["tags", "importance", "reuse_count"]].tolist() == [
-        STALE[name] for name in ("tags", "importance", "reused_count")
-    ]
+    fields = stale[["tags", "importance", "reuse_count"]].tolist()
+    assert fields == [STALE[name] for name in ("tags", "importance", "reused_count")]
 
 
 def test_frame_times_exceed_nanosecond_range(reviewed: Reviewed) -> None:
-    found = table_of("memories", reviewed, FUTURE)
+    found = load_frame("memories", reviewed, FUTURE)
     assert found["learned_at"].dt.year.tolist() == [9998]
     assert found["learned_at"].dt.microsecond.tolist() == [1]
 
 
 def test_memories_frame_adds_vectors_on_request(reviewed: Reviewed) -> None:
-    assert "vector" not in table_of("memories", reviewed)
-    found = table_of("memories", reviewed, vectors=True)
+    assert "vector" not in load_frame("memories", reviewed)
+    found = load_frame("memories", reviewed, vectors=True)
     matrix = np.stack(list(found["vector"]))
     assert (matrix.dtype, len(matrix)) == (np.float32, len(found))
     np.testing.assert_allclose(np.linalg.norm(matrix, axis=1), 1, rtol=1e-5)
-    stored = reviewed.pipeline.value(
-        "SELECT embedding::real[] FROM {s}.task_memories WHERE id = :id", id=UUID(found["id"][0])
-    )
+    query = "SELECT embedding::real[] FROM {s}.task_memories WHERE id = :id"
+    stored = reviewed.pipeline.value(query, id=UUID(found["id"][0]))
     assert np.array_equal(matrix[0], np.array(stored, dtype=np.float32))
-    assert table_of("memories", reviewed, FUTURE, vectors=True)["vector"].tolist() == [None]
+    assert load_frame("memories", reviewed, FUTURE, vectors=True)["vector"].tolist() == [None]
 
 
 def test_pairs_frame_matches_graph(reviewed: Reviewed) -> None:
-    found = table_of("pairs", reviewed)
+    found = load_frame("pairs", reviewed)
     rows = reviewed.pipeline.rows("SELECT a::text, b::text, similarity, verdict FROM {s}.memory_neighbors")
     names = {0: "topic", 1: "ask", 2: "merge"}
     expected = {(a, b): (pytest.approx(similarity), names.get(verdict)) for a, b, similarity, verdict in rows}
-    told = found["verdict"].astype(object).where(found["verdict"].notna(), None)
+    verdicts = found["verdict"].astype(object).where(found["verdict"].notna(), None)
     pairs = zip(found["a"], found["b"], strict=True)
-    assert dict(zip(pairs, zip(found["similarity"], told, strict=True), strict=True)) == expected
-    assert {"ask", "merge", None} <= set(told)
+    assert dict(zip(pairs, zip(found["similarity"], verdicts, strict=True), strict=True)) == expected
+    assert {"ask", "merge", None} <= set(verdicts)
     assert found["similarity"].is_monotonic_decreasing
-    memory_type = table_of("memories", reviewed).set_index("id")["memory_type"]
+    memory_type = load_frame("memories", reviewed).set_index("id")["memory_type"]
     across = found["a"].map(memory_type).ne(found["b"].map(memory_type))
     assert across.equals(found["verdict"].isna())
-    assert (found["verdict"] >= "ask").sum() == told.isin(["ask", "merge"]).sum()
+    assert (found["verdict"] >= "ask").sum() == verdicts.isin(["ask", "merge"]).sum()
 
 
 def test_pairs_frame_filters_by_similarity(reviewed: Reviewed) -> None:
-    whole = table_of("pairs", reviewed)
+    whole = load_frame("pairs", reviewed)
     middle = float(whole["similarity"][len(whole) // 2])
-    assert len(table_of("pairs", reviewed, at_least=middle)) == (whole["similarity"] >= np.float32(middle)).sum()
-    assert table_of("pairs", reviewed, at_least=1.01).empty
+    assert len(load_frame("pairs", reviewed, at_least=middle)) == (whole["similarity"] >= np.float32(middle)).sum()
+    assert load_frame("pairs", reviewed, at_least=1.01).empty
 
 
 def test_groups_frame_lists_members(reviewed: Reviewed) -> None:
-    found = table_of("groups", reviewed)
+    found = load_frame("groups", reviewed)
     assert found["member_ids"].map(len).equals(found["size"])
     assert found["member_ids"].str[0].astype("string[python]").equals(found["representative_id"])
     assert found["key"].is_unique
@@ -200,28 +196,27 @@ def test_groups_frame_lists_members(reviewed: Reviewed) -> None:
 
 
 def test_suggestions_frame_shows_decisions(reviewed: Reviewed) -> None:
-    found = table_of("suggestions", reviewed).set_index("id")
+    found = load_frame("suggestions", reviewed).set_index("id")
     ids = [str(id_) for id_ in (reviewed.approved, reviewed.rejected, reviewed.reopened)]
     assert found.loc[ids, "status"].tolist() == ["validated", "rejected", "pending"]
     assert found.loc[ids, "reviewed_by"].fillna("").tolist() == ["anna", "bert", ""]
     assert found.loc[ids[1], "review_note"] == "two runners"
     assert found["reviewed_at"].notna().tolist() == found["status"].ne("pending").tolist()
-    memories = table_of("memories", reviewed).set_index("id")
+    memories = load_frame("memories", reviewed).set_index("id")
     approved = found.loc[ids[0]]
     assert (memories.loc[approved["memory_ids"], "successor_id"] == approved["result_id"]).all()
-    assert set(found["key"]) <= set(table_of("groups", reviewed).query("tier == 'suggest'")["key"])
+    assert set(found["key"]) <= set(load_frame("groups", reviewed).query("tier == 'suggest'")["key"])
 
 
 def test_changes_frame_matches_ledger(reviewed: Reviewed) -> None:
-    found = table_of("changes", reviewed)
+    found = load_frame("changes", reviewed)
     rows = reviewed.pipeline.rows(
         "SELECT seq, c.id::text, operation, changed_by FROM {s}.consolidation_changes c "
         "JOIN {s}.projects p ON p.id = c.project_id WHERE p.slug = :slug ORDER BY seq",
         slug=SLUG,
     )
-    assert list(found[["seq", "id", "operation", "changed_by"]].itertuples(index=False, name=None)) == [
-        *map(tuple, rows)
-    ]
+    columns = found[["seq", "id", "operation", "changed_by"]]
+    assert list(columns.itertuples(index=False, name=None)) == [*map(tuple, rows)]
     undone = found.loc[found["undone"], "id"]
     reverting = found[found["operation"] == "rollback"]
     assert len(reverting) > 0
@@ -232,19 +227,19 @@ def test_changes_frame_matches_ledger(reviewed: Reviewed) -> None:
 
 def test_redone_changes_are_not_marked_undone(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "One."), note("b", "Two.")])
-    (archived,) = archive_manually(pipeline.engine, [id_of(pipeline, "a")], reason="old", changed_by="anna")
+    (archived,) = archive_manually(pipeline.engine, [find_id(pipeline, "a")], reason="old", changed_by="anna")
     undo = pipeline.roll_back(archived.group_id)
     pipeline.roll_back(undo.rollback_id)
     assert frames.changes(SLUG, engine=pipeline.engine)["undone"].tolist() == [False, True, False]
 
 
-def id_of(pipeline: Pipeline, name: str) -> UUID:
+def find_id(pipeline: Pipeline, name: str) -> UUID:
     found: UUID = pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = :name", name=name)
     return found
 
 
 def test_changes_frame_adds_images_on_request(reviewed: Reviewed) -> None:
-    found = table_of("changes", reviewed, images=True)
+    found = load_frame("changes", reviewed, images=True)
     made = found[found["version_before"].isna() & (found["entity_type"] == "consolidated_memories")]
     assert made["previous_state"].tolist() == [None] * len(made)
     states = made["new_state"].tolist()
@@ -253,37 +248,36 @@ def test_changes_frame_adds_images_on_request(reviewed: Reviewed) -> None:
 
 
 def test_changes_frame_filters_by_time(reviewed: Reviewed) -> None:
-    whole = table_of("changes", reviewed)
+    whole = load_frame("changes", reviewed)
     since = whole["changed_at"].max().to_pydatetime()
-    newest = table_of("changes", reviewed, since=since)
+    newest = load_frame("changes", reviewed, since=since)
     assert newest["id"].tolist() == whole.loc[whole["changed_at"] >= since, "id"].tolist() != []
-    assert table_of("changes", reviewed, since=datetime.now(UTC) + timedelta(days=1)).empty
+    assert load_frame("changes", reviewed, since=datetime.now(UTC) + timedelta(days=1)).empty
 
 
 def test_costs_frame_sums_by_day(reviewed: Reviewed) -> None:
-    found = table_of("costs", reviewed)
+    found = load_frame("costs", reviewed)
     total = describe_costs(reviewed.engine, SLUG, settings=reviewed.pipeline.settings)["total"]
-    assert found[["calls", "failed", "cached", "reserved", "tokens"]].sum().to_dict() == {
-        name: total[name] for name in ("calls", "failed", "cached", "reserved", "tokens")
-    }
+    counts = ["calls", "failed", "cached", "reserved", "tokens"]
+    assert found[counts].sum().to_dict() == {name: total[name] for name in counts}
     assert found["cost_usd"].sum() == pytest.approx(float(total["cost_usd"]))
     assert (found["calls"].tolist(), set(found["purpose"])) == ([1, 2], {"suggestion"})
     assert found["day"].diff().dropna().tolist() == [pd.Timedelta(days=1)]
     assert (found["day"] == found["day"].dt.normalize()).all()
     today = found["day"].max().date()
-    assert table_of("costs", reviewed, since=today)["calls"].tolist() == [2]
+    assert load_frame("costs", reviewed, since=today)["calls"].tolist() == [2]
 
 
 def test_frames_page_lists_every_column(reviewed: Reviewed) -> None:
-    sections = re.split(
-        r"^### (\w+)$", PAGE.read_text().partition("## Columns")[2].partition("## Files")[0], flags=re.MULTILINE
-    )
+    tables = PAGE.read_text().partition("## Columns")[2].partition("## Files")[0]
+    sections = re.split(r"^### (\w+)$", tables, flags=re.MULTILINE)
     listed = {
         name: dict(re.findall(r"^\| `(\w+)` \| (\S.*?) \|", section, flags=re.MULTILINE))
         for name, section in zip(sections[1::2], sections[2::2], strict=True)
     }
     assert listed == {
-        name: table_of(name, reviewed, **OPTIONAL.get(name, {})).dtypes.astype(str).to_dict() for name in frames.__all__
+        name: load_frame(name, reviewed, **OPTIONAL.get(name, {})).dtypes.astype(str).to_dict()
+        for name in frames.__all__
     }
 
 

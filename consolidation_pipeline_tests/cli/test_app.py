@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_group_without_command_shows_help(command: Cli, arguments: tuple[str]) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("rolback", "x"), "Did you mean 'rollback'?"),
         (("history",), "Missing argument 'PROJECT'"),
@@ -68,12 +69,12 @@ def test_group_without_command_shows_help(command: Cli, arguments: tuple[str]) -
         (("history", "p", "--limit", "0"), "--limit"),
     ],
 )
-def test_wrong_usage_is_one_line_with_exit_code_2(command: Cli, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_one_line_with_exit_code_2(command: Cli, arguments: tuple[str, ...], message: str) -> None:
     answer = command(*arguments)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: ")
     assert answer.err.count("\n") == 1
-    assert said in answer.err
+    assert message in answer.err
 
 
 def test_json_error_is_one_object(cli: Cli) -> None:
@@ -82,6 +83,14 @@ def test_json_error_is_one_object(cli: Cli) -> None:
     assert answer.json == {"error": "not_found", "message": "there is no project 'nowhere'; projects: none"}
     assert answer.err == "error: there is no project 'nowhere'; projects: none\n"
     assert cli("metrics", "--json").json["error"] == "usage"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("calibrate", "nowhere"), ("cost", "nowhere"), ("rollback", uuid4()), ("keys", "revoke", "nobody")]
+)
+def test_unknown_target_is_usage_error(cli: Cli, arguments: tuple[object, ...]) -> None:
+    answer = cli(*arguments, "--json")
+    assert (answer.code, answer.json["error"]) == (2, "not_found")
 
 
 @pytest.mark.parametrize(

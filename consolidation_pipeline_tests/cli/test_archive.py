@@ -21,8 +21,8 @@ def merged_into(cli: Cli, memory: UUID) -> str:
 
 
 def counts(cli: Cli) -> tuple[int, int, int]:
-    told = cli("metrics", "notes", "--json").json
-    return told["active"], told["consolidated"], told["archived"]
+    answer = cli("metrics", "notes", "--json").json
+    return answer["active"], answer["consolidated"], answer["archived"]
 
 
 def test_memories_are_archived_and_restored(cli: Cli) -> None:
@@ -43,10 +43,10 @@ def test_memories_are_archived_and_restored(cli: Cli) -> None:
 
 
 def test_archive_output_names_undo_command(cli: Cli) -> None:
-    told = cli("archive", ALONE)
-    assert told.code == 0
-    assert f"raw {ALONE}" in told.out
-    undo = told.out.split("consolidation rollback ")[1].split()[0]
+    answer = cli("archive", ALONE)
+    assert answer.code == 0
+    assert f"raw {ALONE}" in answer.out
+    undo = answer.out.split("consolidation rollback ")[1].split()[0]
     assert cli("rollback", undo).code == 0
     assert counts(cli)[2] == 0
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.service.similarity import calibration_fit
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline_tests.cli.conftest import Cli, sample_rows
+from consolidation_pipeline_tests.cli.conftest import Cli, Write, sample_rows
 
 PHASES = "embedding_matrix,threshold_calibration,similarity_graph"
 
@@ -25,8 +23,8 @@ def snapshots(engine: Engine) -> int:
 
 
 @pytest.fixture
-def sample(cli: Cli, write: Callable[..., Path]) -> None:
-    """The project `notes` with 130 of the sample memories, embedded and compared."""
+def sample(cli: Cli, write: Write) -> None:
+    """Project `notes` with 130 of the sample memories, embedded and compared."""
     cli("import", write(*[f"{row}" for row in sample_rows(130)]), "--project", "notes")
     assert cli("run", "notes", "--phases", PHASES).code == 0
 
@@ -35,8 +33,15 @@ def sample(cli: Cli, write: Callable[..., Path]) -> None:
 def test_calibrate_shows_curve_and_writes_nothing(cli: Cli, engine: Engine) -> None:
     answer = cli("calibrate", "notes")
     assert (answer.code, answer.err) == (0, "")
-    for said in ("t_merge", "t_pattern", "median cosine", "nearest neighbours", "near-misses (95 %:", "boilerplate"):
-        assert said in answer.out
+    for text_part in (
+        "t_merge",
+        "t_pattern",
+        "median cosine",
+        "nearest neighbours",
+        "near-misses (95 %:",
+        "boilerplate",
+    ):
+        assert text_part in answer.out
     assert "version 1; --apply puts this one in its place" in answer.out
     marked = [line for line in answer.out.splitlines() if line.startswith(">")]
     assert len(marked) == 1
@@ -66,7 +71,7 @@ def test_calibrate_apply_rebuilds_graph_in_next_run(cli: Cli, engine: Engine) ->
     assert "from now on, as version 3" in cli("calibrate", "notes", "--apply").out
 
 
-def test_calibrate_reports_small_project(cli: Cli, write: Callable[..., Path]) -> None:
+def test_calibrate_reports_small_project(cli: Cli, write: Write) -> None:
     cli("import", write({"content": "a"}, {"content": "b"}), "--project", "p")
     answer = cli("calibrate", "p")
     assert answer.code == 0
@@ -76,13 +81,8 @@ def test_calibrate_reports_small_project(cli: Cli, write: Callable[..., Path]) -
     assert cli("calibrate", "p", "--json").json["in_force"] is None
 
 
-def test_calibrate_unknown_project_is_usage_error(cli: Cli) -> None:
-    answer = cli("calibrate", "nowhere", "--json")
-    assert (answer.code, answer.json["error"]) == (2, "not_found")
-
-
 def test_calibrate_apply_on_busy_project_is_conflict(
-    cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, write: Write, engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("import", write({"content": "a"}), "--project", "p")
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.0)
@@ -92,7 +92,7 @@ def test_calibrate_apply_on_busy_project_is_conflict(
     assert snapshots(engine) == 0
 
 
-def test_calibrate_lists_boilerplate(cli: Cli, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibrate_lists_boilerplate(cli: Cli, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 12)
     rows = [{"content": f"Lesson {word} is about {word}.\nFill this in [later]."} for word in "abcdefghijklmn"]
     cli("import", write(*rows), "--project", "p")

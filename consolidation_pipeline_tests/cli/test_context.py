@@ -18,12 +18,12 @@ def test_context_is_list_of_memories(cli: Cli) -> None:
 
 
 def test_context_json_is_one_object(cli: Cli) -> None:
-    told = cli("context", "notes", "why does the search client time out", "--tokens", "300", "--json").json
-    assert (told["project"], told["token_budget"], told["playbook_entries"]) == ("notes", 300, [])
-    assert {hit["level"] for hit in told["memories"]} == {0}
-    assert told["abstraction_distribution"]["0"] == len(told["memories"]) == 2
-    assert told["tokens"] <= 300
-    assert any("differ (number: " in advice for advice in told["recommendations"])
+    context = cli("context", "notes", "why does the search client time out", "--tokens", "300", "--json").json
+    assert (context["project"], context["token_budget"], context["playbook_entries"]) == ("notes", 300, [])
+    assert {hit["level"] for hit in context["memories"]} == {0}
+    assert context["abstraction_distribution"]["0"] == len(context["memories"]) == 2
+    assert context["tokens"] <= 300
+    assert any("differ (number: " in advice for advice in context["recommendations"])
 
 
 def test_context_budget_of_zero_is_usage_error(cli: Cli) -> None:

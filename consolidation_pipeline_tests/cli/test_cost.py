@@ -1,26 +1,23 @@
-"""`cost`, and how `run` ends when a budget is used up."""
+"""`cost`, and exit codes of `run` with an exhausted budget."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from consolidation_pipeline.cli.run import _get_exit_code
 from consolidation_pipeline.service.runs.phases import PHASES
-from consolidation_pipeline_tests.cli.conftest import RECENT, Cli
+from consolidation_pipeline_tests.cli.conftest import RECENT, Cli, Write
 from consolidation_pipeline_tests.openai_server import OpenAIServer
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
-from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS
+from consolidation_pipeline_tests.service.conftest import provider as provider
+from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS
 
 OPTIONS = ("t_merge=0.8", "t_suggest=0.75", "t_pattern=0.5", "archive=false", "llm_model=openai/gpt-4o-mini")
-Write = Callable[..., Path]
 
 
 def make(cli: Cli, write: Write, slug: str, *options: str) -> None:
-    """A project of two topics."""
+    """Create a project of two topics."""
     rows = [{"id": f"n{at}", "content": t, "created_at": RECENT} for at, t in enumerate([*WEBHOOKS, *MIGRATIONS])]
     assert cli("import", write(*rows), "--project", slug).code == 0
     assert cli("projects", "configure", slug, *OPTIONS, *options).code == 0
@@ -73,7 +70,7 @@ def outcome(
         (outcome("cancelled", cancelled_by="somebody"), 1),
     ],
 )
-def test_exit_code_4_means_only_budget(run: dict[str, Any], code: int) -> None:
+def test_run_exit_code_follows_outcome(run: dict[str, Any], code: int) -> None:
     assert _get_exit_code(run) == code
 
 
@@ -92,8 +89,3 @@ def test_costs_are_shown_by_day_model_purpose_and_job(cli: Cli, write: Write, pr
     found = cli("cost", "p", "--json").json
     assert (found["total"]["calls"], found["by_purpose"][0]["purpose"]) == (len(provider.requests), "pattern")
     assert found["today"]["left_usd"] == pytest.approx(5 - found["total"]["cost_usd"])
-
-
-def test_cost_of_unknown_project_is_usage_error(cli: Cli) -> None:
-    answer = cli("cost", "nowhere", "--json")
-    assert (answer.code, answer.json["error"]) == (2, "not_found")

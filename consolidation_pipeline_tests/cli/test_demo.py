@@ -13,7 +13,7 @@ from consolidation_pipeline_tests.cli.conftest import Cli
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository of three commits."""
+    """Repository of three commits."""
     folder = tmp_path / "repository"
     folder.mkdir()
     who = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")

@@ -1,4 +1,4 @@
-"""`events deliver` and `events list`, and what `doctor` says of the webhook."""
+"""`events deliver`, `events list` and the webhook check of `doctor`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from consolidation_pipeline_tests.webhook_receiver import SECRET, Receiver, run_
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """A receiver that the environment names; the doctor need not start another server for Dagster."""
+    """Receiver named by the environment; a Dagster URL keeps the doctor from starting a server."""
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://me@127.0.0.1:5432/runs")
     with run_receiver() as found:
         monkeypatch.setenv("CONSOLIDATION_WEBHOOK_URL", found.url)
@@ -27,7 +27,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 @pytest.fixture
 def events(cli: Cli, engine: Engine) -> Cli:
-    """The command line over two events of the project `notes`."""
+    """Command line with two events of the project `notes`."""
     ensure_project(engine, "notes")
     with engine.begin() as connection:
         project = get_project(connection, "notes").id
@@ -69,13 +69,13 @@ def test_failed_delivery_is_reported_everywhere(events: Cli, receiver: Receiver)
 
 
 @pytest.mark.usefixtures("receiver")
-def test_private_webhook_is_refused_and_reported_by_doctor(events: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_private_webhook(events: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE", "0")
     answer = events("events", "deliver", "--once", "--json")
     assert (answer.code, answer.json["error"]) == (2, "invalid_webhook")
-    told = events("doctor", "--json").out
-    assert "CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE=true allows it" in told
-    assert "t0ken" not in told + answer.out + answer.err
+    output = events("doctor", "--json").out
+    assert "CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE=true allows it" in output
+    assert "t0ken" not in output + answer.out + answer.err
 
 
 def test_delivery_without_webhook_is_usage_error(events: Cli) -> None:

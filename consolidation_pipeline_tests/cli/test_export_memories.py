@@ -6,7 +6,6 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from sqlalchemy import text
 from consolidation_pipeline.service.intake import export_formats
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline_tests.cli.conftest import Cli, sample_rows
+from consolidation_pipeline_tests.cli.conftest import Cli, Write, sample_rows
 
 ODD = (
     {
@@ -56,7 +55,7 @@ RUN_DECIDES = ("created_at", "version", "project_id", "relevance_score", "releva
 
 
 def stored(engine: Engine) -> list[dict[str, Any]]:
-    """All raw memories as rows, files included, without what is new with every store."""
+    """Return all raw memories with files, without columns that differ in every database."""
     with engine.connect() as connection:
         query = (
             "SELECT to_jsonb(m) || jsonb_build_object('files', (SELECT jsonb_agg(path ORDER BY path) "
@@ -67,7 +66,7 @@ def stored(engine: Engine) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv"])
-def test_export_round_trips(cli: Cli, write: Callable[..., Path], engine: Engine, tmp_path: Path, format: str) -> None:
+def test_export_round_trips(cli: Cli, write: Write, engine: Engine, tmp_path: Path, format: str) -> None:
     cli("import", write(*ODD, *sample_rows(30)), "--project", "p", "--source", "first source")
     before = stored(engine)
     assert len(before) == 34
@@ -80,8 +79,8 @@ def test_export_round_trips(cli: Cli, write: Callable[..., Path], engine: Engine
     assert stored(engine) == before
 
 
-def test_export_writes_standard_output(cli: Cli, consolidated: dict[str, Any]) -> None:
-    del consolidated
+@pytest.mark.usefixtures("consolidated")
+def test_export_writes_standard_output(cli: Cli) -> None:
     answer = cli("export", "notes", "-")
     rows = [json.loads(line) for line in answer.out.splitlines()]
     assert (answer.code, len(rows)) == (0, 6)
@@ -100,8 +99,8 @@ def check_merged(derived: dict[str, Any]) -> None:
     assert sorted(source["external_id"] for source in derived["sources"]) == ["n0", "n1", "n2"]
 
 
-def test_derived_rows_name_sources_and_are_not_imported(cli: Cli, consolidated: dict[str, Any], tmp_path: Path) -> None:
-    del consolidated
+@pytest.mark.usefixtures("consolidated")
+def test_derived_rows_are_not_imported(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "whole.jsonl"
     assert cli("export", "notes", file, "--with-derived", "--json").json["derived"] == 1
     check_merged(json.loads(file.read_text().splitlines()[-1]))
@@ -109,8 +108,8 @@ def test_derived_rows_name_sources_and_are_not_imported(cli: Cli, consolidated: 
     assert (answer.code, answer.json["added"], [row["line"] for row in answer.json["bad_rows"]]) == (1, 6, [7])
 
 
-def test_csv_import_refuses_derived_rows(cli: Cli, consolidated: dict[str, Any], tmp_path: Path) -> None:
-    del consolidated
+@pytest.mark.usefixtures("consolidated")
+def test_csv_import_refuses_derived_rows(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "whole.csv"
     assert cli("export", "notes", file, "--format", "csv", "--with-derived", "--json").json["derived"] == 1
     with file.open(newline="") as lines:
@@ -124,7 +123,7 @@ def test_csv_import_refuses_derived_rows(cli: Cli, consolidated: dict[str, Any],
     assert "content" in answer.json["bad_rows"][0]["reason"]
 
 
-def test_parquet_columns_are_typed(cli: Cli, write: Callable[..., Path], tmp_path: Path) -> None:
+def test_parquet_columns_are_typed(cli: Cli, write: Write, tmp_path: Path) -> None:
     cli("import", write(*ODD), "--project", "p", "--source", "s")
     file = tmp_path / "export.parquet"
     assert cli("export", "p", file, "--format", "parquet", "--json").json["memories"] == len(ODD)
@@ -148,7 +147,7 @@ def test_parquet_columns_are_typed(cli: Cli, write: Callable[..., Path], tmp_pat
 
 
 def test_parquet_is_written_in_row_groups(
-    cli: Cli, write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("import", write(*sample_rows(30)), "--project", "p")
     monkeypatch.setattr(export_formats, "_ROWS_IN_GROUP", 12)
@@ -157,8 +156,8 @@ def test_parquet_is_written_in_row_groups(
     assert [found.row_group(at).num_rows for at in range(found.num_row_groups)] == [12, 12, 6]
 
 
-def test_parquet_holds_derived_rows(cli: Cli, consolidated: dict[str, Any], tmp_path: Path) -> None:
-    del consolidated
+@pytest.mark.usefixtures("consolidated")
+def test_parquet_holds_derived_rows(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "whole.parquet"
     assert cli("export", "notes", file, "--format", "parquet", "--with-derived").code == 0
     *raw, derived = pq.read_table(file).to_pylist()

@@ -19,13 +19,13 @@ from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli
 
 pytestmark = pytest.mark.usefixtures("consolidated")
 
-# What the rest of the pipeline does; merge, rollback and retention are done for real.
+# Operations inserted by the fixture; merge, rollback and retention come from real calls.
 BY_HAND = [name for name in OPERATIONS if name not in {"merge", "rollback", "retention"}]
 
 
 @pytest.fixture
 def everything(cli: Cli, engine: Engine, settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """Changes of every operation there is, as history tells them."""
+    """Changes of every operation as `history` returns them."""
     merge = cli("history", "notes", "--json").json["changes"][0]["group_id"]
     with engine.begin() as connection:
         author = Author(get_project(connection, "notes").id, uuid4(), "ann")
@@ -34,7 +34,7 @@ def everything(cli: Cli, engine: Engine, settings: Settings) -> dict[str, list[d
         for at, operation in enumerate(BY_HAND):
             change = Change(id_, uuid4(), {"tags": [operation]}, version + at, f"because of {operation}", 0.8)
             update_rows(connection, author, task_memories, [change], operation=operation)
-    with engine.begin() as connection:  # one of them long ago, so that there is something to remove
+    with engine.begin() as connection:  # one old change, for retention to remove
         connection.execute(text("SET LOCAL session_replication_role = replica"))
         old = {"by": timedelta(days=200), "job": author.job_id, "own": uuid4()}
         connection.execute(

@@ -5,17 +5,16 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from consolidation_pipeline_tests.cli.conftest import Cli
+from consolidation_pipeline_tests.cli.conftest import Cli, Write
 
 GOOD = {"id": "a", "content": "Rotate the signing key every 90 days."}
 
 
-def test_importing_twice_adds_nothing(cli: Cli, write: Callable[..., Path]) -> None:
+def test_importing_twice_adds_nothing(cli: Cli, write: Write) -> None:
     path = write(GOOD, {"id": "b", "content": "Another."})
     first = cli("import", path, "--project", "p", "--format", "jsonl", "--json")
     assert (first.code, first.json["added"], first.json["unchanged"], first.json["bad"]) == (0, 2, 0, 0)
@@ -26,7 +25,7 @@ def test_importing_twice_adds_nothing(cli: Cli, write: Callable[..., Path]) -> N
     assert cli("import", path, "--project", "p").out == "p: 0 added, 2 there before, 0 bad\n"
 
 
-def test_import_keeps_good_rows_and_lists_bad_rows(cli: Cli, write: Callable[..., Path], tmp_path: Path) -> None:
+def test_import_keeps_good_rows_and_lists_bad_rows(cli: Cli, write: Write, tmp_path: Path) -> None:
     path = write(GOOD, "not json", {"content": " "}, {"content": "x", "memory_type": "rumour"})
     answer = cli("import", path, "--project", "p", "--json")
     assert (answer.code, answer.json["added"], answer.json["bad"]) == (1, 1, 3)
@@ -39,7 +38,7 @@ def test_import_keeps_good_rows_and_lists_bad_rows(cli: Cli, write: Callable[...
     assert cli("metrics", "p", "--json").json["memories"] == 1
 
 
-def test_import_shows_first_twenty_bad_rows(cli: Cli, write: Callable[..., Path]) -> None:
+def test_import_shows_first_twenty_bad_rows(cli: Cli, write: Write) -> None:
     answer = cli("import", write(*["bad"] * 25), "--project", "p")
     assert answer.code == 1
     assert answer.err.count("line ") == 20
@@ -47,14 +46,14 @@ def test_import_shows_first_twenty_bad_rows(cli: Cli, write: Callable[..., Path]
     assert answer.out == "p: 0 added, 0 there before, 25 bad\n"
 
 
-def test_import_refuses_changed_row(cli: Cli, write: Callable[..., Path]) -> None:
+def test_import_refuses_changed_row(cli: Cli, write: Write) -> None:
     cli("import", write(GOOD), "--project", "p")
     answer = cli("import", write({**GOOD, "content": "Rotate the signing key every 30 days."}), "-p", "p", "--json")
     assert (answer.code, answer.json["added"]) == (1, 0)
     assert "stored before with other content" in answer.json["bad_rows"][0]["reason"]
 
 
-def test_import_type_applies_to_rows_without_type(cli: Cli, write: Callable[..., Path]) -> None:
+def test_import_type_applies_to_rows_without_type(cli: Cli, write: Write) -> None:
     path = write(GOOD, {"content": "b", "memory_type": "decision"})
     assert cli("import", path, "--project", "p", "--type", "warning").code == 0
     assert cli("metrics", "p", "--json").json["by_type"] == {"decision": 1, "warning": 1}
@@ -93,7 +92,7 @@ def test_import_detects_markdown_file_and_folder(cli: Cli, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("file", "format", "said"),
+    ("file", "format", "message"),
     [
         ("missing.jsonl", "jsonl", "cannot read"),
         ("missing.jsonl", "xml", "unknown format 'xml'"),
@@ -103,10 +102,10 @@ def test_import_detects_markdown_file_and_folder(cli: Cli, tmp_path: Path) -> No
     ],
 )
 def test_unreadable_import_is_usage_error(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, format: str | None, said: str
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, format: str | None, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     answer = cli("import", file, "--project", "p", *(("--format", format) if format else ()))
-    assert (answer.code, said in answer.err) == (2, True), answer.err
+    assert (answer.code, message in answer.err) == (2, True), answer.err
     assert cli("projects", "list", "--json").json["projects"] == []

@@ -1,4 +1,4 @@
-"""`keys`: what is shown, once, and where."""
+"""`keys`: create, list and revoke."""
 
 from __future__ import annotations
 
@@ -38,5 +38,4 @@ def test_keys_are_listed_as_json(cli: Cli) -> None:
     assert secret.startswith("cnsl_")
     assert cli("keys", "list", "--json").json == {"keys": [made]}
     assert cli("keys", "revoke", made["id"], "--json").json["revoked_at"] is not None
-    assert cli("keys", "revoke", "nobody", "--json").json["error"] == "not_found"
     assert cli("keys", "create", "--role", "root", "--json").code == 2

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from consolidation_pipeline_tests.cli.conftest import LESSONS, RECENT, Cli
+from consolidation_pipeline_tests.cli.conftest import LESSONS, RECENT, Cli, Write
 
 
 @pytest.fixture
-def imported(cli: Cli, write: Callable[..., Path]) -> None:
+def imported(cli: Cli, write: Write) -> None:
     rows = [{"id": f"n{at}", "content": text, "created_at": RECENT} for at, text in enumerate(LESSONS)]
     old = {"id": "old", "content": "The coffee machine on the third floor is broken.", "created_at": "2024-01-05"}
     assert cli("import", write(*rows, old), "--project", "notes", "--source", "test").code == 0
@@ -52,7 +51,7 @@ def test_plan_file_is_executed(cli: Cli, tmp_path: Path) -> None:
     assert (again.code, again.json["merged_created"], again.json["memories_archived"]) == (0, 0, 0)
 
 
-def test_outdated_plan_file_is_refused(cli: Cli, tmp_path: Path, write: Callable[..., Path]) -> None:
+def test_outdated_plan_file_is_refused(cli: Cli, tmp_path: Path, write: Write) -> None:
     file = tmp_path / "plan.json"
     cli("plan", "notes", "--out", file)
     cli("import", write({"id": "n9", "content": LESSONS[2], "created_at": RECENT}), "--project", "notes")

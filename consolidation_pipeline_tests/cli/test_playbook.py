@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("consolidated")
 
 
 def add(engine: Engine, content: str, **fields: Any) -> UUID:
-    """An entry that all memories of the project bear out."""
+    """Insert an entry supported by all memories of the project; return its id."""
     with engine.begin() as connection:
         project = get_project(connection, "notes")
         behind = list(connection.scalars(text("SELECT id FROM consolidation.task_memories")))
@@ -66,8 +66,8 @@ def test_empty_playbook_names_waiting_entries(cli: Cli, engine: Engine, form: st
     assert "wait for review" not in cli("playbook", "notes").out
     add(engine, "Perhaps.", status="review")
     answer = cli("playbook", "notes", "--format", form)
-    told = answer.out if form == "table" else answer.err
-    assert "1 wait for review: consolidation review list notes" in told
+    output = answer.out if form == "table" else answer.err
+    assert "1 wait for review: consolidation review list notes" in output
     assert (answer.code, form == "table" or answer.out == "") == (0, True)
     waiting = cli("playbook", "notes", "--status", "review").out
     assert "Perhaps." in waiting
@@ -75,7 +75,7 @@ def test_empty_playbook_names_waiting_entries(cli: Cli, engine: Engine, form: st
 
 
 def test_invalid_playbook_arguments_are_usage_errors(cli: Cli) -> None:
-    for arguments, said in (
+    for arguments, message in (
         (("nowhere",), "there is no project"),
         (("notes", "--status", "gone"), "active, review, retired"),
         (("notes", "--category", "cooking"), "gotchas, architecture"),
@@ -83,4 +83,4 @@ def test_invalid_playbook_arguments_are_usage_errors(cli: Cli) -> None:
         (("notes", "--format", "html"), "html"),
     ):
         answer = cli("playbook", *arguments)
-        assert (answer.code, said in answer.err) == (2, True), answer
+        assert (answer.code, message in answer.err) == (2, True), answer

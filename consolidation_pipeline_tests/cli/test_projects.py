@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from sqlalchemy import text
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline_tests.cli.conftest import Cli
+from consolidation_pipeline_tests.cli.conftest import Cli, Write
 
 
 def test_projects_are_created_once_and_listed(cli: Cli) -> None:
@@ -62,7 +60,7 @@ def test_project_is_disabled_and_enabled(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignments", "said"),
+    ("assignments", "message"),
     [
         (["t_merge=2"], "t_merge = 2 is not allowed: expected 'auto' or a number from 0.5 to 0.999"),
         (["nonsense=1"], "nonsense is not an option; the options are merge"),
@@ -75,10 +73,10 @@ def test_project_is_disabled_and_enabled(cli: Cli) -> None:
         (["t_merge=0.6", "t_suggest=0.7"], "t_merge = 0.6 must not be below t_suggest = 0.7"),
     ],
 )
-def test_invalid_options_change_nothing(cli: Cli, assignments: list[str], said: str) -> None:
+def test_invalid_options_change_nothing(cli: Cli, assignments: list[str], message: str) -> None:
     cli("projects", "create", "p", "new_threshold=50")
     answer = cli("projects", "configure", "p", "active_threshold=600", *assignments)
-    assert (answer.code, said in answer.err) == (2, True), answer.err
+    assert (answer.code, message in answer.err) == (2, True), answer.err
     assert cli("projects", "configure", "p", "--json").json["config"] == {"new_threshold": 50}
 
 
@@ -102,9 +100,7 @@ def test_delete_requires_yes_and_keeps_ledger(cli: Cli, consolidated: dict[str, 
         assert connection.scalar(text("SELECT count(*) FROM consolidation.consolidation_changes")) > 0
 
 
-def test_project_is_not_deleted_during_run(
-    cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings
-) -> None:
+def test_project_is_not_deleted_during_run(cli: Cli, write: Write, engine: Engine, settings: Settings) -> None:
     cli("import", write({"content": "a"}), "--project", "p")
     with open_run(engine, "p", settings=settings):
         busy = cli("projects", "delete", "p", "--yes", "--json")

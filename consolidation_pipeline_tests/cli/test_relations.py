@@ -16,7 +16,7 @@ from consolidation_pipeline_tests.cli.conftest import Cli
 
 @pytest.fixture
 def found(consolidated: dict[str, Any], cli: Cli, engine: Engine, settings: Settings) -> list[dict[str, Any]]:
-    """The relations of the project `notes`, as `relations list --json` gives them."""
+    """Relations of the project `notes`, as `relations list --json` returns them."""
     del consolidated
     with open_run(engine, "notes", settings=settings, planned=("associations",)) as run, run.phase("associations"):
         assert associate_memories(run).added > 2

@@ -18,7 +18,7 @@ from consolidation_pipeline_tests.cli.conftest import Cli
 
 @pytest.fixture
 def entries(consolidated: dict[str, Any], engine: Engine) -> list[str]:
-    """Two playbook entries of the project `notes` that wait for review, the surer first."""
+    """Ids of two playbook entries that wait for review, the one with higher confidence first."""
     del consolidated
     with engine.begin() as connection:
         project = get_project(connection, "notes")
@@ -59,8 +59,8 @@ def test_review_list_shows_reason_and_commands(cli: Cli, entries: list[str]) -> 
     assert {"content", "why", "best_practices", "gotchas", "evidence", "evidence_count"} <= answer["waiting"][0].keys()
 
 
-def test_empty_review_queue_says_so(cli: Cli, consolidated: dict[str, Any]) -> None:
-    del consolidated
+@pytest.mark.usefixtures("consolidated")
+def test_empty_review_queue_says_so(cli: Cli) -> None:
     assert "notes: nothing waits for review" in cli("review", "list", "notes").out
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli
+from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli, Write
 
 pytestmark = pytest.mark.usefixtures("consolidated")
 
@@ -46,9 +43,9 @@ def test_rollback_note_names_kept_apart_merges(cli: Cli, consolidated: dict[str,
 
 
 def test_rollback_note_of_job_announces_repetition(cli: Cli, consolidated: dict[str, Any]) -> None:
-    said = cli("rollback", consolidated["job_id"]).out
-    assert "the next run would do the same again" in said
-    assert "apart" not in said
+    output = cli("rollback", consolidated["job_id"]).out
+    assert "the next run would do the same again" in output
+    assert "apart" not in output
 
 
 def test_second_rollback_is_conflict_naming_first(cli: Cli, consolidated: dict[str, Any]) -> None:
@@ -59,9 +56,7 @@ def test_second_rollback_is_conflict_naming_first(cli: Cli, consolidated: dict[s
     assert f"`consolidation rollback {first}` redoes it" in again.err
 
 
-def test_rollback_of_extended_job_needs_cascade(
-    cli: Cli, consolidated: dict[str, Any], write: Callable[..., Path]
-) -> None:
+def test_rollback_of_extended_job_needs_cascade(cli: Cli, consolidated: dict[str, Any], write: Write) -> None:
     row = {"id": "n9", "content": LESSONS[1]}
     cli("import", write(row), "--project", "notes", "--source", "test")
     later = cli("run", "notes", "--json").json
@@ -75,8 +70,3 @@ def test_rollback_of_extended_job_needs_cascade(
     assert cli("metrics", "notes", "--json").json["consolidated"] == 4
     assert cli("rollback", consolidated["job_id"], "--cascade").code == 0
     assert cli("metrics", "notes", "--json").json["consolidated"] == 0
-
-
-def test_rollback_of_unknown_id_is_usage_error(cli: Cli) -> None:
-    answer = cli("rollback", uuid4(), "--json")
-    assert (answer.code, answer.json["error"]) == (2, "not_found")

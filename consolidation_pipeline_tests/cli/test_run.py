@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.cli.run import _get_exit_code
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.service.jobs.job_requests import request_job
 from consolidation_pipeline.service.runs import run_lifecycle
@@ -19,7 +16,7 @@ from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli
+from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli, Write
 
 
 def count_jobs(engine: Engine) -> int:
@@ -58,30 +55,23 @@ def test_second_run_is_unchanged_without_job(cli: Cli, consolidated: dict[str, A
     assert count_jobs(engine) == 1
 
 
-def test_run_extends_merged_memory(cli: Cli, consolidated: dict[str, Any], write: Callable[..., Path]) -> None:
-    del consolidated
-    cli(
-        "import",
-        write({"id": "n9", "content": LESSONS[0]}),
-        "-p",
-        "notes",
-        "--source",
-        "test",
-    )
+@pytest.mark.usefixtures("consolidated")
+def test_run_extends_merged_memory(cli: Cli, write: Write) -> None:
+    cli("import", write({"id": "n9", "content": LESSONS[0]}), "--project", "notes", "--source", "test")
     answer = cli("run", "notes")
     assert answer.code == 0
     assert "0 created, 1 extended" in answer.out
     assert "consolidation rollback " in answer.out
 
 
-def test_selected_phases_run_alone(cli: Cli, write: Callable[..., Path]) -> None:
+def test_selected_phases_run_alone(cli: Cli, write: Write) -> None:
     cli("import", write({"content": "a"}, {"content": "b"}), "--project", "p")
     answer = cli("run", "p", "--phases", "similarity_graph, embedding_matrix", "--json")
     assert (answer.code, answer.json["phases_completed"]) == (0, ["embedding_matrix", "similarity_graph"])
 
 
 @pytest.mark.parametrize("phases", ["mergd", "clusters,mergd", "", ","])
-def test_unknown_phase_error_lists_phases(cli: Cli, write: Callable[..., Path], engine: Engine, phases: str) -> None:
+def test_unknown_phase_error_lists_phases(cli: Cli, write: Write, engine: Engine, phases: str) -> None:
     cli("import", write({"content": "a"}), "--project", "p")
     answer = cli("run", "p", "--phases", phases)
     assert (answer.code, all(name in answer.err for name in PHASES)) == (2, True), answer.err
@@ -94,14 +84,14 @@ def test_run_requires_projects_or_all(cli: Cli, arguments: tuple[str, ...]) -> N
     assert (answer.code, "--all" in answer.err) == (2, True)
 
 
-def test_run_with_unknown_project_runs_nothing(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+def test_run_with_unknown_project_runs_nothing(cli: Cli, write: Write, engine: Engine) -> None:
     cli("import", write({"content": "a"}), "--project", "p")
     answer = cli("run", "p", "typo", "--json")
     assert (answer.code, answer.json["error"]) == (2, "not_found")
     assert count_jobs(engine) == 0
 
 
-def test_several_projects_are_run_in_order(cli: Cli, write: Callable[..., Path]) -> None:
+def test_several_projects_are_run_in_order(cli: Cli, write: Write) -> None:
     for slug in ("b", "a"):
         cli("import", write({"content": slug}), "--project", slug)
     answer = cli("run", "b", "a", "b", "--json")
@@ -109,7 +99,7 @@ def test_several_projects_are_run_in_order(cli: Cli, write: Callable[..., Path])
     assert [(run["project"], run["status"]) for run in answer.json["runs"]] == [("b", "completed"), ("a", "completed")]
 
 
-def test_run_all_continues_after_failure(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+def test_run_all_continues_after_failure(cli: Cli, write: Write, engine: Engine) -> None:
     for slug in ("a", "b", "off"):
         cli("import", write({"content": f"{slug} one"}, {"content": f"{slug} two"}), "--project", slug)
     cli("projects", "configure", "off", "--disable")
@@ -129,7 +119,7 @@ def test_run_all_without_projects_succeeds(cli: Cli) -> None:
     assert cli("run", "--all", "--json").json == {"runs": []}
 
 
-def test_failed_run_exits_with_1(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+def test_failed_run_exits_with_1(cli: Cli, write: Write, engine: Engine) -> None:
     cli("import", write({"content": "one"}, {"content": "two"}), "--project", "a")
     break_vectors(engine, "a")
     answer = cli("run", "a")
@@ -139,7 +129,7 @@ def test_failed_run_exits_with_1(cli: Cli, write: Callable[..., Path], engine: E
 
 
 def test_run_of_busy_project_is_conflict(
-    cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, write: Write, engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("import", write({"content": "one"}), "--project", "a")
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.0)
@@ -149,7 +139,7 @@ def test_run_of_busy_project_is_conflict(
     assert count_jobs(engine) == 1
 
 
-def test_pending_jobs_are_run_without_daemon(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+def test_pending_jobs_are_run_without_daemon(cli: Cli, write: Write, engine: Engine) -> None:
     assert cli("run", "--pending").err == "no job is pending\n"
     for slug in ("a", "b"):
         cli("import", write({"content": slug}), "--project", slug)
@@ -165,8 +155,3 @@ def test_pending_jobs_are_run_without_daemon(cli: Cli, write: Callable[..., Path
     again = cli("cancel", asked.job_id, "--json")
     assert (again.code, again.json["error"], "is completed" in again.err) == (3, "conflict", True)
     assert cli("run", "--pending", "a").code == 2
-
-
-@pytest.mark.parametrize(("metrics", "code"), [({"cancelled_by": "bob"}, 1), ({}, 130)])
-def test_cancelled_run_exits_with_1_and_interrupt_with_130(metrics: dict[str, Any], code: int) -> None:
-    assert _get_exit_code({"status": "cancelled", "stopped": [], "metrics": metrics}) == code

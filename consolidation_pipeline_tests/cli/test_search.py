@@ -41,7 +41,7 @@ def test_search_options_filter_results(cli: Cli) -> None:
 
 
 def test_invalid_search_is_usage_error(cli: Cli) -> None:
-    for arguments, said in (
+    for arguments, message in (
         (("nowhere", "x"), "there is no project"),
         (("notes", "x", "--level", "7"), "7 is not a level"),
         (("notes", "x", "--type", "rock"), "'rock' is not a memory_type"),
@@ -50,4 +50,4 @@ def test_invalid_search_is_usage_error(cli: Cli) -> None:
         (("notes", "x" * 10_001), "10,000 are allowed"),
     ):
         answer = cli("search", *arguments)
-        assert (answer.code, said in answer.err) == (2, True), answer
+        assert (answer.code, message in answer.err) == (2, True), answer

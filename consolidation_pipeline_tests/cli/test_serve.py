@@ -1,4 +1,4 @@
-"""``consolidation serve`` as a process of its own: it answers, and ends when it is asked to."""
+"""`serve` as a process: it answers, and ends on SIGTERM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from consolidation_pipeline_tests.cli.conftest import Cli
 
 
 def test_server_runs_until_terminated(settings: Settings) -> None:
-    del settings  # names the database in the environment, which the process gets
+    del settings  # sets the database in the environment of the process
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -24,12 +24,12 @@ def test_server_runs_until_terminated(settings: Settings) -> None:
     command = [sys.executable, "-c", start, "serve", "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = [process.stderr.readline() for _ in range(3)]
+        lines = [process.stderr.readline() for _ in range(3)]
         assert _wait_until_ready(f"http://127.0.0.1:{port}/health/ready")
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
     assert process.returncode == 0, rest
-    assert said == [
+    assert lines == [
         f"http://127.0.0.1:{port}/docs\n",
         f"http://127.0.0.1:{port}/review for people\n",
         "there is no key yet: consolidation keys create --role admin\n",

@@ -64,8 +64,8 @@ def test_doctor_finds_no_problem_in_fresh_store(cli: Cli) -> None:
     assert answer.code == 0, answer
     assert answer.json["ok"] is True
     found = findings(answer)
-    wrong = {name: told for name, told in found.items() if told[0] != "ok"}
-    assert wrong.keys() == {"Dagster files"}, wrong  # the tests have a DAGSTER_HOME of their own
+    wrong = {name: message for name, message in found.items() if message[0] != "ok"}
+    assert wrong.keys() == {"Dagster files"}, wrong  # tests have their own DAGSTER_HOME
     assert found["automation"][1].startswith("no daemon has run here")
     assert {"indexes", "search indexes", "stale vectors", "budget", "clock", "connections", "spans"} < set(found)
     assert {"database", "schema", "projects", "jobs", "vectors", "models", "embedding model", "disk"} < set(found)
@@ -94,11 +94,8 @@ def test_doctor_reports_missing_schema(command: Cli, monkeypatch: pytest.MonkeyP
     )
 
 
-@pytest.mark.usefixtures("dagster_url")
-def test_doctor_warns_of_dead_jobs_and_mixed_vectors(
-    cli: Cli, consolidated: dict[str, Any], engine: Engine, settings: Settings
-) -> None:
-    del consolidated
+@pytest.mark.usefixtures("consolidated", "dagster_url")
+def test_doctor_warns_of_dead_jobs_and_mixed_vectors(cli: Cli, engine: Engine, settings: Settings) -> None:
     with engine.connect() as connection:
         project = get_project(connection, "notes")
     with pytest.raises(KeyboardInterrupt), open_run(engine, "notes", settings=settings):
@@ -125,11 +122,8 @@ def test_doctor_warns_of_dead_jobs_and_mixed_vectors(
 
 
 @pytest.mark.breaks_rules
-@pytest.mark.usefixtures("dagster_url", "dagster_home")
-def test_doctor_reports_damaged_store(
-    cli: Cli, consolidated: dict[str, Any], engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    del consolidated
+@pytest.mark.usefixtures("consolidated", "dagster_url", "dagster_home")
+def test_doctor_reports_damaged_store(cli: Cli, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("projects", "configure", "notes", "embedding_model=openai/text-embedding-3-small")
     monkeypatch.setattr(doctor, "MIN_INDEXED_ROWS", 1)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
@@ -180,29 +174,25 @@ def test_doctor_warns_of_full_server() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "told"), [(Path("/kept"), "compiles it first, and keeps it in /kept"), (None, "set NUMBA_CACHE_DIR")]
+    ("folder", "message"), [(Path("/kept"), "compiles it first, and keeps it in /kept"), (None, "set NUMBA_CACHE_DIR")]
 )
-def test_doctor_does_not_compile_kernel(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings, folder: Path | None, told: str
-) -> None:
+def test_doctor_does_not_compile_kernel(monkeypatch: pytest.MonkeyPatch, folder: Path | None, message: str) -> None:
     monkeypatch.setattr(doctor, "KERNEL", SimpleNamespace(is_kept=False, folder=folder))
     monkeypatch.setattr(doctor, "find_platform_problem", lambda: None)
     monkeypatch.setattr(doctor, "find_kernel_problem", lambda: pytest.fail("the kernel was compiled"))
-    (finding,) = _check_join(settings)
+    (finding,) = _check_join()
     assert (finding.status, finding.message.startswith("NumPy; ")) == ("ok", True)
-    assert told in finding.message
+    assert message in finding.message
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"), [(None, "compiled for this processor"), ("it is wrong", "NumPy: it is wrong")]
+    ("reason", "message"), [(None, "compiled for this processor"), ("it is wrong", "NumPy: it is wrong")]
 )
-def test_doctor_tries_cached_kernel(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings, reason: str | None, told: str
-) -> None:
+def test_doctor_tries_cached_kernel(monkeypatch: pytest.MonkeyPatch, reason: str | None, message: str) -> None:
     monkeypatch.setattr(doctor, "KERNEL", SimpleNamespace(is_kept=True))
     monkeypatch.setattr(doctor, "find_platform_problem", lambda: None)
     monkeypatch.setattr(doctor, "find_kernel_problem", lambda: reason)
-    assert [(finding.status, finding.message) for finding in _check_join(settings)] == [("ok", told)]
+    assert [(finding.status, finding.message) for finding in _check_join()] == [("ok", message)]
 
 
 @pytest.mark.usefixtures("dagster_home")
@@ -214,8 +204,8 @@ def test_doctor_reports_disabled_automation(cli: Cli) -> None:
     found = find_automation()
     assert (found.on, found.daemon_seen) == (["job_status_sensor"], now)
     assert {"nightly_consolidation", "requested_jobs_sensor"} < set(found.off)
-    (told,) = _check_automation(found)
-    assert (told.status, "requested_jobs_sensor" in told.message) == ("warning", True)
+    (finding,) = _check_automation(found)
+    assert (finding.status, "requested_jobs_sensor" in finding.message) == ("warning", True)
     (late,) = _check_automation(replace(found, daemon_seen=now - timedelta(hours=1)))
     assert (late.status, "last seen" in late.message) == ("warning", True)
     (fine,) = _check_automation(replace(found, off=[]))
@@ -232,13 +222,11 @@ def test_doctor_warns_of_other_dagster_folder(cli: Cli, monkeypatch: pytest.Monk
 
 
 class ReplacedError(Exception):
-    """Stands for the process being replaced."""
+    """Raised where the process would be replaced."""
 
 
-def test_dev_registers_projects_and_starts_dagster(
-    cli: Cli, consolidated: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    del consolidated
+@pytest.mark.usefixtures("consolidated")
+def test_dev_registers_projects_and_starts_dagster(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
 
     def replace(program: str, arguments: list[str]) -> None:

@@ -44,7 +44,7 @@ def test_status_shows_newest_job_of_project(cli: Cli, consolidated: dict[str, An
 def test_killed_run_is_shown_as_failed(cli: Cli, engine: Engine, settings: Settings) -> None:
     with pytest.raises(KeyboardInterrupt), open_run(engine, "notes", settings=settings) as run:
         raise KeyboardInterrupt
-    with engine.begin() as connection:  # as a killed process leaves it
+    with engine.begin() as connection:  # the row that a killed process leaves
         revive = "UPDATE consolidation.consolidation_jobs SET status = 'running', error_message = NULL WHERE id = :id"
         connection.execute(text(revive), {"id": run.job_id})
     found = cli("status", run.job_id, "--json").json
@@ -63,7 +63,7 @@ def test_current_run_is_shown_as_running(cli: Cli, engine: Engine, settings: Set
 
 def test_unknown_status_target_is_usage_error(cli: Cli) -> None:
     cli("projects", "create", "empty")
-    for arguments, said in (
+    for arguments, message in (
         (("status", uuid4()), "there is no job"),
         (("status", "nowhere"), "there is no project 'nowhere'"),
         (("status", "empty"), "has no job yet"),
@@ -75,7 +75,7 @@ def test_unknown_status_target_is_usage_error(cli: Cli) -> None:
         (("lineage", "not-an-id-at-all"), "is not the id of a memory"),
     ):
         answer = cli(*arguments)
-        assert (answer.code, said in answer.err) == (2, True), answer
+        assert (answer.code, message in answer.err) == (2, True), answer
 
 
 def test_metrics_count_project_memories(cli: Cli, consolidated: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from consolidation_pipeline_tests.cli.conftest import Cli
 
 @pytest.fixture
 def waiting(consolidated: dict[str, Any], engine: Engine) -> list[str]:
-    """Two suggestions of the project `notes`, for two memories each, the more similar first."""
+    """Ids of two suggestions of two memories each, the more similar first."""
     del consolidated
     with engine.begin() as connection:
         project = get_project(connection, "notes")
@@ -33,7 +33,7 @@ def waiting(consolidated: dict[str, Any], engine: Engine) -> list[str]:
     return list(map(str, made))
 
 
-def test_suggestions_are_listed_and_shown_with_originals(cli: Cli, waiting: list[str]) -> None:
+def test_suggestions_are_shown_with_originals(cli: Cli, waiting: list[str]) -> None:
     listed = cli("suggestions", "list", "notes")
     assert listed.code == 0
     assert "notes: 2 pending" in listed.out
@@ -52,8 +52,8 @@ def test_suggestions_are_listed_and_shown_with_originals(cli: Cli, waiting: list
     assert "no suggestion is rejected" in cli("suggestions", "list", "notes", "--status", "rejected").out
 
 
-def test_empty_suggestions_name_missing_model(cli: Cli, consolidated: dict[str, Any]) -> None:
-    del consolidated
+@pytest.mark.usefixtures("consolidated")
+def test_empty_suggestions_name_missing_model(cli: Cli) -> None:
     empty = cli("suggestions", "list")
     assert "all projects: no suggestion is pending" in empty.out
     assert "none is set for notes: consolidation projects configure notes llm_model=" in empty.err
@@ -88,7 +88,7 @@ def test_rule_decides_all_matching_suggestions(cli: Cli, engine: Engine, waiting
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "ids of suggestions, or --project"),
         (("--project", "notes"), "--project needs a rule"),
@@ -97,7 +97,7 @@ def test_rule_decides_all_matching_suggestions(cli: Cli, engine: Engine, waiting
         (("00000000-0000-0000-0000-000000000001", "--type", "warning"), "and not both"),
     ],
 )
-def test_suggestion_command_requires_targets(command: Cli, arguments: tuple[str, ...], said: str) -> None:
+def test_suggestion_command_requires_targets(command: Cli, arguments: tuple[str, ...], message: str) -> None:
     answer = command("suggestions", "approve", *arguments)
     assert answer.code == 2
-    assert said in answer.err
+    assert message in answer.err

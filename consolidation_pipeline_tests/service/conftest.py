@@ -1,8 +1,7 @@
-"""A pipeline on a fresh database, or on one that a module's tests share."""
+"""Pipelines on a database per test or per module, and a provider of models."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,22 +10,46 @@ from pydantic import SecretStr
 
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
-from consolidation_pipeline_tests.conftest import TEMPLATE, create_database
+from consolidation_pipeline_tests.database_pool import DatabasePool
+from consolidation_pipeline_tests.openai_server import (
+    OpenAIServer,
+    Reply,
+    Request,
+    client_environment,
+    openai_server,
+    reply_with_embeddings,
+    reply_with_json,
+)
+from consolidation_pipeline_tests.service.model_replies import reply_by_schema
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 
 
 @pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    """Provider of models that replies validly to any prompt and embeds any text."""
+
+    def behaviour(request: Request) -> Reply | None:
+        if request.path.endswith("embeddings"):
+            return reply_with_embeddings(dimension=16)(request)
+        return reply_with_json(reply_by_schema)(request)
+
+    with openai_server(behaviour) as running:
+        for name, value in client_environment(running.api_base).items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
 def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
-    """A fresh database, and whole runs over it without Dagster."""
+    """Pipeline on an empty database."""
     return Pipeline(engine, settings, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def shared(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    """As ``pipeline``, shared by the examples of a test; each begins with ``clear``."""
+def shared(databases: DatabasePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    """Pipeline on a database that tests and examples of a module share; each begins with ``clear``."""
     folder = tmp_path_factory.mktemp("shared")
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    for url in create_database(server, f"{TEMPLATE}_{worker}"):
+    with databases.database() as url:
         settings = Settings(database_url=SecretStr(url), data_dir=folder)
         yield Pipeline(connect_engine(with_driver(url, "psycopg")), settings, folder)

@@ -1,4 +1,4 @@
-"""Memories as agents write them: lessons noted again in other words, word for word, and with another number in them."""
+"""Sample memories: lessons noted again in other words, repeats, near misses and topics."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-# Notes are a month or two old, and used within the last one: nothing about them is stale.
+# Notes are one or two months old and used within the last month: none is stale.
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
-# Long enough that a word more or less does not matter: short texts must be nearly equal to be merged.
+# Fields of a note old and unused enough to be archived.
+STALE = {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0}
+
+# Long texts: short ones must be nearly equal to be merged.
 LESSONS = (
     "Run the database migrations before deploying the web service, otherwise the health check fails on the new column "
     "and the orchestrator rolls the whole release back to the previous image.",
@@ -39,7 +42,7 @@ LESSONS = (
     "and mobile releases then show empty screens where profile details ought to appear.",
 )
 
-# Ways in which the same lesson is noted again; none adds a number, a name or a negation.
+# Rewordings of a lesson; none adds a number, a name or a negation.
 REWORDINGS = (
     "{}",
     "Note to self: {}",
@@ -48,7 +51,7 @@ REWORDINGS = (
     "Reminder for everybody: {} Please remember.",
 )
 
-# Pairs that differ in a fact and must not be merged without a person.
+# Pairs that differ in a fact: a veto keeps them from merging.
 NEAR_MISSES = (
     (
         "The upload gateway closes idle connections after 30 seconds, so the client has to send keepalives.",
@@ -73,9 +76,24 @@ UNRELATED = (
     "Vendored fonts reduced the first paint noticeably.",
 )
 
+# Two topics: their notes form patterns, and none is merged. FIFTH and REPEATED are on the first one.
+WEBHOOKS = (
+    "Verify the signature of a webhook before you read its body.",
+    "Never log the body of a webhook, because its signature is a secret.",
+    "A webhook with an old signature must be refused by the endpoint.",
+    "Webhook signatures cover the raw body, so parse the webhook only after the check.",
+)
+MIGRATIONS = (
+    "Run every database migration with a lock timeout.",
+    "A database migration that rewrites a table locks it for all readers.",
+    "Split a long database migration into steps that lock the table briefly.",
+)
+FIFTH = "Parse the raw body of a webhook only when the check of its signature has passed."
+REPEATED = f"Note to self: {WEBHOOKS[0]}"
+
 
 def reworded_notes(lessons: Sequence[str] = LESSONS, times: int = 3) -> list[dict[str, Any]]:
-    """Each lesson noted ``times`` in other words, then once word for word but for case and the closing stop."""
+    """Return each lesson in ``times`` wordings, every third also repeated in upper case without its full stop."""
     rows = []
     for number, lesson in enumerate(lessons):
         texts = [REWORDINGS[at % len(REWORDINGS)].format(lesson) for at in range(times)]
@@ -86,22 +104,27 @@ def reworded_notes(lessons: Sequence[str] = LESSONS, times: int = 3) -> list[dic
 
 
 def near_miss_notes() -> list[dict[str, Any]]:
-    """Pairs that differ in one number, version or negation."""
+    """Return pairs that differ in one number, version or negation."""
     return [note(f"near-{at}-{side}", text) for at, pair in enumerate(NEAR_MISSES) for side, text in enumerate(pair)]
 
 
 def unrelated_notes() -> list[dict[str, Any]]:
-    """Memories that have nothing to do with any other."""
+    """Return memories that are similar to no other."""
     return [note(f"alone-{at}", text) for at, text in enumerate(UNRELATED)]
 
 
 def corpus() -> list[dict[str, Any]]:
-    """All of the above: about 50 memories, 12 lessons among them."""
+    """Return lessons, near misses and unrelated notes: about 50 memories."""
     return [*reworded_notes(), *near_miss_notes(), *unrelated_notes()]
 
 
+def topic_notes(name: str, texts: tuple[str, ...], **fields: Any) -> list[dict[str, Any]]:
+    """Return notes on one topic, each of a session of its own."""
+    return [note(f"{name}-{at}", text, session_id=f"{name}-{at}", **fields) for at, text in enumerate(texts)]
+
+
 def note(name: str, content: str, **fields: Any) -> dict[str, Any]:
-    """One row of an import, with everything an agent may add to it; a function of its arguments alone."""
+    """Return a row of an import with all optional fields; equal arguments give equal rows."""
     seed = sum(name.encode())
     return {
         "id": name,

@@ -1,4 +1,4 @@
-"""Processes that kill themselves in the middle of their work, as a power cut would."""
+"""Processes that kill themselves at a chosen point of an import, a run or a rollback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EMBEDDING_BATCH, MERGING_BATCH, IMPORT_BATCH = 20, 3, 10
 
 
 def kill(pipeline: Pipeline, target: Callable[..., None], *arguments: Any) -> None:
-    """Call ``target`` with the database's URL and the arguments in a process of its own, which must kill itself."""
+    """Call ``target`` with the database's URL and the arguments in a new process, which must kill itself."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     url = pipeline.engine.url.render_as_string(hide_password=False)
@@ -49,7 +49,7 @@ def import_and_die(url: str, path: str, after: int) -> None:
 
 
 def run_and_die(url: str, phase: str, commit: int, when: str) -> None:
-    """Run until just before or after the ``commit``-th commit since ``phase`` began; its last one is its record."""
+    """Run until before or after the ``commit``-th commit since ``phase`` began; the last one records the phase."""
     embedding.BATCH, merged_memories.BATCH = EMBEDDING_BATCH, MERGING_BATCH
     engine = connect_engine(url)
     with open_run(engine, SLUG, settings=Settings()) as run:
@@ -61,7 +61,7 @@ def run_and_die(url: str, phase: str, commit: int, when: str) -> None:
 
 
 def summarize_and_die(url: str, api_base: str) -> None:
-    """Ask a model for summaries, until they are to be written."""
+    """Ask a model for summaries and die before they are written."""
     os.environ |= {"OPENAI_API_BASE": api_base, "OPENAI_BASE_URL": api_base, "OPENAI_API_KEY": "sk-test"}
     summaries.write_summary_rows = _die  # type: ignore[assignment]
     with open_run(connect_engine(url), SLUG, settings=Settings(), job="summarize") as run:
@@ -71,7 +71,7 @@ def summarize_and_die(url: str, api_base: str) -> None:
 
 
 def roll_back_and_die(url: str, target: UUID, statement: int | None, when: str) -> None:
-    """Roll back until just before the ``statement``-th statement or, where it is None, the commit or just after it."""
+    """Roll back until before the ``statement``-th statement, or if it is None until before or after the commit."""
     engine = connect_engine(url)
     sent = 0
 
@@ -83,7 +83,7 @@ def roll_back_and_die(url: str, target: UUID, statement: int | None, when: str) 
 
     event.listen(engine, "before_cursor_execute", count)
     if statement is None:
-        _die_at(engine, 2, when)  # the first is that of looking for a run that died
+        _die_at(engine, 2, when)  # the first commit belongs to the search for dead runs
     roll_back(engine, target, settings=Settings(), changed_by="tester")
 
 

@@ -1,4 +1,4 @@
-"""A small embedding model that needs no weights: the normalised sum of one fixed direction per word."""
+"""Embedding model without weights: the normalised sum of one fixed direction per word."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VOCABULARY = "amber birch cedar delta ember flint grove heron iris juniper".spli
 
 
 class WordEmbedder:
-    """Real vectors from words, and a list of every text it was given. ``dimension`` is the length of its vectors."""
+    """Embedder that sums word vectors of length ``dimension`` and records its texts in ``seen``."""
 
     def __init__(self, name: str = "test/words", *, dimension: int = 8) -> None:
         self.name = name
@@ -23,7 +23,7 @@ class WordEmbedder:
         self.seen: list[str] = []
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Float32 (n, dimension), L2-normalised; a text without letters gets a zero vector."""
+        """Return float32 vectors (n, dimension), L2-normalised; a text without letters gets a zero vector."""
         self.seen.extend(texts)
         rows = np.zeros((len(texts), self.dimension))
         for at, text in enumerate(texts):
@@ -34,7 +34,7 @@ class WordEmbedder:
         return np.asarray(rows / np.where(lengths == 0.0, 1.0, lengths), dtype=np.float32)
 
     def estimate(self, texts: Sequence[str]) -> Usage:
-        """Nothing is billed."""
+        """Return zero usage."""
         del texts
         return Usage(tokens=0, cost_usd=0.0)
 

@@ -1,6 +1,6 @@
-"""Processes that may be killed at any moment, and know the provider by its address alone.
+"""Processes for tests that kill them; they know the provider only by its address.
 
-Such a process is forked from one that has everything imported that it needs: that takes longer than its work.
+They are forked from a process that has imported all modules, because imports take longer than their work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from consolidation_pipeline.llm.litellm_import import load_litellm
 
 @dataclass(frozen=True)
 class ForkServer:
-    """The process from which others are forked."""
+    """Process from which others are forked."""
 
     process: subprocess.Popen[str]
 
@@ -30,7 +30,7 @@ class ForkServer:
         self._ask("ready")
 
     def spawn(self, target: Callable[..., None], *arguments: Any) -> int:
-        """Call ``target`` with arguments that JSON can hold, in a process of its own; returns its number."""
+        """Call ``target`` with JSON arguments in a new process; return its pid."""
         return int(self._ask("spawn", target.__module__, target.__name__, arguments))
 
     def wait(self, pid: int, seconds: float = 300.0) -> int:
@@ -52,7 +52,7 @@ class ForkServer:
 
 @contextmanager
 def start_fork_server(*modules: str) -> Iterator[ForkServer]:
-    """A fork_server that has ``modules`` imported; its children reach the provider that this environment names."""
+    """Start a fork server that imports ``modules``; its children use the provider of this environment."""
     command = [sys.executable, "-m", __name__, *modules]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield ForkServer(process)
@@ -65,7 +65,7 @@ def _spawn(module: str, name: str, arguments: list[Any]) -> int:
     if child == 0:
         code = 1
         try:
-            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed is no answer
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # prints must not mix with answers
             getattr(import_module(module), name)(*arguments)
             code = 0
         finally:

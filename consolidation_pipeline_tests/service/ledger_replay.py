@@ -1,4 +1,4 @@
-"""The ledgered tables as the ledger alone tells them: what was imported, and then every change in its order."""
+"""Replay of the ledger: imported memories, then every change in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HIDDEN = {
     for name, table in LEDGERED.items()
 }
 _SUMMARIES = "consolidated_memories"
-# The ledger knows raw memories as what they say, not how it is embedded.
+# The ledger holds the content of raw memories, not their vectors.
 _HIDDEN[RAW] += CACHED_COLUMNS
 
 _ROWS = " UNION ALL ".join(
@@ -39,9 +39,9 @@ _LINEAGE = (
 
 
 def load_state(pipeline: Pipeline) -> State:
-    """The ledgered tables as they are, caches and generated columns left out.
+    """Return the rows of the ledgered tables without caches and generated columns.
 
-    Files and lineage of a row that is not there stand under the name of their own table.
+    Files and lineage of a missing row are listed under the name of their own table.
     """
     state: State = {(table, id_): row for table, id_, row in pipeline.rows(_ROWS)}
     for name, query, owners in (
@@ -59,7 +59,7 @@ def load_state(pipeline: Pipeline) -> State:
 
 
 class Replay:
-    """Rows that were imported, and what became of them and of others by the changes up to ``seq``."""
+    """State of all ledgered rows after the changes up to ``seq``."""
 
     def __init__(self) -> None:
         self.state: State = {}
@@ -67,7 +67,7 @@ class Replay:
         self._past: dict[Key, list[tuple[int, Row | None]]] = defaultdict(list)
 
     def add_imported(self, raw: State) -> None:
-        """Raw memories that the replay does not know yet, as they were imported: no change tells of those."""
+        """Add raw memories that are new to the replay; imports are not in the ledger."""
         for key, row in raw.items():
             if key[0] == RAW and key not in self.state:
                 assert row["version"] == 1
@@ -86,7 +86,7 @@ class Replay:
         self.state = set_summary_links(self.state)
 
     def before(self, key: Key, seq: int) -> Row | None:
-        """The row as it stood before the change ``seq``; None = it was not there."""
+        """Return the row as it was before the change ``seq``; None if it did not exist."""
         past = self._past[key]
         at = bisect_left([number for number, _ in past], seq)
         return past[at - 1][1] if at else None
@@ -109,8 +109,8 @@ class Replay:
 
 
 def set_summary_links(state: State) -> State:
-    """The rows, raw ones with the summary that they are in: it is no change of theirs, for it follows from lineage."""
-    told = {
+    """Return the rows with ``summarized_into_id`` of raw memories set from lineage; the ledger does not record it."""
+    summary_of = {
         edge["parent_id"]: row["id"]
         for key, row in state.items()
         if key[0] == _SUMMARIES and row["kind"] == "summary"
@@ -118,17 +118,18 @@ def set_summary_links(state: State) -> State:
         if edge["parent_kind"] == "raw"
     }
     return {
-        key: {**row, "summarized_into_id": told.get(key[1])} if key[0] == RAW else row for key, row in state.items()
+        key: {**row, "summarized_into_id": summary_of.get(key[1])} if key[0] == RAW else row
+        for key, row in state.items()
     }
 
 
 def select_project(state: State, project_id: UUID) -> State:
-    """The rows of one project."""
+    """Return the rows of one project."""
     return {key: row for key, row in state.items() if row.get("project_id") == str(project_id)}
 
 
 def find_differences(found: State, expected: State) -> dict[Key, tuple[dict[str, Any], dict[str, Any]]]:
-    """Rows that differ: the columns that do, as found and as expected."""
+    """Return the differing rows by key: their differing columns as found and as expected."""
     keys = [key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)]
     return {key: _differing_columns(found.get(key, {}), expected.get(key, {})) for key in sorted(keys)}
 

@@ -1,13 +1,12 @@
-"""The life of a few projects as a machine that takes random steps and checks after each that all is as it must be.
+"""State machine of three projects: random steps, with all invariants checked after each.
 
-Memories come in, runs merge and archive them, associations link them, people pin, archive, restore and review, and
-anything of that is rolled back and redone. After every step:
+Steps import memories, run jobs, make and execute plans, take manual actions, and roll back or redo any of these.
+After every step:
 
-- what the ledger tells, from the imports on, is what the tables hold, column by column;
+- replaying the ledger from the imports gives the tables, column by column;
 - every invariant holds, after a run also those that hold only then;
-- a step changed rows of its own project alone, and a step that was refused changed nothing;
-- a rollback put every row it touched into the state from before what it undid, and left all others as they were; the
-  newest step of a project can always be undone, and redone.
+- a step changes rows of its own project only, and a refused step changes nothing;
+- a rollback restores every row it touches and leaves all others; the newest step of a project can be undone and redone.
 """
 
 from __future__ import annotations
@@ -31,11 +30,18 @@ from consolidation_pipeline.service.lifecycle.manual_actions import archive_manu
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.service.plan.apply import request_plan_job
 from consolidation_pipeline.service.plan.plan_document import Plan
-from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.review.review_queue import decide_review
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
-from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, REWORDINGS, TODAY, UNRELATED, note
-from consolidation_pipeline_tests.service.knowledge.test_patterns import WEBHOOKS
+from consolidation_pipeline_tests.service.corpus import (
+    LESSONS,
+    NEAR_MISSES,
+    REWORDINGS,
+    STALE,
+    TODAY,
+    UNRELATED,
+    WEBHOOKS,
+    note,
+)
 from consolidation_pipeline_tests.service.ledger_replay import (
     Key,
     Replay,
@@ -47,13 +53,13 @@ from consolidation_pipeline_tests.service.ledger_replay import (
     set_summary_links,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
-from consolidation_pipeline_tests.service.plan.test_plan import decided
+from consolidation_pipeline_tests.service.plan.test_plan import load_plan_decisions, load_run_decisions
 from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, find_violations
 from consolidation_pipeline_tests.service.table_dumps import compute_checksums
 
 SLUGS = ("alpha", "beta", "gamma")
 
-# What may be noted: few texts, so that they meet. The same text has several ids: it can come again word for word.
+# Few texts, so that they form groups; a text has several ids, so that it can be repeated.
 _TEXTS = {
     **{f"lesson-{n}-{at}": how.format(LESSONS[n]) for n in range(2) for at, how in enumerate(REWORDINGS[:3])},
     **{f"shout-{n}": LESSONS[n].upper().rstrip(".") for n in range(2)},
@@ -63,14 +69,14 @@ _TEXTS = {
 }
 _AGES: Mapping[str, Mapping[str, Any]] = {
     "new": {},
-    "stale": {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0},
-    "used": {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 5},
+    "stale": STALE,
+    "used": {**STALE, "reused_count": 5},
     "dull": {"created_at": (TODAY - timedelta(days=100)).isoformat(), "reused_count": 5, "importance": 0.1},
 }  # fmt: skip
 
 
-# (text, type, age, which copy of it); mostly of one type, as only those merge.
-Noted = tuple[str, str, str, int]
+# (text, type, age, number of the copy); mostly of one type, because only one type merges.
+NoteKey = tuple[str, str, str, int]
 NOTES = st.tuples(
     st.sampled_from(sorted(_TEXTS)),
     st.sampled_from(["learning", "learning", "learning", "learning", "decision", "discovery", "refactor"]),
@@ -78,11 +84,11 @@ NOTES = st.tuples(
     st.integers(0, 2),
 )
 
-# What a pattern is made of: in the first project from the start.
-TOPIC: list[Noted] = [(f"topic-{at}", "learning", "new", 0) for at in range(3)]
+# Memories of a pattern, in the first project from the start.
+TOPIC: list[NoteKey] = [(f"topic-{at}", "learning", "new", 0) for at in range(3)]
 
 
-def _note(noted: Noted) -> dict[str, Any]:
+def _note(noted: NoteKey) -> dict[str, Any]:
     name, memory_type, age, _ = noted
     return note("-".join(map(str, noted)), _TEXTS[name], **{"memory_type": memory_type, **_AGES[age]})
 
@@ -98,15 +104,15 @@ OPTIONS = st.fixed_dictionaries(
         "min_pattern_size": st.just(3),
     },
 )
-# A place in a list of whatever there is, near its beginning, so that the same is met again.
-PLACES = st.integers(0, 7)
-# How often what was done is undone, redone, undone, ... at once.
-TURNS = st.sampled_from([0, 0, 0, 1, 1, 2])
+# Index into a list, near its beginning, so that steps meet the same rows.
+INDEXES = st.integers(0, 7)
+# Number of alternating undos and redos directly after a step.
+UNDO_COUNTS = st.sampled_from([0, 0, 0, 1, 1, 2])
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something that was done to one project: what one undoes it by, and its rows before and after."""
+    """Applied step of one project: the targets that undo it, and its rows before and after."""
 
     slug: str
     targets: Sequence[UUID]
@@ -115,15 +121,15 @@ class Step:
 
 
 class ProjectMachine(RuleBasedStateMachine):
-    """``pipeline`` is the database that all machines use, one after the other."""
+    """Random operations on three projects; ``pipeline`` is the database of all examples."""
 
     pipeline: ClassVar[Pipeline]
 
     @initialize(options=OPTIONS, rows=st.lists(NOTES, min_size=4, max_size=12))
-    def begin(self, options: dict[str, Any], rows: list[Noted]) -> None:
+    def begin(self, options: dict[str, Any], rows: list[NoteKey]) -> None:
         self.pipeline.clear()
         for slug in SLUGS:
-            self.pipeline.configure_new(slug, **_settled(options if slug == "alpha" else {}))
+            self.pipeline.configure_new(slug, **_valid_options(options if slug == "alpha" else {}))
         self.ids = {slug: self.pipeline.project(slug).id for slug in SLUGS}
         self.ledger = Replay()
         self.state: State = {}
@@ -139,22 +145,22 @@ class ProjectMachine(RuleBasedStateMachine):
         options=st.none() | OPTIONS,
         then=st.sampled_from([None, "run", "run", "run_planned", "plan", "carry_out", "associate"]),
     )
-    def add(self, slug: str, rows: list[Noted], options: dict[str, Any] | None, then: str | None) -> None:
-        """Memories come in, and mostly something is done about them; now and then the project is configured anew."""
+    def add(self, slug: str, rows: list[NoteKey], options: dict[str, Any] | None, then: str | None) -> None:
+        """Import memories, sometimes change options, and mostly run an operation after it."""
         if options is not None:
-            self.pipeline.configure(slug, **_settled(options))
+            self.pipeline.configure(slug, **_valid_options(options))
         self.pipeline.add(map(_note, rows), slug)
         self.used = list(dict.fromkeys([*self.used, slug]))
-        self.look(slug)
+        self.check(slug)
         if then is not None:
             getattr(self, then)(slug)
 
-    # --- jobs ----------------------------------------------------------------------------------------------------
+    # --- jobs --------------------------------------------------------------------------------------------------------
 
     @rule(
-        place=PLACES,
+        place=INDEXES,
         job=st.sampled_from(["run", "run_planned", "carry_out", "associate", "forget", "summarize"]),
-        turns=TURNS,
+        turns=UNDO_COUNTS,
     )
     def job(self, place: int, job: str, turns: int) -> None:
         slug = self.used[place % len(self.used)]
@@ -162,15 +168,15 @@ class ProjectMachine(RuleBasedStateMachine):
         self.undo_newest(slug, turns)
 
     def run(self, slug: str) -> None:
-        self.done(slug, [self.pipeline.run(slug).job_id], after_run=True)
+        self.record(slug, [self.pipeline.run(slug).job_id], after_run=True)
 
     def run_planned(self, slug: str) -> None:
-        """A run does what a plan said just before."""
+        """Run, and compare the result with a plan made just before."""
         made = self._plan(slug)
         outcome = self.pipeline.run(slug)
-        merged, archived = decided(made)
-        assert done_by(self.pipeline, outcome.job_id) == (merged, {} if made.held_back else archived)
-        self.done(slug, [outcome.job_id], after_run=True)
+        merged, archived = load_plan_decisions(made)
+        assert load_run_decisions(self.pipeline, outcome.job_id) == (merged, {} if made.held_back else archived)
+        self.record(slug, [outcome.job_id], after_run=True)
 
     def plan(self, slug: str) -> None:
         before = compute_checksums(self.pipeline)
@@ -188,17 +194,17 @@ class ProjectMachine(RuleBasedStateMachine):
             with self.pipeline.open(slug) as run:
                 run_phases(run)
         except ConflictError:
-            assert not self.look(slug)
+            assert not self.check(slug)
             return
-        assert done_by(self.pipeline, job) == decided(made)
-        self.done(slug, [job], after_run=True)
+        assert load_run_decisions(self.pipeline, job) == load_plan_decisions(made)
+        self.record(slug, [job], after_run=True)
 
     def associate(self, slug: str) -> None:
         with self.pipeline.open(slug, job="associate", planned=("associations",)) as run:
             with run.phase("associations"):
                 associate_memories(run)
             job = run.job_id
-        self.done(slug, [job])
+        self.record(slug, [job])
 
     def forget(self, slug: str) -> None:
         phases = {"decay_scores": score_relevance, "archived_memories": archive_memories}
@@ -208,42 +214,42 @@ class ProjectMachine(RuleBasedStateMachine):
                 with run.phase(name):
                     phase(run)
             job = run.job_id
-        self.done(slug, [job])
+        self.record(slug, [job])
 
     def summarize(self, slug: str) -> None:
         phases = JOB_PHASES["summarize"]
         with self.pipeline.open(slug, job="summarize", planned=phases) as run:
             run_phases(run, phases)
             job = run.job_id
-        self.done(slug, [job])
+        self.record(slug, [job])
 
-    # --- people --------------------------------------------------------------------------------------------------
+    # --- manual actions ----------------------------------------------------------------------------------------------
 
     @rule(
-        place=PLACES,
+        place=INDEXES,
         act=st.sampled_from(
             ["pin", "unpin", *["archive", "restore", "approve", "dismiss"] * 2, "confirmed", "rejected"]
         ),
-        chosen=st.lists(PLACES, min_size=1, max_size=3),
+        chosen=st.lists(INDEXES, min_size=1, max_size=3),
         fit=st.sampled_from([True, True, False]),
-        turns=TURNS,
+        turns=UNDO_COUNTS,
     )
     def by_hand(self, place: int, act: str, chosen: list[int], fit: bool, turns: int) -> None:
-        """Something is done to memories, relations or knowledge that is fit for it, or to any."""
+        """Apply a manual action to rows that allow it, or to any rows."""
         slug = self.used[place % len(self.used)]
         own = select_project(self.state, self.ids[slug])
         found = [
             UUID(key[1])
             for key in sorted(own)
-            if _is_meant(act, key, own[key]) and (not fit or _FIT[act](key, own[key]))
+            if _applies_to(act, key, own[key]) and (not fit or _ALLOWED[act](key, own[key]))
         ]
         ids = list(dict.fromkeys(found[at % len(found)] for at in chosen)) if found else []
         if ids:
-            self._unless_refused(slug, lambda: self._act(act, ids))
+            self._record_unless_refused(slug, lambda: self._act(act, ids))
             self.undo_newest(slug, turns)
 
     def _act(self, act: str, ids: list[UUID]) -> list[UUID]:
-        """The groups that were made."""
+        """Apply a manual action; return its groups."""
         engine, by = self.pipeline.engine, {"changed_by": "tester"}
         if act in ("confirmed", "rejected"):
             return list(decide_relations(engine, ids, act, **by).values())
@@ -255,11 +261,16 @@ class ProjectMachine(RuleBasedStateMachine):
             handled = (archive_manually if act == "archive" else restore_memories)(engine, ids, **by)
         return [one.group_id for one in handled]
 
-    # --- undo and redo -------------------------------------------------------------------------------------------
+    # --- undo and redo -----------------------------------------------------------------------------------------------
 
-    @rule(what=st.sampled_from(["step", "id", "group_id", "job_id"]), place=PLACES, cascade=st.booleans(), turns=TURNS)
+    @rule(
+        what=st.sampled_from(["step", "id", "group_id", "job_id"]),
+        place=INDEXES,
+        cascade=st.booleans(),
+        turns=UNDO_COUNTS,
+    )
     def undo(self, what: str, place: int, cascade: bool, turns: int) -> None:
-        """Any step, a rollback for instance, or a change, a group or a job, whatever has happened since."""
+        """Undo any earlier step, change, group or job."""
         if what != "step":
             self._undo_any(what, place, cascade=cascade)
         elif self.steps:
@@ -268,7 +279,7 @@ class ProjectMachine(RuleBasedStateMachine):
             self.undo_newest(step.slug, turns)
 
     def undo_newest(self, slug: str, turns: int) -> None:
-        """Undo, redo, ... what was done last in a project: nothing can stand in the way of that."""
+        """Undo and redo the newest step of a project in turn; this never conflicts."""
         for _ in range(turns if slug in self.newest else 0):
             assert self._undo(slug, self.newest[slug].targets)
 
@@ -295,16 +306,18 @@ class ProjectMachine(RuleBasedStateMachine):
             assert compute_checksums(self.pipeline) == everything
             return False
         event("undone", f"{done.scope}, {'redone' if done.redone else 'undone'}, {'cascade' if cascade else 'alone'}")
-        expected = {**standing, **self._before_what_was_undone(done.rollback_id)}
-        step = self.done(slug, [done.rollback_id])
-        _agree(step.after, set_summary_links({key: row for key, row in expected.items() if row}))
-        if known is not None and _stands_in(known.after, standing):
+        expected = {**standing, **self._rows_before(done.rollback_id)}
+        step = self.record(slug, [done.rollback_id])
+        _assert_equal(step.after, set_summary_links({key: row for key, row in expected.items() if row}))
+        if known is not None and _contains(known.after, standing):
             came = known.after.keys() - known.before.keys()
-            _agree({key: step.after[key] for key in step.after.keys() & (known.before.keys() | came)}, known.before)
+            _assert_equal(
+                {key: step.after[key] for key in step.after.keys() & (known.before.keys() | came)}, known.before
+            )
         return True
 
-    def _before_what_was_undone(self, rollback_id: UUID) -> dict[Any, Any]:
-        """The rows that a rollback touched, as they stood before the oldest change of each that it undid."""
+    def _rows_before(self, rollback_id: UUID) -> dict[Any, Any]:
+        """Return the rows of a rollback as they were before the oldest change that it undid."""
         query = (
             "SELECT c.entity_type, c.entity_id::text, min(c.seq) FROM {s}.consolidation_changes r "
             "JOIN {s}.consolidation_changes c ON c.id = r.reverts_change_id WHERE r.group_id = :rollback GROUP BY 1, 2"
@@ -312,12 +325,12 @@ class ProjectMachine(RuleBasedStateMachine):
         undone = self.pipeline.rows(query, rollback=rollback_id)
         return {(table, id_): self.ledger.before((table, id_), seq) for table, id_, seq in undone}
 
-    # --- looking -------------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
-    def done(self, slug: str, targets: Sequence[UUID], *, after_run: bool = False) -> Step:
-        """Note a step that was taken; one that changed nothing cannot be undone."""
+    def record(self, slug: str, targets: Sequence[UUID], *, after_run: bool = False) -> Step:
+        """Check and record a step; a step without changes cannot be undone."""
         before = select_project(self.state, self.ids[slug])
-        changed = self.look(slug, after_run=after_run)
+        changed = self.check(slug, after_run=after_run)
         step = Step(slug, targets, before, select_project(self.state, self.ids[slug]))
         event("done", f"{sys._getframe(1).f_code.co_name} {'changed' if changed else 'nothing'}")
         if changed:
@@ -325,53 +338,38 @@ class ProjectMachine(RuleBasedStateMachine):
             self.newest[slug] = step
         return step
 
-    def look(self, slug: str, *, after_run: bool = False) -> int:
-        """Check everything after a step in one project; returns how many changes it left in the ledger."""
+    def check(self, slug: str, *, after_run: bool = False) -> int:
+        """Check ledger and invariants after a step; return the number of new changes."""
         before, seq = self.state, self.ledger.seq
         self.state = load_state(self.pipeline)
         self.ledger.add_imported(self.state)
         self.ledger.apply_changes(self.pipeline)
-        _agree(self.state, self.ledger.state)
+        _assert_equal(self.state, self.ledger.state)
         project = str(self.ids[slug])
-        moved = find_differences(self.state, before)
-        strangers = [key for key in moved if (self.state.get(key) or before[key]).get("project_id") != project]
-        assert not strangers, strangers
-        finders = [*(AT_ANY_TIME.values() if moved else ()), *(AFTER_A_RUN.values() if after_run else ())]
+        changed_rows = find_differences(self.state, before)
+        foreign = [key for key in changed_rows if (self.state.get(key) or before[key]).get("project_id") != project]
+        assert not foreign, foreign
+        finders = [*(AT_ANY_TIME.values() if changed_rows else ()), *(AFTER_A_RUN.values() if after_run else ())]
         with self.pipeline.engine.connect() as connection:
             broken = find_violations(connection, self.ids[slug], finders)
         assert not broken, broken
         return self.ledger.seq - seq
 
     def _plan(self, slug: str) -> Plan:
-        return make_plan(self.pipeline.engine, slug, settings=self.pipeline.settings)
+        return self.pipeline.plan(slug)
 
-    def _unless_refused(self, slug: str, act: Callable[[], Any]) -> None:
+    def _record_unless_refused(self, slug: str, act: Callable[[], Any]) -> None:
         everything = compute_checksums(self.pipeline)
         try:
             groups = list(act())
         except ConflictError:
             assert compute_checksums(self.pipeline) == everything
             return
-        self.done(slug, groups)
+        self.record(slug, groups)
 
 
-def done_by(pipeline: Pipeline, job: UUID) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
-    """Read a job from the ledger: merged memories with text and sources, archived ones with the policy."""
-    query = (
-        "SELECT operation, entity_id, new_state FROM {s}.consolidation_changes WHERE job_id = :job "
-        "AND (operation = 'archive' OR operation = 'merge' AND new_state ? 'content')"
-    )
-    changes = pipeline.rows(query, job=job)
-    merged = {
-        id_: (new["content"], frozenset(map(UUID, new["source_memory_ids"])))
-        for operation, id_, new in changes
-        if operation == "merge"
-    }
-    return merged, {id_: new["archive_reason"] for operation, id_, new in changes if operation == "archive"}
-
-
-def _settled(options: dict[str, Any]) -> dict[str, Any]:
-    """Options in which the tiers do not cross, and that let a few memories be a pattern."""
+def _valid_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with ordered tiers, in which two memories form a pattern."""
     return {
         "t_pattern": 0.5,
         "min_pattern_size": 2,
@@ -386,7 +384,7 @@ def _is_active(key: Key, row: Row) -> bool:
     return row["retired_at"] is None
 
 
-def _is_meant(act: str, key: Key, row: Row) -> bool:
+def _applies_to(act: str, key: Key, row: Row) -> bool:
     """Return True if the action applies to rows of this kind."""
     if act in ("confirmed", "rejected"):
         return key[0] == "memory_relations"
@@ -401,8 +399,8 @@ def _waits(key: Key, row: Row) -> bool:
     )
 
 
-# What is done by hand, and to which rows it can be.
-_FIT: Mapping[str, Callable[[Key, Row], bool]] = {
+# Manual actions and the rows that allow them.
+_ALLOWED: Mapping[str, Callable[[Key, Row], bool]] = {
     "pin": lambda key, row: _is_active(key, row) and not row["pinned"],
     "unpin": lambda key, row: _is_active(key, row) and row["pinned"],
     "archive": lambda key, row: _is_active(key, row) and not row["pinned"],
@@ -414,11 +412,11 @@ _FIT: Mapping[str, Callable[[Key, Row], bool]] = {
 }
 
 
-def _agree(found: State, expected: State) -> None:
+def _assert_equal(found: State, expected: State) -> None:
     wrong = find_differences(found, expected)
     assert not wrong, wrong
 
 
-def _stands_in(rows: State, state: State) -> bool:
+def _contains(rows: State, state: State) -> bool:
     """Return True if ``state`` holds all of ``rows`` unchanged."""
     return all(state.get(key) == row for key, row in rows.items())

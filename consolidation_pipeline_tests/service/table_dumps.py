@@ -1,4 +1,4 @@
-"""Dumps of the tables that two states, even of two databases, can be compared by."""
+"""Comparable dumps of the tables."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
-# Rows about runs and people, not about knowledge.
+# Tables of runs, calls and keys.
 BOOKKEEPING = {"projects", "consolidation_jobs", "consolidation_events", "llm_calls", "api_keys"}
-# What a run computes anew from the memories at any time.
+# Tables that a run recomputes from the memories.
 CACHES = {"memory_neighbors", "memory_clusters", "similarity_calibrations", "grouping_embeddings"}
 CACHED_COLUMNS = {"embedding", "embedding_model", "embedding_dim", "graph_version", "relevance_score", "relevance_at"}
-# Different in every run, whatever it does.
+# Columns that differ between equal runs.
 ACCIDENTAL = {
     "project_id",
     "job_id",
@@ -33,7 +33,7 @@ ACCIDENTAL = {
 def dump_tables(
     pipeline: Pipeline, *, tables: Collection[str] = TABLES, without: Mapping[str, Collection[str]] | None = None
 ) -> dict[str, list[str]]:
-    """Every row of the tables as JSON, sorted; ``without``: columns left out, by table."""
+    """Return every row of the tables as sorted JSON; ``without``: omitted columns by table."""
     hidden = without or {}
     found = {}
     for table in tables:
@@ -44,14 +44,14 @@ def dump_tables(
 
 
 def compute_checksums(pipeline: Pipeline) -> list[tuple[str, int, int]]:
-    """Rows and a checksum of every table: equal = nothing at all has changed."""
+    """Return number of rows and checksum of every table."""
     counted = "count(*), coalesce(sum(hashtextextended(t::text, 0)), 0)"
     query = " UNION ALL ".join(f"SELECT '{name}', {counted} FROM {SCHEMA}.{name} t" for name in TABLES)
     return [tuple(row) for row in pipeline.rows(query)]
 
 
 def dump_knowledge(pipeline: Pipeline) -> dict[str, list[str]]:
-    """All that a rollback must restore to the byte: everything but bookkeeping, the ledger and caches."""
+    """Dump all that a rollback must restore exactly: no bookkeeping, ledger or caches."""
     tables = [name for name in TABLES if name not in BOOKKEEPING | CACHES | {"consolidation_changes"}]
     return dump_tables(
         pipeline, tables=tables, without={"task_memories": CACHED_COLUMNS, "consolidated_memories": _SCORES}
@@ -62,7 +62,7 @@ _SCORES = {"graph_version", "relevance_score", "relevance_at"}
 
 
 def dump_comparable(pipeline: Pipeline, slug: str = SLUG) -> dict[str, list[str]]:
-    """All that two databases share after the same input: one project's rows, ids included, without accidents."""
+    """Dump a project's rows without columns that differ between equal runs."""
     project = pipeline.project(slug).id
     found = {}
     for table in TABLES:
@@ -74,7 +74,7 @@ def dump_comparable(pipeline: Pipeline, slug: str = SLUG) -> dict[str, list[str]
 
 
 def count_rows(pipeline: Pipeline) -> dict[str, int]:
-    """Rows per table, jobs and events left out."""
+    """Count rows per table, without jobs and events."""
     names = [name for name in TABLES if name not in {"consolidation_jobs", "consolidation_events"}]
     return {name: pipeline.value(f"SELECT count(*) FROM {SCHEMA}.{name}") for name in names}
 

@@ -1,7 +1,7 @@
-"""Whatever happens to a project, in whatever order: nothing is lost, and whatever was done can be undone.
+"""Random sequences of operations on projects keep all invariants.
 
-``CONSOLIDATION_LIFE_EXAMPLES=1000 pytest <this file>`` takes so many random sequences of steps instead of a few. What
-fails is printed as the steps that lead there, with a line that makes the same happen again.
+``CONSOLIDATION_LIFE_EXAMPLES=1000 pytest <this file>`` runs 1000 sequences instead of a few. A failure is printed as
+its steps, with a line that reproduces it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEPS = 12
 
 
 @pytest.mark.timeout(300 + 10 * EXAMPLES)
-def test_random_life_of_project_keeps_rules(shared: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_operations_keep_invariants(shared: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProjectMachine, "pipeline", shared, raising=False)
     run_state_machine_as_test(
         ProjectMachine,

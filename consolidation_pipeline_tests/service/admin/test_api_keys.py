@@ -1,4 +1,4 @@
-"""Keys: shown once, stored as a hash, good for a role and a project, and for nothing once revoked."""
+"""API keys: shown once, stored as a hash, limited to a role and a project, rejected once revoked."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageErr
 from consolidation_pipeline.service.admin.api_keys import LOCAL, PREFIX, authenticate, create_key, list_keys, revoke_key
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import create_project, delete_project
-from consolidation_pipeline_tests.conftest import open_shared_engine
+from consolidation_pipeline_tests.database_pool import DatabasePool
 
 
 @pytest.fixture(scope="module")
-def engine(server: str) -> Iterator[Engine]:
-    """One database for all: each test makes keys of its own."""
-    for engine in open_shared_engine(server):
+def engine(databases: DatabasePool) -> Iterator[Engine]:
+    """Engine on one database for all tests, each with keys of its own."""
+    with databases.engine() as engine:
         with engine.begin() as connection:
             create_project(connection, "garden")
             create_project(connection, "shop")
         yield engine
 
 
-def stored(engine: Engine) -> str:
-    """Everything that the table holds."""
+def dump_keys(engine: Engine) -> str:
+    """Return the content of the table of keys."""
     with engine.connect() as connection:
         return str(connection.execute(text("SELECT * FROM consolidation.api_keys")).all())
 
 
-def uses(engine: Engine, id_: Any) -> Any:
+def load_use(engine: Engine, id_: Any) -> Any:
     query = "SELECT last_used_at, xmin::text FROM consolidation.api_keys WHERE id = :id"
     with engine.connect() as connection:
         return connection.execute(text(query), {"id": id_}).one()
 
 
-def test_api_key_identifies_caller_and_is_stored_hashed(engine: Engine) -> None:
+def test_api_key_identifies_caller_and_is_hashed(engine: Engine) -> None:
     key, secret = create_key(engine, role="agent", project="garden", name="ci")
     assert secret.startswith(PREFIX)
     assert len(secret) == len(PREFIX) + 43
     principal = authenticate(engine, secret)
     assert principal is not None
     assert (principal.role, principal.project, principal.key_id, principal.name) == ("agent", "garden", key.id, "ci")
-    assert secret not in stored(engine)
-    assert secret.removeprefix(PREFIX) not in stored(engine)
+    assert secret not in dump_keys(engine)
+    assert secret.removeprefix(PREFIX) not in dump_keys(engine)
     assert create_key(engine, role="agent")[1] != secret
 
 
@@ -114,17 +114,17 @@ def test_revoking_ambiguous_key_name_is_refused(engine: Engine) -> None:
 
 def test_key_use_is_recorded_once_per_minute(engine: Engine) -> None:
     key, secret = create_key(engine, role="reader")
-    assert uses(engine, key.id).last_used_at is None
+    assert load_use(engine, key.id).last_used_at is None
     authenticate(engine, secret)
-    first = uses(engine, key.id)
+    first = load_use(engine, key.id)
     assert first.last_used_at is not None
     authenticate(engine, secret)
-    assert uses(engine, key.id) == first
+    assert load_use(engine, key.id) == first
     with engine.begin() as connection:
         back = "UPDATE consolidation.api_keys SET last_used_at = now() - interval '2 minutes' WHERE id = :id"
         connection.execute(text(back), {"id": key.id})
     authenticate(engine, secret)
-    assert uses(engine, key.id).last_used_at > first.last_used_at
+    assert load_use(engine, key.id).last_used_at > first.last_used_at
 
 
 def test_deleting_project_invalidates_its_key(engine: Engine) -> None:
@@ -137,7 +137,7 @@ def test_deleting_project_invalidates_its_key(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error", "said"),
+    ("wrong", "error", "message"),
     [
         ({"role": "root"}, UsageError, "the roles are reader, agent, admin"),
         ({"role": "agent", "project": "nowhere"}, NotFoundError, "garden"),
@@ -147,10 +147,10 @@ def test_deleting_project_invalidates_its_key(engine: Engine) -> None:
     ],
 )
 def test_invalid_key_fields_are_refused(
-    engine: Engine, wrong: dict[str, Any], error: type[Exception], said: str
+    engine: Engine, wrong: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     before = len(list_keys(engine))
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         create_key(engine, **wrong)
     assert len(list_keys(engine)) == before
 

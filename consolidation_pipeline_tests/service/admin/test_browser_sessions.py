@@ -1,4 +1,4 @@
-"""Sessions in a browser: signed, ending, and never the key itself."""
+"""Browser sessions: signed, limited in time, without the key itself."""
 
 from __future__ import annotations
 

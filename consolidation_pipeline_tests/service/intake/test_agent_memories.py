@@ -1,4 +1,4 @@
-"""Memories one by one: what is added is found at once, what is said of a memory can be undone."""
+"""Memories added by agents: found at once, with feedback that can be undone."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from consolidation_pipeline.service.lifecycle.manual_actions import archive_manu
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 
 @pytest.fixture
-def empty(shared: Pipeline) -> Pipeline:
-    """A project without memories, in a database that the tests share."""
+def empty_project(shared: Pipeline) -> Pipeline:
+    """Pipeline with a project without memories, in a shared database."""
     shared.clear()
     ensure_project(shared.engine, SLUG)
     return shared
@@ -32,41 +32,42 @@ def add(pipeline: Pipeline, *rows: dict[str, Any], **how: Any) -> AddResult:
 
 
 def merge_one(pipeline: Pipeline) -> tuple[UUID, UUID]:
-    """The merged memory of a lesson that was noted three times, and one of its sources."""
+    """Merge three wordings of a lesson; return the ids of the merged memory and of one source."""
     added = add(pipeline, *reworded_notes(LESSONS[:1])[:3]).added
-    with pipeline.open() as run:
-        run_phases(run, PHASES[: PHASES.index("merged_memories") + 1])
+    pipeline.run_phases(PHASES[: PHASES.index("merged_memories") + 1])
     merged = pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
     return merged, added[0]
 
 
-def test_added_memory_is_found_by_vector_and_keyword(empty: Pipeline) -> None:
-    added = add(empty, {"content": "The car would not start because the battery was empty.", "tags": ["garage"]})
+def test_added_memory_is_found_by_vector_and_keyword(empty_project: Pipeline) -> None:
+    added = add(
+        empty_project, {"content": "The car would not start because the battery was empty.", "tags": ["garage"]}
+    )
     for asked, by_words in (("automobile engine ignition", None), ("battery", 1)):
-        found = search(empty.engine, SLUG, SearchQuery(asked), settings=empty.settings, count_use=False)
+        found = search(empty_project.engine, SLUG, SearchQuery(asked), settings=empty_project.settings, count_use=False)
         assert [(hit.id, hit.keyword_rank) for hit in found.results] == [(added.added[0], by_words)]
         assert found.note is None
 
 
-def test_unembedded_memories_wait_for_next_run(empty: Pipeline) -> None:
-    add_memories(empty.engine, SLUG, [{"content": "Use JWT."}], source="agent", changed_by="bot")
-    empty.configure(embedding_model="openai/text-embedding-3-small")
-    add(empty, {"content": "Use OAuth."})
-    assert empty.value("SELECT count(*) FROM {s}.task_memories WHERE embedding IS NULL") == 2
+def test_unembedded_memories_wait_for_next_run(empty_project: Pipeline) -> None:
+    add_memories(empty_project.engine, SLUG, [{"content": "Use JWT."}], source="agent", changed_by="bot")
+    empty_project.configure(embedding_model="openai/text-embedding-3-small")
+    add(empty_project, {"content": "Use OAuth."})
+    assert empty_project.value("SELECT count(*) FROM {s}.task_memories WHERE embedding IS NULL") == 2
 
 
-def test_adding_same_row_again_returns_same_memory(empty: Pipeline) -> None:
-    first = add(empty, {"content": "Use JWT."}, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"})
-    again = add(empty, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"}, {"content": "New."})
+def test_adding_same_row_again_returns_same_memory(empty_project: Pipeline) -> None:
+    first = add(empty_project, {"content": "Use JWT."}, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"})
+    again = add(empty_project, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"}, {"content": "New."})
     assert (len(first.added), first.existing, first.errors) == (2, [], [])
     assert (len(again.added), again.existing) == (1, first.added)
     assert first.ids == [first.added[0], first.added[0], first.added[1]]
 
 
-def test_bad_row_is_reported_by_index(empty: Pipeline) -> None:
-    add(empty, {"content": "Known.", "id": "k"})
+def test_bad_row_is_reported_by_index(empty_project: Pipeline) -> None:
+    add(empty_project, {"content": "Known.", "id": "k"})
     done = add(
-        empty,
+        empty_project,
         {"content": "Good."},
         {"content": " "},
         {"content": "Other.", "language": "klingon"},
@@ -82,84 +83,88 @@ def test_bad_row_is_reported_by_index(empty: Pipeline) -> None:
     assert "embedding has 1 numbers: expected 256" in messages[4]
 
 
-def test_adding_to_unknown_project_is_refused(empty: Pipeline) -> None:
+def test_adding_to_unknown_project_is_refused(empty_project: Pipeline) -> None:
     with pytest.raises(NotFoundError, match="there is no project 'nowhere'"):
-        add_memories(empty.engine, "nowhere", [{"content": "x"}], source="agent", changed_by="bot")
+        add_memories(empty_project.engine, "nowhere", [{"content": "x"}], source="agent", changed_by="bot")
     with pytest.raises(UsageError, match="5,001 memories at once; 5,000 are allowed"):
-        add(empty, *[{"content": "x"}] * (BATCH_ROWS + 1))
+        add(empty_project, *[{"content": "x"}] * (BATCH_ROWS + 1))
 
 
-def test_memory_language_defaults_to_project_language(empty: Pipeline) -> None:
-    empty.configure(language="german")
-    add(empty, {"content": "Die Häuser.", "id": "de"}, {"content": "The houses.", "id": "en", "language": "english"})
-    languages = dict(empty.rows("SELECT external_id, language::text FROM {s}.task_memories"))
+def test_memory_language_defaults_to_project_language(empty_project: Pipeline) -> None:
+    empty_project.configure(language="german")
+    add(
+        empty_project,
+        {"content": "Die Häuser.", "id": "de"},
+        {"content": "The houses.", "id": "en", "language": "english"},
+    )
+    languages = dict(empty_project.rows("SELECT external_id, language::text FROM {s}.task_memories"))
     assert languages == {"de": "german", "en": "english"}
-    found = search(empty.engine, SLUG, SearchQuery("Haus", min_similarity=1), settings=empty.settings)
+    found = search(empty_project.engine, SLUG, SearchQuery("Haus", min_similarity=1), settings=empty_project.settings)
     assert [hit.content for hit in found.results] == ["Die Häuser."]
 
 
-def test_get_memory_returns_given_fields(empty: Pipeline) -> None:
+def test_get_memory_returns_given_fields(empty_project: Pipeline) -> None:
     row = {"content": "Did it.", "goal": "Ship", "tags": ["a"], "files": ["b.py", "a.py"], "importance": 0.7}
-    held = get_memory(empty.engine, add(empty, row).added[0])
-    assert {name: held[name] for name in row} == row | {"files": ["a.py", "b.py"]}
-    assert (held["kind"], held["level"], held["status"], held["successor"]) == ("raw", 0, "active", None)
-    assert (held["project"], held["agent_id"], held["source"], held["version"]) == (SLUG, "bot", "agent", 1)
-    assert held["feedback_given"] == []
-    assert not {"embedding", "content_tsv"} & set(held)
+    memory = get_memory(empty_project.engine, add(empty_project, row).added[0])
+    assert {name: memory[name] for name in row} == row | {"files": ["a.py", "b.py"]}
+    assert (memory["kind"], memory["level"], memory["status"], memory["successor"]) == ("raw", 0, "active", None)
+    assert (memory["project"], memory["agent_id"], memory["source"], memory["version"]) == (SLUG, "bot", "agent", 1)
+    assert memory["feedback_given"] == []
+    assert not {"embedding", "content_tsv"} & set(memory)
 
 
-def test_feedback_on_merged_source_names_successor(empty: Pipeline) -> None:
-    merged, source = merge_one(empty)
-    assert [get_memory(empty.engine, source)[name] for name in ("status", "successor")] == ["merged", merged]
-    held = get_memory(empty.engine, merged)
-    assert (held["kind"], held["level"], held["status"], held["source_count"]) == ("merged", 1, "active", 3)
+def test_feedback_on_merged_source_names_successor(empty_project: Pipeline) -> None:
+    merged, source = merge_one(empty_project)
+    assert [get_memory(empty_project.engine, source)[name] for name in ("status", "successor")] == ["merged", merged]
+    memory = get_memory(empty_project.engine, merged)
+    assert (memory["kind"], memory["level"], memory["status"], memory["source_count"]) == ("merged", 1, "active", 3)
     with pytest.raises(ConflictError, match=f"hidden in merged memory {merged}"):
-        give_feedback(empty.engine, source, helpful=True, changed_by="bot")
-    assert give_feedback(empty.engine, merged, helpful=True, changed_by="bot")["kind"] == "merged"
+        give_feedback(empty_project.engine, source, helpful=True, changed_by="bot")
+    assert give_feedback(empty_project.engine, merged, helpful=True, changed_by="bot")["kind"] == "merged"
 
 
-def test_feedback_on_merged_memory_survives_extension(empty: Pipeline) -> None:
-    merged, _ = merge_one(empty)
-    before = get_memory(empty.engine, merged)["importance"]
-    said = give_feedback(empty.engine, merged, helpful=False, changed_by="bot")["importance"]
+def test_feedback_on_merged_memory_survives_extension(empty_project: Pipeline) -> None:
+    merged, _ = merge_one(empty_project)
+    before = get_memory(empty_project.engine, merged)["importance"]
+    said = give_feedback(empty_project.engine, merged, helpful=False, changed_by="bot")["importance"]
     assert said < before
-    add(empty, {"content": f"Once more: {LESSONS[0]}", "importance": 0.0})
-    empty.run()
-    grown = get_memory(empty.engine, merged)
+    add(empty_project, {"content": f"Once more: {LESSONS[0]}", "importance": 0.0})
+    empty_project.run()
+    grown = get_memory(empty_project.engine, merged)
     assert (grown["source_count"], grown["importance"]) == (4, said)
 
 
-def test_feedback_changes_only_importance_and_is_undoable(empty: Pipeline) -> None:
-    id_ = add(empty, {"content": "Use JWT.", "importance": 0.5, "feedback": "as written"}).added[0]
-    before = get_memory(empty.engine, id_)
-    done = give_feedback(empty.engine, id_, helpful=True, note="it saved an hour", changed_by="bot")
+def test_feedback_changes_only_importance(empty_project: Pipeline) -> None:
+    id_ = add(empty_project, {"content": "Use JWT.", "importance": 0.5, "feedback": "as written"}).added[0]
+    before = get_memory(empty_project.engine, id_)
+    done = give_feedback(empty_project.engine, id_, helpful=True, note="it saved an hour", changed_by="bot")
     assert (done["importance_before"], done["importance"]) == (0.5, 0.6)
-    after = get_memory(empty.engine, id_)
+    after = get_memory(empty_project.engine, id_)
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"importance", "version", "feedback_given"}
     said = after["feedback_given"][0]
     assert (said["words"], said["importance"], said["changed_by"]) == ("helpful: it saved an hour", 0.6, "bot")
     assert said["group_id"] == done["group_id"]
-    undone = empty.roll_back(done["group_id"])
-    assert get_memory(empty.engine, id_) == before
-    empty.roll_back(undone.rollback_id)
-    assert get_memory(empty.engine, id_)["feedback_given"] == after["feedback_given"]
+    undone = empty_project.roll_back(done["group_id"])
+    assert get_memory(empty_project.engine, id_) == before
+    empty_project.roll_back(undone.rollback_id)
+    assert get_memory(empty_project.engine, id_)["feedback_given"] == after["feedback_given"]
 
 
-def test_rollback_of_run_with_feedback_requires_cascade(empty: Pipeline) -> None:
-    merged, _ = merge_one(empty)
-    job = empty.value("SELECT id FROM {s}.consolidation_jobs")
-    give_feedback(empty.engine, merged, helpful=True, changed_by="bot")
+def test_rollback_of_run_with_feedback_needs_cascade(empty_project: Pipeline) -> None:
+    merged, _ = merge_one(empty_project)
+    job = empty_project.value("SELECT id FROM {s}.consolidation_jobs")
+    give_feedback(empty_project.engine, merged, helpful=True, changed_by="bot")
     with pytest.raises(ConflictError):
-        empty.roll_back(job)
-    assert empty.roll_back(job, cascade=True).memories_deleted == 1
+        empty_project.roll_back(job)
+    assert empty_project.roll_back(job, cascade=True).memories_deleted == 1
 
 
-def test_feedback_note_leaves_importance_unchanged(empty: Pipeline) -> None:
-    id_ = add(empty, {"content": "Use JWT."}).added[0]
-    done = give_feedback(empty.engine, id_, helpful=None, note="look at RFC 7519 too", changed_by="bot")
+def test_feedback_note_leaves_importance_unchanged(empty_project: Pipeline) -> None:
+    id_ = add(empty_project, {"content": "Use JWT."}).added[0]
+    done = give_feedback(empty_project.engine, id_, helpful=None, note="look at RFC 7519 too", changed_by="bot")
     assert done["importance"] == done["importance_before"]
-    assert get_memory(empty.engine, id_)["feedback_given"][0]["words"] == "note: look at RFC 7519 too"
+    assert get_memory(empty_project.engine, id_)["feedback_given"][0]["words"] == "note: look at RFC 7519 too"
 
 
 @pytest.mark.parametrize(
@@ -167,20 +172,20 @@ def test_feedback_note_leaves_importance_unchanged(empty: Pipeline) -> None:
     [(None, None, "is empty"), (None, " ", "is empty"), (True, "x" * 2001, "2,000"), (True, "\0", "NUL")],
 )
 def test_empty_or_oversized_feedback_is_refused(
-    empty: Pipeline, helpful: bool | None, note: str | None, wrong: str
+    empty_project: Pipeline, helpful: bool | None, note: str | None, wrong: str
 ) -> None:
     with pytest.raises(UsageError, match=wrong):
-        give_feedback(empty.engine, uuid4(), helpful=helpful, note=note, changed_by="bot")
+        give_feedback(empty_project.engine, uuid4(), helpful=helpful, note=note, changed_by="bot")
 
 
-def test_feedback_on_unknown_or_archived_memory_is_refused(empty: Pipeline) -> None:
+def test_feedback_on_archived_memory_is_refused(empty_project: Pipeline) -> None:
     for ask in (
-        lambda: get_memory(empty.engine, uuid4()),
-        lambda: give_feedback(empty.engine, uuid4(), helpful=True, changed_by="bot"),
+        lambda: get_memory(empty_project.engine, uuid4()),
+        lambda: give_feedback(empty_project.engine, uuid4(), helpful=True, changed_by="bot"),
     ):
         with pytest.raises(NotFoundError, match="there is no memory"):
             ask()
-    id_ = add(empty, {"content": "Use JWT."}).added[0]
-    archive_manually(empty.engine, [id_], changed_by="bot")
+    id_ = add(empty_project, {"content": "Use JWT."}).added[0]
+    archive_manually(empty_project.engine, [id_], changed_by="bot")
     with pytest.raises(ConflictError, match="archived: restore it first"):
-        give_feedback(empty.engine, id_, helpful=True, changed_by="bot")
+        give_feedback(empty_project.engine, id_, helpful=True, changed_by="bot")

@@ -1,4 +1,4 @@
-"""Imports: idempotent, resumable, good rows kept and bad ones named."""
+"""Imports: idempotent and resumable; good rows are stored, bad rows reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import event
 
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import InvalidMemoryError, NotFoundError, UsageError
@@ -22,9 +21,10 @@ from consolidation_pipeline_tests.service.corpus import corpus, note, write_json
 from consolidation_pipeline_tests.service.crash_helpers import import_and_die, kill
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.table_dumps import count_rows, dump_tables
+from consolidation_pipeline_tests.store.sample_rows import record_statements
 
 
-def stored(pipeline: Pipeline) -> int:
+def count_memories(pipeline: Pipeline) -> int:
     return int(pipeline.value("SELECT count(*) FROM {s}.task_memories"))
 
 
@@ -54,7 +54,7 @@ def test_bad_rows_are_rejected_by_line(pipeline: Pipeline) -> None:
     path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
     rejects = pipeline.folder / "rejects"
     done = import_memories(pipeline.engine, SLUG, str(path), format="jsonl", rejects_dir=rejects)
-    assert done.added == stored(pipeline) == 2
+    assert done.added == count_memories(pipeline) == 2
     assert [row.line for row in done.bad] == [2, 3, 4]
     assert "not valid JSON" in done.bad[0].reason
     assert "opinion" in done.bad[2].reason
@@ -96,11 +96,11 @@ def test_unreadable_source_creates_no_project(pipeline: Pipeline) -> None:
 
 def test_empty_source_creates_empty_project(pipeline: Pipeline) -> None:
     done = pipeline.add([])
-    assert (done.added, done.bad, stored(pipeline)) == (0, [], 0)
+    assert (done.added, done.bad, count_memories(pipeline)) == (0, [], 0)
     assert pipeline.project().slug == SLUG
 
 
-def test_unknown_default_type_is_refused_before_reading(pipeline: Pipeline) -> None:
+def test_unknown_default_type_is_refused_first(pipeline: Pipeline) -> None:
     path = write_jsonl(pipeline.folder / "n.jsonl", [note("a", "x")])
     with pytest.raises(InvalidMemoryError, match="opinion"):
         import_memories(pipeline.engine, SLUG, str(path), format="jsonl", default_type="opinion")
@@ -122,7 +122,7 @@ def test_failed_import_resumes_after_last_batch(pipeline: Pipeline, monkeypatch:
         broken.setattr(importer, "read_rows", breaking)
         with pytest.raises(OSError, match="disk"):
             pipeline.add(rows)
-    assert stored(pipeline) == 30
+    assert count_memories(pipeline) == 30
     done = pipeline.add(rows)
     assert (done.added, done.unchanged) == (len(rows) - 30, 30)
 
@@ -130,7 +130,7 @@ def test_failed_import_resumes_after_last_batch(pipeline: Pipeline, monkeypatch:
 def test_killed_import_resumes_after_last_batch(pipeline: Pipeline) -> None:
     path = write_jsonl(pipeline.folder / "n.jsonl", corpus())
     kill(pipeline, import_and_die, str(path), 30)
-    assert stored(pipeline) == 30
+    assert count_memories(pipeline) == 30
     done = pipeline.add(corpus())
     assert (done.added, done.unchanged) == (len(corpus()) - 30, 30)
 
@@ -143,14 +143,13 @@ def test_import_takes_few_statements_per_batch(pipeline: Pipeline) -> None:
             file.write(
                 json.dumps({"id": number, "content": f"Lesson {number}", "tags": ["a"], "files": ["a.py"]}) + "\n"
             )
-    statements: list[str] = []
-    seen: list[int] = []
-    event.listen(pipeline.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
-    done = import_memories(
-        pipeline.engine, SLUG, str(path), format="jsonl", progress=lambda done: seen.append(done.added)
-    )
+    added: list[int] = []
+    with record_statements(pipeline.engine) as statements:
+        done = import_memories(
+            pipeline.engine, SLUG, str(path), format="jsonl", progress=lambda done: added.append(done.added)
+        )
     assert done.added == batches * importer.BATCH_ROWS
-    assert seen == [importer.BATCH_ROWS * (at + 1) for at in range(batches)]
+    assert added == [importer.BATCH_ROWS * (at + 1) for at in range(batches)]
     assert len(statements) <= 6 * batches + 10
 
 
@@ -172,7 +171,7 @@ def test_csv_rows_are_imported(pipeline: Pipeline) -> None:
     assert import_memories(pipeline.engine, SLUG, str(path), format="csv").unchanged == 2
 
 
-def test_imported_row_language_overrides_project_language(pipeline: Pipeline) -> None:
+def test_row_language_overrides_project_language(pipeline: Pipeline) -> None:
     pipeline.configure_new(language="dutch")
     path = pipeline.folder / "rows.csv"
     path.write_text("id,content,language\na,Die Rechnung.,German\nb,De rekening.,\nc,nuqneH.,klingon\n")

@@ -1,4 +1,4 @@
-"""Notes in Markdown: which parts of a file are a memory each, what they say about themselves, and who they are."""
+"""Notes in Markdown: parts of a file that become memories, their attributes and their ids."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
-def notes(text: str) -> list[Row]:
+def parse_rows(text: str) -> list[Row]:
     found = list(parse_notes(text))
     assert not [row for row in found if isinstance(row, BadRow)]
     return [row for row in found if isinstance(row, Row)]
 
 
-def told(text: str) -> list[tuple[object, object]]:
-    return [(row.fields.get("goal"), row.fields["content"]) for row in notes(text)]
+def goals_and_contents(text: str) -> list[tuple[object, object]]:
+    return [(row.fields.get("goal"), row.fields["content"]) for row in parse_rows(text)]
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def told(text: str) -> list[tuple[object, object]]:
     ],
 )
 def test_headings_and_list_items_become_notes(text: str, expected: Sequence[tuple[object, object]]) -> None:
-    assert told(text) == expected
-    assert told(text.replace("\n", "\r\n")) == expected
+    assert goals_and_contents(text) == expected
+    assert goals_and_contents(text.replace("\n", "\r\n")) == expected
 
 
 def test_note_has_line_number() -> None:
-    assert [row.line for row in notes("---\na: b\n---\n# A\n\nText.\n\n- one\n\n- two\n\n## B\nText.")] == [
+    assert [row.line for row in parse_rows("---\na: b\n---\n# A\n\nText.\n\n- one\n\n- two\n\n## B\nText.")] == [
         4,
         8,
         10,
@@ -76,11 +76,11 @@ CODE = "```sh\n# no heading\n- no item\nDate: 2026-01-02\n<!-- kept -->\n\n\n\n-
 
 
 def test_code_block_is_kept_verbatim() -> None:
-    (row,) = notes(f"# A\nRun:\n\n{CODE}\n")
+    (row,) = parse_rows(f"# A\nRun:\n\n{CODE}\n")
     assert row.fields["content"] == f"A\n\nRun:\n\n{CODE}"
     assert "created_at" not in row.fields
     indented = "\n".join(f"  {line}" if line else "" for line in CODE.split("\n"))
-    (row,) = notes(f"# A\n- Run\n{indented}\n")
+    (row,) = parse_rows(f"# A\n- Run\n{indented}\n")
     assert row.fields["content"] == f"Run\n{CODE}"
 
 
@@ -117,7 +117,7 @@ Pool size is per process.
 
 
 def test_record_with_attributes_is_one_note() -> None:
-    first, second = notes(RECORD)
+    first, second = parse_rows(RECORD)
     assert first.fields == {
         "id": first.fields["id"],
         "content": "### Summary\nPool size is per process.\n\n### Details\n- four workers\n- five connections each",
@@ -145,7 +145,7 @@ def test_record_with_attributes_is_one_note() -> None:
     ],
 )
 def test_attributes_make_heading_one_record(text: str, count: int) -> None:
-    assert len(notes(text)) == count
+    assert len(parse_rows(text)) == count
 
 
 @pytest.mark.parametrize(
@@ -217,27 +217,27 @@ def test_heading_ids_and_dates_become_fields(title: str, expected: tuple[str, di
 
 
 def test_heading_type_and_date_apply_to_notes_below() -> None:
-    rows = notes(
+    rows = parse_rows(
         "# Log\n## 2026-01-05\n### Decisions\n- one\n### Pitfalls of uv\nText.\n#### Bugs\n- two\n## Other\n- x"
     )
-    said = [(row.fields.get("created_at"), row.fields.get("memory_type")) for row in rows]
-    assert said == [("2026-01-05", kind) for kind in ("decision", "warning", "bugfix")] + [(None, None)]
+    message = [(row.fields.get("created_at"), row.fields.get("memory_type")) for row in rows]
+    assert message == [("2026-01-05", kind) for kind in ("decision", "warning", "bugfix")] + [(None, None)]
 
 
-def ids(text: str) -> list[object]:
-    return [row.fields["id"] for row in notes(text)]
+def note_ids(text: str) -> list[object]:
+    return [row.fields["id"] for row in parse_rows(text)]
 
 
 def test_note_id_survives_changes_elsewhere() -> None:
-    before = ids("# A\n- one\n- two\n## B\nText.")
+    before = note_ids("# A\n- one\n- two\n## B\nText.")
     assert len(set(before)) == 3
     assert set(before) <= set(
-        ids("New first.\n\n# A\n- zero\n- two\n- one\n\n<!-- x -->\n## New\n- x\n## B\n\nText.\n")
+        note_ids("New first.\n\n# A\n- zero\n- two\n- one\n\n<!-- x -->\n## New\n- x\n## B\n\nText.\n")
     )
 
 
 def test_note_id_depends_on_text_and_heading() -> None:
-    one, other_text, other_heading, repeat = ids("# A\n- one\n- One\n# B\n- one\n# A\n- one")
+    one, other_text, other_heading, repeat = note_ids("# A\n- one\n- One\n# B\n- one\n# A\n- one")
     assert one == repeat
     assert len({one, other_text, other_heading}) == 3
 
@@ -257,7 +257,7 @@ def test_unclosed_comment_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "holds no notes: a heading with text under it, a list or a paragraph is needed"),
         (b"# A\n<!-- nothing -->\n", "holds no notes"),
@@ -266,10 +266,10 @@ def test_unclosed_comment_is_reported() -> None:
         (b"x" * MAX_LINE_BYTES + b"x", "longer than 20 MB"),
     ],
 )
-def test_file_without_notes_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_file_without_notes_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "notes.md"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=said) as refused:
+    with pytest.raises(UsageError, match=message) as refused:
         list(read_markdown(path))
     assert str(path) in str(refused.value)
 

@@ -1,4 +1,4 @@
-"""Jobs that are asked for: one per project at a time, whoever asks; and jobs that are cancelled."""
+"""Requested jobs: one per project at a time; cancellation of jobs."""
 
 from __future__ import annotations
 
@@ -33,41 +33,46 @@ from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline,
 from consolidation_pipeline_tests.service.runs.test_run_lifecycle import events, job
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
-TWINS = [note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}"), note("c", LESSONS[1])]
+NEAR_DUPLICATES = [note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}"), note("c", LESSONS[1])]
 
 
-def ask(pipeline: Pipeline, slug: str = SLUG, **what: object) -> RequestedJob:
+@pytest.fixture
+def pipeline(pipeline: Pipeline) -> Pipeline:
+    """Pipeline with a project of unrelated memories."""
+    pipeline.add(unrelated_notes())
+    return pipeline
+
+
+def make_request(pipeline: Pipeline, slug: str = SLUG, **what: object) -> RequestedJob:
     return request_job(pipeline.engine, slug, triggered_by="ann", **what)  # type: ignore[arg-type]
 
 
-def unlaunched(pipeline: Pipeline, *launched: UUID) -> list[UUID]:
+def list_unlaunched(pipeline: Pipeline, *launched: UUID) -> list[UUID]:
     return [found.job_id for found in list_unlaunched_jobs(pipeline.engine, lambda _: launched)]
 
 
 def test_requested_job_is_claimed_by_next_run(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
     pipeline.configure(timeout_seconds=120)
-    asked = ask(pipeline)
-    assert (asked.status, asked.created, asked.project, asked.job, asked.phases) == (
+    requested = make_request(pipeline)
+    assert (requested.status, requested.created, requested.project, requested.job, requested.phases) == (
         "pending",
         True,
         SLUG,
         "consolidate",
         PHASES,
     )
-    assert (asked.trigger_type, asked.triggered_by, asked.timeout_seconds) == ("manual", "ann", 120)
-    assert asked.estimated_seconds is None
-    assert pipeline.run().job_id == asked.job_id
-    again = ask(pipeline, job="decay")
+    assert (requested.trigger_type, requested.triggered_by, requested.timeout_seconds) == ("manual", "ann", 120)
+    assert requested.estimated_seconds is None
+    assert pipeline.run().job_id == requested.job_id
+    again = make_request(pipeline, job="decay")
     assert again.created
-    assert again.job_id != asked.job_id
-    assert again.estimated_seconds == job(pipeline, asked.job_id).duration_seconds
+    assert again.job_id != requested.job_id
+    assert again.estimated_seconds == job(pipeline, requested.job_id).duration_seconds
 
 
 def test_request_returns_live_job(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
-    first = ask(pipeline, job="decay")
-    second = ask(pipeline)
+    first = make_request(pipeline, job="decay")
+    second = make_request(pipeline)
     assert (second.job_id, second.created, second.job, second.phases) == (
         first.job_id,
         False,
@@ -75,51 +80,47 @@ def test_request_returns_live_job(pipeline: Pipeline) -> None:
         ("decay_scores",),
     )
     with pipeline.open(planned=("decay_scores",)) as run:
-        assert ask(pipeline).status == "running"
+        assert make_request(pipeline).status == "running"
         run_phases(run, ["decay_scores"])
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
 
 
 def test_concurrent_job_requests_create_one_job(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
     with ThreadPoolExecutor(8) as pool:
-        asked = list(pool.map(lambda _: ask(pipeline), range(16)))
-    assert len({one.job_id for one in asked}) == 1
-    assert [one.created for one in asked].count(True) == 1
+        requested = list(pool.map(lambda _: make_request(pipeline), range(16)))
+    assert len({one.job_id for one in requested}) == 1
+    assert [one.created for one in requested].count(True) == 1
 
 
 def test_request_replaces_job_of_dead_process(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
-    dead = ask(pipeline)
+    dead = make_request(pipeline)
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
-    assert ask(pipeline).created
+    assert make_request(pipeline).created
     assert job(pipeline, dead.job_id).status == "failed"
 
 
 def test_invalid_request_creates_no_job(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
     with pytest.raises(UsageError, match=r"mergd.*its phases are embedding_matrix"):
-        ask(pipeline, phases=["clusters", "mergd"])
+        make_request(pipeline, phases=["clusters", "mergd"])
     with pytest.raises(UsageError, match="the jobs are consolidate"):
-        ask(pipeline, job="dream")
+        make_request(pipeline, job="dream")
     with pytest.raises(UsageError, match="scheduled, manual, threshold"):
-        ask(pipeline, trigger_type="api")
+        make_request(pipeline, trigger_type="api")
     with pytest.raises(NotFoundError, match="nowhere"):
-        ask(pipeline, "nowhere")
+        make_request(pipeline, "nowhere")
     pipeline.configure(enabled=False)
     with pytest.raises(ProjectDisabledError, match=SLUG):
-        ask(pipeline)
+        make_request(pipeline)
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
 
 
 def test_requested_phases_are_claimed_by_matching_run(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
-    asked = ask(pipeline, phases=["similarity_graph", "embedding_matrix"])
-    assert asked.phases == ("embedding_matrix", "similarity_graph")
-    with pipeline.open(planned=asked.phases, requested=asked.job_id) as run:
-        run_phases(run, asked.phases)
-    assert run.job_id == asked.job_id
-    other = ask(pipeline, phases=["clusters"])
+    requested = make_request(pipeline, phases=["similarity_graph", "embedding_matrix"])
+    assert requested.phases == ("embedding_matrix", "similarity_graph")
+    with pipeline.open(planned=requested.phases, requested=requested.job_id) as run:
+        run_phases(run, requested.phases)
+    assert run.job_id == requested.job_id
+    other = make_request(pipeline, phases=["clusters"])
     assert pipeline.run().job_id != other.job_id
     assert job(pipeline, other.job_id).status == "cancelled"
 
@@ -127,53 +128,50 @@ def test_requested_phases_are_claimed_by_matching_run(pipeline: Pipeline) -> Non
 def test_pending_jobs_are_listed_oldest_first(pipeline: Pipeline) -> None:
     for slug in ("b", "a", "off"):
         pipeline.add(unrelated_notes(), slug=slug)
-    asked = [ask(pipeline, slug, job="decay") for slug in ("b", "a", "off")]
+    requested = [make_request(pipeline, slug, job="decay") for slug in ("b", "a", "off")]
     pipeline.configure("off", enabled=False)
     assert [(one.project, one.job_id, one.job) for one in list_pending_jobs(pipeline.engine)] == [
-        (one.project, one.job_id, "decay") for one in asked[:2]
+        (one.project, one.job_id, "decay") for one in requested[:2]
     ]
-    assert is_pending(pipeline.engine, asked[2].job_id)
+    assert is_pending(pipeline.engine, requested[2].job_id)
     assert not is_pending(pipeline.engine, uuid4())
 
 
-def test_request_is_unlaunched_until_run_or_project_lock(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
+def test_request_is_unlaunched_until_run_or_lock(pipeline: Pipeline) -> None:
     with pipeline.open() as run:
         run_phases(run)
         pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'completed'")
-        asked = ask(pipeline)
-        assert unlaunched(pipeline) == []
-    assert unlaunched(pipeline) == [asked.job_id]
-    assert unlaunched(pipeline, asked.job_id) == []
+        requested = make_request(pipeline)
+        assert list_unlaunched(pipeline) == []
+    assert list_unlaunched(pipeline) == [requested.job_id]
+    assert list_unlaunched(pipeline, requested.job_id) == []
 
 
 def test_triggered_job_is_unlaunched_after_lost_launch(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
     (made,) = request_jobs(
         pipeline.engine, is_due_tonight, job="consolidate", trigger_type="scheduled", triggered_by="night"
     ).requests
-    assert unlaunched(pipeline) == []
+    assert list_unlaunched(pipeline) == []
     pipeline.write("UPDATE {s}.consolidation_jobs SET created_at = now() - interval '11 minutes'")
-    assert unlaunched(pipeline) == [made.job_id]
-    assert unlaunched(pipeline, made.job_id) == []
+    assert list_unlaunched(pipeline) == [made.job_id]
+    assert list_unlaunched(pipeline, made.job_id) == []
 
 
 def test_cancelled_pending_job_does_not_run(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
-    asked = ask(pipeline)
-    cancelled = cancel_job(pipeline.engine, asked.job_id, cancelled_by="bob")
+    requested = make_request(pipeline)
+    cancelled = cancel_job(pipeline.engine, requested.job_id, cancelled_by="bob")
     assert (cancelled.project, cancelled.previous_status, cancelled.status) == (SLUG, "pending", "cancelled")
-    row = job(pipeline, asked.job_id)
+    row = job(pipeline, requested.job_id)
     assert (row.status, row.error_message, row.metrics["cancelled_by"]) == ("cancelled", "cancelled by bob", "bob")
     assert events(pipeline)[-1] == "consolidation.cancelled"
     with pytest.raises(JobCancelledError, match="cancelled by bob: nothing was run"), pipeline.open(requested=row.id):
         pytest.fail("it was opened")
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
-    assert pipeline.run().job_id != asked.job_id
+    assert pipeline.run().job_id != requested.job_id
 
 
 def test_cancelled_running_job_stops_writing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline.add([*TWINS, note("d", f"{LESSONS[1]}!")])
+    pipeline.add([*NEAR_DUPLICATES, note("d", f"{LESSONS[1]}!")])
     before = dump_knowledge(pipeline)
     monkeypatch.setattr(merged_memories, "BATCH", 1)
     cancelled: list[CancelledJob] = []
@@ -190,8 +188,8 @@ def test_cancelled_running_job_stops_writing(pipeline: Pipeline, monkeypatch: py
             run_phases(run, ["merged_memories"])
         with pytest.raises(JobCancelledError, match="cancelled by bob: patterns was not begun"):
             run_phases(run, ["patterns"])
-    [told] = cancelled
-    assert (told.previous_status, told.phases_completed) == ("running", PHASES[:4])
+    [done] = cancelled
+    assert (done.previous_status, done.phases_completed) == ("running", PHASES[:4])
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 1
     row = job(pipeline, run.job_id)
     assert (row.status, row.phases_completed, row.phases_failed) == ("cancelled", list(PHASES[:4]), [])
@@ -202,7 +200,6 @@ def test_cancelled_running_job_stops_writing(pipeline: Pipeline, monkeypatch: py
 
 
 def test_cancelled_job_refuses_every_phase(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
     with pipeline.open() as run:
         cancel_job(pipeline.engine, run.job_id, cancelled_by="bob")
         for name in ("embedding_matrix", "decay_scores"):
@@ -215,25 +212,23 @@ def test_cancelled_job_refuses_every_phase(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
 def test_cancelling_ended_job_is_refused(pipeline: Pipeline, status: str) -> None:
-    pipeline.add(unrelated_notes())
-    asked = ask(pipeline, job="decay")
+    requested = make_request(pipeline, job="decay")
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = :status", status=status)
     with pytest.raises(ConflictError, match=f"is {status}"):
-        cancel_job(pipeline.engine, asked.job_id, cancelled_by="bob")
-    assert job(pipeline, asked.job_id).status == status
+        cancel_job(pipeline.engine, requested.job_id, cancelled_by="bob")
+    assert job(pipeline, requested.job_id).status == status
     with pytest.raises(NotFoundError, match="no job"):
         cancel_job(pipeline.engine, uuid4(), cancelled_by="bob")
 
 
 def test_cancelling_dead_job_marks_it_failed(pipeline: Pipeline) -> None:
-    pipeline.add(unrelated_notes())
-    asked = ask(pipeline)
+    requested = make_request(pipeline)
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
     with pytest.raises(ConflictError, match="is failed"):
-        cancel_job(pipeline.engine, asked.job_id, cancelled_by="bob")
+        cancel_job(pipeline.engine, requested.job_id, cancelled_by="bob")
 
 
 def test_every_job_can_be_requested_by_name(pipeline: Pipeline) -> None:
     for name, phases in JOB_PHASES.items():
         pipeline.configure_new(name)
-        assert ask(pipeline, name, job=name).phases == phases
+        assert make_request(pipeline, name, job=name).phases == phases

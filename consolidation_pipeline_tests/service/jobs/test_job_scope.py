@@ -1,4 +1,4 @@
-"""The scope of a run that was asked for: what is right, what is wider than asked for, what is refused."""
+"""Scope of a requested run: valid, wider than requested, or refused."""
 
 from __future__ import annotations
 

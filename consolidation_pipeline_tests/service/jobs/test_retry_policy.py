@@ -1,4 +1,4 @@
-"""Jobs that fail: tried again, then dead, until their schedule or a person has done them."""
+"""Failed jobs: retried twice, then dead until their schedule or a manual run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import event
 
 from consolidation_pipeline.core.jobs.triggers import Due
 from consolidation_pipeline.service.admin.doctor import Finding, _check_jobs
@@ -17,27 +16,28 @@ from consolidation_pipeline.service.jobs.job_status import describe_job, describ
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs, request_retries
 from consolidation_pipeline.service.jobs.triggers import TriggerDecision, is_due_tonight, is_threshold_due, request_jobs
 from consolidation_pipeline.store.jobs import jobs
-from consolidation_pipeline_tests.service.jobs.test_triggers import notes
+from consolidation_pipeline_tests.service.jobs.test_triggers import numbered_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.store.sample_rows import record_statements
 
 MORNING = datetime(2026, 1, 8, 9, tzinfo=UTC)
 
 
 @pytest.fixture
 def project(pipeline: Pipeline) -> Pipeline:
-    """A project that is due by its threshold and by its schedule."""
+    """Pipeline with a project that is due by its threshold and by its schedule."""
     pipeline.configure_new(new_threshold=10)
-    pipeline.add(notes(12))
+    pipeline.add(numbered_notes(12))
     return pipeline
 
 
-def threshold(pipeline: Pipeline, now: datetime | None = None) -> TriggerDecision:
+def request_by_threshold(pipeline: Pipeline, now: datetime | None = None) -> TriggerDecision:
     return request_jobs(
         pipeline.engine, is_threshold_due, job="consolidate", trigger_type="threshold", triggered_by="sensor", now=now
     )
 
 
-def night(pipeline: Pipeline, now: datetime | None = None) -> TriggerDecision:
+def request_by_schedule(pipeline: Pipeline, now: datetime | None = None) -> TriggerDecision:
     return request_jobs(
         pipeline.engine,
         is_due_tonight,
@@ -49,41 +49,41 @@ def night(pipeline: Pipeline, now: datetime | None = None) -> TriggerDecision:
     )
 
 
-def end(pipeline: Pipeline, job_id: UUID, status: str = "failed") -> None:
+def end_job(pipeline: Pipeline, job_id: UUID, status: str = "failed") -> None:
     with pipeline.engine.begin() as connection:
         jobs.finish_job(connection, job_id, status, error="no database")
 
 
-def retry(pipeline: Pipeline, after: timedelta) -> list[RequestedJob]:
+def request_due_retries(pipeline: Pipeline, after: timedelta) -> list[RequestedJob]:
     return request_retries(pipeline.engine, datetime.now(UTC) + after)
 
 
-def newest(pipeline: Pipeline) -> Any:
+def newest_job(pipeline: Pipeline) -> Any:
     return list_jobs(pipeline.engine, SLUG, limit=1)[0]
 
 
 def kill_three_times(pipeline: Pipeline) -> None:
-    """Fail the job that a sensor asked for, and both of its retries."""
-    end(pipeline, threshold(pipeline).requests[0].job_id)
+    """Fail the job that a sensor requested and both of its retries."""
+    end_job(pipeline, request_by_threshold(pipeline).requests[0].job_id)
     for minutes in (1, 5):
-        (again,) = retry(pipeline, timedelta(minutes=minutes))
-        end(pipeline, again.job_id)
+        (again,) = request_due_retries(pipeline, timedelta(minutes=minutes))
+        end_job(pipeline, again.job_id)
 
 
 def test_failed_job_is_dead_after_three_attempts(project: Pipeline) -> None:
-    end(project, threshold(project).requests[0].job_id)
-    assert retry(project, timedelta(seconds=30)) == []
-    assert "attempt 1 of 3 failed" in threshold(project).skipped[SLUG]
-    (second,) = retry(project, timedelta(minutes=1))
+    end_job(project, request_by_threshold(project).requests[0].job_id)
+    assert request_due_retries(project, timedelta(seconds=30)) == []
+    assert "attempt 1 of 3 failed" in request_by_threshold(project).skipped[SLUG]
+    (second,) = request_due_retries(project, timedelta(minutes=1))
     assert (second.trigger_type, second.triggered_by, second.job) == ("threshold", "sensor", "consolidate")
-    assert retry(project, timedelta(minutes=1)) == []
-    end(project, second.job_id)
-    assert retry(project, timedelta(minutes=4)) == []
-    assert "attempt 2 of 3 failed" in threshold(project).skipped[SLUG]
-    (third,) = retry(project, timedelta(minutes=5))
-    end(project, third.job_id)
-    assert retry(project, timedelta(days=9)) == []
-    assert "dead after 3 failures in a row" in threshold(project).skipped[SLUG]
+    assert request_due_retries(project, timedelta(minutes=1)) == []
+    end_job(project, second.job_id)
+    assert request_due_retries(project, timedelta(minutes=4)) == []
+    assert "attempt 2 of 3 failed" in request_by_threshold(project).skipped[SLUG]
+    (third,) = request_due_retries(project, timedelta(minutes=5))
+    end_job(project, third.job_id)
+    assert request_due_retries(project, timedelta(days=9)) == []
+    assert "dead after 3 failures in a row" in request_by_threshold(project).skipped[SLUG]
     assert [row["dead"] for row in list_jobs(project.engine, SLUG, limit=9)] == [True, False, False]
     assert [row["retry_count"] for row in list_jobs(project.engine, SLUG, limit=9)] == [3, 2, 1]
 
@@ -91,11 +91,11 @@ def test_failed_job_is_dead_after_three_attempts(project: Pipeline) -> None:
 def test_dead_job_is_reported_until_success(project: Pipeline) -> None:
     kill_three_times(project)
     assert WorkMonitor(project.engine).read().jobs_dead == 1
-    told = describe_project(project.engine, SLUG, settings=project.settings)["failing"]
-    assert [(one["job"], one["failures"], one["dead"]) for one in told] == [("consolidate", 3, True)]
+    failing = describe_project(project.engine, SLUG, settings=project.settings)["failing"]
+    assert [(one["job"], one["failures"], one["dead"]) for one in failing] == [("consolidate", 3, True)]
     assert describe_job(project.engine, SLUG)["dead"]
-    assert look(project)["dead jobs"].message.startswith("consolidate of notes (no database)")
-    with project.open(planned=("decay_scores",)) as run:  # that is not what failed
+    assert check_jobs(project)["dead jobs"].message.startswith("consolidate of notes (no database)")
+    with project.open(planned=("decay_scores",)) as run:  # not the failed job
         run_phases(run, ["decay_scores"])
     with project.engine.connect() as connection:
         assert [describe_failing_job(one) for one in list_failing_jobs(connection)] == [
@@ -103,12 +103,12 @@ def test_dead_job_is_reported_until_success(project: Pipeline) -> None:
         ]
     by_hand = request_job(project.engine, SLUG, triggered_by="ann")
     assert project.run().job_id == by_hand.job_id
-    assert newest(project)["retry_count"] == 3  # how many there were before it
+    assert newest_job(project)["retry_count"] == 3  # failures before this run
     assert WorkMonitor(project.engine).read().jobs_dead == 0
-    assert look(project)["dead jobs"].status == "ok"
-    project.add(notes(10, "more"))
-    assert len(threshold(project).requests) == 1
-    assert newest(project)["retry_count"] == 0
+    assert check_jobs(project)["dead jobs"].status == "ok"
+    project.add(numbered_notes(10, "more"))
+    assert len(request_by_threshold(project).requests) == 1
+    assert newest_job(project)["retry_count"] == 0
 
 
 def test_dead_job_is_retried_once_by_schedule(project: Pipeline) -> None:
@@ -118,47 +118,47 @@ def test_dead_job_is_retried_once_by_schedule(project: Pipeline) -> None:
         "UPDATE {s}.consolidation_jobs SET created_at = created_at - interval '1 day', "
         "completed_at = completed_at - interval '1 day'"
     )
-    (request,) = night(project).requests
+    (request,) = request_by_schedule(project).requests
     assert "dead after 3 failures, tried again by its schedule" in request.reason
-    end(project, request.job_id)
-    assert "requested since its schedule came" in night(project).skipped[SLUG]
-    assert newest(project)["retry_count"] == 4
-    assert retry(project, timedelta(days=2)) == []
+    end_job(project, request.job_id)
+    assert "requested since its schedule came" in request_by_schedule(project).skipped[SLUG]
+    assert newest_job(project)["retry_count"] == 4
+    assert request_due_retries(project, timedelta(days=2)) == []
 
 
-def test_failed_manual_run_delays_automation_without_retry(project: Pipeline) -> None:
+def test_failed_manual_run_delays_automation(project: Pipeline) -> None:
     with pytest.raises(ValueError, match="broken"), project.open() as run, run.phase("embedding_matrix"):
         raise ValueError("broken")
-    assert retry(project, timedelta(hours=1)) == []
-    assert "attempt 1 of 3 failed" in threshold(project).skipped[SLUG]
-    (request,) = threshold(project, datetime.now(UTC) + timedelta(minutes=1)).requests
+    assert request_due_retries(project, timedelta(hours=1)) == []
+    assert "attempt 1 of 3 failed" in request_by_threshold(project).skipped[SLUG]
+    (request,) = request_by_threshold(project, datetime.now(UTC) + timedelta(minutes=1)).requests
     assert "attempt 2 of 3" in request.reason
 
 
 def test_killed_run_counts_as_failure(project: Pipeline) -> None:
-    asked = threshold(project).requests[0].job_id
+    requested = request_by_threshold(project).requests[0].job_id
     project.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
-    assert newest(project)["retry_count"] == 1  # whoever looks settles it
-    (again,) = retry(project, timedelta(minutes=1))
-    end(project, again.job_id, "cancelled")
-    assert retry(project, timedelta(hours=1)) == []
+    assert newest_job(project)["retry_count"] == 1  # reading the job marks it failed
+    (again,) = request_due_retries(project, timedelta(minutes=1))
+    end_job(project, again.job_id, "cancelled")
+    assert request_due_retries(project, timedelta(hours=1)) == []
     partial = request_job(project.engine, SLUG, phases=["clusters"], triggered_by="ann")
-    end(project, partial.job_id)
-    assert newest(project)["retry_count"] == 0
+    end_job(project, partial.job_id)
+    assert newest_job(project)["retry_count"] == 0
     with project.engine.connect() as connection:
-        assert [one.job_id for one in list_failing_jobs(connection)] == [asked]
+        assert [one.job_id for one in list_failing_jobs(connection)] == [requested]
 
 
 def test_cancelled_job_is_not_requested_again_at_once(project: Pipeline) -> None:
-    end(project, threshold(project).requests[0].job_id, "cancelled")
-    assert "not requested until" in threshold(project).skipped[SLUG]
-    assert len(threshold(project, datetime.now(UTC) + timedelta(hours=1)).requests) == 1
+    end_job(project, request_by_threshold(project).requests[0].job_id, "cancelled")
+    assert "not requested until" in request_by_threshold(project).skipped[SLUG]
+    assert len(request_by_threshold(project, datetime.now(UTC) + timedelta(hours=1)).requests) == 1
 
 
 def test_failures_are_counted_per_job(project: Pipeline) -> None:
-    asked = request_job(project.engine, SLUG, job="decay", triggered_by="ann")
-    end(project, asked.job_id)
-    assert len(threshold(project).requests) == 1
+    requested = request_job(project.engine, SLUG, job="decay", triggered_by="ann")
+    end_job(project, requested.job_id)
+    assert len(request_by_threshold(project).requests) == 1
     with project.engine.connect() as connection:
         assert [one.job for one in list_failing_jobs(connection)] == ["decay"]
     project.run()
@@ -169,19 +169,19 @@ def test_failures_are_counted_per_job(project: Pipeline) -> None:
 def test_project_is_due_by_its_own_schedule(pipeline: Pipeline) -> None:
     for slug, cron in (("early", "0 3 * * *"), ("late", "0 22 * * *"), ("wrong", "0 2 * * *")):
         pipeline.configure_new(slug, schedule=cron)
-        pipeline.add(notes(1), slug=slug)
+        pipeline.add(numbered_notes(1), slug=slug)
     pipeline.configure("wrong", schedule="61 * * * *")
     came = "UPDATE {s}.task_memories SET created_at = :at"
-    pipeline.write(came, at=MORNING - timedelta(hours=7))  # 02:00: after the late one's, before the early one's
-    decision = night(pipeline, MORNING)
+    pipeline.write(came, at=MORNING - timedelta(hours=7))  # 02:00: after the schedule of late, before that of early
+    decision = request_by_schedule(pipeline, MORNING)
     assert [request.slug for request in decision.requests] == ["early"]
     assert "nothing new" in decision.skipped["late"]
     assert "schedule = '61 * * * *' is not allowed: expected a cron expression" in decision.skipped["wrong"]
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'cancelled', created_at = :at", at=MORNING)
-    again = night(pipeline, MORNING + timedelta(hours=1))
+    again = request_by_schedule(pipeline, MORNING + timedelta(hours=1))
     assert "requested since its schedule came at 2026-01-08 03:00 UTC" in again.skipped["early"]
-    pipeline.write(came, at=MORNING - timedelta(days=3))  # nobody was there for days: it is made up for at once
-    assert [request.slug for request in night(pipeline, MORNING).requests] == ["late"]
+    pipeline.write(came, at=MORNING - timedelta(days=3))  # a schedule missed for days is due at once
+    assert [request.slug for request in request_by_schedule(pipeline, MORNING).requests] == ["late"]
 
 
 def test_unchanged_large_project_is_not_due(pipeline: Pipeline) -> None:
@@ -198,14 +198,13 @@ def test_unchanged_large_project_is_not_due(pipeline: Pipeline) -> None:
         pipeline.write("DELETE FROM {s}.consolidation_jobs WHERE status = 'pending'")
         return "".join(decision.skipped.values())
 
-    pipeline.add(notes(3))
+    pipeline.add(numbered_notes(3))
     pipeline.write("UPDATE {s}.task_memories SET learned_at = now(), last_accessed_at = NULL, reused_count = 0")
     assert is_due_at_night() == ""
     done = pipeline.run().job_id
     idle = f"nothing changed since job {done}, and nothing has become stale"
     assert is_due_at_night() == idle
-    with pipeline.open(job="decay", planned=("decay_scores",)) as run:
-        run_phases(run, ["decay_scores"])
+    pipeline.run_phases(["decay_scores"], job="decay", planned=("decay_scores",))
     assert is_due_at_night() == idle
     pipeline.write("UPDATE {s}.task_memories SET learned_at = learned_at - interval '91 days' WHERE external_id = 'n1'")
     assert is_due_at_night() == ""
@@ -215,31 +214,27 @@ def test_unchanged_large_project_is_not_due(pipeline: Pipeline) -> None:
     assert is_due_at_night() == ""
 
 
-def look(pipeline: Pipeline) -> dict[str, Finding]:
+def check_jobs(pipeline: Pipeline) -> dict[str, Finding]:
     return {finding.check: finding for finding in _check_jobs(pipeline.engine)}
 
 
-def test_doctor_reports_unclaimed_requests_and_schedules(project: Pipeline) -> None:
-    assert {finding.status for finding in look(project).values()} == {"ok"}
+def test_doctor_reports_unclaimed_requests(project: Pipeline) -> None:
+    assert {finding.status for finding in check_jobs(project).values()} == {"ok"}
     project.write("UPDATE {s}.task_memories SET created_at = now() - interval '3 days'")
-    assert "notes due for more than a day" in look(project)["schedule"].message
-    asked = request_job(project.engine, SLUG, triggered_by="ann")
-    assert look(project)["requests"].status == "ok"
+    assert "notes due for more than a day" in check_jobs(project)["schedule"].message
+    requested = request_job(project.engine, SLUG, triggered_by="ann")
+    assert check_jobs(project)["requests"].status == "ok"
     project.write("UPDATE {s}.consolidation_jobs SET created_at = now() - interval '31 minutes'")
-    found = look(project)
+    found = check_jobs(project)
     assert (found["requests"].status, found["schedule"].status) == ("warning", "ok")
-    assert str(asked.job_id) in found["requests"].message
+    assert str(requested.job_id) in found["requests"].message
 
 
 def test_tick_uses_constant_number_of_statements(pipeline: Pipeline) -> None:
-    statements: list[str] = []
-    event.listen(pipeline.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
     for slug in ("a", "b", "c"):
         pipeline.configure_new(slug, new_threshold=10)
-        pipeline.add(notes(10), slug=slug)
-    statements.clear()
-    assert len(threshold(pipeline).requests) == 3
-    assert len(statements) == 3
-    statements.clear()
-    assert len(night(pipeline).requests) == 0
-    assert len(statements) == 3
+        pipeline.add(numbered_notes(10), slug=slug)
+    with record_statements(pipeline.engine) as statements:
+        assert len(request_by_threshold(pipeline).requests) == len(statements) == 3
+        statements.clear()
+        assert (len(request_by_schedule(pipeline).requests), len(statements)) == (0, 3)

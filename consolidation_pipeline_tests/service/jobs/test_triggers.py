@@ -1,4 +1,4 @@
-"""Triggers: who is due, and one job per project at a time."""
+"""Triggers: conditions under which jobs are due, and one job per project at a time."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
 
-def ask(pipeline: Pipeline, due: IsDue = is_threshold_due, job: str = "consolidate") -> TriggerDecision:
+def request_due(pipeline: Pipeline, due: IsDue = is_threshold_due, job: str = "consolidate") -> TriggerDecision:
     return request_jobs(pipeline.engine, due, job=job, trigger_type="threshold", triggered_by="sensor")
 
 
-def asked(decision: TriggerDecision) -> dict[str, UUID]:
+def job_ids(decision: TriggerDecision) -> dict[str, UUID]:
     return {request.slug: request.job_id for request in decision.requests}
 
 
-def notes(count: int, prefix: str = "n") -> list[dict[str, object]]:
+def numbered_notes(count: int, prefix: str = "n") -> list[dict[str, object]]:
     return [dict(note(f"{prefix}{at}", f"Memory {prefix} number {at}.")) for at in range(count)]
 
 
 @contextmanager
-def running(pipeline: Pipeline, slug: str = SLUG) -> Iterator[UUID]:
+def running_job(pipeline: Pipeline, slug: str = SLUG) -> Iterator[UUID]:
     with pipeline.open(slug) as run:
         yield run.job_id
         run_phases(run)
@@ -41,12 +41,12 @@ def running(pipeline: Pipeline, slug: str = SLUG) -> Iterator[UUID]:
 
 def test_project_is_due_at_memory_threshold(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10, timeout_seconds=120)
-    pipeline.add(notes(9))
-    below = ask(pipeline)
+    pipeline.add(numbered_notes(9))
+    below = request_due(pipeline)
     assert below.requests == []
     assert "9 new memories" in below.skipped[SLUG]
-    pipeline.add(notes(10))
-    (request,) = ask(pipeline).requests
+    pipeline.add(numbered_notes(10))
+    (request,) = request_due(pipeline).requests
     assert (request.slug, request.timeout_seconds) == (SLUG, 120)
     assert "10 new memories" in request.reason
     row = pipeline.rows("SELECT id, status, trigger_type, triggered_by, scope, options FROM {s}.consolidation_jobs")[0]
@@ -61,59 +61,58 @@ def test_project_is_due_at_memory_threshold(pipeline: Pipeline) -> None:
 
 def test_processed_memories_are_not_new(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
-    pipeline.add(notes(12))
+    pipeline.add(numbered_notes(12))
     pipeline.run()
-    pipeline.add(notes(9, "more"))
-    assert "9 new memories" in ask(pipeline).skipped[SLUG]
-    pipeline.add(notes(1, "last"))
-    assert asked(ask(pipeline)).keys() == {SLUG}
+    pipeline.add(numbered_notes(9, "more"))
+    assert "9 new memories" in request_due(pipeline).skipped[SLUG]
+    pipeline.add(numbered_notes(1, "last"))
+    assert job_ids(request_due(pipeline)).keys() == {SLUG}
 
 
 def test_scored_memories_remain_new(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
-    pipeline.add(notes(10))
-    with pipeline.open(planned=("decay_scores",)) as run:
-        run_phases(run, ["decay_scores"])
-    assert asked(ask(pipeline)).keys() == {SLUG}
+    pipeline.add(numbered_notes(10))
+    pipeline.run_phases(["decay_scores"], planned=("decay_scores",))
+    assert job_ids(request_due(pipeline)).keys() == {SLUG}
 
 
 def test_memories_added_during_run_are_new(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
-    pipeline.add(notes(12))
+    pipeline.add(numbered_notes(12))
     with pipeline.open() as run:
         run_phases(run, PHASES[:3])
-        pipeline.add(notes(10, "meanwhile"))
+        pipeline.add(numbered_notes(10, "meanwhile"))
         run_phases(run, PHASES[3:])
-    assert "10 new memories" in ask(pipeline).requests[0].reason
+    assert "10 new memories" in request_due(pipeline).requests[0].reason
 
 
 def test_projects_are_due_independently(pipeline: Pipeline) -> None:
     for slug, threshold in (("due", 10), ("not-due", 50)):
         pipeline.configure_new(slug, new_threshold=threshold)
-        pipeline.add(notes(20), slug=slug)
+        pipeline.add(numbered_notes(20), slug=slug)
     pipeline.configure_new("empty")
-    decision = ask(pipeline)
-    assert asked(decision).keys() == {"due"}
+    decision = request_due(pipeline)
+    assert job_ids(decision).keys() == {"due"}
     assert decision.skipped.keys() == {"empty", "not-due"}
 
 
 def test_nightly_job_is_due_by_new_or_active_memories(pipeline: Pipeline) -> None:
     pipeline.configure_new(active_threshold=500)
-    assert ask(pipeline, is_due_tonight).requests == []
-    pipeline.add(notes(1))
-    (request,) = ask(pipeline, is_due_tonight).requests
+    assert request_due(pipeline, is_due_tonight).requests == []
+    pipeline.add(numbered_notes(1))
+    (request,) = request_due(pipeline, is_due_tonight).requests
     assert "1 new memories" in request.reason
     _settle(pipeline)
-    pipeline.add(notes(500))
+    pipeline.add(numbered_notes(500))
     _settle(pipeline)
-    assert "500 active memories do not exceed" in ask(pipeline, is_due_tonight).skipped[SLUG]
-    pipeline.add(notes(1, "more"))
+    assert "500 active memories do not exceed" in request_due(pipeline, is_due_tonight).skipped[SLUG]
+    pipeline.add(numbered_notes(1, "more"))
     _settle(pipeline)
-    assert "501 active memories exceed" in ask(pipeline, is_due_tonight).requests[0].reason
+    assert "501 active memories exceed" in request_due(pipeline, is_due_tonight).requests[0].reason
 
 
 def _settle(pipeline: Pipeline) -> None:
-    """As if a whole run had just gone over the project."""
+    """Change the tables as if a run of the project had just completed."""
     pipeline.write("DELETE FROM {s}.consolidation_jobs")
     pipeline.write("UPDATE {s}.task_memories SET embedding = '[1]', embedding_model = 'test', embedding_dim = 1")
     pipeline.write(
@@ -124,35 +123,35 @@ def _settle(pipeline: Pipeline) -> None:
 
 def test_decay_is_due_wherever_memories_exist(pipeline: Pipeline) -> None:
     pipeline.configure_new("empty")
-    pipeline.add(notes(1))
-    decision = ask(pipeline, has_memories, "decay")
-    assert asked(decision).keys() == {SLUG}
+    pipeline.add(numbered_notes(1))
+    decision = request_due(pipeline, has_memories, "decay")
+    assert job_ids(decision).keys() == {SLUG}
     assert decision.skipped == {"empty": "0 active memories"}
 
 
 def test_disabled_project_is_not_due(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
-    pipeline.add(notes(20))
+    pipeline.add(numbered_notes(20))
     pipeline.configure(enabled=False, new_threshold=10)
-    decision = ask(pipeline)
+    decision = request_due(pipeline)
     assert (decision.requests, decision.skipped) == ([], {SLUG: "consolidation is disabled"})
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
 
 
 def test_running_job_blocks_second_job(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
-    pipeline.add(notes(20))
-    with running(pipeline) as job_id:
+    pipeline.add(numbered_notes(20))
+    with running_job(pipeline) as job_id:
         for due, job in ((is_threshold_due, "consolidate"), (has_memories, "decay")):
-            decision = ask(pipeline, due, job)
+            decision = request_due(pipeline, due, job)
             assert (decision.requests, decision.skipped) == ([], {SLUG: f"job {job_id} is running"})
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
 
 
 def test_pending_job_is_not_requested_again(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
-    pipeline.add(notes(20))
-    first, second = asked(ask(pipeline)), ask(pipeline)
+    pipeline.add(numbered_notes(20))
+    first, second = job_ids(request_due(pipeline)), request_due(pipeline)
     assert (second.requests, second.skipped) == ([], {SLUG: f"job {first[SLUG]} is pending"})
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
     assert pipeline.run().job_id == first[SLUG]
@@ -161,33 +160,32 @@ def test_pending_job_is_not_requested_again(pipeline: Pipeline) -> None:
 def test_pending_job_blocks_other_job_names(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
     pipeline.configure_new("other", new_threshold=10)
-    pipeline.add(notes(20))
-    pipeline.add(notes(20), slug="other")
-    whole = asked(ask(pipeline))
-    refused = ask(pipeline, has_memories, "decay")
+    pipeline.add(numbered_notes(20))
+    pipeline.add(numbered_notes(20), slug="other")
+    whole = job_ids(request_due(pipeline))
+    refused = request_due(pipeline, has_memories, "decay")
     assert refused.requests == []
     assert refused.skipped == {slug: f"job {job_id} is pending" for slug, job_id in whole.items()}
     pipeline.write("DELETE FROM {s}.consolidation_jobs")
-    scoring = asked(ask(pipeline, has_memories, "decay"))
-    refused = ask(pipeline)
+    scoring = job_ids(request_due(pipeline, has_memories, "decay"))
+    refused = request_due(pipeline)
     assert refused.skipped == {slug: f"job {job_id} is pending" for slug, job_id in scoring.items()}
 
 
 def ask_for_summary(pipeline: Pipeline) -> TriggerDecision:
-    return ask(pipeline, can_summarize, "summarize")
+    return request_due(pipeline, can_summarize, "summarize")
 
 
 def summarize(pipeline: Pipeline) -> None:
-    """The job that was asked for, as its run does it."""
+    """Run the requested summarize job."""
     phases = JOB_PHASES["summarize"]
-    with pipeline.open(job="summarize", planned=phases, trigger_type="threshold") as run:
-        run_phases(run, phases)
+    pipeline.run_phases(phases, job="summarize", planned=phases, trigger_type="threshold")
 
 
 def test_summary_is_due_at_fifty_memories(pipeline: Pipeline) -> None:
-    pipeline.add(notes(49))
+    pipeline.add(numbered_notes(49))
     assert "49 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
-    pipeline.add(notes(1, "more"))
+    pipeline.add(numbered_notes(1, "more"))
     (request,) = ask_for_summary(pipeline).requests
     assert pipeline.value("SELECT scope FROM {s}.consolidation_jobs") == {"job": "summarize"}
     assert ask_for_summary(pipeline).skipped == {SLUG: f"job {request.job_id} is pending"}
@@ -198,27 +196,27 @@ def test_summary_is_due_at_fifty_memories(pipeline: Pipeline) -> None:
     assert "0 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
 
 
-def test_ended_session_of_eight_memories_makes_summary_due(pipeline: Pipeline) -> None:
-    pipeline.add([row | {"session_id": "one"} for row in notes(8)])
+def test_ended_session_makes_summary_due(pipeline: Pipeline) -> None:
+    pipeline.add([row | {"session_id": "one"} for row in numbered_notes(8)])
     assert ask_for_summary(pipeline).requests == []
     pipeline.write("UPDATE {s}.task_memories SET created_at = created_at - interval '31 minutes'")
     assert "a session ended" in ask_for_summary(pipeline).requests[0].reason
-    pipeline.add([row | {"session_id": "one"} for row in notes(1, "still")])
+    pipeline.add([row | {"session_id": "one"} for row in numbered_notes(1, "still")])
     assert ask_for_summary(pipeline).requests == []
 
 
 def test_failed_summary_is_due_again_with_new_memories(pipeline: Pipeline) -> None:
-    """Fifty users with a memory each: a summary would be as long as what it covers."""
-    pipeline.add([row | {"user_id": f"user-{at}"} for at, row in enumerate(notes(50))])
+    """Fifty users have one memory each: a summary would be as long as its memories."""
+    pipeline.add([row | {"user_id": f"user-{at}"} for at, row in enumerate(numbered_notes(50))])
     assert len(ask_for_summary(pipeline).requests) == 1
     summarize(pipeline)
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
     assert "0 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
-    pipeline.add([row | {"user_id": "one"} for row in notes(50, "more")])
+    pipeline.add([row | {"user_id": "one"} for row in numbered_notes(50, "more")])
     assert len(ask_for_summary(pipeline).requests) == 1
 
 
 def test_disabled_summaries_are_never_due(pipeline: Pipeline) -> None:
     pipeline.configure_new(summarize=False)
-    pipeline.add(notes(60))
+    pipeline.add(numbered_notes(60))
     assert ask_for_summary(pipeline).skipped == {SLUG: "summarize is off"}

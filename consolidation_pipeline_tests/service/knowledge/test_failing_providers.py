@@ -34,12 +34,11 @@ from consolidation_pipeline_tests.openai_server import (
     reply_with_refusal,
     reply_with_text,
 )
-from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, note, topic_notes
 from consolidation_pipeline_tests.service.crash_helpers import _die_at
 from consolidation_pipeline_tests.service.fork_server import ForkServer, start_fork_server
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
-from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import MODEL, PAIRS, rewrite_reply
-from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic_notes
+from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import MODEL, PAIRS
+from consolidation_pipeline_tests.service.model_replies import reply_by_schema
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
 # Phases up to the last one that is tested with a model.
@@ -60,21 +59,14 @@ ROWS = [
 ]
 
 
-def sound_reply(request: Request) -> Reply | None:
-    """Return a valid rewrite or pattern, as requested."""
-    is_merge = "say nearly the same" in request.body["messages"][0]["content"]
-    return reply_with_json(rewrite_reply if is_merge else pattern_reply(0.9))(request)
-
-
 def spoiled_reply(request: Request) -> Reply | None:
     """Return a rewrite without its numbers, or a pattern with invented quotes."""
-    is_merge = "say nearly the same" in request.body["messages"][0]["content"]
-    answer = rewrite_reply if is_merge else pattern_reply(0.9)
-    return reply_with_json(answer, edit=drop_numbers if is_merge else invent_quotes)(request)
+    is_merge = request.body["response_format"]["json_schema"]["name"] == "MergeReply"
+    return reply_with_json(reply_by_schema, edit=drop_numbers if is_merge else invent_quotes)(request)
 
 
 BEHAVIOURS: dict[str, Behaviour] = {
-    "well": sound_reply,
+    "well": reply_with_json(reply_by_schema),
     "spoiled": spoiled_reply,
     "nonsense": reply_with_text("nonsense"),
     "refusal": reply_with_refusal,
@@ -91,7 +83,7 @@ KILLS = st.tuples(st.integers(1, 30), st.sampled_from(["before", "after"]))
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[OpenAIServer]:
-    with openai_server(sound_reply) as running, pytest.MonkeyPatch.context() as patch:
+    with openai_server(reply_with_json(reply_by_schema)) as running, pytest.MonkeyPatch.context() as patch:
         for name, value in client_environment(running.api_base).items():
             patch.setenv(name, value)
         _disable_waits(patch.setattr)

@@ -1,59 +1,23 @@
-"""Patterns written by a model: one call per new group, checks of the reply, gates and budget."""
+"""Patterns written by a model: one call per new group, checks of the reply, gates, cached replies and budget."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
-    Request,
-    client_environment,
     invent_quotes,
     invent_unit_ids,
-    openai_server,
     reply_with_error,
     reply_with_json,
 )
-from consolidation_pipeline_tests.service.corpus import note
-from consolidation_pipeline_tests.service.knowledge.test_patterns import (
-    FIFTH,
-    MIGRATIONS,
-    OPTIONS,
-    WEBHOOKS,
-    list_patterns,
-    topic_notes,
-)
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-
-MEMORY_BLOCK = re.compile(r"\[(\w+) memory (\d+) begins\]\n(.*?)\n\[\1 memory \2 ends\]", re.DOTALL)
-
-
-def shown_memories(request: Request) -> dict[int, str]:
-    """Return the memories in a prompt, by their number."""
-    return {int(number): text for _, number, text in MEMORY_BLOCK.findall(request.body["messages"][1]["content"])}
-
-
-def pattern_reply(confidence: float) -> Callable[[Request], dict[str, Any]]:
-    """Return an answer with valid replies: the first memory is the pattern, and each memory is quoted as evidence."""
-
-    def answer(request: Request) -> dict[str, Any]:
-        memories = shown_memories(request)
-        kind = "principle" if "principle behind them" in request.body["messages"][0]["content"] else "pattern"
-        return {
-            kind: memories[1],
-            "pattern_type": "workflow",
-            "confidence": confidence,
-            "summary": memories[1],
-            "best_practices": [memories[1]],
-            "gotchas": [],
-            "evidence": [{"unit": number, "quote": text[:30]} for number, text in memories.items()],
-        }
-
-    return answer
+from consolidation_pipeline_tests.service.corpus import FIFTH, MIGRATIONS, WEBHOOKS, note, topic_notes
+from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, list_patterns
+from consolidation_pipeline_tests.service.model_replies import pattern_reply, shown_memories
+from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 
 
 def patterns_cost_usd(pipeline: Pipeline) -> float:
@@ -62,14 +26,6 @@ def patterns_cost_usd(pipeline: Pipeline) -> float:
         "SELECT metrics -> 'patterns' ->> 'llm/cost_usd' FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1"
     )
     return float(pipeline.value(query))
-
-
-@pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    with openai_server(reply_with_json(pattern_reply(0.9))) as running:
-        for name, value in client_environment(running.api_base).items():
-            monkeypatch.setenv(name, value)
-        yield running
 
 
 @pytest.fixture
@@ -101,23 +57,6 @@ def test_grown_pattern_group_takes_one_more_call(topics: Pipeline, provider: Ope
     done = topics.run()
     assert (done.patterns.updated, done.patterns.covered, len(provider.requests)) == (1, 1, 3)
     assert len(shown_memories(provider.requests[-1])) == 5
-
-
-@pytest.mark.parametrize(
-    ("confidence", "stored", "needs_review"),
-    [(0.69, 0, 0), (0.70, 2, 2), (0.80, 2, 2), (0.81, 2, 0)],
-)
-def test_llm_confidence_gates_patterns(
-    topics: Pipeline, provider: OpenAIServer, confidence: float, stored: int, needs_review: int
-) -> None:
-    provider.behaviour = reply_with_json(pattern_reply(confidence))
-    done = topics.run()
-    assert (done.patterns.created, done.patterns.needs_review, done.patterns.discarded) == (
-        stored,
-        needs_review,
-        2 - stored,
-    )
-    assert [row.needs_review for row in list_patterns(topics)] == [needs_review > 0] * stored
 
 
 def test_discarded_group_is_not_asked_again(topics: Pipeline, provider: OpenAIServer) -> None:
@@ -181,3 +120,43 @@ def test_failing_llm_fails_groups_but_not_run(topics: Pipeline, provider: OpenAI
     done = topics.run()
     assert (done.patterns.created, len(done.patterns.failures) + bool(done.patterns.stopped) > 0) == (0, True)
     assert done.decay.scored == 7
+
+
+def llm_usage(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the calls and cached replies of the patterns phase of the newest job."""
+    query = "SELECT metrics -> 'patterns' FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1"
+    metrics = pipeline.value(query)
+    return {name: metrics[f"llm/{name}"] for name in ("calls", "cached")}
+
+
+def count_patterns(done: Outcome) -> tuple[int, int, int]:
+    """Return the numbers of patterns created, patterns that need review and discarded groups."""
+    return done.patterns.created, done.patterns.needs_review, done.patterns.discarded
+
+
+@pytest.mark.parametrize(
+    ("confidence", "first"), [(0.69, (0, 0, 1)), (0.70, (1, 1, 0)), (0.80, (1, 1, 0)), (0.81, (1, 0, 0))]
+)
+def test_reply_confidence_gates_and_reply_is_cached(
+    pipeline: Pipeline, provider: OpenAIServer, confidence: float, first: tuple[int, int, int]
+) -> None:
+    provider.behaviour = reply_with_json(pattern_reply(confidence))
+    pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini", promote=False)
+    pipeline.add(topic_notes("move", MIGRATIONS))
+    assert count_patterns(pipeline.run()) == first
+    assert llm_usage(pipeline) == {"calls": 1, "cached": 0}
+    again = pipeline.run()
+    discarded = first[2]
+    assert count_patterns(again) == (0, 0, discarded)
+    assert [row.needs_review for row in list_patterns(pipeline)] == [first[1] > 0] * (1 - discarded)
+    assert again.patterns.covered == 1 - discarded
+    # A discarded group is derived again from the cached reply.
+    assert llm_usage(pipeline) == {"calls": 0, "cached": discarded}
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize(("size", "made"), [(2, 0), (3, 1)])
+def test_pattern_needs_three_memories(pipeline: Pipeline, provider: OpenAIServer, size: int, made: int) -> None:
+    pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini", promote=False)
+    pipeline.add(topic_notes("hook", WEBHOOKS[:size]))
+    assert pipeline.run().patterns.created == made == len(provider.requests)

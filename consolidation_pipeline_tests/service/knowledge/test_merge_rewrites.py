@@ -19,21 +19,16 @@ from consolidation_pipeline_tests.openai_server import (
     reply_with_text,
 )
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules, list_merged
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import list_merged
+from consolidation_pipeline_tests.service.model_replies import rewrite_reply, shown_memories
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 
 MODEL = "openai/gpt-4o-mini"
 OPTIONS: dict[str, Any] = {"merge_style": "rewrite", "llm_model": MODEL, "summarize": False, "archive": False}
 PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories")
 # Two memories each: the second contains the first.
 PAIRS = tuple((f"{text} It took 20 minutes.", f"Note to self: {text} It took 20 minutes.") for text in LESSONS[:3])
-
-
-def rewrite_reply(request: Request) -> dict[str, str]:
-    """Return a valid rewrite: the longest memory, which contains the others."""
-    return {"content": max(shown_memories(request).values(), key=len)}
 
 
 def is_repair_request(request: Request) -> bool:
@@ -43,8 +38,7 @@ def is_repair_request(request: Request) -> bool:
 
 def run_merging(pipeline: Pipeline) -> merged_memories.MergeResult:
     """Run the phases up to merging and return the result of merging."""
-    with pipeline.open(planned=PHASES) as run:
-        done: merged_memories.MergeResult = run_phases(run, PHASES)["merged_memories"]
+    done: merged_memories.MergeResult = pipeline.run_phases(PHASES, planned=PHASES)["merged_memories"]
     return done
 
 

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.conflicts.literals import literals, stands_in
-from consolidation_pipeline.core.memories.memories import memory_id, normalize_text
+from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.intake.agent_memories import give_feedback
 from consolidation_pipeline.service.knowledge import merged_memories
-from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, STEPS, Pipeline, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import STEPS, Pipeline, note_id, run_phases
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.7, "t_pattern": 0.5}
@@ -34,26 +34,8 @@ def list_merged(pipeline: Pipeline) -> list[Any]:
     return pipeline.rows("SELECT * FROM {s}.consolidated_memories WHERE retired_at IS NULL ORDER BY id")
 
 
-def find_broken_rules(pipeline: Pipeline) -> list[str]:
-    """Return a message for each violated invariant."""
-    checks = (
-        invariants.find_weak_merge_groups,
-        invariants.find_bad_pairs,
-        invariants.find_shared_members,
-        invariants.find_lost_memories,
-        invariants.find_orphan_lineage,
-        invariants.find_duplicate_merged_memories,
-        invariants.find_lost_literals,
-        invariants.find_unledgered_versions,
-        invariants.find_wrong_source_counts,
-    )
-    project = pipeline.project().id
-    with pipeline.engine.connect() as connection:
-        return [f"{check.__name__}: {found}" for check in checks for found in check(connection, project)]
-
-
 def memory_ids(*names: str) -> list[UUID]:
-    return sorted(memory_id(SLUG, "test", name) for name in names)
+    return sorted(note_id(name) for name in names)
 
 
 def test_merge_unites_all_fields_of_sources(pipeline: Pipeline) -> None:
@@ -189,8 +171,7 @@ def test_extended_merge_keeps_uses_and_pin(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize(
-    ("languages", "most"),
-    [(("german", "german", "english"), "german"), (("english", "german"), "english")],
+    ("languages", "most"), [(("german", "german", "english"), "german"), (("english", "german"), "english")]
 )
 def test_merge_takes_majority_language_of_sources(pipeline: Pipeline, languages: Sequence[str], most: str) -> None:
     pipeline.configure_new(**OPTIONS)
@@ -226,7 +207,7 @@ def test_merges_with_same_content_are_joined(pipeline: Pipeline) -> None:
     pipeline.run()
     assert [row.source_count for row in list_merged(pipeline)] == [3, 3]
     # Rollback and redo may leave this state: a duplicate is hidden behind the memory of another lesson.
-    (repeat, other) = memory_id(SLUG, "test", "0-1"), memory_id(SLUG, "test", "1-1")
+    (repeat, other) = note_id("0-1"), note_id("1-1")
     pipeline.write(
         "UPDATE {s}.task_memories SET consolidated_into_id = "
         f"(SELECT consolidated_into_id FROM {{s}}.task_memories WHERE id = '{other}') WHERE id = '{repeat}'"
@@ -313,7 +294,7 @@ def test_feedback_during_merge_is_kept(pipeline: Pipeline) -> None:
 
     def add_feedback() -> None:
         if not feedback:
-            id_ = memory_id(SLUG, "test", "b")
+            id_ = note_id("b")
             feedback.append(give_feedback(pipeline.engine, id_, helpful=True, changed_by="bot"))
 
     with pipeline.open(embedder=WordEmbedder()) as run:
@@ -324,9 +305,7 @@ def test_feedback_during_merge_is_kept(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT importance FROM {s}.consolidated_memories") == feedback[0]["importance"]
 
 
-def test_conflict_during_merge_writes_nothing(
-    pipeline: Pipeline,
-) -> None:
+def test_conflict_during_merge_writes_nothing(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     pipeline.add([note("a", "amber birch cedar"), note("b", "birch amber cedar")])
 
@@ -338,7 +317,7 @@ def test_conflict_during_merge_writes_nothing(
         run_phases(run, list(STEPS)[:4])
         before = dump_tables(pipeline, tables=tables)
         run.embedder = InterruptingEmbedder(edit)
-        with pytest.raises(ConflictError, match=str(memory_id(SLUG, "test", "b"))):
+        with pytest.raises(ConflictError, match=str(note_id("b"))):
             merged_memories.merge_clusters(run)
     assert dump_tables(pipeline, tables=tables) == before
     assert pipeline.run(embedder=WordEmbedder()).merging.created == 1

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
 
-from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, reply_with_json
+from consolidation_pipeline_tests.openai_server import OpenAIServer
 from consolidation_pipeline_tests.service.corpus import note
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply, provider, shown_memories
-from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import rewrite_reply
-from consolidation_pipeline_tests.service.knowledge.test_summaries import summary_reply
+from consolidation_pipeline_tests.service.model_replies import shown_memories
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-
-__all__ = ["provider"]  # a fixture
 
 PARTS = (
     "the payment worker|the order importer|the session cache|the invoice renderer|the search indexer|"
@@ -37,23 +32,12 @@ WORDINGS = (
 MODEL = {"llm_model": "openai/gpt-4o-mini", "budget_usd_per_run": 100, "budget_usd_per_day": 100}
 
 
-def reply_by_schema(request: Request) -> dict[str, Any]:
-    """Return a valid reply to any prompt of a run, taken from the memories shown."""
-    schema = request.body["response_format"]["json_schema"]["name"]
-    if schema == "MergeReply":
-        return rewrite_reply(request)
-    if schema == "SuggestionReply":
-        return {**rewrite_reply(request), "lessons_learned": "", "keywords": []}
-    return pattern_reply(0.9)(request) if schema in ("PatternReply", "PrincipleReply") else summary_reply(request)
-
-
 def count_calls_by_schema(provider: OpenAIServer) -> Counter[str]:
     return Counter(request.body["response_format"]["json_schema"]["name"] for request in provider.requests)
 
 
 @pytest.mark.slow
 def test_thousand_memories_take_one_call_per_group(pipeline: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = reply_with_json(reply_by_schema)
     pipeline.configure_new(**MODEL, merge_style="rewrite")
     texts = [wording.format(part, fault) for part in PARTS for fault in FAULTS for wording in WORDINGS]
     assert len(texts) == 1000

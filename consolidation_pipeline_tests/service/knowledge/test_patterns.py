@@ -7,38 +7,20 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import event
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.knowledge.derive import DeriveResult
 from consolidation_pipeline.service.knowledge.patterns import derive_patterns
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
-from consolidation_pipeline_tests.service.corpus import note
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.corpus import FIFTH, MIGRATIONS, REPEATED, WEBHOOKS, note, topic_notes
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
+from consolidation_pipeline_tests.store.sample_rows import record_statements
 
 OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False}
-WEBHOOKS = (
-    "Verify the signature of a webhook before you read its body.",
-    "Never log the body of a webhook, because its signature is a secret.",
-    "A webhook with an old signature must be refused by the endpoint.",
-    "Webhook signatures cover the raw body, so parse the webhook only after the check.",
-)
-MIGRATIONS = (
-    "Run every database migration with a lock timeout.",
-    "A database migration that rewrites a table locks it for all readers.",
-    "Split a long database migration into steps that lock the table briefly.",
-)
 # Tables without relevance, which changes with time.
 TABLES = ("consolidation_changes", "memory_lineage", "memory_files", "memory_clusters")
-FIFTH = "Parse the raw body of a webhook only when the check of its signature has passed."
-REPEATED = f"Note to self: {WEBHOOKS[0]}"
-
-
-def topic_notes(name: str, texts: tuple[str, ...], **fields: Any) -> list[dict[str, Any]]:
-    return [note(f"{name}-{at}", text, session_id=f"{name}-{at}", **fields) for at, text in enumerate(texts)]
 
 
 def list_patterns(pipeline: Pipeline) -> list[Any]:
@@ -60,7 +42,7 @@ def count_changes(pipeline: Pipeline) -> int:
 
 
 def memory_ids(name: str, count: int) -> list[UUID]:
-    return sorted(memory_id(SLUG, "test", f"{name}-{at}") for at in range(count))
+    return sorted(note_id(f"{name}-{at}") for at in range(count))
 
 
 @pytest.fixture
@@ -171,7 +153,7 @@ def test_pattern_stays_when_group_loses_unit(topics: Pipeline) -> None:
     before, _ = list_patterns(topics)
     topics.write(
         "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone', graph_version = NULL WHERE id = :i",
-        i=memory_id(SLUG, "test", "hook-3"),
+        i=note_id("hook-3"),
     )
     done = topics.run()
     after, _ = list_patterns(topics)
@@ -198,8 +180,7 @@ def replace_pattern_groups(pipeline: Pipeline, *groups: list[UUID]) -> None:
 
 def run_patterns_phase(pipeline: Pipeline) -> DeriveResult:
     """Derive patterns from the stored groups."""
-    with pipeline.open() as run:
-        formed: DeriveResult = run_phases(run, ["patterns", "decay_scores"])["patterns"]
+    formed: DeriveResult = pipeline.run_phases(["patterns", "decay_scores"])["patterns"]
     return formed
 
 
@@ -228,7 +209,7 @@ def split_topics(topics: Pipeline) -> Pipeline:
     replace_pattern_groups(topics, memory_ids("hook", 4), memory_ids("move", 3))
     assert run_patterns_phase(topics).created == 2
     one, two, three, four = memory_ids("hook", 4)
-    fifth, sixth = (memory_id(SLUG, "test", name) for name in ("fifth", "sixth"))
+    fifth, sixth = (note_id(name) for name in ("fifth", "sixth"))
     replace_pattern_groups(topics, [one, two, fifth], [three, four, sixth], memory_ids("move", 3))
     return topics
 
@@ -247,9 +228,7 @@ def test_pattern_of_split_group_is_superseded_once(split_topics: Pipeline) -> No
 def test_rollback_restores_superseded_pattern(split_topics: Pipeline) -> None:
     old, moves = list_patterns(split_topics)
     run_patterns_phase(split_topics)
-    group = split_topics.value(
-        "SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id ORDER BY seq DESC LIMIT 1", id=old.id
-    )
+    group = split_topics.last_group(entity=old.id)
     split_topics.roll_back(group)
     assert (len(list_patterns(split_topics)), load_superseded(split_topics)) == (4, {})
     assert (run_patterns_phase(split_topics).superseded, load_superseded(split_topics)) == (0, {})
@@ -270,7 +249,7 @@ def test_pinned_pattern_is_not_superseded(split_topics: Pipeline) -> None:
 def test_pattern_with_unique_memory_stays(split_topics: Pipeline) -> None:
     old, _ = list_patterns(split_topics)
     one, two, *_ = memory_ids("hook", 4)
-    replace_pattern_groups(split_topics, [one, two, memory_id(SLUG, "test", "fifth")], memory_ids("move", 3))
+    replace_pattern_groups(split_topics, [one, two, note_id("fifth")], memory_ids("move", 3))
     done = run_patterns_phase(split_topics)
     assert (done.created, done.superseded) == (1, 0)
     assert old.id in {row.id for row in list_patterns(split_topics)}
@@ -278,9 +257,7 @@ def test_pattern_with_unique_memory_stays(split_topics: Pipeline) -> None:
 
 def test_unchanged_patterns_read_no_texts(topics: Pipeline) -> None:
     topics.run()
-    statements: list[str] = []
-    with topics.open() as run, run.phase("patterns"):
-        event.listen(topics.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    with topics.open() as run, run.phase("patterns"), record_statements(topics.engine) as statements:
         assert derive_patterns(run).covered == 2
     assert statements
     assert not [statement for statement in statements if "execution_summary" in statement]
@@ -322,7 +299,7 @@ def test_rollback_of_merge_needs_pattern_cascade(topics: Pipeline) -> None:
 def test_pattern_rolled_back_alone_is_not_recreated(topics: Pipeline) -> None:
     topics.run()
     hooks, moves = list_patterns(topics)
-    group = topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id)
+    group = topics.last_group(entity=hooks.id)
     undone = topics.roll_back(group)
     assert [row.id for row in list_patterns(topics)] == [moves.id]
     assert topics.run().patterns.created == 0
@@ -333,7 +310,7 @@ def test_pattern_rolled_back_alone_is_not_recreated(topics: Pipeline) -> None:
 def test_changed_group_recreates_rolled_back_pattern(topics: Pipeline) -> None:
     topics.run()
     hooks, _ = list_patterns(topics)
-    topics.roll_back(topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id))
+    topics.roll_back(topics.last_group(entity=hooks.id))
     topics.add([note("fifth", FIFTH)])
     assert topics.run().patterns.created == 1
     assert [row.source_count for row in list_patterns(topics)] == [5, 3]
@@ -352,6 +329,5 @@ def test_patterns_skip_group_with_archived_unit(topics: Pipeline) -> None:
         "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone' WHERE id = :i",
         i=memory_ids("hook", 4)[0],
     )
-    with topics.open() as run:
-        done = run_phases(run, ["patterns", "decay_scores"])["patterns"]
+    done = topics.run_phases(["patterns", "decay_scores"])["patterns"]
     assert (done.created, done.changed) == (1, 1)

@@ -11,8 +11,7 @@ from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
+from consolidation_pipeline_tests.service.model_replies import pattern_reply
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 
 OPTIONS: dict[str, Any] = {"merge": False, "archive": False, "t_pattern": 0.75, "t_principle": 0.5}
@@ -91,7 +90,7 @@ def test_new_pattern_updates_principle_in_place(topics: Pipeline) -> None:
 def test_rollback_of_pattern_needs_principle_cascade(topics: Pipeline) -> None:
     run_with_words(topics)
     first = list_pattern_ids(topics)[0]
-    group = topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=first)
+    group = topics.last_group(entity=first)
     with pytest.raises(ConflictError, match="principle"):
         topics.roll_back(group)
     topics.roll_back(group, cascade=True)

@@ -8,23 +8,17 @@ import pytest
 
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.plan.apply import request_plan_job
-from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, reply_with_json
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
 from consolidation_pipeline_tests.service.knowledge.test_summaries import (
     MODEL,
     active_rows,
     hourly_notes,
-    last_group_of,
     memory_ids,
-    provider,
     run_summaries_without_profile,
     run_summarize_job,
-    summary_reply,
 )
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
-
-__all__ = ["provider"]
+from consolidation_pipeline_tests.service.model_replies import shown_memories, summary_reply
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 
 
 def is_profile_request(request: Request) -> bool:
@@ -130,15 +124,13 @@ def test_heuristic_profile_quotes_summary_sentences(pipeline: Pipeline) -> None:
     assert 0 < row.confidence_score <= 0.75
 
 
-def test_rollback_restores_previous_profile_version(
-    pipeline: Pipeline,
-) -> None:
+def test_rollback_restores_previous_profile_version(pipeline: Pipeline) -> None:
     pipeline.add(hourly_notes(10))
     run_summarize_job(pipeline)
     before = get_profile(pipeline)
     pipeline.add(hourly_notes(10, "later"))
     run_summarize_job(pipeline)
-    pipeline.roll_back(last_group_of(pipeline, before.id))
+    pipeline.roll_back(pipeline.last_group(entity=before.id))
     old = get_profile(pipeline)
     assert (old.content, old.version, old.source_memory_ids) == (before.content, 1, before.source_memory_ids)
     assert run_summarize_job(pipeline)["procedural_profile"].unchanged == 1
@@ -160,7 +152,7 @@ def test_plan_run_writes_no_summary_or_profile(pipeline: Pipeline) -> None:
     pipeline.add(hourly_notes(60))
     with pipeline.open() as run:
         run_phases(run, run.planned[:4])
-    made = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
+    made = pipeline.plan()
     request_plan_job(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
     done = pipeline.run()
     assert (done.summaries.created, done.profiles.created) == (0, 0)

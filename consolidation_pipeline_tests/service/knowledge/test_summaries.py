@@ -12,24 +12,17 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, InvalidReplyError
 from consolidation_pipeline.service.intake.exporter import export_memories
 from consolidation_pipeline.service.knowledge.map_reduce import Condensed, Passage, reduce_passages
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.service.undo.lineage import trace_memory
-from consolidation_pipeline_tests.openai_server import (
-    OpenAIServer,
-    Request,
-    client_environment,
-    openai_server,
-    reply_with_json,
-)
+from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, REWORDINGS, TODAY, note, reworded_notes
 from consolidation_pipeline_tests.service.crash_helpers import kill, summarize_and_die
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.model_replies import shown_memories, summary_reply
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 MODEL = {"llm_model": "openai/gpt-4o-mini"}
@@ -51,24 +44,7 @@ def hourly_notes(count: int, name: str = "n", **fields: Any) -> list[dict[str, A
 
 
 def memory_ids(count: int, name: str = "n", first: int = 0) -> list[UUID]:
-    return sorted(memory_id(SLUG, "test", f"{name}-{at:03}") for at in range(first, first + count))
-
-
-def summary_reply(request: Request) -> dict[str, Any]:
-    """Return a valid summary or profile: the first memory of the prompt."""
-    first = shown_memories(request)[1]
-    if "how people work there" in request.body["messages"][0]["content"]:
-        parts = ("communication_preferences", "technical_preferences", "work_patterns", "context")
-        return {"profile": first, **{part: [first] for part in parts}}
-    return {"summary": first}
-
-
-@pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    with openai_server(reply_with_json(summary_reply)) as running:
-        for name, value in client_environment(running.api_base).items():
-            monkeypatch.setenv(name, value)
-        yield running
+    return sorted(note_id(f"{name}-{at:03}") for at in range(first, first + count))
 
 
 @pytest.fixture
@@ -83,8 +59,7 @@ def llm_project(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
 def run_summarize_job(pipeline: Pipeline, **how: Any) -> dict[str, Any]:
     """Run a summarize job and return the results of its phases."""
     phases = JOB_PHASES["summarize"]
-    with pipeline.open(job="summarize", planned=phases, **how) as run:
-        return run_phases(run, phases)
+    return pipeline.run_phases(phases, job="summarize", planned=phases, **how)
 
 
 def run_summaries(pipeline: Pipeline, **how: Any) -> SummaryResult:
@@ -95,8 +70,7 @@ def run_summaries(pipeline: Pipeline, **how: Any) -> SummaryResult:
 def run_summaries_without_profile(pipeline: Pipeline) -> None:
     """Run a summarize job without its profile phase."""
     phases = JOB_PHASES["summarize"][:2]
-    with pipeline.open(job="summarize", planned=phases) as run:
-        run_phases(run, phases)
+    pipeline.run_phases(phases, job="summarize", planned=phases)
 
 
 def active_rows(pipeline: Pipeline, kind: str) -> list[Any]:
@@ -110,13 +84,6 @@ def active_rows(pipeline: Pipeline, kind: str) -> list[Any]:
 def load_summarized_into(pipeline: Pipeline) -> dict[UUID, UUID]:
     query = "SELECT id, summarized_into_id FROM {s}.task_memories WHERE summarized_into_id IS NOT NULL"
     return dict(tuple(row) for row in pipeline.rows(query))
-
-
-def last_group_of(pipeline: Pipeline, entity: UUID) -> UUID:
-    """Return the group of the newest change of a row."""
-    query = "SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id ORDER BY seq DESC LIMIT 1"
-    found: UUID = pipeline.value(query, id=entity)
-    return found
 
 
 # --- with a model ----------------------------------------------------------------------------------------------------
@@ -182,7 +149,7 @@ def test_failed_chunk_leaves_only_its_memories_waiting(llm_project: Pipeline, pr
     )
     done = run_summaries(llm_project)
     assert (done.created, done.covered, done.chunks, done.failed_chunks, done.waiting) == (1, 25, 3, 1, 20)
-    assert [name for name, _ in done.failures] == [f"chunk from {memory_id(SLUG, 'test', 'n-020')}"]
+    assert [name for name, _ in done.failures] == [f"chunk from {note_id('n-020')}"]
     assert "it says nothing" in done.failures[0][1]
     assert sorted(set(memory_ids(45)) - load_summarized_into(llm_project).keys()) == memory_ids(20, first=20)
     provider.behaviour = reply_with_json(sound)
@@ -317,8 +284,7 @@ def test_no_summaries_with_summarize_switched_off(pipeline: Pipeline) -> None:
 
 def test_rollback_of_summarize_job_frees_memories(pipeline: Pipeline) -> None:
     pipeline.add(hourly_notes(20))
-    with pipeline.open() as run:
-        run_phases(run, ("embedding_matrix",))
+    pipeline.run_phases(("embedding_matrix",))
     before = dump_knowledge(pipeline)
     with pipeline.open(job="summarize", planned=JOB_PHASES["summarize"]) as run:
         run_phases(run, run.planned)
@@ -336,7 +302,7 @@ def test_rollback_of_summary_needs_profile_cascade(pipeline: Pipeline) -> None:
     pipeline.add(hourly_notes(20))
     run_summarize_job(pipeline)
     (row,) = active_rows(pipeline, "summary")
-    group = last_group_of(pipeline, row.id)
+    group = pipeline.last_group(entity=row.id)
     with pytest.raises(ConflictError, match="summarize of"):
         pipeline.roll_back(group)
     pipeline.roll_back(group, cascade=True)
@@ -347,7 +313,7 @@ def test_rolled_back_summary_returns_with_new_memories(pipeline: Pipeline) -> No
     pipeline.add(hourly_notes(20))
     run_summarize_job(pipeline)
     (row,) = active_rows(pipeline, "summary")
-    undone = pipeline.roll_back(last_group_of(pipeline, row.id), cascade=True)
+    undone = pipeline.roll_back(pipeline.last_group(entity=row.id), cascade=True)
     assert (run_summaries(pipeline).created, load_summarized_into(pipeline)) == (0, {})
     pipeline.add(hourly_notes(1, "more"))
     assert run_summaries(pipeline).covered == 21
@@ -359,7 +325,7 @@ def test_summary_redo_conflicts_with_newer_summary(pipeline: Pipeline) -> None:
     pipeline.add(hourly_notes(20))
     run_summaries_without_profile(pipeline)
     (row,) = active_rows(pipeline, "summary")
-    undone = pipeline.roll_back(last_group_of(pipeline, row.id))
+    undone = pipeline.roll_back(pipeline.last_group(entity=row.id))
     pipeline.add(hourly_notes(1, "more"))
     run_summaries_without_profile(pipeline)
     before = dump_knowledge(pipeline)

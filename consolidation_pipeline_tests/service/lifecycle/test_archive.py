@@ -1,4 +1,4 @@
-"""Archiving by policy: what is taken, the brake, races, and that a rollback and a restore leave nothing changed."""
+"""Archiving by policy: selection, the limit per run, concurrent changes, rollback and restore."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from consolidation_pipeline.core.lifecycle.archive_policies import ArchiveUnits, merge_units
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.service.jobs.run_report import write_report
 from consolidation_pipeline.service.lifecycle import archive
 from consolidation_pipeline.service.lifecycle.archive import (
@@ -23,14 +22,12 @@ from consolidation_pipeline.service.lifecycle.archive import (
     load_archive_units,
 )
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories, restore_memories
-from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.runs.project_run import PlanDecisions
-from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline.store.admin.project_counts import count_raw_memories
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id, run_phases
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 NOW = datetime.now(UTC)
@@ -42,25 +39,21 @@ def ago(days: float) -> str:
     return (NOW - timedelta(days=days)).isoformat()
 
 
-def unused(name: str, content: str, days: float = 100, **fields: Any) -> dict[str, Any]:
-    """A note of so many days ago that nobody read since."""
+def unused_note(name: str, content: str, days: float = 100, **fields: Any) -> dict[str, Any]:
+    """Return a note created ``days`` ago and not read since."""
     plain = {"last_accessed_at": None, "reused_count": 0, "importance": 0.5, "created_at": ago(days)}
     return note(name, content, **plain | fields)
 
 
-def id_of(name: str) -> UUID:
-    return memory_id(SLUG, "test", name)
-
-
 def consolidate(pipeline: Pipeline) -> UUID:
-    """Everything up to merging; the job's id."""
+    """Run the phases up to merging; return the job's id."""
     with pipeline.open() as run:
         run_phases(run, MERGING)
     return run.job_id
 
 
 def run_archive(pipeline: Pipeline, now: datetime = NOW, **how: Any) -> tuple[ArchiveResult, UUID]:
-    """Archive as of an instant, after scoring in the forget job; what was done, and the job's id.
+    """Archive as of ``now``, after scoring in the forget job; return the result and the job's id.
 
     ``planned``: names of the memories that a plan archives.
     """
@@ -68,63 +61,47 @@ def run_archive(pipeline: Pipeline, now: datetime = NOW, **how: Any) -> tuple[Ar
     with pipeline.open(**how) as run:
         run.now = now
         if planned is not None:
-            run.plan = PlanDecisions(now, {}, {str(id_of(name)): "staleness" for name in planned}, {})
+            run.plan = PlanDecisions(now, {}, {str(note_id(name)): "staleness" for name in planned}, {})
         if run.job == "forget":
             run_phases(run, ("decay_scores",))
-        before = raw_counts(pipeline)
+        before = count_raw(pipeline)
         done = archive_memories(run)
-        assert run.archived == done.raw_memories == raw_counts(pipeline)["archived"] - before["archived"]
-    assert broken_lifecycle(pipeline) == []
+        assert run.archived == done.raw_memories == count_raw(pipeline)["archived"] - before["archived"]
+    assert find_broken_rules(pipeline) == []
     return done, run.job_id
 
 
-def broken_lifecycle(pipeline: Pipeline) -> list[str]:
-    """List violations of any invariant."""
-    checks = (
-        invariants.find_forgotten_types,
-        invariants.find_forgotten_young,
-        invariants.find_forgotten_important,
-        invariants.find_forgotten_relevant,
-        invariants.find_archived_pinned,
-        invariants.find_unexplained_archives,
-    )
-    project = pipeline.project().id
-    with pipeline.engine.connect() as connection:
-        found = [f"{check.__name__}: {wrong}" for check in checks for wrong in check(connection, project)]
-    return found + find_broken_rules(pipeline)
-
-
-def raw_counts(pipeline: Pipeline) -> dict[str, int]:
-    """Raw memories by what became of them."""
+def count_raw(pipeline: Pipeline) -> dict[str, int]:
+    """Count raw memories by status."""
     with pipeline.engine.connect() as connection:
         counts = dict(count_raw_memories(connection, pipeline.project().id)._mapping)
     assert counts["active"] + counts["consolidated"] + counts["archived"] == counts["memories"]
     return counts
 
 
-def archived(pipeline: Pipeline) -> dict[str, str]:
-    """Archived raw memories with their reasons."""
+def archive_reasons(pipeline: Pipeline) -> dict[str, str]:
+    """Return archived raw memories with their reasons."""
     query = "SELECT external_id, archive_reason FROM {s}.task_memories WHERE is_archived ORDER BY 1"
     return {row[0]: row[1] for row in pipeline.rows(query)}
 
 
-# --- what is taken -------------------------------------------------------------------------------------------------
+# --- selection -------------------------------------------------------------------------------------------------------
 
 
 def test_stale_memories_are_archived_with_reason(pipeline: Pipeline) -> None:
     pipeline.add(
         [
-            unused("stale", "One.", 90),
-            unused("younger", "Two.", 89.99),
-            unused("read", "Three.", 400, last_accessed_at=ago(89.99)),
-            unused("unread", "Four.", 400, last_accessed_at=ago(90.5), reused_count=2),
-            unused("useful", "Five.", 400, reused_count=3),
-            unused("pinned", "Six.", 400, pinned=True),
-            unused("future", "Seven.", -3),
+            unused_note("stale", "One.", 90),
+            unused_note("younger", "Two.", 89.99),
+            unused_note("read", "Three.", 400, last_accessed_at=ago(89.99)),
+            unused_note("unread", "Four.", 400, last_accessed_at=ago(90.5), reused_count=2),
+            unused_note("useful", "Five.", 400, reused_count=3),
+            unused_note("pinned", "Six.", 400, pinned=True),
+            unused_note("future", "Seven.", -3),
         ]
     )
     done, job = run_archive(pipeline)
-    assert archived(pipeline) == {"stale": "staleness", "unread": "staleness"}
+    assert archive_reasons(pipeline) == {"stale": "staleness", "unread": "staleness"}
     assert (done.units, done.stale, done.forgotten, done.merged, done.active_after) == (2, 2, 0, 0, 5)
     changes = pipeline.rows("SELECT * FROM {s}.consolidation_changes ORDER BY reason")
     assert [change.reason for change in changes] == ["not used for 90 days, 0 reuses", "not used for 90 days, 2 reuses"]
@@ -135,22 +112,22 @@ def test_stale_memories_are_archived_with_reason(pipeline: Pipeline) -> None:
 
 def test_archive_limits_are_options(pipeline: Pipeline) -> None:
     pipeline.configure_new(archive=False)
-    pipeline.add([unused("a", "One.", 35, reused_count=1), unused("b", "Two.", 35, reused_count=2)])
+    pipeline.add([unused_note("a", "One.", 35, reused_count=1), unused_note("b", "Two.", 35, reused_count=2)])
     assert run_archive(pipeline)[0].units == 0
     pipeline.configure(archive_stale_days=35, archive_min_reuse=2)
     assert run_archive(pipeline)[0].units == 1
-    assert set(archived(pipeline)) == {"a"}
+    assert set(archive_reasons(pipeline)) == {"a"}
 
 
-def test_merged_memory_is_stale_by_newest_source_and_total_use(pipeline: Pipeline) -> None:
+def test_merged_memory_is_stale_by_newest_source(pipeline: Pipeline) -> None:
     pipeline.add(
         [
-            unused("a", LESSON, 300),
-            unused("b", f"Note to self: {LESSON}", 95),
-            unused("c", LESSONS[1], 300),
-            unused("d", f"Note to self: {LESSONS[1]}", 85),
-            unused("e", LESSONS[2], 300, reused_count=2),
-            unused("f", f"Note to self: {LESSONS[2]}", 300, reused_count=1),
+            unused_note("a", LESSON, 300),
+            unused_note("b", f"Note to self: {LESSON}", 95),
+            unused_note("c", LESSONS[1], 300),
+            unused_note("d", f"Note to self: {LESSONS[1]}", 85),
+            unused_note("e", LESSONS[2], 300, reused_count=2),
+            unused_note("f", f"Note to self: {LESSONS[2]}", 300, reused_count=1),
         ]
     )
     consolidate(pipeline)
@@ -159,8 +136,8 @@ def test_merged_memory_is_stale_by_newest_source_and_total_use(pipeline: Pipelin
     (row,) = pipeline.rows("SELECT * FROM {s}.consolidated_memories WHERE retired_at IS NOT NULL")
     assert LESSON in row.content
     assert (row.retired_at, row.archive_reason, row.superseded_by_id) == (NOW, "staleness", None)
-    assert archived(pipeline) == {}
-    assert raw_counts(pipeline) == {"memories": 6, "active": 0, "consolidated": 4, "archived": 2}
+    assert archive_reasons(pipeline) == {}
+    assert count_raw(pipeline) == {"memories": 6, "active": 0, "consolidated": 4, "archived": 2}
     hidden = "SELECT external_id FROM {s}.task_memories WHERE consolidated_into_id = :id ORDER BY 1"
     assert pipeline.rows(hidden, id=row.id) == [("a",), ("b",)]
     reason = "SELECT reason FROM {s}.consolidation_changes WHERE operation = 'archive'"
@@ -174,18 +151,18 @@ def test_forgetting_respects_every_protection(pipeline: Pipeline) -> None:
     pipeline.configure_new(forgetting=True)
     pipeline.add(
         [
-            unused("faded", "One.", 90, **FORGETTABLE),
-            unused("important", "Two.", 400, **FORGETTABLE | {"importance": 0.7}),
-            unused("young", "Three.", 89.99, **FORGETTABLE),
-            unused("decided", "Four.", 400, **FORGETTABLE | {"memory_type": "decision"}),
-            unused("discovered", "Five.", 400, **FORGETTABLE | {"memory_type": "discovery"}),
-            unused("pinned", "Six.", 400, **FORGETTABLE, pinned=True),
-            unused("stale", "Seven.", 400, memory_type="decision"),
-            unused("both", "Eight.", 400),
+            unused_note("faded", "One.", 90, **FORGETTABLE),
+            unused_note("important", "Two.", 400, **FORGETTABLE | {"importance": 0.7}),
+            unused_note("young", "Three.", 89.99, **FORGETTABLE),
+            unused_note("decided", "Four.", 400, **FORGETTABLE | {"memory_type": "decision"}),
+            unused_note("discovered", "Five.", 400, **FORGETTABLE | {"memory_type": "discovery"}),
+            unused_note("pinned", "Six.", 400, **FORGETTABLE, pinned=True),
+            unused_note("stale", "Seven.", 400, memory_type="decision"),
+            unused_note("both", "Eight.", 400),
         ]
     )
     done, _ = run_archive(pipeline, job="forget")
-    assert archived(pipeline) == {"faded": "forgotten", "stale": "staleness", "both": "forgotten"}
+    assert archive_reasons(pipeline) == {"faded": "forgotten", "stale": "staleness", "both": "forgotten"}
     assert (done.stale, done.forgotten) == (1, 2)
     words = {row[0] for row in pipeline.rows("SELECT reason FROM {s}.consolidation_changes")}
     assert "relevance 0.001 after 90 days, importance 0.69" in words
@@ -194,13 +171,13 @@ def test_forgetting_respects_every_protection(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(("decay_rate", "taken"), [(0.0, 0), (0.1, 1)])
 def test_forgetting_uses_scored_relevance(pipeline: Pipeline, decay_rate: float, taken: int) -> None:
     pipeline.configure_new(forgetting=True, archive=False, decay_rate=decay_rate)
-    pipeline.add([unused("a", "One.", 400, **FORGETTABLE)])
+    pipeline.add([unused_note("a", "One.", 400, **FORGETTABLE)])
     assert run_archive(pipeline, job="forget")[0].forgotten == taken
 
 
 def test_forgetting_needs_forget_job_option_and_scores(pipeline: Pipeline) -> None:
     pipeline.configure_new(forgetting=True)
-    pipeline.add([unused("a", "One.", 400, **FORGETTABLE)])
+    pipeline.add([unused_note("a", "One.", 400, **FORGETTABLE)])
     assert run_archive(pipeline)[0].units == 0
     with pipeline.open(job="forget") as run:
         assert archive_memories(run).units == 0
@@ -208,48 +185,48 @@ def test_forgetting_needs_forget_job_option_and_scores(pipeline: Pipeline) -> No
     assert run_archive(pipeline, job="forget")[0].units == 0
 
 
-# --- the brake -----------------------------------------------------------------------------------------------------
+# --- limit per run ---------------------------------------------------------------------------------------------------
 
 
-def crowd(stale: int, of: int) -> list[dict[str, Any]]:
-    return [unused(f"n{at}", f"Memory {at}.", 100 if at < stale else 1) for at in range(of)]
+def stale_and_recent_notes(stale: int, of: int) -> list[dict[str, Any]]:
+    return [unused_note(f"n{at}", f"Memory {at}.", 100 if at < stale else 1) for at in range(of)]
 
 
 @pytest.mark.parametrize(("stale", "of", "held_back"), [(50, 100, 0), (51, 100, 51), (19, 19, 0)])
 def test_archiving_over_half_of_project_is_held_back(pipeline: Pipeline, stale: int, of: int, held_back: int) -> None:
-    pipeline.add(crowd(stale, of))
+    pipeline.add(stale_and_recent_notes(stale, of))
     done, _ = run_archive(pipeline)
     assert (done.held_back, done.units) == (held_back, 0 if held_back else stale)
-    assert (len(archived(pipeline)), done.active_after) == (done.units, of - done.units)
+    assert (len(archive_reasons(pipeline)), done.active_after) == (done.units, of - done.units)
 
 
 def test_held_back_archives_need_plan_or_larger_share(pipeline: Pipeline) -> None:
-    pipeline.add(crowd(60, 100))
-    held, _ = run_archive(pipeline)
-    advice = build_archive_metrics(SLUG, held)["to_archive_them"]
+    pipeline.add(stale_and_recent_notes(60, 100))
+    result, _ = run_archive(pipeline)
+    advice = build_archive_metrics(SLUG, result)["to_archive_them"]
     assert f"consolidation run {SLUG} --plan FILE" in advice
     done, job = run_archive(pipeline, planned=[f"n{at}" for at in range(60)])
     assert (done.units, done.held_back) == (60, 0)
     assert "to_archive_them" not in build_archive_metrics(SLUG, done)
     pipeline.roll_back(job)
-    # Who undoes a job has not looked at each memory: they are judged as before.
-    assert run_archive(pipeline)[0] == ArchiveResult(0, 0, 0, 0, held_back=60, changed=0, active_after=100)
+    # Undoing a job is no decision on each memory: all are judged as before.
+    assert run_archive(pipeline)[0] == ArchiveResult(held_back=60, active_after=100)
     assert run_archive(pipeline, NOW + timedelta(days=91))[0].held_back == 100
     pipeline.configure(archive_max_share=1.0)
     assert run_archive(pipeline, NOW + timedelta(days=91))[0].units == 100
 
 
 def test_planned_archive_touches_only_planned_memories(pipeline: Pipeline) -> None:
-    pipeline.add(crowd(80, 100))
+    pipeline.add(stale_and_recent_notes(80, 100))
     done, _ = run_archive(pipeline, planned=["n3", "n5", "n95"])
     assert (done.units, done.held_back, done.active_after) == (2, 0, 98)
-    assert set(archived(pipeline)) == {"n3", "n5"}
+    assert set(archive_reasons(pipeline)) == {"n3", "n5"}
 
 
 def test_planned_archive_uses_plan_time(pipeline: Pipeline) -> None:
-    pipeline.add([unused("a", "One.", 89)])
+    pipeline.add([unused_note("a", "One.", 89)])
     with pipeline.open() as run:
-        run.plan = PlanDecisions(NOW, {}, {str(id_of("a")): "staleness"}, {})
+        run.plan = PlanDecisions(NOW, {}, {str(note_id("a")): "staleness"}, {})
         run.now = NOW + timedelta(days=2)
         assert archive_memories(run).units == 0
         run.plan = None
@@ -258,8 +235,8 @@ def test_planned_archive_uses_plan_time(pipeline: Pipeline) -> None:
 
 
 def test_report_counts_archived_and_held_back(pipeline: Pipeline) -> None:
-    pipeline.add(crowd(60, 100))
-    for share, told in (("0.5", "60: `consolidation run notes --plan FILE`"), ("1", "0 |")):
+    pipeline.add(stale_and_recent_notes(60, 100))
+    for share, cell in (("0.5", "60: `consolidation run notes --plan FILE`"), ("1", "0 |")):
         pipeline.configure(archive_max_share=float(share))
         with pipeline.open() as run:
             run.now = NOW
@@ -271,15 +248,15 @@ def test_report_counts_archived_and_held_back(pipeline: Pipeline) -> None:
         assert report.metrics["memories_archived"] == done.units
         assert report.metrics["held_back"] == done.held_back
         assert f"| archived by this run | {done.units} |" in report.markdown
-        assert f"| held back, too many to archive automatically | {told}" in report.markdown
+        assert f"| held back, too many to archive automatically | {cell}" in report.markdown
     assert report.metrics["archived"] == 60
 
 
-# --- races ---------------------------------------------------------------------------------------------------------
+# --- concurrent changes ----------------------------------------------------------------------------------------------
 
 
-def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
-    """Do something after the run has decided and before it writes its first batch."""
+def call_before_first_write(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
+    """Call ``meanwhile`` after the run has decided and before it writes its first batch."""
     write, done = archive._archive_batch, []
 
     def late(*arguments: Any) -> Any:
@@ -291,24 +268,24 @@ def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> N
 
 
 def test_archive_skips_memories_changed_meanwhile(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline.add([unused(name, f"Memory {name}.") for name in "abcde"])
+    pipeline.add([unused_note(name, f"Memory {name}.") for name in "abcde"])
 
     def meanwhile() -> None:
-        # An agent's use is counted without a new version.
+        # Counting an agent's use does not change the version.
         pipeline.write("UPDATE {s}.task_memories SET last_accessed_at = now() WHERE external_id = 'a'")
-        pin_memories(pipeline.engine, [id_of("b")], pinned=True, changed_by="tester")
+        pin_memories(pipeline.engine, [note_id("b")], pinned=True, changed_by="tester")
         pipeline.write("DELETE FROM {s}.task_memories WHERE external_id = 'c'")
         pipeline.write("UPDATE {s}.task_memories SET tags = '{{new}}', version = 7 WHERE external_id = 'd'")
 
-    between(monkeypatch, meanwhile)
+    call_before_first_write(monkeypatch, meanwhile)
     with pipeline.open() as run:
         done = archive_memories(run)
     assert (done.units, done.changed) == (2, 3)
-    assert set(archived(pipeline)) == {"d", "e"}
+    assert set(archive_reasons(pipeline)) == {"d", "e"}
 
 
 def test_archive_waits_for_row_lock_and_rechecks(pipeline: Pipeline) -> None:
-    pipeline.add([unused("a", "One."), unused("b", "Two.")])
+    pipeline.add([unused_note("a", "One."), unused_note("b", "Two.")])
     done: list[ArchiveResult] = []
 
     def run_it() -> None:
@@ -327,12 +304,12 @@ def test_archive_waits_for_row_lock_and_rechecks(pipeline: Pipeline) -> None:
             assert runner.is_alive()
     runner.join()
     assert (done[0].units, done[0].changed) == (1, 1)
-    assert set(archived(pipeline)) == {"b"}
+    assert set(archive_reasons(pipeline)) == {"b"}
 
 
 def test_failed_archive_batch_keeps_earlier_ones(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "BATCH_ROWS", 2)
-    pipeline.add([unused(name, f"Memory {name}.") for name in "abcde"])
+    pipeline.add([unused_note(name, f"Memory {name}.") for name in "abcde"])
     write, calls = archive.archive_rows, []
 
     def dying(*arguments: Any, **how: Any) -> None:
@@ -344,16 +321,16 @@ def test_failed_archive_batch_keeps_earlier_ones(pipeline: Pipeline, monkeypatch
     monkeypatch.setattr(archive, "archive_rows", dying)
     with pytest.raises(RuntimeError, match="died"), pipeline.open() as run:
         archive_memories(run)
-    assert len(archived(pipeline)) == 2
+    assert len(archive_reasons(pipeline)) == 2
     assert run_archive(pipeline)[0].units == 3
 
 
-# --- there and back ------------------------------------------------------------------------------------------------
+# --- rollback and restore --------------------------------------------------------------------------------------------
 
 
 def test_rollback_of_archive_job_is_exact_and_redoable(pipeline: Pipeline) -> None:
     longer = "A lesson on tape backups that nobody asked for since the robot in the basement was sold to a museum."
-    pipeline.add([*corpus(), unused("a", longer), unused("b", longer), unused("c", "Alone for long.")])
+    pipeline.add([*corpus(), unused_note("a", longer), unused_note("b", longer), unused_note("c", "Alone for long.")])
     consolidate(pipeline)
     before = dump_knowledge(pipeline)
     done, job = run_archive(pipeline, NOW + timedelta(days=200))
@@ -363,74 +340,72 @@ def test_rollback_of_archive_job_is_exact_and_redoable(pipeline: Pipeline) -> No
     undone = pipeline.roll_back(job)
     assert dump_knowledge(pipeline) == before
     assert (undone.memories_restored, undone.memories_deleted) == (done.units, 0)
-    assert raw_counts(pipeline)["archived"] == 0
+    assert count_raw(pipeline)["archived"] == 0
     pipeline.roll_back(undone.rollback_id)
     assert dump_knowledge(pipeline) == after
-    assert broken_lifecycle(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_restored_memory_is_archived_after_full_period(pipeline: Pipeline) -> None:
     pipeline.configure_new(forgetting=True)
-    pipeline.add([unused(name, f"Memory {name}.", 400) for name in "abc"])
+    pipeline.add([unused_note(name, f"Memory {name}.", 400) for name in "abc"])
     assert run_archive(pipeline, job="forget")[0].forgotten == 3
-    restore_memories(pipeline.engine, [id_of("a")], changed_by="tester")
-    pipeline.roll_back(
-        pipeline.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :b", b=id_of("b"))
-    )
-    assert set(archived(pipeline)) == {"c"}
+    restore_memories(pipeline.engine, [note_id("a")], changed_by="tester")
+    pipeline.roll_back(pipeline.last_group(entity=note_id("b")))
+    assert set(archive_reasons(pipeline)) == {"c"}
     for how in ("consolidate", "forget"):
         assert run_archive(pipeline, NOW + timedelta(days=89), job=how)[0].units == 0
     assert run_archive(pipeline, NOW + timedelta(days=91))[0].stale == 2
-    assert archived(pipeline) == {"a": "staleness", "b": "staleness", "c": "forgotten"}
+    assert archive_reasons(pipeline) == {"a": "staleness", "b": "staleness", "c": "forgotten"}
 
 
 def test_rollback_of_merge_does_not_count_as_access(pipeline: Pipeline) -> None:
-    pipeline.add([unused("a", LESSON), unused("b", f"Note to self: {LESSON}")])
+    pipeline.add([unused_note("a", LESSON), unused_note("b", f"Note to self: {LESSON}")])
     pipeline.roll_back(consolidate(pipeline))
     assert run_archive(pipeline)[0].units == 2
 
 
 def test_restored_source_protects_its_merged_memory(pipeline: Pipeline) -> None:
-    pipeline.add([unused("a", LESSON)])
+    pipeline.add([unused_note("a", LESSON)])
     run_archive(pipeline)
-    restore_memories(pipeline.engine, [id_of("a")], changed_by="tester")
-    pipeline.add([unused("b", f"Note to self: {LESSON}")])
+    restore_memories(pipeline.engine, [note_id("a")], changed_by="tester")
+    pipeline.add([unused_note("b", f"Note to self: {LESSON}")])
     consolidate(pipeline)
-    assert raw_counts(pipeline)["consolidated"] == 2
+    assert count_raw(pipeline)["consolidated"] == 2
     assert run_archive(pipeline)[0].units == 0
     assert run_archive(pipeline, NOW + timedelta(days=91))[0].merged == 1
 
 
-def test_archived_memories_stay_out_of_groups_until_restored(pipeline: Pipeline) -> None:
-    pipeline.add([unused("a", LESSON), unused("b", f"Note to self: {LESSON}"), unused("c", LESSONS[1])])
+def test_archived_memories_stay_out_of_groups(pipeline: Pipeline) -> None:
+    pipeline.add([unused_note("a", LESSON), unused_note("b", f"Note to self: {LESSON}"), unused_note("c", LESSONS[1])])
     consolidate(pipeline)
     merged = pipeline.value("SELECT id FROM {s}.consolidated_memories")
     assert run_archive(pipeline)[0].units == 2
     late = [note("d", f"{LESSON} Seen again today."), note("e", f"Note to self: {LESSONS[1]}")]
     pipeline.add(late)
     consolidate(pipeline)
-    # The newcomers were compared, and met nobody.
+    # The new memories were compared and have no neighbours.
     assert pipeline.value("SELECT count(*) FROM {s}.memory_clusters") == 0
     assert pipeline.value("SELECT count(*) FROM {s}.memory_neighbors") == 0
-    restore_memories(pipeline.engine, [merged, id_of("c")], changed_by="tester")
+    restore_memories(pipeline.engine, [merged, note_id("c")], changed_by="tester")
     consolidate(pipeline)
     query = "SELECT consolidated_into_id, array_agg(external_id ORDER BY external_id) FROM {s}.task_memories GROUP BY 1"
     by_merged = {row[0]: row[1] for row in pipeline.rows(query)}
     assert by_merged.pop(merged) == ["a", "b", "d"]
     assert list(by_merged.values()) == [["c", "e"]]
-    assert broken_lifecycle(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_second_archive_finds_nothing(pipeline: Pipeline) -> None:
-    pipeline.add([unused("a", "One."), unused("b", LESSON), unused("c", LESSON)])
+    pipeline.add([unused_note("a", "One."), unused_note("b", LESSON), unused_note("c", LESSON)])
     consolidate(pipeline)
     assert run_archive(pipeline)[0].units == 2
     before = dump_knowledge(pipeline)
-    assert run_archive(pipeline)[0] == ArchiveResult(0, 0, 0, 0, 0, 0, 0)
+    assert run_archive(pipeline)[0] == ArchiveResult()
     assert dump_knowledge(pipeline) == before
 
 
-# --- the preview's units -------------------------------------------------------------------------------------------
+# --- units of the preview --------------------------------------------------------------------------------------------
 
 
 def test_folded_units_match_units_after_merge(pipeline: Pipeline) -> None:
@@ -443,7 +418,7 @@ def test_folded_units_match_units_after_merge(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     consolidate(pipeline)
     pipeline.add([note(f"again-{at}", f"Once again: {lesson}") for at, lesson in enumerate(LESSONS)])
-    pipeline.add([unused("a", "Alone, and then not.", 50), unused("pinned", LESSONS[3], 200, pinned=True)])
+    pipeline.add([unused_note("a", "Alone, and then not.", 50), unused_note("pinned", LESSONS[3], 200, pinned=True)])
     with pipeline.open() as run, run.engine.connect() as connection:
         run.now = NOW
         ids, raw, before = load_archive_units(connection, run)
@@ -464,13 +439,13 @@ def as_row(units: ArchiveUnits, at: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("late", [[], ["c"]])
 def test_restored_memory_survives_new_merge_as_planned(pipeline: Pipeline, late: list[str]) -> None:
-    pipeline.add([unused("a", LESSON), unused("b", LESSON)])
+    pipeline.add([unused_note("a", LESSON), unused_note("b", LESSON)])
     first = pipeline.run()
     assert first.archived.merged == 1
     pipeline.roll_back(pipeline.value("SELECT group_id FROM {s}.consolidation_changes WHERE operation = 'archive'"))
     pipeline.roll_back(first.job_id)
-    pipeline.add([unused(name, LESSON) for name in late])
-    planned = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
+    pipeline.add([unused_note(name, LESSON) for name in late])
+    planned = pipeline.plan()
     second = pipeline.run()
     assert (len(planned.merges), planned.archives) == (1, [])
     assert (second.merging.created, second.archived.units) == (1, 0)

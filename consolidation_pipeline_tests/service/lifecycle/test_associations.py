@@ -1,4 +1,4 @@
-"""Associations: the rules over a weekly sample or over all pairs, stored once, each undoable by itself."""
+"""Associations: rules over a weekly sample or all pairs; each relation is stored once and undone alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES, associate
-from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, memory_id
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
@@ -27,7 +27,7 @@ from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
@@ -35,51 +35,47 @@ MODEL = "test/plane"
 FAR = 1000.0
 
 
-def id_of(name: str) -> UUID:
-    return memory_id(SLUG, "test", name)
-
-
-def at(
+def typed_note(
     name: str, memory_type: str, cosine_to_east: float | None, *, days: float = 0.0, **fields: Any
 ) -> dict[str, Any]:
-    """A memory whose vector has this cosine with the one that points east; None = it has no vector yet."""
-    held: dict[str, Any] = {"created_at": (NOW - timedelta(days=days)).isoformat()}
+    """Return a memory whose vector has this cosine to the first axis; without a vector if None."""
+    fields_of_note: dict[str, Any] = {"created_at": (NOW - timedelta(days=days)).isoformat()}
     if cosine_to_east is not None:
-        held |= {"embedding": [cosine_to_east, math.sqrt(1 - cosine_to_east**2)], "embedding_model": MODEL}
-    return note(name, f"Memory {name}.", memory_type=memory_type, **held | fields)
+        fields_of_note |= {"embedding": [cosine_to_east, math.sqrt(1 - cosine_to_east**2)], "embedding_model": MODEL}
+    return note(name, f"Memory {name}.", memory_type=memory_type, **fields_of_note | fields)
 
 
-def associated(pipeline: Pipeline, *, now: datetime = NOW, embedder: Embedder | None = None) -> AssociationResult:
-    """One run of associations alone."""
+def run_associations(pipeline: Pipeline, *, now: datetime = NOW, embedder: Embedder | None = None) -> AssociationResult:
+    """Run only the associations phase."""
     model = embedder or WordEmbedder(MODEL, dimension=2)
     with pipeline.open(embedder=model, planned=("associations",)) as run, run.phase("associations"):
         run.now = now
         return associate_memories(run)
 
 
-def relations(pipeline: Pipeline) -> list[Any]:
+def load_relations(pipeline: Pipeline) -> list[Any]:
     return pipeline.rows("SELECT * FROM {s}.memory_relations ORDER BY relation_type, a_id, b_id")
 
 
-def kinds(pipeline: Pipeline) -> list[str]:
-    return [row.relation_type for row in relations(pipeline)]
+def relation_types(pipeline: Pipeline) -> list[str]:
+    return [row.relation_type for row in load_relations(pipeline)]
 
 
 def test_each_rule_creates_its_relation(pipeline: Pipeline) -> None:
     pipeline.add(
         [
-            at("yes", "decision", 1.0),
-            at("no", "decision", 0.2, days=FAR),
-            at("same", "learning", 0.99, days=2 * FAR),
-            at("week", "warning", -0.9, days=2.5),
+            typed_note("yes", "decision", 1.0),
+            typed_note("no", "decision", 0.2, days=FAR),
+            typed_note("same", "learning", 0.99, days=2 * FAR),
+            typed_note("week", "warning", -0.9, days=2.5),
         ]
     )
-    done = associated(pipeline)
-    found = {(row.relation_type, frozenset((row.a_id, row.b_id))): row for row in relations(pipeline)}
+    done = run_associations(pipeline)
+    found = {(row.relation_type, frozenset((row.a_id, row.b_id))): row for row in load_relations(pipeline)}
     assert found.keys() == {
-        ("contradicts", frozenset((id_of("yes"), id_of("no")))),
-        ("shares_theme", frozenset((id_of("yes"), id_of("same")))),
-        ("parallel_context", frozenset((id_of("yes"), id_of("week")))),
+        ("contradicts", frozenset((note_id("yes"), note_id("no")))),
+        ("shares_theme", frozenset((note_id("yes"), note_id("same")))),
+        ("parallel_context", frozenset((note_id("yes"), note_id("week")))),
     }
     expected = {"contradicts": ("candidate", 0.6, 0.2), "shares_theme": ("confirmed", 0.99, 0.99)} | {
         "parallel_context": ("candidate", 0.5, -0.9)
@@ -97,32 +93,26 @@ def test_each_rule_creates_its_relation(pipeline: Pipeline) -> None:
 def test_explains_relation_points_from_insight_to_work(pipeline: Pipeline, insight: str, work: str) -> None:
     for name in ("a", "b", "c", "d"):
         pipeline.configure_new(name)
-        rows = [at("insight", insight, 1.0), at("work", work, 0.6, days=FAR)]
+        rows = [typed_note("insight", insight, 1.0), typed_note("work", work, 0.6, days=FAR)]
         pipeline.add(rows, name)
         with pipeline.open(name, embedder=WordEmbedder(MODEL, dimension=2)) as run:
             associate_memories(run)
-    ends = {(memory_id(name, "test", "insight"), memory_id(name, "test", "work")) for name in "abcd"}
-    assert {(row.a_id, row.b_id) for row in relations(pipeline)} == ends
+    ends = {(note_id("insight", name), note_id("work", name)) for name in "abcd"}
+    assert {(row.a_id, row.b_id) for row in load_relations(pipeline)} == ends
     assert {a < b for a, b in ends} == {True, False}
-    assert {(row.relation_type, row.status, row.confidence) for row in relations(pipeline)} == {
+    assert {(row.relation_type, row.status, row.confidence) for row in load_relations(pipeline)} == {
         ("explains", "confirmed", 0.7)
     }
 
 
 @pytest.mark.parametrize(
     ("similarity", "expected"),
-    [
-        (0.2999, "contradicts"),
-        (0.3001, None),
-        (0.4, None),
-        (0.6999, None),
-        (0.7001, "shares_theme"),
-    ],
+    [(0.2999, "contradicts"), (0.3001, None), (0.4, None), (0.6999, None), (0.7001, "shares_theme")],
 )
 def test_similarity_limits_of_distant_decisions(pipeline: Pipeline, similarity: float, expected: str | None) -> None:
-    pipeline.add([at("a", "decision", 1.0), at("b", "decision", similarity, days=FAR)])
-    associated(pipeline)
-    assert kinds(pipeline) == ([expected] if expected else [])
+    pipeline.add([typed_note("a", "decision", 1.0), typed_note("b", "decision", similarity, days=FAR)])
+    run_associations(pipeline)
+    assert relation_types(pipeline) == ([expected] if expected else [])
 
 
 @pytest.mark.parametrize(("extra", "expected"), [(timedelta(0), 1), (timedelta(microseconds=1), 0)])
@@ -133,107 +123,111 @@ def test_parallel_context_spans_exactly_seven_days(
     later = datetime(2026, 3, 29, hour, 17, 3, 141_593, tzinfo=UTC)
     pipeline.add(
         [
-            at("a", "learning", 1.0, created_at=later.isoformat()),
-            at("b", "warning", 0.1, created_at=(later - timedelta(days=7) - extra).isoformat()),
+            typed_note("a", "learning", 1.0, created_at=later.isoformat()),
+            typed_note("b", "warning", 0.1, created_at=(later - timedelta(days=7) - extra).isoformat()),
         ]
     )
-    assert associated(pipeline).found["parallel_context"] == expected
+    assert run_associations(pipeline).found["parallel_context"] == expected
 
 
 def test_second_association_run_adds_nothing(pipeline: Pipeline) -> None:
-    pipeline.add([at(f"m{n}", MEMORY_TYPES[n % 10], math.cos(n), days=n) for n in range(15)])
-    first = associated(pipeline)
+    pipeline.add([typed_note(f"m{n}", MEMORY_TYPES[n % 10], math.cos(n), days=n) for n in range(15)])
+    first = run_associations(pipeline)
     assert first.added == sum(first.found.values()) > 10
     before = dump_tables(pipeline, tables=["memory_relations", "consolidation_changes"])
-    again = associated(pipeline)
+    again = run_associations(pipeline)
     assert (again.found, again.added) == (first.found, 0)
-    later = associated(pipeline, now=NOW + timedelta(days=30))
+    later = run_associations(pipeline, now=NOW + timedelta(days=30))
     assert later.added == 0
     assert dump_tables(pipeline, tables=["memory_relations", "consolidation_changes"]) == before
 
 
 def test_each_relation_is_own_group_with_reason(pipeline: Pipeline) -> None:
-    pipeline.add([at(f"m{n}", "decision", 1.0 - n / 3) for n in range(4)])
-    done = associated(pipeline)
+    pipeline.add([typed_note(f"m{n}", "decision", 1.0 - n / 3) for n in range(4)])
+    done = run_associations(pipeline)
     rows = pipeline.rows("SELECT * FROM {s}.consolidation_changes ORDER BY seq")
     assert len({row.group_id for row in rows}) == done.added == len(rows) > 2
     assert {(row.operation, row.entity_type) for row in rows} == {("associate", "memory_relations")}
     assert all(row.job_id and row.reason and row.confidence for row in rows)
     pipeline.roll_back(rows[0].group_id)
-    assert len(relations(pipeline)) == done.added - 1
+    assert len(load_relations(pipeline)) == done.added - 1
 
 
 def test_association_run_is_undone_and_found_again(pipeline: Pipeline) -> None:
-    pipeline.add([at(f"m{n}", "decision", 1.0 - n / 3) for n in range(4)])
+    pipeline.add([typed_note(f"m{n}", "decision", 1.0 - n / 3) for n in range(4)])
     before = dump_knowledge(pipeline)
-    associated(pipeline)
-    ids = [row.id for row in relations(pipeline)]
+    run_associations(pipeline)
+    ids = [row.id for row in load_relations(pipeline)]
     undone = pipeline.roll_back(pipeline.value("SELECT id FROM {s}.consolidation_jobs"))
     assert dump_knowledge(pipeline) == before
     pipeline.roll_back(undone.rollback_id)
-    assert [row.id for row in relations(pipeline)] == ids
+    assert [row.id for row in load_relations(pipeline)] == ids
     pipeline.roll_back(pipeline.value("SELECT id FROM {s}.consolidation_jobs"))
-    assert associated(pipeline).added == len(ids)
-    assert [row.id for row in relations(pipeline)] == ids
+    assert run_associations(pipeline).added == len(ids)
+    assert [row.id for row in load_relations(pipeline)] == ids
 
 
 def test_rejected_relation_is_not_found_again(pipeline: Pipeline) -> None:
-    pipeline.add([at("a", "decision", 1.0), at("b", "decision", 0.1, days=FAR)])
-    associated(pipeline)
-    (row,) = relations(pipeline)
+    pipeline.add([typed_note("a", "decision", 1.0), typed_note("b", "decision", 0.1, days=FAR)])
+    run_associations(pipeline)
+    (row,) = load_relations(pipeline)
     decide_relations(pipeline.engine, [row.id], "rejected", changed_by="tester")
-    assert associated(pipeline, now=NOW + timedelta(days=7)).added == 0
-    assert [row.status for row in relations(pipeline)] == ["rejected"]
+    assert run_associations(pipeline, now=NOW + timedelta(days=7)).added == 0
+    assert [row.status for row in load_relations(pipeline)] == ["rejected"]
 
 
-def drawn(pipeline: Pipeline, now: datetime = NOW) -> set[UUID]:
-    """The memories that take part: all vectors are the same, so that all that are compared share a theme."""
+def sampled_ids(pipeline: Pipeline, now: datetime = NOW) -> set[UUID]:
+    """Return the sampled memories: equal vectors relate all of them."""
     pipeline.write("DELETE FROM {s}.memory_relations")
-    associated(pipeline, now=now)
-    return {end for row in relations(pipeline) for end in (row.a_id, row.b_id)}
+    run_associations(pipeline, now=now)
+    return {end for row in load_relations(pipeline) for end in (row.a_id, row.b_id)}
 
 
 def test_association_sample_changes_weekly(pipeline: Pipeline) -> None:
-    pipeline.add([at(f"m{n}", "learning", 1.0, days=n) for n in range(130)])
-    newest = {id_of(f"m{n}") for n in range(100)}
-    first = drawn(pipeline)
+    pipeline.add([typed_note(f"m{n}", "learning", 1.0, days=n) for n in range(130)])
+    newest = {note_id(f"m{n}") for n in range(100)}
+    first = sampled_ids(pipeline)
     assert len(first) == 20
     assert first < newest
-    assert drawn(pipeline, NOW + timedelta(days=1)) == first
-    weeks = [drawn(pipeline, NOW + timedelta(weeks=week)) for week in range(1, 12)]
+    assert sampled_ids(pipeline, NOW + timedelta(days=1)) == first
+    weeks = [sampled_ids(pipeline, NOW + timedelta(weeks=week)) for week in range(1, 12)]
     assert all(week != first and week < newest for week in weeks)
     assert len(set().union(*weeks)) > 80
 
 
 def test_association_sample_size_is_option(pipeline: Pipeline) -> None:
     pipeline.configure_new(sample_size=5)
-    pipeline.add([at(f"m{n}", "learning", 1.0, days=n) for n in range(30)])
-    assert len(drawn(pipeline)) == 5
+    pipeline.add([typed_note(f"m{n}", "learning", 1.0, days=n) for n in range(30)])
+    assert len(sampled_ids(pipeline)) == 5
     pipeline.configure(sample_size=1000)
-    assert len(drawn(pipeline)) == 30
+    assert len(sampled_ids(pipeline)) == 30
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_association_of_fewer_than_two_memories_is_empty(pipeline: Pipeline, count: int) -> None:
+def test_association_of_single_memory_is_empty(pipeline: Pipeline, count: int) -> None:
     for size in (0, 20):
         pipeline.configure_new(sample_size=size)
-        pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(count)])
-        done = associated(pipeline)
+        pipeline.add([typed_note(f"m{n}", "learning", 1.0) for n in range(count)])
+        done = run_associations(pipeline)
         assert (done.memories, done.added, done.skipped) == (count, 0, None)
 
 
-def test_association_embeds_missing_vectors_temporarily(pipeline: Pipeline) -> None:
-    rows = [at("a", "learning", None, days=FAR), at("b", "warning", None), at("c", "change", 1.0)]
+def test_association_embeds_missing_vectors(pipeline: Pipeline) -> None:
+    rows = [
+        typed_note("a", "learning", None, days=FAR),
+        typed_note("b", "warning", None),
+        typed_note("c", "change", 1.0),
+    ]
     pipeline.add([row | {"content": "amber birch"} if row["id"] != "c" else row for row in rows])
     embedder = WordEmbedder(MODEL, dimension=2)
-    done = associated(pipeline, embedder=embedder)
+    done = run_associations(pipeline, embedder=embedder)
     assert (done.memories, done.missing, len(embedder.seen)) == (3, 0, 2)
-    assert {id_of("a"), id_of("b")} in [{row.a_id, row.b_id} for row in relations(pipeline)]
+    assert {note_id("a"), note_id("b")} in [{row.a_id, row.b_id} for row in load_relations(pipeline)]
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE embedding IS NOT NULL") == 1
 
 
-class Picky(WordEmbedder):
-    """Refuses texts with some words, as a model does with ones too long for it."""
+class RefusingEmbedder(WordEmbedder):
+    """Embedder that refuses texts with some words, as a model refuses too long ones."""
 
     def __init__(self, *refused: str, error: type[Exception] = EmbeddingError) -> None:
         super().__init__(MODEL, dimension=2)
@@ -252,34 +246,38 @@ def test_unembeddable_memory_is_skipped_with_warning(pipeline: Pipeline, caplog:
         [note(f"m{n}", text, created_at=NOW.isoformat()) for n, text in enumerate([*same, "flint grove", "8"])]
     )
     with caplog.at_level(logging.WARNING):
-        done = associated(pipeline, embedder=Picky("flint"))
+        done = run_associations(pipeline, embedder=RefusingEmbedder("flint"))
     assert (done.memories, done.missing, done.found["shares_theme"], done.skipped) == (2, 2, 1, None)
-    assert f"memory {id_of('m2')} is not associated" in caplog.text
-    assert f"memory {id_of('m3')} is not associated" in caplog.text
+    assert f"memory {note_id('m2')} is not associated" in caplog.text
+    assert f"memory {note_id('m3')} is not associated" in caplog.text
 
 
 def test_association_skips_memories_refused_by_model(pipeline: Pipeline) -> None:
-    pipeline.add([at("a", "learning", None), at("b", "learning", None)])
-    done = associated(pipeline, embedder=Picky("Memory"))
+    pipeline.add([typed_note("a", "learning", None), typed_note("b", "learning", None)])
+    done = run_associations(pipeline, embedder=RefusingEmbedder("Memory"))
     assert (done.memories, done.missing, done.added, done.skipped) == (0, 2, 0, None)
 
 
 def test_association_skips_vectors_of_other_length(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
-    pipeline.add([at("a", "learning", 1.0), at("b", "learning", 0.9), at("c", "learning", None)])
+    pipeline.add(
+        [typed_note("a", "learning", 1.0), typed_note("b", "learning", 0.9), typed_note("c", "learning", None)]
+    )
     with caplog.at_level(logging.WARNING):
-        done = associated(pipeline, embedder=WordEmbedder(MODEL, dimension=3))
+        done = run_associations(pipeline, embedder=WordEmbedder(MODEL, dimension=3))
     assert (done.memories, done.missing, done.added) == (2, 1, 1)
-    assert f"memory {id_of('c')} is not associated: its vector is zero or of another length" in caplog.text
+    assert f"memory {note_id('c')} is not associated: its vector is zero or of another length" in caplog.text
 
 
 @pytest.mark.parametrize("error", [EmbeddingError, ImportError, ConnectionError])
 def test_association_without_model_is_skipped(pipeline: Pipeline, error: type[Exception]) -> None:
-    pipeline.add([at("a", "learning", 1.0), at("b", "learning", 1.0), at("c", "learning", None)])
-    done = associated(pipeline, embedder=Picky("Memory", "memory", error=error))
+    pipeline.add(
+        [typed_note("a", "learning", 1.0), typed_note("b", "learning", 1.0), typed_note("c", "learning", None)]
+    )
+    done = run_associations(pipeline, embedder=RefusingEmbedder("Memory", "memory", error=error))
     assert (done.memories, done.added, sum(done.found.values())) == (0, 0, 0)
     assert done.skipped is not None
     assert "test/plane cannot be loaded or reached" in done.skipped
-    assert relations(pipeline) == []
+    assert load_relations(pipeline) == []
     assert pipeline.value("SELECT status FROM {s}.consolidation_jobs") == "completed"
 
 
@@ -292,8 +290,8 @@ def test_association_with_unknown_model_is_skipped(pipeline: Pipeline) -> None:
 
 
 def test_association_of_stored_vectors_needs_no_model(pipeline: Pipeline) -> None:
-    pipeline.add([at("a", "learning", 1.0), at("b", "learning", 0.9)])
-    assert associated(pipeline, embedder=Picky("")).found["shares_theme"] == 1
+    pipeline.add([typed_note("a", "learning", 1.0), typed_note("b", "learning", 0.9)])
+    assert run_associations(pipeline, embedder=RefusingEmbedder("")).found["shares_theme"] == 1
 
 
 @pytest.mark.breaks_rules
@@ -326,25 +324,27 @@ def test_relation_of_source_counts_for_merged_memory(pipeline: Pipeline) -> None
 def test_too_many_relations_are_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(associations, "MAX_RELATIONS", 9)
     pipeline.configure_new(sample_size=0)
-    pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(5)])
+    pipeline.add([typed_note(f"m{n}", "learning", 1.0) for n in range(5)])
     with pytest.raises(TooManyPairsError, match="more than 9 pairs of memories are related: set sample_size"):
-        associated(pipeline)
-    assert relations(pipeline) == []
+        run_associations(pipeline)
+    assert load_relations(pipeline) == []
     monkeypatch.setattr(associations, "MAX_RELATIONS", 10)
-    assert associated(pipeline).added == 10
+    assert run_associations(pipeline).added == 10
 
 
 def test_relations_are_written_in_batches(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(associations, "BATCH_ROWS", 4)
     pipeline.configure_new(sample_size=0)
-    pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(5)])
-    assert associated(pipeline).added == len(relations(pipeline)) == 10
+    pipeline.add([typed_note(f"m{n}", "learning", 1.0) for n in range(5)])
+    assert run_associations(pipeline).added == len(load_relations(pipeline)) == 10
 
 
-def test_full_association_skips_memories_without_vector(pipeline: Pipeline) -> None:
+def test_full_association_skips_missing_vectors(pipeline: Pipeline) -> None:
     pipeline.configure_new(sample_size=0)
-    pipeline.add([at("a", "learning", 1.0), at("b", "learning", 0.9), at("c", "learning", None)])
-    done = associated(pipeline, embedder=Picky(""))
+    pipeline.add(
+        [typed_note("a", "learning", 1.0), typed_note("b", "learning", 0.9), typed_note("c", "learning", None)]
+    )
+    done = run_associations(pipeline, embedder=RefusingEmbedder(""))
     assert (done.memories, done.missing, done.added) == (2, 1, 1)
 
 
@@ -355,17 +355,17 @@ def test_full_association_matches_pairwise_rules(shared: Pipeline, memories: lis
     shared.configure_new(sample_size=0)
     vectors = normalize(np.random.default_rng(seed).standard_normal((len(memories), 3)))
     rows = [
-        at(f"m{n}", kind, None, days=days, embedding=vectors[n].tolist(), embedding_model=MODEL)
+        typed_note(f"m{n}", kind, None, days=days, embedding=vectors[n].tolist(), embedding_model=MODEL)
         for n, (kind, days) in enumerate(memories)
     ]
     shared.add(rows)
-    done = associated(shared)
+    done = run_associations(shared)
     expected = set()
     for (n, (one, _)), (m, (other, _)) in combinations(enumerate(memories), 2):
         found = associate(one, other, np.float32(np.dot(*vectors[[n, m]].astype(np.float64))), math.inf)
         if found is not None:
-            expected.add((frozenset((id_of(f"m{n}"), id_of(f"m{m}"))), found.relation_type))
-    assert {(frozenset((row.a_id, row.b_id)), row.relation_type) for row in relations(shared)} == expected
+            expected.add((frozenset((note_id(f"m{n}"), note_id(f"m{m}"))), found.relation_type))
+    assert {(frozenset((row.a_id, row.b_id)), row.relation_type) for row in load_relations(shared)} == expected
     assert done.added == len(expected)
-    assert associated(shared).added == 0
-    assert all((row.status == "candidate") == (row.relation_type in CANDIDATE_TYPES) for row in relations(shared))
+    assert run_associations(shared).added == 0
+    assert all((row.status == "candidate") == (row.relation_type in CANDIDATE_TYPES) for row in load_relations(shared))

@@ -1,4 +1,4 @@
-"""Relevance: the formula of the pipeline, as of the run's instant, for everything that is active."""
+"""Relevance of active memories: formula, relations and incremental scoring."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from consolidation_pipeline.core.lifecycle.relevance import compute_relevance
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.service.lifecycle.decay import HISTOGRAM_BINS, score_relevance
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.memories.relevance import load_decay_inputs
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -28,12 +27,8 @@ def ago(days: float) -> str:
     return (NOW - timedelta(days=days)).isoformat()
 
 
-def id_of(name: str) -> UUID:
-    return memory_id(SLUG, "test", name)
-
-
 def score(pipeline: Pipeline, now: datetime = NOW) -> dict[str, float]:
-    """Score the project as of an instant, as the job `decay` does; relevance by external id."""
+    """Run the decay job as of ``now``; return relevance by external id."""
     with pipeline.open(job="decay", planned=("decay_scores",)) as run:
         run.now = now
         score_relevance(run)
@@ -45,13 +40,13 @@ def score(pipeline: Pipeline, now: datetime = NOW) -> dict[str, float]:
     return {row.external_id: row.relevance_score for row in rows}
 
 
-def relate(pipeline: Pipeline, a: str, b: str, confidence: float, **fields: Any) -> None:
+def insert_relation(pipeline: Pipeline, a: str, b: str, confidence: float, **fields: Any) -> None:
     values = {"status": "confirmed", "created_at": ago(1), "type": "shares_theme"} | fields
     pipeline.write(
         "INSERT INTO {s}.memory_relations (project_id, a_id, b_id, relation_type, confidence, status, created_at) "
         "SELECT id, :a, :b, :type, :confidence, :status, :created_at FROM {s}.projects",
-        a=id_of(a),
-        b=id_of(b),
+        a=note_id(a),
+        b=note_id(b),
         confidence=confidence,
         **values,
     )
@@ -67,10 +62,10 @@ def test_relevance_matches_formula(pipeline: Pipeline) -> None:
             note("old", "Five.", created_at=ago(400), last_accessed_at=None, importance=0.5),
         ]
     )
-    relate(pipeline, "aged", "fresh", 0.9)
-    relate(pipeline, "old", "aged", 0.6, type="explains")
-    relate(pipeline, "unread", "aged", 0.9, status="candidate")
-    relate(pipeline, "unread", "future", 0.9, created_at=ago(-1))
+    insert_relation(pipeline, "aged", "fresh", 0.9)
+    insert_relation(pipeline, "old", "aged", 0.6, type="explains")
+    insert_relation(pipeline, "unread", "aged", 0.9, status="candidate")
+    insert_relation(pipeline, "unread", "future", 0.9, created_at=ago(-1))
     found = score(pipeline)
     aged = math.exp(-0.75) * (0.3 + 0.3 * math.exp(-0.05 * 2.25)) * (1 + 0.3 * math.log(3)) * 0.9 * (0.7 + 0.3 * 0.75)
     assert found["aged"] == pytest.approx(aged)
@@ -108,7 +103,7 @@ def test_scoring_never_changes_importance(pipeline: Pipeline) -> None:
     assert sorted(pipeline.rows(columns)) == importance
 
 
-def test_merged_memory_is_scored_instead_of_its_sources(pipeline: Pipeline) -> None:
+def test_merged_memory_is_scored_instead_of_sources(pipeline: Pipeline) -> None:
     pipeline.add(
         [
             note("a", LESSONS[0], created_at=ago(10), last_accessed_at=ago(4), importance=0.2),
@@ -146,8 +141,8 @@ def test_relevance_spread_matches_stored_scores(pipeline: Pipeline) -> None:
     assert (done.scored, done.as_of) == (5, NOW)
 
 
-def links(pipeline: Pipeline, table: str = "task_memories") -> dict[str, tuple[int, float]]:
-    """Relations that count and their mean confidence, by external id, or by content of merged memories."""
+def relation_counts(pipeline: Pipeline, table: str = "task_memories") -> dict[str, tuple[int, float]]:
+    """Return the number and mean confidence of relations, by external id or content of merged memories."""
     name = "external_id" if table == "task_memories" else "content"
     names = dict(pipeline.rows(f"SELECT id, {name} FROM {{s}}.{table}"))
     with pipeline.engine.connect() as connection:
@@ -156,8 +151,8 @@ def links(pipeline: Pipeline, table: str = "task_memories") -> dict[str, tuple[i
     return {names[id_]: pair for id_, pair in zip(to_uuids(rows.ids), pairs, strict=True)}
 
 
-def merge(pipeline: Pipeline, content: str, *sources: str) -> UUID:
-    """A merged memory in place of these sources."""
+def insert_merged(pipeline: Pipeline, content: str, *sources: str) -> UUID:
+    """Insert a merged memory in place of these sources; return its id."""
     into = uuid4()
     pipeline.write(
         "INSERT INTO {s}.consolidated_memories (id, project_id, kind, abstraction_level, memory_type, content, "
@@ -174,49 +169,49 @@ def merge(pipeline: Pipeline, content: str, *sources: str) -> UUID:
 
 
 @pytest.mark.breaks_rules
-def test_relations_of_sources_count_once_for_merged_memory(pipeline: Pipeline) -> None:
+def test_relations_of_sources_count_once_after_merge(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.") for name in "abcde"])
-    relate(pipeline, "a", "d", 0.75)
-    relate(pipeline, "b", "d", 0.5)
-    relate(pipeline, "d", "c", 0.7, type="explains")
-    relate(pipeline, "a", "b", 0.9)
-    relate(pipeline, "c", "e", 0.25)
-    assert links(pipeline)["d"] == (3, pytest.approx(0.65))
-    merge(pipeline, "abc", "a", "b", "c")
-    assert links(pipeline) == {"d": (2, pytest.approx(0.725)), "e": (1, 0.25)}
-    assert links(pipeline, "consolidated_memories") == {"abc": (3, pytest.approx((0.75 + 0.7 + 0.25) / 3))}
+    insert_relation(pipeline, "a", "d", 0.75)
+    insert_relation(pipeline, "b", "d", 0.5)
+    insert_relation(pipeline, "d", "c", 0.7, type="explains")
+    insert_relation(pipeline, "a", "b", 0.9)
+    insert_relation(pipeline, "c", "e", 0.25)
+    assert relation_counts(pipeline)["d"] == (3, pytest.approx(0.65))
+    insert_merged(pipeline, "abc", "a", "b", "c")
+    assert relation_counts(pipeline) == {"d": (2, pytest.approx(0.725)), "e": (1, 0.25)}
+    assert relation_counts(pipeline, "consolidated_memories") == {"abc": (3, pytest.approx((0.75 + 0.7 + 0.25) / 3))}
 
 
 @pytest.mark.breaks_rules
 def test_relations_follow_superseded_memory(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.") for name in "abc"])
-    relate(pipeline, "a", "c", 0.75)
-    first, last = merge(pipeline, "first", "a"), merge(pipeline, "last")
+    insert_relation(pipeline, "a", "c", 0.75)
+    first, last = insert_merged(pipeline, "first", "a"), insert_merged(pipeline, "last")
     retired = "UPDATE {s}.consolidated_memories SET retired_at = now(), superseded_by_id = :last WHERE id = :first"
     pipeline.write(retired, first=first, last=last)
-    assert links(pipeline, "consolidated_memories") == {"last": (1, 0.75)}
-    assert links(pipeline)["c"] == (1, 0.75)
+    assert relation_counts(pipeline, "consolidated_memories") == {"last": (1, 0.75)}
+    assert relation_counts(pipeline)["c"] == (1, 0.75)
 
 
 @pytest.mark.breaks_rules
 def test_archived_memory_does_not_raise_relevance(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.") for name in "abcd"])
-    relate(pipeline, "a", "b", 0.75)
-    relate(pipeline, "a", "c", 0.5)
-    relate(pipeline, "a", "nobody", 0.9)
-    merged = merge(pipeline, "merged", "c")
-    assert links(pipeline)["a"] == (2, 0.625)
+    insert_relation(pipeline, "a", "b", 0.75)
+    insert_relation(pipeline, "a", "c", 0.5)
+    insert_relation(pipeline, "a", "nobody", 0.9)
+    merged = insert_merged(pipeline, "merged", "c")
+    assert relation_counts(pipeline)["a"] == (2, 0.625)
     archived = "UPDATE {s}.consolidated_memories SET retired_at = now(), archive_reason = 'staleness' WHERE id = :m"
     pipeline.write(archived, m=merged)
     pipeline.write("UPDATE {s}.task_memories SET archived_at = now() WHERE external_id = 'b'")
-    assert links(pipeline) == {"a": (0, 0.5), "d": (0, 0.5)}
+    assert relation_counts(pipeline) == {"a": (0, 0.5), "d": (0, 0.5)}
     pipeline.write("UPDATE {s}.task_memories SET archived_at = NULL")
-    assert links(pipeline)["a"] == (1, 0.75)
+    assert relation_counts(pipeline)["a"] == (1, 0.75)
 
 
-def test_candidate_relation_counts_only_while_confirmed(pipeline: Pipeline) -> None:
+def test_candidate_relation_counts_while_confirmed(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.", created_at=ago(1), last_accessed_at=None) for name in "ab"])
-    relate(pipeline, "a", "b", 0.6, status="candidate", type="contradicts")
+    insert_relation(pipeline, "a", "b", 0.6, status="candidate", type="contradicts")
     (relation,) = pipeline.rows("SELECT id FROM {s}.memory_relations")[0]
     alone = score(pipeline)["a"]
     groups = decide_relations(pipeline.engine, [relation], "confirmed", changed_by="tester")
@@ -232,7 +227,7 @@ def test_candidate_relation_counts_only_while_confirmed(pipeline: Pipeline) -> N
 
 def test_hourly_scoring_does_not_drift(pipeline: Pipeline) -> None:
     pipeline.add([note(f"n{days}", f"Memory {days}.", created_at=ago(days * 1.7)) for days in range(6)])
-    relate(pipeline, "n0", "n5", 0.8)
+    insert_relation(pipeline, "n0", "n5", 0.8)
     for hour in range(1, 24):
         score(pipeline, NOW + timedelta(hours=hour))
     often = score(pipeline, NOW + timedelta(days=1))
@@ -243,7 +238,7 @@ def test_hourly_scoring_does_not_drift(pipeline: Pipeline) -> None:
 def test_full_run_rescores_only_changed_memories(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.", created_at=ago(3), last_accessed_at=ago(1)) for name in "abcdef"])
     before = score(pipeline)
-    relate(pipeline, "b", "c", 0.8, created_at=ago(-0.1))
+    insert_relation(pipeline, "b", "c", 0.8, created_at=ago(-0.1))
     pipeline.write("UPDATE {s}.task_memories SET importance = 0.50001 WHERE external_id = 'd'")
     pipeline.write("UPDATE {s}.task_memories SET last_accessed_at = :at WHERE external_id = 'e'", at=ago(-0.2))
     pipeline.add([note("new", "Another.", created_at=ago(0))])

@@ -1,4 +1,4 @@
-"""Archiving, restoring and pinning by hand: all or nothing, each undoable, and back exactly as it was."""
+"""Manual archive, restore and pin: all or nothing, each undone alone, exact."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from consolidation_pipeline.service.lifecycle.manual_actions import (
 )
 from consolidation_pipeline.store.knowledge.merged_memories import write_merged
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
-from consolidation_pipeline_tests.service.lifecycle.test_archive import consolidate, raw_counts, unused
+from consolidation_pipeline_tests.service.lifecycle.test_archive import consolidate, count_raw, unused_note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, call_concurrently, note_id
 from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
@@ -30,7 +30,7 @@ LESSON = LESSONS[0]
 
 @pytest.fixture
 def merged(pipeline: Pipeline) -> UUID:
-    """``a`` and ``b`` are hidden in the merged memory, ``c`` and ``d`` stand alone."""
+    """Merged memory of ``a`` and ``b``; ``c`` and ``d`` are not merged."""
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", LESSONS[1]), note("d", "Alone.")])
     consolidate(pipeline)
     return UUID(str(pipeline.value("SELECT id FROM {s}.consolidated_memories")))
@@ -53,7 +53,7 @@ def changes(pipeline: Pipeline, operation: str) -> list[Any]:
 
 
 def unversioned(pipeline: Pipeline) -> dict[str, list[str]]:
-    """All knowledge without row versions."""
+    """Return a dump of the knowledge without row versions."""
     rows = {table: map(json.loads, lines) for table, lines in dump_knowledge(pipeline).items()}
     return {table: sorted(json.dumps(row | {"version": 0}) for row in found) for table, found in rows.items()}
 
@@ -76,7 +76,7 @@ def test_manual_archive_groups_each_memory_separately(pipeline: Pipeline, merged
         (note_id("c"), pipeline.project().id),
         (elsewhere, pipeline.project("other").id),
     }
-    assert raw_counts(pipeline) == {"memories": 4, "active": 1, "consolidated": 0, "archived": 3}
+    assert count_raw(pipeline) == {"memories": 4, "active": 1, "consolidated": 0, "archived": 3}
     reasons = "SELECT DISTINCT archive_reason FROM {s}.task_memories WHERE is_archived"
     assert pipeline.rows(reasons) == [("out of date",)]
     assert find_broken_rules(pipeline) == []
@@ -182,7 +182,7 @@ def test_restore_refuses_duplicate_merged_memory(pipeline: Pipeline) -> None:
 
 @pytest.fixture
 def archived(pipeline: Pipeline) -> UUID:
-    """A merged memory that is archived; ``c`` and ``d`` say the same and are not merged yet."""
+    """Archived merged memory; ``c`` and ``d`` have the same texts and are not merged yet."""
     pipeline.add([note("a", LESSON), note("b", f"{LESSON}!")])
     consolidate(pipeline)
     one = UUID(str(pipeline.value("SELECT id FROM {s}.consolidated_memories")))
@@ -255,7 +255,7 @@ def test_only_active_memories_are_pinned(pipeline: Pipeline, merged: UUID) -> No
 
 
 def test_concurrent_manual_archives_succeed_once(pipeline: Pipeline) -> None:
-    pipeline.add([unused(name, f"Memory {name}.") for name in "abcdefgh"])
+    pipeline.add([unused_note(name, f"Memory {name}.") for name in "abcdefgh"])
     ids = [note_id(name) for name in "abcdefgh"]
     outcomes = call_concurrently(*(partial(archive, pipeline, *ids[::order]) for order in (1, -1, 1, -1)))
     assert [isinstance(outcome, ConflictError) for outcome in outcomes].count(True) == 3

@@ -1,4 +1,4 @@
-"""A person's word on relations: confirmed, rejected, taken back; all of those named, or none."""
+"""Decisions on relations: confirmed, rejected or undone, all or nothing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageErr
 from consolidation_pipeline.service.lifecycle.associations import associate_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations, list_relations
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
-from consolidation_pipeline_tests.service.lifecycle.test_associations import MODEL, at
+from consolidation_pipeline_tests.service.lifecycle.test_associations import MODEL, typed_note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 
-def candidates(pipeline: Pipeline, slug: str = SLUG) -> list[UUID]:
-    """Three decisions that contradict each other; the ids of their relations."""
-    pipeline.add([at(name, "decision", cosine) for name, cosine in (("a", 1.0), ("b", 0.1), ("c", -0.95))], slug)
+def add_candidates(pipeline: Pipeline, slug: str = SLUG) -> list[UUID]:
+    """Add three contradicting decisions; return the ids of their relations."""
+    pipeline.add(
+        [typed_note(name, "decision", cosine) for name, cosine in (("a", 1.0), ("b", 0.1), ("c", -0.95))], slug
+    )
     with pipeline.open(slug, embedder=WordEmbedder(MODEL, dimension=2)) as run:
         assert associate_memories(run).found["contradicts"] == 3
     rows = list_relations(pipeline.engine, slug, limit=10)["relations"]
@@ -33,7 +35,7 @@ def decide(pipeline: Pipeline, status: str, *ids: UUID, reason: str | None = Non
 
 
 def test_relation_decision_can_be_changed(pipeline: Pipeline) -> None:
-    one, two, three = candidates(pipeline)
+    one, two, three = add_candidates(pipeline)
     decide(pipeline, "confirmed", one, two, reason="seen in the minutes")
     decide(pipeline, "rejected", two)
     assert statuses(pipeline) == {one: "confirmed", two: "rejected", three: "candidate"}
@@ -49,7 +51,7 @@ def test_relation_decision_can_be_changed(pipeline: Pipeline) -> None:
 
 
 def test_relation_decisions_are_undone_independently(pipeline: Pipeline) -> None:
-    one, two, _ = candidates(pipeline)
+    one, two, _ = add_candidates(pipeline)
     groups = decide(pipeline, "confirmed", one, two)
     undone = pipeline.roll_back(groups[one])
     assert (statuses(pipeline)[one], statuses(pipeline)[two]) == ("candidate", "confirmed")
@@ -58,12 +60,12 @@ def test_relation_decisions_are_undone_independently(pipeline: Pipeline) -> None
 
 
 def test_relation_given_twice_is_decided_once(pipeline: Pipeline) -> None:
-    one, *_ = candidates(pipeline)
+    one, *_ = add_candidates(pipeline)
     assert list(decide(pipeline, "rejected", one, one)) == [one]
 
 
 def test_relation_decisions_are_all_or_nothing(pipeline: Pipeline) -> None:
-    one, two, _ = candidates(pipeline)
+    one, two, _ = add_candidates(pipeline)
     decide(pipeline, "confirmed", two)
     before = dump_tables(pipeline, tables=["memory_relations", "consolidation_changes"])
     nobody = uuid4()
@@ -77,15 +79,15 @@ def test_relation_decisions_are_all_or_nothing(pipeline: Pipeline) -> None:
     assert dump_tables(pipeline, tables=["memory_relations", "consolidation_changes"]) == before
 
 
-def test_relations_of_several_projects_are_decided_together(pipeline: Pipeline) -> None:
-    ids = [candidates(pipeline, slug)[0] for slug in ("alpha", "beta")]
+def test_relations_of_several_projects_are_decided(pipeline: Pipeline) -> None:
+    ids = [add_candidates(pipeline, slug)[0] for slug in ("alpha", "beta")]
     decide(pipeline, "rejected", *ids)
     projects = pipeline.rows("SELECT DISTINCT project_id FROM {s}.consolidation_changes WHERE operation = 'review'")
     assert {row[0] for row in projects} == {pipeline.project(slug).id for slug in ("alpha", "beta")}
 
 
 def test_relations_are_listed_with_texts_and_totals(pipeline: Pipeline) -> None:
-    one, *_ = candidates(pipeline)
+    one, *_ = add_candidates(pipeline)
     decide(pipeline, "rejected", one)
     found = list_relations(pipeline.engine, SLUG, limit=2)
     assert found["totals"] == {"candidate": 2, "confirmed": 0, "rejected": 1}

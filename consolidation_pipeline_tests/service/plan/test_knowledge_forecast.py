@@ -1,4 +1,4 @@
-"""A plan shows the patterns, principles and playbook entries that a run would make, and has just those made."""
+"""Forecast of patterns, principles and playbook entries: equal to the run, executed exactly."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.plan.plan_document import Plan
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.openai_server import OpenAIServer
-from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded_notes
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider, shown_memories
-from consolidation_pipeline_tests.service.knowledge.test_patterns import (
+from consolidation_pipeline_tests.service.corpus import (
     FIFTH,
+    LESSONS,
     MIGRATIONS,
-    OPTIONS,
     REPEATED,
     WEBHOOKS,
+    note,
+    reworded_notes,
     topic_notes,
 )
+from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS
+from consolidation_pipeline_tests.service.model_replies import shown_memories
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
-from consolidation_pipeline_tests.service.plan.test_plan import carry_out, everything, plan
-
-__all__ = ["provider"]  # a fixture
+from consolidation_pipeline_tests.service.plan.test_plan import dump_database, execute_plan
 
 MODEL = "openai/gpt-4o-mini"
 
-Told = dict[UUID, tuple[str, str, frozenset[UUID]]]
+Knowledge = dict[UUID, tuple[str, str, frozenset[UUID]]]
 
 
 def sample() -> list[dict[str, Any]]:
@@ -40,15 +40,15 @@ def sample() -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def planned(made: Plan) -> tuple[Told, set[UUID]]:
+def load_planned_knowledge(made: Plan) -> tuple[Knowledge, set[UUID]]:
     """Return the rows that a plan would write, by id, and those that it would retire."""
     written = [item for item in made.knowledge if item.action != "retire"]
     retired = {item.id for item in made.knowledge if item.action == "retire"}
     return {item.id: (item.kind, item.text or "", frozenset(item.sources)) for item in written}, retired
 
 
-def done_by(pipeline: Pipeline, outcome: Outcome) -> tuple[Told, set[UUID]]:
-    """The same of a run."""
+def load_written_knowledge(pipeline: Pipeline, outcome: Outcome) -> tuple[Knowledge, set[UUID]]:
+    """Return the same for a run."""
     rows = pipeline.rows(
         """
         SELECT c.id, c.kind, c.content, c.source_memory_ids AS sources FROM {s}.consolidated_memories c
@@ -64,23 +64,23 @@ def done_by(pipeline: Pipeline, outcome: Outcome) -> tuple[Told, set[UUID]]:
         "SELECT entity_id FROM {s}.consolidation_changes WHERE job_id = :job AND reason LIKE 'its group is no more%'",
         job=outcome.job_id,
     )
-    told = {row.id: (row.kind, row.content, frozenset(row.sources)) for row in rows}
-    return told, {row.entity_id for row in retired}
+    written = {row.id: (row.kind, row.content, frozenset(row.sources)) for row in rows}
+    return written, {row.entity_id for row in retired}
 
 
-def kinds(made: Plan) -> dict[str, int]:
+def count_kinds(made: Plan) -> dict[str, int]:
     return {kind: sum(item.kind == kind for item in made.knowledge) for kind in ("pattern", "principle", "playbook")}
 
 
 def test_run_on_sample_matches_knowledge_forecast(pipeline: Pipeline) -> None:
     pipeline.add(sample())
-    before = everything(pipeline)
-    made = plan(pipeline)
-    assert everything(pipeline) == before
-    assert all(kinds(made).values())
+    before = dump_database(pipeline)
+    made = pipeline.plan()
+    assert dump_database(pipeline) == before
+    assert all(count_kinds(made).values())
     assert all(item.needs_review for item in made.knowledge if item.kind != "pattern")
-    assert planned(made) == done_by(pipeline, pipeline.run())
-    assert plan(pipeline).knowledge == []
+    assert load_planned_knowledge(made) == load_written_knowledge(pipeline, pipeline.run())
+    assert pipeline.plan().knowledge == []
 
 
 @settings(deadline=None, max_examples=5)
@@ -97,66 +97,66 @@ def test_random_runs_match_knowledge_forecast(shared: Pipeline, seed: int, night
         shared.add(rows[night * share : (night + 1) * share])
         if night:
             shared.configure(**OPTIONS | {"t_pattern": draw.choice([0.5, 0.55, 0.6])}, min_pattern_size=size)
-        made = plan(shared)
-        assert planned(made) == done_by(shared, shared.run())
+        made = shared.plan()
+        assert load_planned_knowledge(made) == load_written_knowledge(shared, shared.run())
 
 
 @pytest.fixture
 def topics(pipeline: Pipeline) -> Pipeline:
-    """Two topics, and three notes of one lesson, two of which are on the first topic."""
+    """Project with two topics; one note of the first topic is repeated."""
     pipeline.configure_new(**OPTIONS)
     pipeline.add([*topic_notes("hook", (*WEBHOOKS, REPEATED)), *topic_notes("move", MIGRATIONS)])
     return pipeline
 
 
 def test_planned_patterns_are_written_exactly(topics: Pipeline) -> None:
-    made = plan(topics)
-    assert kinds(made)["pattern"] == 2
-    carry_out(topics, made)
-    told, _ = planned(made)
+    made = topics.plan()
+    assert count_kinds(made)["pattern"] == 2
+    execute_plan(topics, made)
+    written, _ = load_planned_knowledge(made)
     rows = topics.rows("SELECT id, content FROM {s}.consolidated_memories WHERE kind = 'pattern'")
-    assert {row.id: row.content for row in rows} == {id_: text for id_, (kind, text, _) in told.items()}
-    carry_out(topics, made)  # nothing is left of it, which is no difference
+    assert {row.id: row.content for row in rows} == {id_: text for id_, (kind, text, _) in written.items()}
+    execute_plan(topics, made)  # a plan that is done already is no conflict
     assert topics.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'pattern'") == 2
 
 
 def test_run_skips_knowledge_removed_from_plan(topics: Pipeline) -> None:
-    made = plan(topics)
+    made = topics.plan()
     assert len(made.merges) == 1
     [hooks] = [item for item in made.knowledge if made.merges[0].id in item.rests_on]
     without_merge = made.model_copy(update={"merges": []})
-    carry_out(topics, without_merge)
+    execute_plan(topics, without_merge)
     rows = topics.rows("SELECT id, kind FROM {s}.consolidated_memories")
     assert [row.kind for row in rows] == ["pattern"]
     assert rows[0].id != hooks.id
-    carry_out(topics, plan(topics).model_copy(update={"knowledge": []}))
+    execute_plan(topics, topics.plan().model_copy(update={"knowledge": []}))
     assert topics.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'pattern'") == 1
 
 
 def test_plan_with_changed_pattern_is_refused(topics: Pipeline) -> None:
-    made = plan(topics)
+    made = topics.plan()
     topics.add([note("fifth", FIFTH)])
     with pytest.raises(ConflictError, match=r"knowledge .* would not be made now"):
-        carry_out(topics, made)
+        execute_plan(topics, made)
     assert topics.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
 
 
 def test_plan_prices_llm_patterns_without_writing_them(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.configure(**OPTIONS, llm_model=MODEL)
-    made = plan(topics)
+    made = topics.plan()
     assert provider.requests == []
-    assert kinds(made) == {"pattern": 2, "principle": 0, "playbook": 0}
+    assert count_kinds(made) == {"pattern": 2, "principle": 0, "playbook": 0}
     assert {item.text for item in made.knowledge} == {None}
     assert made.costs.completion_calls == 2
     assert made.costs.completion_tokens > 0
     assert made.costs.cost_usd
     one = made.model_copy(update={"knowledge": made.knowledge[:1]})
-    carry_out(topics, one)
+    execute_plan(topics, one)
     assert len(provider.requests) == 1
     assert len(shown_memories(provider.requests[0])) == len(
         topics.rows("SELECT parent_id FROM {s}.memory_lineage WHERE child_id = :id", id=one.knowledge[0].id)
     )
-    rest = plan(topics)
-    assert (rest.costs.completion_calls, len(rest.knowledge)) == (1, 2)  # one more pattern, and one that is promoted
+    rest = topics.plan()
+    assert (rest.costs.completion_calls, len(rest.knowledge)) == (1, 2)  # one pattern and one playbook entry
     spent = topics.value("SELECT sum(cost_usd) FROM {s}.llm_calls")
     assert spent < made.costs.cost_usd

@@ -1,4 +1,4 @@
-"""A plan shows what a run would do, writes nothing, and is carried out as it stands or not at all."""
+"""Plans: read-only, equal to the run, executed exactly or refused."""
 
 from __future__ import annotations
 
@@ -13,78 +13,71 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge import merged_memories
 from consolidation_pipeline.service.plan.apply import check_plan, request_plan_job
 from consolidation_pipeline.service.plan.plan_document import Plan, load_plan, save_plan
-from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.store.knowledge.merged_memories import write_merged
 from consolidation_pipeline_tests.openai_server import openai_server
 from consolidation_pipeline_tests.service.corpus import (
     LESSONS,
+    STALE,
     UNRELATED,
     corpus,
     near_miss_notes,
     note,
     reworded_notes,
 )
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
-OLD = {"created_at": "2024-01-05T10:00:00Z", "last_accessed_at": None, "reused_count": 0}
 
-
-def plan(pipeline: Pipeline) -> Plan:
-    return make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
-
-
-def carry_out(pipeline: Pipeline, made: Plan) -> None:
-    """As `run --plan` does it, without Dagster."""
+def execute_plan(pipeline: Pipeline, made: Plan) -> None:
+    """Execute a plan as `run --plan` does, without Dagster."""
     request_plan_job(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
-    with pipeline.open() as run:
-        run_phases(run)
+    pipeline.run_phases()
 
 
-def everything(pipeline: Pipeline) -> dict[str, list[Any]]:
-    """The whole database: every row of every table, and how far every sequence has counted."""
+def dump_database(pipeline: Pipeline) -> dict[str, list[Any]]:
+    """Return every row of every table and the last value of every sequence."""
     sequences = pipeline.rows("SELECT sequencename, last_value FROM pg_sequences ORDER BY 1")
     return {**dump_tables(pipeline), "sequences": [tuple(row) for row in sequences]}
 
 
-def done_by(pipeline: Pipeline, outcome: Outcome) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
-    """Read from a run's ledger: merged memories with text and sources, archived ones with the policy."""
-    of_job = {"job": outcome.job_id}
-    merged = pipeline.rows(
-        "SELECT entity_id, new_state ->> 'content', new_state -> 'source_memory_ids' FROM {s}.consolidation_changes "
-        "WHERE job_id = :job AND operation = 'merge' AND new_state ? 'content'",
-        **of_job,
+def load_run_decisions(
+    pipeline: Pipeline, job: UUID
+) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
+    """Read a job from the ledger: merged memories with text and sources, archived ones with the policy."""
+    query = (
+        "SELECT operation, entity_id, new_state FROM {s}.consolidation_changes WHERE job_id = :job "
+        "AND (operation = 'archive' OR operation = 'merge' AND new_state ? 'content')"
     )
-    archived = pipeline.rows(
-        "SELECT entity_id, new_state ->> 'archive_reason' FROM {s}.consolidation_changes "
-        "WHERE job_id = :job AND operation = 'archive'",
-        **of_job,
-    )
-    return {row[0]: (row[1], frozenset(map(UUID, row[2]))) for row in merged}, {row[0]: row[1] for row in archived}
+    changes = pipeline.rows(query, job=job)
+    merged = {
+        id_: (new["content"], frozenset(map(UUID, new["source_memory_ids"])))
+        for operation, id_, new in changes
+        if operation == "merge"
+    }
+    return merged, {id_: new["archive_reason"] for operation, id_, new in changes if operation == "archive"}
 
 
-def decided(made: Plan) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
-    """Read the same from a plan."""
+def load_plan_decisions(made: Plan) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
+    """Return the same from a plan."""
     merged = {merge.id: (merge.text, frozenset(source.id for source in merge.sources)) for merge in made.merges}
     return merged, {archive.id: archive.policy for archive in made.archives}
 
 
 def test_plan_writes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    before = everything(pipeline)
-    assert plan(pipeline).merges
-    assert everything(pipeline) == before
+    before = dump_database(pipeline)
+    assert pipeline.plan().merges
+    assert dump_database(pipeline) == before
     pipeline.run()
     pipeline.add([note("late", f"{LESSONS[0]} Again.")])
-    before = everything(pipeline)
-    assert plan(pipeline).merges[0].action == "extend"
-    assert everything(pipeline) == before
+    before = dump_database(pipeline)
+    assert pipeline.plan().merges[0].action == "extend"
+    assert dump_database(pipeline) == before
 
 
 def test_plan_uses_read_only_transaction(pipeline: Pipeline) -> None:
@@ -95,18 +88,18 @@ def test_plan_uses_read_only_transaction(pipeline: Pipeline) -> None:
 
 
 def test_run_matches_plan(pipeline: Pipeline) -> None:
-    old = [note(f"old-{at}", text, **OLD) for at, text in enumerate(UNRELATED)]
+    old = [note(f"old-{at}", text, **STALE) for at, text in enumerate(UNRELATED)]
     pipeline.add([*reworded_notes(), *near_miss_notes(), *old])
-    made = plan(pipeline)
+    made = pipeline.plan()
     assert len(made.archives) == len(UNRELATED)
-    assert decided(made) == done_by(pipeline, pipeline.run())
-    assert (plan(pipeline).merges, plan(pipeline).archives) == ([], [])
+    assert load_plan_decisions(made) == load_run_decisions(pipeline, pipeline.run().job_id)
+    assert (pipeline.plan().merges, pipeline.plan().archives) == ([], [])
 
 
 def test_plan_shows_groups_texts_and_vetoes(pipeline: Pipeline) -> None:
     texts = [LESSONS[0], f"Note to self: {LESSONS[0]}"]
     pipeline.add([note("a", texts[0]), note("b", texts[1]), *near_miss_notes()])
-    made = plan(pipeline)
+    made = pipeline.plan()
     [merge] = made.merges
     assert {source.text for source in merge.sources} == set(texts)
     assert (merge.action, merge.supersedes, merge.dropped) == ("create", [], [])
@@ -128,14 +121,14 @@ def test_random_runs_match_plans(shared: Pipeline, seed: int, nights: int, old: 
     draw = random.Random(seed)
     rows = [
         *corpus(),
-        *(note(f"more-{at}", f"{text} {text}", **(OLD if old else {})) for at, text in enumerate(UNRELATED)),
+        *(note(f"more-{at}", f"{text} {text}", **(STALE if old else {})) for at, text in enumerate(UNRELATED)),
     ]
     draw.shuffle(rows)
     size = -(-len(rows) // nights)
     for night in range(nights):
         shared.add(rows[night * size : (night + 1) * size])
-        made = plan(shared)
-        assert decided(made) == done_by(shared, shared.run())
+        made = shared.plan()
+        assert load_plan_decisions(made) == load_run_decisions(shared, shared.run().job_id)
 
 
 def test_plan_calibrates_in_memory(pipeline: Pipeline) -> None:
@@ -146,9 +139,9 @@ def test_plan_calibrates_in_memory(pipeline: Pipeline) -> None:
         note(f"g{at}", f"{boiler} Ticket of team {at}: {text}") for at, text in enumerate([*LESSONS, *UNRELATED] * 3)
     ]
     pipeline.add([*grown, *reworded_notes()])
-    made = plan(pipeline)
+    made = pipeline.plan()
     assert made.calibration == "growth"
-    assert decided(made) == done_by(pipeline, pipeline.run())
+    assert load_plan_decisions(made) == load_run_decisions(pipeline, pipeline.run().job_id)
 
 
 def test_plan_prices_paid_embedding_without_calls(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +150,7 @@ def test_plan_prices_paid_embedding_without_calls(pipeline: Pipeline, monkeypatc
     with openai_server() as server:
         monkeypatch.setenv("OPENAI_API_BASE", server.api_base)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-        made = plan(pipeline)
+        made = pipeline.plan()
         assert (made.merges, made.memories, made.calibration) == ([], 0, "paid")
         assert made.costs.memories_to_embed == len(corpus())
         assert made.costs.embedding_tokens > len(corpus())
@@ -166,14 +159,14 @@ def test_plan_prices_paid_embedding_without_calls(pipeline: Pipeline, monkeypatc
         pipeline.run()
         paid = len(server.requests)
         pipeline.add([note("late", "Something else that nobody embedded so far.")])
-        made = plan(pipeline)
+        made = pipeline.plan()
         assert (made.costs.memories_to_embed, len(server.requests)) == (1, paid)
 
 
 def test_planned_merges_are_written_exactly(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    made = plan(pipeline)
-    carry_out(pipeline, made)
+    made = pipeline.plan()
+    execute_plan(pipeline, made)
     job = pipeline.rows("SELECT id, status FROM {s}.consolidation_jobs")[0]
     assert job.status == "completed"
     merged = pipeline.rows("SELECT id, content FROM {s}.consolidated_memories")
@@ -181,9 +174,9 @@ def test_planned_merges_are_written_exactly(pipeline: Pipeline) -> None:
 
 
 def test_interrupted_plan_is_completed_by_next_run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = [note(f"old-{at}", text, **OLD) for at, text in enumerate(UNRELATED)]
+    old = [note(f"old-{at}", text, **STALE) for at, text in enumerate(UNRELATED)]
     pipeline.add([*reworded_notes(), *old])
-    made = plan(pipeline)
+    made = pipeline.plan()
     monkeypatch.setattr(merged_memories, "BATCH", 5)
     written: list[int] = []
 
@@ -196,11 +189,11 @@ def test_interrupted_plan_is_completed_by_next_run(pipeline: Pipeline, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(merged_memories, "write_merged", killed)
         with pytest.raises(KeyboardInterrupt):
-            carry_out(pipeline, made)
+            execute_plan(pipeline, made)
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == written[0] < len(made.merges)
-    carry_out(pipeline, made)
+    execute_plan(pipeline, made)
     after = dump_knowledge(pipeline)
-    carry_out(pipeline, made)
+    execute_plan(pipeline, made)
     assert dump_knowledge(pipeline) == after
     merged = pipeline.rows("SELECT id, content FROM {s}.consolidated_memories")
     assert {row.id: row.content for row in merged} == {merge.id: merge.text for merge in made.merges}
@@ -209,18 +202,18 @@ def test_interrupted_plan_is_completed_by_next_run(pipeline: Pipeline, monkeypat
 
 def test_run_skips_groups_removed_from_plan(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    made = plan(pipeline)
+    made = pipeline.plan()
     kept = made.model_copy(update={"merges": made.merges[:2]})
-    carry_out(pipeline, kept)
+    execute_plan(pipeline, kept)
     merged = pipeline.rows("SELECT id FROM {s}.consolidated_memories")
     assert {row.id for row in merged} == {merge.id for merge in made.merges[:2]}
 
 
 def test_plan_survives_unrelated_changes(pipeline: Pipeline) -> None:
     pipeline.add(reworded_notes(LESSONS[:2]))
-    made = plan(pipeline)
+    made = pipeline.plan()
     pipeline.add([*reworded_notes(LESSONS[4:6]), note("other", UNRELATED[0])])
-    carry_out(pipeline, made)
+    execute_plan(pipeline, made)
     merged = pipeline.rows("SELECT id FROM {s}.consolidated_memories")
     assert {row.id for row in merged} == {merge.id for merge in made.merges}
 
@@ -228,8 +221,8 @@ def test_plan_survives_unrelated_changes(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize("change", ["newcomer", "archived", "threshold"])
 def test_plan_with_changed_group_is_refused(pipeline: Pipeline, change: str) -> None:
     pipeline.add(reworded_notes(LESSONS[:3]))
-    made = plan(pipeline)
-    source = memory_id(SLUG, "test", "lesson-0-1")
+    made = pipeline.plan()
+    source = note_id("lesson-0-1")
     if change == "newcomer":
         pipeline.add([note("late", f"{LESSONS[0]} It happened once more.")])
     elif change == "archived":
@@ -240,39 +233,39 @@ def test_plan_with_changed_group_is_refused(pipeline: Pipeline, change: str) -> 
         pipeline.configure(t_merge=0.99)
     before = dump_knowledge(pipeline)
     with pytest.raises(ConflictError, match="has changed since the plan was made") as refused:
-        carry_out(pipeline, made)
+        execute_plan(pipeline, made)
     assert refused.value.conflicts
     assert dump_knowledge(pipeline) == before
     assert pipeline.value("SELECT status FROM {s}.consolidation_jobs") == "failed"
 
 
 def test_plan_refuses_to_archive_memory_used_since(pipeline: Pipeline) -> None:
-    pipeline.add([note("old", UNRELATED[0], **OLD), note("old too", UNRELATED[1], **OLD)])
-    made = plan(pipeline)
+    pipeline.add([note("old", UNRELATED[0], **STALE), note("old too", UNRELATED[1], **STALE)])
+    made = pipeline.plan()
     assert len(made.archives) == 2
     pipeline.write("UPDATE {s}.task_memories SET last_accessed_at = now() WHERE external_id = 'old'")
     with pytest.raises(ConflictError, match=r"memory .* would not be archived any more"):
-        carry_out(pipeline, made)
+        execute_plan(pipeline, made)
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived") == 0
 
 
 def test_plan_archives_memories_held_back_by_run(pipeline: Pipeline) -> None:
     words = "amber birch cedar delta ember flint grove heron iris jade".split()
-    pipeline.add(note(f"n{at}", f"{words[at % 10]} {words[at // 10]} {at}", **OLD) for at in range(100))
+    pipeline.add(note(f"n{at}", f"{words[at % 10]} {words[at // 10]} {at}", **STALE) for at in range(100))
     held_back = pipeline.run()
     assert held_back.archived.held_back > 0
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived") == 0
-    made = plan(pipeline)
+    made = pipeline.plan()
     assert made.held_back
-    carry_out(pipeline, made)
+    execute_plan(pipeline, made)
     gone = pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived")
     gone += pipeline.value("SELECT count(*) FROM {s}.consolidated_memories WHERE archive_reason IS NOT NULL")
     assert gone == len(made.archives)
 
 
 def test_plan_file_round_trips(pipeline: Pipeline, tmp_path: Path) -> None:
-    pipeline.add([*corpus(), note("old", "An old note about nothing in particular.", **OLD)])
-    made = plan(pipeline)
+    pipeline.add([*corpus(), note("old", "An old note about nothing in particular.", **STALE)])
+    made = pipeline.plan()
     save_plan(made, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json") == made
 
@@ -289,11 +282,11 @@ def test_invalid_plan_file_is_refused(tmp_path: Path, content: str | None) -> No
 def test_plan_of_other_or_unknown_project_is_refused(pipeline: Pipeline) -> None:
     pipeline.add([note("a", UNRELATED[0])])
     pipeline.add([note("a", UNRELATED[0])], slug="other")
-    made = make_plan(pipeline.engine, "other", settings=pipeline.settings)
+    made = pipeline.plan("other")
     with pytest.raises(UsageError, match="for project other, not for notes"):
         request_plan_job(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
     with pytest.raises(NotFoundError):
-        make_plan(pipeline.engine, "nowhere", settings=pipeline.settings)
+        pipeline.plan("nowhere")
 
 
 def test_run_without_plan_passes_plan_check(pipeline: Pipeline) -> None:

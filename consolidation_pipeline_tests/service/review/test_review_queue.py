@@ -1,4 +1,4 @@
-"""A person's word on patterns, principles and playbook entries: all of those named or none, each undone by itself."""
+"""Review of patterns, principles and playbook entries: all or nothing, each decision undone alone."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def decide(pipeline: Pipeline, *ids: UUID, approved: bool, **how: Any) -> list[R
     return decide_review(pipeline.engine, ids, approved=approved, changed_by="tester", **how)
 
 
-def waiting(pipeline: Pipeline, slug: str = SLUG) -> list[UUID]:
+def list_waiting_ids(pipeline: Pipeline, slug: str = SLUG) -> list[UUID]:
     return [row["id"] for row in list_review(pipeline.engine, slug, limit=50)["waiting"]]
 
 
-def entry(pipeline: Pipeline, pattern: Any, *, reason: str | None = None) -> UUID:
-    """A playbook entry of a pattern that waits for review."""
+def insert_entry(pipeline: Pipeline, pattern: Any, *, reason: str | None = None) -> UUID:
+    """Insert a playbook entry of a pattern that waits for review; return its id."""
     id_ = uuid4()
     values = {
         "content": pattern.content,
@@ -52,13 +52,13 @@ def entry(pipeline: Pipeline, pattern: Any, *, reason: str | None = None) -> UUI
     return id_
 
 
-def status(pipeline: Pipeline, id_: UUID) -> str:
+def load_status(pipeline: Pipeline, id_: UUID) -> str:
     return str(pipeline.value("SELECT status FROM {s}.playbook_entries WHERE id = :id", id=id_))
 
 
 @pytest.fixture
-def unsure(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
-    """Two patterns, of four and of three memories, of which the model is not sure."""
+def uncertain(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
+    """Project with two patterns of low confidence, of four and three memories."""
     provider.behaviour = reply_with_json(pattern_reply(0.75))
     pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
     pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
@@ -66,10 +66,10 @@ def unsure(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     return pipeline
 
 
-def test_review_queue_lists_surest_first_with_evidence(unsure: Pipeline) -> None:
-    hooks, moves = list_patterns(unsure)
-    added = entry(unsure, moves, reason="not sure enough to be promoted")
-    found = list_review(unsure.engine, SLUG, limit=50)
+def test_review_queue_lists_surest_first_with_evidence(uncertain: Pipeline) -> None:
+    hooks, moves = list_patterns(uncertain)
+    added = insert_entry(uncertain, moves, reason="not sure enough to be promoted")
+    found = list_review(uncertain.engine, SLUG, limit=50)
     assert found["totals"] == {"pattern": 2, "principle": 0, "playbook": 1}
     first, *others = found["waiting"]
     assert (first["id"], {row["id"] for row in others}) == (added, {hooks.id, moves.id})
@@ -81,122 +81,122 @@ def test_review_queue_lists_surest_first_with_evidence(unsure: Pipeline) -> None
     assert second["best_practices"] == hooks.details["best_practices"]
     assert second["evidence"] == hooks.details["evidence"]
     assert first["evidence"] == moves.details["evidence"]
-    assert list_review(unsure.engine, SLUG, limit=1, kind="pattern")["waiting"] == others[:1]
+    assert list_review(uncertain.engine, SLUG, limit=1, kind="pattern")["waiting"] == others[:1]
     with pytest.raises(UsageError, match="'merged' is not reviewed: it must be pattern, principle, playbook"):
-        list_review(unsure.engine, SLUG, limit=1, kind="merged")
+        list_review(uncertain.engine, SLUG, limit=1, kind="merged")
     with pytest.raises(NotFoundError, match="nobody"):
-        list_review(unsure.engine, "nobody", limit=1)
+        list_review(uncertain.engine, "nobody", limit=1)
 
 
-def test_approved_pattern_stays_approved_until_group_changes(unsure: Pipeline) -> None:
-    hooks, moves = list_patterns(unsure)
-    (done,) = decide(unsure, hooks.id, approved=True, reason="seen it")
+def test_approved_pattern_stays_until_group_changes(uncertain: Pipeline) -> None:
+    hooks, moves = list_patterns(uncertain)
+    (done,) = decide(uncertain, hooks.id, approved=True, reason="seen it")
     assert (done.id, done.project, done.kind) == (hooks.id, SLUG, "pattern")
-    (change,) = unsure.rows("SELECT * FROM {s}.consolidation_changes WHERE operation = 'review'")
+    (change,) = uncertain.rows("SELECT * FROM {s}.consolidation_changes WHERE operation = 'review'")
     assert (change.group_id, change.reason, change.changed_by) == (done.group_id, "seen it", "tester")
-    assert unsure.run().patterns.covered == 2
-    assert waiting(unsure) == [moves.id]
-    assert list_patterns(unsure)[0].version == hooks.version + 1
-    undone = unsure.roll_back(done.group_id)
-    assert set(waiting(unsure)) == {hooks.id, moves.id}
-    unsure.roll_back(undone.rollback_id)
-    unsure.add([note("fifth", FIFTH)])
-    assert unsure.run().patterns.updated == 1
-    assert set(waiting(unsure)) == {hooks.id, moves.id}
+    assert uncertain.run().patterns.covered == 2
+    assert list_waiting_ids(uncertain) == [moves.id]
+    assert list_patterns(uncertain)[0].version == hooks.version + 1
+    undone = uncertain.roll_back(done.group_id)
+    assert set(list_waiting_ids(uncertain)) == {hooks.id, moves.id}
+    uncertain.roll_back(undone.rollback_id)
+    uncertain.add([note("fifth", FIFTH)])
+    assert uncertain.run().patterns.updated == 1
+    assert set(list_waiting_ids(uncertain)) == {hooks.id, moves.id}
 
 
-def test_dismissed_pattern_returns_when_group_grows(unsure: Pipeline) -> None:
-    hooks, moves = list_patterns(unsure)
-    (done,) = decide(unsure, hooks.id, approved=False)
-    row = unsure.rows("SELECT * FROM {s}.consolidated_memories WHERE id = :id", id=hooks.id)[0]
+def test_dismissed_pattern_returns_when_group_grows(uncertain: Pipeline) -> None:
+    hooks, moves = list_patterns(uncertain)
+    (done,) = decide(uncertain, hooks.id, approved=False)
+    row = uncertain.rows("SELECT * FROM {s}.consolidated_memories WHERE id = :id", id=hooks.id)[0]
     assert (row.archive_reason, row.retired_at is not None) == ("dismissed", True)
-    assert (unsure.run().patterns.covered, waiting(unsure)) == (2, [moves.id])
-    unsure.add([note("fifth", FIFTH)])
-    assert unsure.run().patterns.created == 1
-    larger, _ = list_patterns(unsure)
+    assert (uncertain.run().patterns.covered, list_waiting_ids(uncertain)) == (2, [moves.id])
+    uncertain.add([note("fifth", FIFTH)])
+    assert uncertain.run().patterns.created == 1
+    larger, _ = list_patterns(uncertain)
     assert (larger.id != hooks.id, larger.source_count) == (True, 5)
-    unsure.roll_back(done.group_id)
-    assert {row.id for row in list_patterns(unsure)} == {hooks.id, larger.id, moves.id}
+    uncertain.roll_back(done.group_id)
+    assert {row.id for row in list_patterns(uncertain)} == {hooks.id, larger.id, moves.id}
 
 
-def test_archived_pattern_returns_only_by_restore(unsure: Pipeline) -> None:
-    hooks, moves = list_patterns(unsure)
-    (pinned,) = pin_memories(unsure.engine, [hooks.id], pinned=True, changed_by="tester")
+def test_archived_pattern_returns_only_by_restore(uncertain: Pipeline) -> None:
+    hooks, moves = list_patterns(uncertain)
+    (pinned,) = pin_memories(uncertain.engine, [hooks.id], pinned=True, changed_by="tester")
     with pytest.raises(ConflictError, match="pinned"):
-        archive_manually(unsure.engine, [hooks.id], changed_by="tester")
-    unsure.roll_back(pinned.group_id)
-    archive_manually(unsure.engine, [hooks.id], changed_by="tester", reason="out of date")
-    assert (unsure.run().patterns.created, [row.id for row in list_patterns(unsure)]) == (0, [moves.id])
-    restore_memories(unsure.engine, [hooks.id], changed_by="tester")
-    back = list_patterns(unsure)[0]
+        archive_manually(uncertain.engine, [hooks.id], changed_by="tester")
+    uncertain.roll_back(pinned.group_id)
+    archive_manually(uncertain.engine, [hooks.id], changed_by="tester", reason="out of date")
+    assert (uncertain.run().patterns.created, [row.id for row in list_patterns(uncertain)]) == (0, [moves.id])
+    restore_memories(uncertain.engine, [hooks.id], changed_by="tester")
+    back = list_patterns(uncertain)[0]
     assert (back.id, back.content, back.needs_review, back.archive_reason) == (hooks.id, hooks.content, True, None)
 
 
 @pytest.mark.breaks_rules
-def test_restore_refuses_second_pattern_of_group(unsure: Pipeline) -> None:
-    hooks, moves = list_patterns(unsure)
-    (done,) = archive_manually(unsure.engine, [hooks.id], changed_by="tester")
-    unsure.write("UPDATE {s}.consolidated_memories SET cluster_key = :k", k=hooks.cluster_key)
+def test_restore_refuses_second_pattern_of_group(uncertain: Pipeline) -> None:
+    hooks, moves = list_patterns(uncertain)
+    (done,) = archive_manually(uncertain.engine, [hooks.id], changed_by="tester")
+    uncertain.write("UPDATE {s}.consolidated_memories SET cluster_key = :k", k=hooks.cluster_key)
     with pytest.raises(ConflictError, match=f"{hooks.id} has the same group as pattern memory {moves.id}"):
-        restore_memories(unsure.engine, [hooks.id], changed_by="tester")
+        restore_memories(uncertain.engine, [hooks.id], changed_by="tester")
     with pytest.raises(ConflictError, match=f"row {moves.id} has the same text, or is of the same group"):
-        unsure.roll_back(done.group_id)
+        uncertain.roll_back(done.group_id)
 
 
-def test_review_decisions_are_all_or_nothing(unsure: Pipeline) -> None:
-    hooks, moves = list_patterns(unsure)
-    decide(unsure, moves.id, approved=True)
-    before = dump_tables(unsure, tables=KNOWLEDGE)
+def test_review_decisions_are_all_or_nothing(uncertain: Pipeline) -> None:
+    hooks, moves = list_patterns(uncertain)
+    decide(uncertain, moves.id, approved=True)
+    before = dump_tables(uncertain, tables=KNOWLEDGE)
     nobody, raw = uuid4(), hooks.source_memory_ids[0]
     with pytest.raises(NotFoundError, match=f"nothing has the id {nobody}"):
-        decide(unsure, hooks.id, nobody, approved=False)
+        decide(uncertain, hooks.id, nobody, approved=False)
     with pytest.raises(UsageError, match=f"{raw} is of kind raw"):
-        decide(unsure, hooks.id, raw, approved=False)
+        decide(uncertain, hooks.id, raw, approved=False)
     with pytest.raises(ConflictError, match=f"pattern {moves.id} does not wait for review") as refused:
-        decide(unsure, hooks.id, moves.id, approved=True)
+        decide(uncertain, hooks.id, moves.id, approved=True)
     assert refused.value.conflicts == (str(moves.id),)
-    assert dump_tables(unsure, tables=KNOWLEDGE) == before
-    decide(unsure, moves.id, approved=False)
+    assert dump_tables(uncertain, tables=KNOWLEDGE) == before
+    decide(uncertain, moves.id, approved=False)
     with pytest.raises(ConflictError, match=f"pattern {moves.id} is retired already"):
-        decide(unsure, hooks.id, moves.id, approved=False)
-    assert [row.id for row in list_patterns(unsure)] == [hooks.id]
+        decide(uncertain, hooks.id, moves.id, approved=False)
+    assert [row.id for row in list_patterns(uncertain)] == [hooks.id]
 
 
-def test_approved_pattern_is_promoted_by_next_run(unsure: Pipeline) -> None:
-    hooks, _ = list_patterns(unsure)
-    unsure.run()
-    assert unsure.value("SELECT count(*) FROM {s}.playbook_entries") == 0
-    decide(unsure, hooks.id, approved=True)
-    unsure.run()
-    (promoted,) = unsure.rows("SELECT source_id, status FROM {s}.playbook_entries")
+def test_approved_pattern_is_promoted_by_next_run(uncertain: Pipeline) -> None:
+    hooks, _ = list_patterns(uncertain)
+    uncertain.run()
+    assert uncertain.value("SELECT count(*) FROM {s}.playbook_entries") == 0
+    decide(uncertain, hooks.id, approved=True)
+    uncertain.run()
+    (promoted,) = uncertain.rows("SELECT source_id, status FROM {s}.playbook_entries")
     assert (promoted.source_id, promoted.status) == (hooks.id, "active")
 
 
-def test_playbook_decisions_are_undone_independently(unsure: Pipeline) -> None:
-    hooks, moves = list_patterns(unsure)
-    good, bad = entry(unsure, hooks), entry(unsure, moves)
-    (approved,) = decide(unsure, good, good, approved=True)
-    (dismissed,) = decide(unsure, bad, approved=False)
-    assert [status(unsure, id_) for id_ in (good, bad)] == ["active", "retired"]
+def test_playbook_decisions_are_undone_independently(uncertain: Pipeline) -> None:
+    hooks, moves = list_patterns(uncertain)
+    good, bad = insert_entry(uncertain, hooks), insert_entry(uncertain, moves)
+    (approved,) = decide(uncertain, good, good, approved=True)
+    (dismissed,) = decide(uncertain, bad, approved=False)
+    assert [load_status(uncertain, id_) for id_ in (good, bad)] == ["active", "retired"]
     query = "SELECT payload FROM {s}.consolidation_events WHERE type = 'playbook.changed' ORDER BY created_at"
-    assert [row.payload for row in unsure.rows(query)[-2:]] == [{"approved": 1}, {"dismissed": 1}]
+    assert [row.payload for row in uncertain.rows(query)[-2:]] == [{"approved": 1}, {"dismissed": 1}]
     with pytest.raises(ConflictError, match=f"playbook {good} does not wait"):
-        decide(unsure, good, approved=True)
-    (late,) = decide(unsure, good, approved=False)
-    assert status(unsure, good) == "retired"
-    undone = [unsure.roll_back(group.group_id) for group in (late, approved, dismissed)]
-    assert [row.payload for row in unsure.rows(query)[-3:]] == [
+        decide(uncertain, good, approved=True)
+    (late,) = decide(uncertain, good, approved=False)
+    assert load_status(uncertain, good) == "retired"
+    undone = [uncertain.roll_back(group.group_id) for group in (late, approved, dismissed)]
+    assert [row.payload for row in uncertain.rows(query)[-3:]] == [
         {"rollback_id": str(one.rollback_id), "rolled_back": 1} for one in undone
     ]
-    assert {status(unsure, id_) for id_ in (good, bad)} == {"review"}
+    assert {load_status(uncertain, id_) for id_ in (good, bad)} == {"review"}
 
 
-def test_review_of_several_projects_is_decided_together(unsure: Pipeline) -> None:
-    unsure.configure_new("other", **OPTIONS, llm_model="openai/gpt-4o-mini")
-    unsure.add(topic_notes("hook", WEBHOOKS), "other")
-    unsure.run("other")
-    ids = [waiting(unsure, slug)[0] for slug in (SLUG, "other")]
-    done = decide(unsure, *ids, approved=False)
+def test_review_covers_several_projects(uncertain: Pipeline) -> None:
+    uncertain.configure_new("other", **OPTIONS, llm_model="openai/gpt-4o-mini")
+    uncertain.add(topic_notes("hook", WEBHOOKS), "other")
+    uncertain.run("other")
+    ids = [list_waiting_ids(uncertain, slug)[0] for slug in (SLUG, "other")]
+    done = decide(uncertain, *ids, approved=False)
     assert [(one.id, one.project) for one in done] == list(zip(ids, (SLUG, "other"), strict=True))
     assert len({one.group_id for one in done}) == 2
 
@@ -209,8 +209,8 @@ def test_dismissed_principle_stays_dismissed(pipeline: Pipeline) -> None:
     pipeline.add(rows)
     test_principles.run_with_words(pipeline)
     (principle,) = test_principles.list_principles(pipeline)
-    (told,) = list_review(pipeline.engine, SLUG, limit=5, kind="principle")["waiting"]
-    assert (told["id"], told["why"]) == (principle.id, "it was made without a model")
+    (shown,) = list_review(pipeline.engine, SLUG, limit=5, kind="principle")["waiting"]
+    assert (shown["id"], shown["why"]) == (principle.id, "it was made without a model")
     (done,) = decide(pipeline, principle.id, approved=False)
     assert test_principles.run_with_words(pipeline).principles.covered == 1
     assert test_principles.list_principles(pipeline) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -27,14 +26,14 @@ from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, load_originals
 from consolidation_pipeline.store.similarity.calibrations import load_decided_texts, load_decisions
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, call_concurrently
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 TEXTS = [text for pair in NEAR_MISSES for text in pair]
 
 
-class Desk:
-    """Three pairs of memories, a suggestion for each, and a person who decides."""
+class SuggestionReview:
+    """Project with three pairs of memories and a suggestion for each; decisions on them."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline, self.engine = pipeline, pipeline.engine
@@ -46,7 +45,7 @@ class Desk:
         self.ids = [self.suggest(self.raw[at : at + 2], 0.90 + at / 100) for at in (0, 2, 4)]
 
     def suggest(self, ids: Sequence[UUID], similarity: float | None = 0.9) -> UUID:
-        """A pending suggestion to merge these memories."""
+        """Insert a pending suggestion to merge these memories; return its id."""
         with self.engine.begin() as connection:
             rows = load_originals(connection, ids)
             new = NewSuggestion(
@@ -80,261 +79,247 @@ class Desk:
 
 
 @pytest.fixture
-def desk(shared: Pipeline) -> Desk:
+def review(shared: Pipeline) -> SuggestionReview:
     shared.clear()
-    return Desk(shared)
+    return SuggestionReview(shared)
 
 
-# --- approving -----------------------------------------------------------------------------------------------------
+# --- approval --------------------------------------------------------------------------------------------------------
 
 
-def test_undone_approval_makes_suggestion_pending(desk: Desk) -> None:
-    before = dump_knowledge(desk.pipeline)
-    done = desk.approve(desk.ids[0], note="Same gateway")
-    memory, shown = desk.memory(done.memory_id), desk.get(desk.ids[0])
-    assert memory.content == f"Proposed for {desk.raw[0]}.\nLook it up."
+def test_undone_approval_makes_suggestion_pending(review: SuggestionReview) -> None:
+    before = dump_knowledge(review.pipeline)
+    done = review.approve(review.ids[0], note="Same gateway")
+    memory, shown = review.memory(done.memory_id), review.get(review.ids[0])
+    assert memory.content == f"Proposed for {review.raw[0]}.\nLook it up."
     assert (memory.consolidation_method, memory.memory_type, memory.source_count) == ("llm", "warning", 2)
     assert memory.embedding is not None
     assert "gateway" in memory.tags
     assert (shown.status, shown.reviewed_by, shown.review_note) == ("validated", "anna", "Same gateway")
     assert (shown.memory_id, shown.group_id) == (done.memory_id, done.group_id)
-    hidden = desk.pipeline.rows("SELECT id FROM {s}.task_memories WHERE consolidated_into_id = :id", id=done.memory_id)
-    assert {row.id for row in hidden} == set(desk.raw[:2])
-    desk.pipeline.roll_back(done.group_id)
-    assert dump_knowledge(desk.pipeline) == before
-    assert desk.get(desk.ids[0]).status == "pending"
-    assert desk.approve(desk.ids[0]).memory_id == done.memory_id
+    hidden = review.pipeline.rows(
+        "SELECT id FROM {s}.task_memories WHERE consolidated_into_id = :id", id=done.memory_id
+    )
+    assert {row.id for row in hidden} == set(review.raw[:2])
+    review.pipeline.roll_back(done.group_id)
+    assert dump_knowledge(review.pipeline) == before
+    assert review.get(review.ids[0]).status == "pending"
+    assert review.approve(review.ids[0]).memory_id == done.memory_id
 
 
-def test_approval_with_edited_text_keeps_left_out_texts(desk: Desk) -> None:
-    assert desk.get(desk.ids[0]).left_out == ("30 seconds", "60 seconds")
-    done = desk.approve(desk.ids[0], content="  Idle connections close after 60 seconds. ", lessons_learned="")
-    memory = desk.memory(done.memory_id)
+def test_edited_approval_keeps_left_out_texts(review: SuggestionReview) -> None:
+    assert review.get(review.ids[0]).left_out == ("30 seconds", "60 seconds")
+    done = review.approve(review.ids[0], content="  Idle connections close after 60 seconds. ", lessons_learned="")
+    memory = review.memory(done.memory_id)
     assert memory.content == "Idle connections close after 60 seconds."
     assert (memory.consolidation_method, memory.details["approved"]) == ("hybrid", True)
     assert memory.details["dropped"] == [TEXTS[0]]
 
 
-@pytest.mark.parametrize(("content", "said"), [(" ", "blank"), ("x" * 100_001, "100,000")])
-def test_blank_or_oversized_suggestion_text_is_refused(desk: Desk, content: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        desk.approve(desk.ids[0], content=content, lessons_learned="")
-    assert desk.get(desk.ids[0]).status == "pending"
+@pytest.mark.parametrize(("content", "message"), [(" ", "blank"), ("x" * 100_001, "100,000")])
+def test_blank_or_oversized_suggestion_text_is_refused(review: SuggestionReview, content: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        review.approve(review.ids[0], content=content, lessons_learned="")
+    assert review.get(review.ids[0]).status == "pending"
 
 
-def test_approval_of_merged_memories_unites_their_sources(desk: Desk) -> None:
-    first, second = desk.approve(desk.ids[0]).memory_id, desk.approve(desk.ids[1]).memory_id
+def test_approval_unites_sources_of_merged_memories(review: SuggestionReview) -> None:
+    first, second = review.approve(review.ids[0]).memory_id, review.approve(review.ids[1]).memory_id
     assert first is not None
     assert second is not None
-    desk.reject(desk.ids[2])
-    before = dump_knowledge(desk.pipeline)
-    done = desk.approve(desk.suggest([first, second, desk.raw[4]]))
-    kept = desk.memory(done.memory_id)
-    gone = desk.memory(({first, second} - {done.memory_id}).pop())
+    review.reject(review.ids[2])
+    before = dump_knowledge(review.pipeline)
+    done = review.approve(review.suggest([first, second, review.raw[4]]))
+    kept = review.memory(done.memory_id)
+    gone = review.memory(({first, second} - {done.memory_id}).pop())
     assert (kept.source_count, gone.superseded_by_id) == (5, kept.id)
-    assert set(kept.source_memory_ids) == set(desk.raw[:5])
-    parents = desk.pipeline.rows("SELECT parent_id FROM {s}.memory_lineage WHERE child_id = :id", id=kept.id)
-    assert {row.parent_id for row in parents} == set(desk.raw[:5])
-    desk.pipeline.roll_back(done.group_id)
-    assert dump_knowledge(desk.pipeline)["task_memories"] == before["task_memories"]
+    assert set(kept.source_memory_ids) == set(review.raw[:5])
+    parents = review.pipeline.rows("SELECT parent_id FROM {s}.memory_lineage WHERE child_id = :id", id=kept.id)
+    assert {row.parent_id for row in parents} == set(review.raw[:5])
+    review.pipeline.roll_back(done.group_id)
+    assert dump_knowledge(review.pipeline)["task_memories"] == before["task_memories"]
 
 
-def test_approved_text_survives_extension(desk: Desk) -> None:
-    pipeline, lesson = desk.pipeline, LESSONS[0]
+def test_approved_text_survives_extension(review: SuggestionReview) -> None:
+    pipeline, lesson = review.pipeline, LESSONS[0]
     pipeline.add([note("a", lesson), note("b", f"Note to self: {lesson}")])
     ids = [row.id for row in pipeline.rows("SELECT id FROM {s}.task_memories WHERE external_id IN ('a', 'b')")]
-    done = desk.approve(desk.suggest(ids), content="Migrations come before the deployment.", lessons_learned="")
+    done = review.approve(review.suggest(ids), content="Migrations come before the deployment.", lessons_learned="")
     pipeline.add([note("c", f"Learned once more: {lesson}")])
     pipeline.run()
-    memory = desk.memory(done.memory_id)
+    memory = review.memory(done.memory_id)
     assert memory.source_count == 3
     assert memory.content.startswith("Migrations come before the deployment.\n\nLearned once more: ")
     assert memory.details["approved"]
 
 
-def test_approval_refuses_text_of_other_memory(desk: Desk) -> None:
-    desk.approve(desk.ids[1], content="The same words.", lessons_learned="")
+def test_approval_refuses_text_of_other_memory(review: SuggestionReview) -> None:
+    review.approve(review.ids[1], content="The same words.", lessons_learned="")
     with pytest.raises(ConflictError, match="has the same text"):
-        desk.approve(desk.ids[2], content="The same words.", lessons_learned="")
-    assert desk.get(desk.ids[2]).status == "pending"
-    desk.approve(desk.ids[2], content="Other words.", lessons_learned="")
+        review.approve(review.ids[2], content="The same words.", lessons_learned="")
+    assert review.get(review.ids[2]).status == "pending"
+    review.approve(review.ids[2], content="Other words.", lessons_learned="")
 
 
-# --- what has changed since ----------------------------------------------------------------------------------------
+# --- changed originals -----------------------------------------------------------------------------------------------
 
 
-def _archive(desk: Desk) -> None:
-    archive_manually(desk.engine, [desk.raw[1]], changed_by="tester")
+def _archive(review: SuggestionReview) -> None:
+    archive_manually(review.engine, [review.raw[1]], changed_by="tester")
 
 
-def _edit(desk: Desk) -> None:
-    pin_memories(desk.engine, [desk.raw[1]], pinned=True, changed_by="tester")
+def _edit(review: SuggestionReview) -> None:
+    pin_memories(review.engine, [review.raw[1]], pinned=True, changed_by="tester")
 
 
-def _merge(desk: Desk) -> None:
-    desk.reject(desk.ids[1])
-    desk.pipeline.write("DELETE FROM {s}.suggestion_originals")  # as if nothing held the memories
-    desk.approve(desk.suggest([desk.raw[1], desk.raw[2]]))
+def _merge(review: SuggestionReview) -> None:
+    review.reject(review.ids[1])
+    review.pipeline.write("DELETE FROM {s}.suggestion_originals")  # lets another suggestion contain the memories
+    review.approve(review.suggest([review.raw[1], review.raw[2]]))
 
 
-def _remove(desk: Desk) -> None:
-    desk.pipeline.write("DELETE FROM {s}.task_memories WHERE id = :id", id=desk.raw[1])
+def _remove(review: SuggestionReview) -> None:
+    review.pipeline.write("DELETE FROM {s}.task_memories WHERE id = :id", id=review.raw[1])
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [(_archive, "was archived"), (_edit, "was changed"), (_merge, "was merged"), (_remove, "was removed")],
 )
-def test_changed_original_supersedes_suggestion(desk: Desk, change: Callable[[Desk], None], said: str) -> None:
-    change(desk)
+def test_changed_original_supersedes_suggestion(
+    review: SuggestionReview, change: Callable[[SuggestionReview], None], message: str
+) -> None:
+    change(review)
     tables = ("task_memories", "consolidated_memories", "memory_lineage")
-    before = {name: rows for name, rows in dump_knowledge(desk.pipeline).items() if name in tables}
-    with pytest.raises(ConflictError, match=said) as refused:
-        desk.approve(desk.ids[0])
-    assert refused.value.conflicts == (str(desk.raw[1]),)
-    shown = desk.get(desk.ids[0])
+    before = {name: rows for name, rows in dump_knowledge(review.pipeline).items() if name in tables}
+    with pytest.raises(ConflictError, match=message) as refused:
+        review.approve(review.ids[0])
+    assert refused.value.conflicts == (str(review.raw[1]),)
+    shown = review.get(review.ids[0])
     assert (shown.status, shown.memory_id, shown.reviewed_by) == ("superseded", None, None)
-    assert {name: rows for name, rows in dump_knowledge(desk.pipeline).items() if name in tables} == before
-    assert desk.events()[-1] == "superseded"
+    assert {name: rows for name, rows in dump_knowledge(review.pipeline).items() if name in tables} == before
+    assert review.events()[-1] == "superseded"
     with pytest.raises(ConflictError, match="it was superseded"):
-        desk.approve(desk.ids[0])
+        review.approve(review.ids[0])
 
 
-# --- two people ----------------------------------------------------------------------------------------------------
+# --- concurrent decisions --------------------------------------------------------------------------------------------
 
 
-def _at_once(*decisions: Callable[[], SuggestionDecision]) -> list[SuggestionDecision | ConflictError]:
-    barrier, outcomes = threading.Barrier(len(decisions)), list[SuggestionDecision | ConflictError]()
-
-    def decide(decision: Callable[[], SuggestionDecision]) -> None:
-        barrier.wait()
-        try:
-            outcomes.append(decision())
-        except ConflictError as error:
-            outcomes.append(error)
-
-    threads = [threading.Thread(target=decide, args=(one,)) for one in decisions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
-
-
-def test_one_of_concurrent_decisions_wins(desk: Desk) -> None:
-    id_ = desk.ids[0]
-    outcomes = _at_once(
-        lambda: desk.approve(id_, by="anna"),
-        lambda: desk.approve(id_, by="ben"),
-        lambda: desk.reject(id_, by="carl"),
-        lambda: desk.reject(id_, by="dora"),
+def test_one_of_concurrent_decisions_wins(review: SuggestionReview) -> None:
+    id_ = review.ids[0]
+    outcomes = call_concurrently(
+        lambda: review.approve(id_, by="anna"),
+        lambda: review.approve(id_, by="ben"),
+        lambda: review.reject(id_, by="carl"),
+        lambda: review.reject(id_, by="dora"),
     )
     won = [one for one in outcomes if isinstance(one, SuggestionDecision)]
     lost = [str(one) for one in outcomes if isinstance(one, ConflictError)]
     assert len(won) == 1
     assert len(lost) == 3
-    winner = desk.get(id_).reviewed_by
+    winner = review.get(id_).reviewed_by
     assert all(f"by {winner}" in why for why in lost)
 
 
-def test_one_of_overlapping_approvals_wins(desk: Desk) -> None:
-    desk.reject(desk.ids[1])
-    # Such as a database may hold that was filled before the rule: the trigger that keeps it is off.
-    desk.pipeline.write("ALTER TABLE {s}.consolidation_suggestions DISABLE TRIGGER hold_originals")
-    other = desk.suggest([desk.raw[1], desk.raw[2]])
-    desk.pipeline.write("ALTER TABLE {s}.consolidation_suggestions ENABLE TRIGGER hold_originals")
-    outcomes = _at_once(lambda: desk.approve(desk.ids[0]), lambda: desk.approve(other))
+def test_one_of_overlapping_approvals_wins(review: SuggestionReview) -> None:
+    review.reject(review.ids[1])
+    # Databases older than the constraint may overlap: switch its trigger off.
+    review.pipeline.write("ALTER TABLE {s}.consolidation_suggestions DISABLE TRIGGER hold_originals")
+    other = review.suggest([review.raw[1], review.raw[2]])
+    review.pipeline.write("ALTER TABLE {s}.consolidation_suggestions ENABLE TRIGGER hold_originals")
+    outcomes = call_concurrently(lambda: review.approve(review.ids[0]), lambda: review.approve(other))
     (lost,) = [one for one in outcomes if isinstance(one, ConflictError)]
-    assert f"memory {desk.raw[1]} was merged since it was made" in str(lost)
-    assert sorted((desk.get(desk.ids[0]).status, desk.get(other).status)) == ["superseded", "validated"]
-    merged = desk.pipeline.rows("SELECT id FROM {s}.consolidated_memories WHERE retired_at IS NULL")
+    assert f"memory {review.raw[1]} was merged since it was made" in str(lost)
+    assert sorted((review.get(review.ids[0]).status, review.get(other).status)) == ["superseded", "validated"]
+    merged = review.pipeline.rows("SELECT id FROM {s}.consolidated_memories WHERE retired_at IS NULL")
     assert len(merged) == 1
 
 
-# --- rejecting, withdrawing, many at once --------------------------------------------------------------------------
+# --- rejection, withdrawal, rules ------------------------------------------------------------------------------------
 
 
-def test_rejection_changes_only_status_and_is_undoable(desk: Desk) -> None:
-    before = dump_knowledge(desk.pipeline)
-    done = desk.reject(desk.ids[0], note=" Two gateways ")
-    after = dump_knowledge(desk.pipeline)
+def test_rejection_changes_only_status_and_is_undoable(review: SuggestionReview) -> None:
+    before = dump_knowledge(review.pipeline)
+    done = review.reject(review.ids[0], note=" Two gateways ")
+    after = dump_knowledge(review.pipeline)
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"consolidation_suggestions", "suggestion_originals"}
-    shown = desk.get(desk.ids[0])
+    shown = review.get(review.ids[0])
     assert (shown.status, shown.review_note, shown.group_id) == ("rejected", "Two gateways", done.group_id)
     with pytest.raises(ConflictError, match="it was rejected by anna at"):
-        desk.approve(desk.ids[0])
-    desk.pipeline.roll_back(done.group_id)
-    assert dump_knowledge(desk.pipeline) == before
+        review.approve(review.ids[0])
+    review.pipeline.roll_back(done.group_id)
+    assert dump_knowledge(review.pipeline) == before
 
 
-def test_rollback_of_rejection_refuses_overlapping_suggestion(desk: Desk) -> None:
-    done = desk.reject(desk.ids[0])
-    desk.reject(desk.ids[1])
-    desk.suggest([desk.raw[1], desk.raw[2]])
+def test_rollback_of_rejection_refuses_overlap(review: SuggestionReview) -> None:
+    done = review.reject(review.ids[0])
+    review.reject(review.ids[1])
+    review.suggest([review.raw[1], review.raw[2]])
     with pytest.raises(ConflictError, match="another row is in the way"):
-        desk.pipeline.roll_back(done.group_id)
+        review.pipeline.roll_back(done.group_id)
 
 
-def test_decided_suggestions_become_labelled_pairs(desk: Desk) -> None:
-    desk.approve(desk.ids[0])
-    desk.reject(desk.ids[1])
-    assert withdraw_suggestion(desk.engine, desk.ids[2], decided_by="anna").status == "expired"
-    with desk.engine.connect() as connection:
-        decisions = load_decisions(connection, desk.pipeline.project().id)
+def test_decided_suggestions_become_labelled_pairs(review: SuggestionReview) -> None:
+    review.approve(review.ids[0])
+    review.reject(review.ids[1])
+    assert withdraw_suggestion(review.engine, review.ids[2], decided_by="anna").status == "expired"
+    with review.engine.connect() as connection:
+        decisions = load_decisions(connection, review.pipeline.project().id)
     assert {(frozenset(ids), same) for ids, same in decisions} == {
-        (frozenset(desk.raw[:2]), True),
-        (frozenset(desk.raw[2:4]), False),
+        (frozenset(review.raw[:2]), True),
+        (frozenset(review.raw[2:4]), False),
     }
 
 
-def test_labelled_pair_uses_text_at_decision_time(desk: Desk) -> None:
-    merged = desk.approve(desk.ids[0]).memory_id
+def test_labelled_pair_uses_text_at_decision_time(review: SuggestionReview) -> None:
+    merged = review.approve(review.ids[0]).memory_id
     assert merged is not None
-    desk.reject(desk.ids[1])
-    project = desk.pipeline.project().id
-    desk.reject(desk.suggest([merged, desk.raw[2]]))
-    with desk.engine.connect() as connection:
-        assert load_decided_texts(connection, project) == {merged: desk.memory(merged).content}
-    desk.reject(desk.ids[2])
-    desk.approve(desk.suggest([merged, desk.raw[3]]), content="Now it says more.")
-    with desk.engine.connect() as connection:
+    review.reject(review.ids[1])
+    project = review.pipeline.project().id
+    review.reject(review.suggest([merged, review.raw[2]]))
+    with review.engine.connect() as connection:
+        assert load_decided_texts(connection, project) == {merged: review.memory(merged).content}
+    review.reject(review.ids[2])
+    review.approve(review.suggest([merged, review.raw[3]]), content="Now it says more.")
+    with review.engine.connect() as connection:
         assert load_decided_texts(connection, project) == {}
 
 
-def test_decisions_by_rule_continue_after_conflict(desk: Desk) -> None:
-    archive_manually(desk.engine, [desk.raw[5]], changed_by="tester")
-    approve = partial(approve_suggestion, decided_by="anna", settings=desk.pipeline.settings)
-    done = decide_each(desk.engine, list_pending(desk.engine, SLUG, min_similarity=0.92, type="learning"), approve)
-    assert [one.suggestion_id for one in done.decided] == [desk.ids[1]]
+def test_decisions_by_rule_continue_after_conflict(review: SuggestionReview) -> None:
+    archive_manually(review.engine, [review.raw[5]], changed_by="tester")
+    approve = partial(approve_suggestion, decided_by="anna", settings=review.pipeline.settings)
+    done = decide_each(review.engine, list_pending(review.engine, SLUG, min_similarity=0.92, type="learning"), approve)
+    assert [one.suggestion_id for one in done.decided] == [review.ids[1]]
     ((refused, why),) = done.refused
-    assert refused == desk.ids[2]
+    assert refused == review.ids[2]
     assert "was archived" in why
-    assert [desk.get(id_).status for id_ in desk.ids] == ["pending", "validated", "superseded"]
+    assert [review.get(id_).status for id_ in review.ids] == ["pending", "validated", "superseded"]
     reject = partial(reject_suggestion, decided_by="anna")
-    rejected = decide_each(desk.engine, list_pending(desk.engine, SLUG, limit=1), reject)
-    assert [one.suggestion_id for one in rejected.decided] == [desk.ids[0]]
+    rejected = decide_each(review.engine, list_pending(review.engine, SLUG, limit=1), reject)
+    assert [one.suggestion_id for one in rejected.decided] == [review.ids[0]]
 
 
-def test_suggestion_list_is_filtered_and_paged(desk: Desk) -> None:
+def test_suggestion_list_is_filtered_and_paged(review: SuggestionReview) -> None:
     def listed(**chosen: Any) -> list[UUID]:
-        return [one.id for one in list_suggestions(desk.engine, SLUG, **chosen).suggestions]
+        return [one.id for one in list_suggestions(review.engine, SLUG, **chosen).suggestions]
 
-    assert listed() == desk.ids[::-1]
-    assert listed(type="warning") == desk.ids[:1]
-    assert listed(min_similarity=0.92) == desk.ids[:0:-1]
-    page = list_suggestions(desk.engine, None, limit=1, offset=1)
-    assert (page.total, [one.id for one in page.suggestions]) == (3, [desk.ids[1]])
-    desk.reject(desk.ids[0])
-    assert listed(status="rejected") == desk.ids[:1]
-    assert listed(status=None) == [desk.ids[0], desk.ids[2], desk.ids[1]]
+    assert listed() == review.ids[::-1]
+    assert listed(type="warning") == review.ids[:1]
+    assert listed(min_similarity=0.92) == review.ids[:0:-1]
+    page = list_suggestions(review.engine, None, limit=1, offset=1)
+    assert (page.total, [one.id for one in page.suggestions]) == (3, [review.ids[1]])
+    review.reject(review.ids[0])
+    assert listed(status="rejected") == review.ids[:1]
+    assert listed(status=None) == [review.ids[0], review.ids[2], review.ids[1]]
 
 
-def test_unknown_suggestion_and_filter_are_refused(desk: Desk) -> None:
-    for decide in (desk.get, desk.approve, desk.reject):
+def test_unknown_suggestion_and_filter_are_refused(review: SuggestionReview) -> None:
+    for decide in (review.get, review.approve, review.reject):
         with pytest.raises(NotFoundError, match="suggestions list"):
             decide(uuid4())
     with pytest.raises(UsageError, match="status 'open'"):
-        list_suggestions(desk.engine, SLUG, status="open")
+        list_suggestions(review.engine, SLUG, status="open")
     with pytest.raises(UsageError, match="type 'x'"):
-        list_pending(desk.engine, SLUG, type="x")
+        list_pending(review.engine, SLUG, type="x")

@@ -1,40 +1,25 @@
-"""Suggestions made by a run: about which groups, in which words, and never twice."""
+"""Suggestions proposed by a run: groups, texts, budget and repetition."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories
-from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult
 from consolidation_pipeline.service.review.suggestions import Suggestion, list_suggestions
-from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, change_numbers, reply_with_json
+from consolidation_pipeline_tests.openai_server import OpenAIServer, change_numbers, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.model_replies import suggestion_reply
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id, run_phases
 
 OPTIONS: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini", "summarize": False, "archive": False}
 PHASE = "consolidation_suggestions"
-PHASES = (
-    "embedding_matrix",
-    "threshold_calibration",
-    "similarity_graph",
-    "clusters",
-    "merged_memories",
-    PHASE,
-)
-
-
-def both(request: Request) -> dict[str, Any]:
-    """Reply of a careful model: the texts of all memories, which is longer than any of them."""
-    return {"content": " ".join(shown_memories(request).values()), "lessons_learned": "", "keywords": ["gateway"]}
+PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories", PHASE)
 
 
 def propose(pipeline: Pipeline, phases: Sequence[str] = PHASES) -> ProposalResult:
@@ -43,29 +28,24 @@ def propose(pipeline: Pipeline, phases: Sequence[str] = PHASES) -> ProposalResul
     return done
 
 
-def pending(pipeline: Pipeline) -> list[Suggestion]:
+def list_pending(pipeline: Pipeline) -> list[Suggestion]:
     return list_suggestions(pipeline.engine, SLUG).suggestions
 
 
-def id_of(pipeline: Pipeline, name: str) -> UUID:
-    found: UUID = pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = :name", name=name)
-    return found
-
-
 @pytest.fixture
-def asked(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
-    """Three pairs that differ in a fact, and a model."""
-    provider.behaviour = reply_with_json(both)
+def near_miss_project(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
+    """Project with a model and three near-miss pairs."""
+    provider.behaviour = reply_with_json(suggestion_reply)
     pipeline.configure_new(**OPTIONS)
     pipeline.add([note(f"{n}-{side}", text) for n, pair in enumerate(NEAR_MISSES) for side, text in enumerate(pair)])
     return pipeline
 
 
-def test_each_suggest_group_costs_one_call(asked: Pipeline, provider: OpenAIServer) -> None:
-    done = propose(asked)
+def test_each_suggest_group_costs_one_call(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+    done = propose(near_miss_project)
     assert done == ProposalResult(groups=3, created=3, waiting=3)
     assert len(provider.requests) == 3
-    for shown in pending(asked):
+    for shown in list_pending(near_miss_project):
         longest = max(shown.originals, key=lambda original: len(original.content)).content
         assert len(shown.content) <= len(longest)
         assert shown.keywords == ("gateway",)
@@ -74,100 +54,103 @@ def test_each_suggest_group_costs_one_call(asked: Pipeline, provider: OpenAIServ
         assert shown.rationale.startswith("2 memories may say the same (lowest similarity 0.9")
         assert shown.similarity is not None
         assert all(original.is_current for original in shown.originals)
-    numbers = next(shown for shown in pending(asked) if "gateway closes" in shown.content)
+    numbers = next(shown for shown in list_pending(near_miss_project) if "gateway closes" in shown.content)
     assert {literal.text for found in numbers.conflicts for literal in (*found.a, *found.b)} == {
         "30 seconds",
         "60 seconds",
     }
-    assert propose(asked) == ProposalResult(groups=3, proposed_before=3, waiting=3)
+    assert propose(near_miss_project) == ProposalResult(groups=3, proposed_before=3, waiting=3)
     assert len(provider.requests) == 3
-    created = asked.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'suggestion.created'")
+    created = near_miss_project.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'suggestion.created'")
     assert created == 3
 
 
-def test_suggest_groups_without_model_get_no_proposal(asked: Pipeline, provider: OpenAIServer) -> None:
-    asked.configure(**{**OPTIONS, "llm_model": None})
-    assert propose(asked) == ProposalResult(groups=3, without_text=3)
-    assert (pending(asked), provider.requests) == ([], [])
+def test_suggest_groups_without_model_get_no_proposal(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+    near_miss_project.configure(**{**OPTIONS, "llm_model": None})
+    assert propose(near_miss_project) == ProposalResult(groups=3, without_text=3)
+    assert (list_pending(near_miss_project), provider.requests) == ([], [])
 
 
-def test_rejected_group_is_proposed_again_after_change(asked: Pipeline, provider: OpenAIServer) -> None:
-    propose(asked)
-    for shown in pending(asked):
-        reject_suggestion(asked.engine, shown.id, decided_by="anna")
-    pin_memories(asked.engine, [id_of(asked, "0-0")], pinned=True, changed_by="anna")
-    assert propose(asked) == ProposalResult(groups=3, proposed_before=3)
-    asked.add([note("0-2", NEAR_MISSES[0][0].replace("30", "90"))])
-    done = propose(asked)
+def test_rejected_group_is_proposed_again_after_change(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+    propose(near_miss_project)
+    for shown in list_pending(near_miss_project):
+        reject_suggestion(near_miss_project.engine, shown.id, decided_by="anna")
+    pin_memories(near_miss_project.engine, [note_id("0-0")], pinned=True, changed_by="anna")
+    assert propose(near_miss_project) == ProposalResult(groups=3, proposed_before=3)
+    near_miss_project.add([note("0-2", NEAR_MISSES[0][0].replace("30", "90"))])
+    done = propose(near_miss_project)
     assert (done.created, done.proposed_before, len(provider.requests)) == (1, 2, 4)
-    assert len(pending(asked)[0].originals) == 3
+    assert len(list_pending(near_miss_project)[0].originals) == 3
 
 
-def test_superseded_suggestion_is_rebuilt_from_cache(asked: Pipeline, provider: OpenAIServer) -> None:
-    propose(asked)
-    pin_memories(asked.engine, [id_of(asked, "0-0")], pinned=True, changed_by="anna")
-    archive_manually(asked.engine, [id_of(asked, "1-0")], changed_by="anna")
-    done = propose(asked)
+def test_superseded_suggestion_is_rebuilt_from_cache(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+    propose(near_miss_project)
+    pin_memories(near_miss_project.engine, [note_id("0-0")], pinned=True, changed_by="anna")
+    archive_manually(near_miss_project.engine, [note_id("1-0")], changed_by="anna")
+    done = propose(near_miss_project)
     assert (done.superseded, done.created, done.waiting, done.groups) == (2, 1, 2, 2)
     assert len(provider.requests) == 3
 
 
-def test_proposal_with_invented_number_is_refused_and_retried(asked: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = reply_with_json(both, edit=change_numbers)
-    done = propose(asked)
-    # The pair that differs in a "not" has no number to spoil.
+def test_proposal_with_invented_number_is_retried(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+    provider.behaviour = reply_with_json(suggestion_reply, edit=change_numbers)
+    done = propose(near_miss_project)
+    # The pair that differs in a negation has no number to change.
     assert (done.created, len(done.failures), done.stopped) == (1, 2, None)
     assert "987654" in done.failures[0][1]
-    provider.behaviour = reply_with_json(both)
-    assert (propose(asked).created, len(pending(asked))) == (2, 3)
+    provider.behaviour = reply_with_json(suggestion_reply)
+    assert (propose(near_miss_project).created, len(list_pending(near_miss_project))) == (2, 3)
 
 
 def test_exhausted_budget_keeps_earlier_proposals(
-    asked: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+    near_miss_project: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llm_gateway, "BATCH", 1)
-    most = make_plan(asked.engine, SLUG, settings=asked.settings).costs.completion_tokens
-    # What one question may take at most, and half of what one reply takes.
-    asked.configure(**OPTIONS, budget_tokens_per_run=most // 3 + 60)
-    done = propose(asked)
+    most = near_miss_project.plan().costs.completion_tokens
+    # The reservation of one call and half the tokens of one reply.
+    near_miss_project.configure(**OPTIONS, budget_tokens_per_run=most // 3 + 60)
+    done = propose(near_miss_project)
     assert done.stopped is not None
     assert 0 < done.created < 3
-    assert len(pending(asked)) == done.created == len(provider.requests)
-    asked.configure(**OPTIONS)
-    assert propose(asked).created == 3 - done.created
+    assert len(list_pending(near_miss_project)) == done.created == len(provider.requests)
+    near_miss_project.configure(**OPTIONS)
+    assert propose(near_miss_project).created == 3 - done.created
 
 
-def test_unembedded_memories_are_grouped_by_words(asked: Pipeline, provider: OpenAIServer) -> None:
-    asked.add([note("words-0", f"{LESSONS[0]} Always."), note("words-1", f"Always. {LESSONS[0]}")])
-    done = propose(asked, [PHASE])
+def test_unembedded_memories_are_grouped_by_words(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+    near_miss_project.add([note("words-0", f"{LESSONS[0]} Always."), note("words-1", f"Always. {LESSONS[0]}")])
+    done = propose(near_miss_project, [PHASE])
     assert (done.groups, done.by_terms, done.created) == (done.by_terms, done.by_terms, done.by_terms)
-    shown = next(one for one in pending(asked) if "migrations" in one.content)
-    assert {original.id for original in shown.originals} == {id_of(asked, "words-0"), id_of(asked, "words-1")}
+    shown = next(one for one in list_pending(near_miss_project) if "migrations" in one.content)
+    assert {original.id for original in shown.originals} == {
+        note_id("words-0"),
+        note_id("words-1"),
+    }
     assert "they have no vectors yet" in (shown.rationale or "")
     assert len(provider.requests) == done.created
 
 
-def test_plan_prices_suggestion_calls(asked: Pipeline, provider: OpenAIServer) -> None:
-    plan = make_plan(asked.engine, SLUG, settings=asked.settings)
+def test_plan_prices_suggestion_calls(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+    plan = near_miss_project.plan()
     assert (len(plan.questions), plan.costs.completion_calls, provider.requests) == (3, 3, [])
     assert plan.costs.cost_usd
-    propose(asked)
-    after = make_plan(asked.engine, SLUG, settings=asked.settings)
+    propose(near_miss_project)
+    after = near_miss_project.plan()
     assert (len(after.questions), after.costs.completion_calls) == (3, 0)
 
 
-def test_plan_counts_unembedded_groups_by_words(asked: Pipeline) -> None:
-    asked.configure(**OPTIONS, embedding_model="openai/text-embedding-3-small")
-    plan = make_plan(asked.engine, SLUG, settings=asked.settings)
+def test_plan_counts_unembedded_groups_by_words(near_miss_project: Pipeline) -> None:
+    near_miss_project.configure(**OPTIONS, embedding_model="openai/text-embedding-3-small")
+    plan = near_miss_project.plan()
     assert plan.costs.memories_to_embed == 6
     assert plan.questions
     assert all("no vectors" in question.vetoes[0]["conflicts"][0] for question in plan.questions)
 
 
-def test_rollback_of_run_removes_its_suggestions(asked: Pipeline) -> None:
-    with asked.open(planned=PHASES) as run:
+def test_rollback_of_run_removes_its_suggestions(near_miss_project: Pipeline) -> None:
+    with near_miss_project.open(planned=PHASES) as run:
         run_phases(run, PHASES)
-    asked.roll_back(run.job_id)
-    assert list_suggestions(asked.engine, SLUG, status=None).total == 0
-    assert asked.value("SELECT count(*) FROM {s}.suggestion_originals") == 0
-    assert propose(asked).created == 3
+    near_miss_project.roll_back(run.job_id)
+    assert list_suggestions(near_miss_project.engine, SLUG, status=None).total == 0
+    assert near_miss_project.value("SELECT count(*) FROM {s}.suggestion_originals") == 0
+    assert propose(near_miss_project).created == 3

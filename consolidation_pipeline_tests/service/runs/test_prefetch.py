@@ -1,4 +1,4 @@
-"""Items come in order, one ahead, and what goes wrong comes to light where it belongs."""
+"""Prefetching: order of items, one item ahead, errors in their place."""
 
 from __future__ import annotations
 

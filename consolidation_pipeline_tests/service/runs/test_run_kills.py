@@ -1,24 +1,23 @@
-"""kill -9 at any point of any phase: the next run ends where an undisturbed one would have."""
+"""kill -9 at any point of any phase: the next run ends in the state of an undisturbed run."""
 
 from __future__ import annotations
 
 import pytest
 
 from consolidation_pipeline.service.runs.stale_jobs import DIED
-from consolidation_pipeline_tests.service.corpus import corpus
+from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, corpus, topic_notes
 from consolidation_pipeline_tests.service.crash_helpers import kill, run_and_die
-from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic_notes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import dump_comparable
 
-# Near enough to each other for a person to be asked whether they are an instruction.
+# Similar enough to be proposed as a playbook entry.
 KEYS = (
     "Pass the idempotency key on with each payment request, retries included.",
     "Pass the idempotency key with each retried payment request too.",
     "Each payment request must pass its idempotency key, and so must each retry of the request.",
 )
 
-# (phase, commit since it began, side of the commit). Every phase ends with the commit that records it.
+# (phase, number of the commit in the phase, side of the commit); the last commit records the phase.
 POINTS = (
     ("embedding_matrix", 2, "after"),
     ("embedding_matrix", 7, "before"),
@@ -43,8 +42,8 @@ POINTS = (
 )
 
 
-def begin(pipeline: Pipeline) -> None:
-    """Memories to merge, to find patterns in, to promote and to summarise."""
+def reset_project(pipeline: Pipeline) -> None:
+    """Reset the project: memories to merge, for patterns, to promote and to summarise."""
     pipeline.clear()
     pipeline.configure_new(t_pattern=0.5, center=False)
     pipeline.add(
@@ -53,7 +52,7 @@ def begin(pipeline: Pipeline) -> None:
 
 
 def run_until_settled(pipeline: Pipeline) -> dict[str, list[str]]:
-    """A run, and one more: groups are described as of the run that formed them, before or after they were merged."""
+    """Run twice and dump the tables: descriptions of groups are stable only after the second run."""
     pipeline.run()
     pipeline.run()
     return dump_comparable(pipeline)
@@ -61,8 +60,8 @@ def run_until_settled(pipeline: Pipeline) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def undisturbed(shared: Pipeline) -> dict[str, list[str]]:
-    """Return the tables of a run in which nothing goes wrong."""
-    begin(shared)
+    """Dump of the tables after an undisturbed run."""
+    reset_project(shared)
     return run_until_settled(shared)
 
 
@@ -74,7 +73,7 @@ SAMPLED = [p if at % 5 == 0 else pytest.param(*p, marks=pytest.mark.slow) for at
 def test_run_after_kill_matches_undisturbed_run(
     shared: Pipeline, undisturbed: dict[str, list[str]], phase: str, commit: int, when: str
 ) -> None:
-    begin(shared)
+    reset_project(shared)
     kill(shared, run_and_die, phase, commit, when)
     (dead,) = shared.rows("SELECT id, status, phases_completed FROM {s}.consolidation_jobs")
     assert dead.status == "running"

@@ -1,4 +1,4 @@
-"""Runs and their job rows: one at a time per project, and the row tells the truth whatever happens."""
+"""Runs and their job rows: one run per project at a time, and correct rows after any failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import (
     ConflictError,
     NotFoundError,
@@ -32,8 +31,8 @@ from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, unrelated_notes
 from consolidation_pipeline_tests.service.crash_helpers import kill, run_and_die
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id, run_phases
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import count_rows, dump_tables
 
 
@@ -46,7 +45,7 @@ def events(pipeline: Pipeline) -> list[str]:
     return [row[0] for row in pipeline.rows("SELECT type FROM {s}.consolidation_events ORDER BY created_at, type DESC")]
 
 
-def pend(pipeline: Pipeline, name: str) -> UUID:
+def append_pending_job(pipeline: Pipeline, name: str) -> UUID:
     with pipeline.engine.begin() as connection:
         return jobs.append_job(
             connection,
@@ -133,7 +132,7 @@ def test_run_with_skipped_phases_is_failed(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("swallowed", [False, True])
-def test_interrupted_run_is_cancelled_and_releases_lock(pipeline: Pipeline, swallowed: bool) -> None:
+def test_interrupted_run_releases_lock(pipeline: Pipeline, swallowed: bool) -> None:
     pipeline.add(corpus())
 
     def interrupted() -> None:
@@ -144,7 +143,7 @@ def test_interrupted_run_is_cancelled_and_releases_lock(pipeline: Pipeline, swal
                 with run.phase("clusters"):
                     raise KeyboardInterrupt
             except KeyboardInterrupt:
-                if not swallowed:  # whoever executes the phases may note the interrupt and end the run in order
+                if not swallowed:  # the executor may catch the interrupt and end the run
                     raise
 
     ids: list[UUID] = []
@@ -186,7 +185,7 @@ def test_concurrent_run_is_refused(pipeline: Pipeline, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def dead_job(pipeline: Pipeline) -> UUID:
-    """The job of a run whose process was killed after three phases."""
+    """Job of a run whose process was killed after three phases."""
     pipeline.add(corpus())
     kill(pipeline, run_and_die, "clusters", 1, "before")
     (row,) = pipeline.rows("SELECT id, status, phases_completed FROM {s}.consolidation_jobs")
@@ -236,9 +235,9 @@ def test_live_run_is_not_marked_dead(pipeline: Pipeline) -> None:
 
 def test_run_claims_matching_pending_job(pipeline: Pipeline) -> None:
     pipeline.add(unrelated_notes())
-    asked = pend(pipeline, "consolidate")
+    asked = append_pending_job(pipeline, "consolidate")
     assert pipeline.run().job_id == asked
-    asked = pend(pipeline, "decay")
+    asked = append_pending_job(pipeline, "decay")
     with pipeline.open(planned=("decay_scores",)) as run:
         run_phases(run, ["decay_scores"])
     assert run.job_id == asked
@@ -248,7 +247,7 @@ def test_run_claims_matching_pending_job(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(("asked", "planned"), [("decay", PHASES), ("consolidate", ("decay_scores",))])
 def test_run_cancels_pending_job_of_other_scope(pipeline: Pipeline, asked: str, planned: tuple[str, ...]) -> None:
     pipeline.add(unrelated_notes())
-    waiting = pend(pipeline, asked)
+    waiting = append_pending_job(pipeline, asked)
     with pipeline.open(planned=planned) as run:
         run_phases(run, planned)
     assert run.job_id != waiting
@@ -323,7 +322,7 @@ def test_concurrent_agent_writes_survive_runs(pipeline: Pipeline) -> None:
             while not over.is_set():
                 number = next(written)
                 pipeline.add([note(f"agent-{number}", f"{LESSONS[number % 12]} Noted by agent {number}.")])
-                used = memory_id(SLUG, "test", f"lesson-{number % 12}-0")
+                used = note_id(f"lesson-{number % 12}-0")
                 pipeline.write("UPDATE {s}.task_memories SET reused_count = reused_count + 1 WHERE id = :id", id=used)
         except Exception as error:
             errors.append(error)
@@ -358,7 +357,7 @@ def ask_over_a_dropped_connection(pipeline: Pipeline) -> None:
         connection.execute(text("SELECT 1"))
 
 
-def test_run_survives_dropped_connections_between_phases(pipeline: Pipeline) -> None:
+def test_run_survives_dropped_connections(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
         run_phases(run, PHASES[:3])
@@ -394,8 +393,8 @@ def test_run_without_lock_begins_no_phase(pipeline: Pipeline) -> None:
     assert ended == {first.job_id: "failed", second: "completed"}
 
 
-def write_while(run: ProjectRun, something: Callable[[], object]) -> None:
-    """Write an event in a transaction of the run in which ``something`` happens."""
+def write_event(run: ProjectRun, something: Callable[[], object]) -> None:
+    """Write an event in a transaction of the run, and call ``meanwhile`` before its commit."""
     with run.transaction() as connection:
         append_event(connection, run.project.id, "test", {})
         something()
@@ -405,17 +404,17 @@ def write_while(run: ProjectRun, something: Callable[[], object]) -> None:
 def test_run_without_lock_writes_nothing(pipeline: Pipeline, by: str) -> None:
     pipeline.add(corpus())
     before = pipeline.run().job_id
-    told = "SELECT count(*) FROM {s}.consolidation_events WHERE type = 'test'"
+    count_events = "SELECT count(*) FROM {s}.consolidation_events WHERE type = 'test'"
     with pipeline.open() as run:
-        write_while(run, lambda: None)
+        write_event(run, lambda: None)
         pipeline.rows(LOSE_THE_LOCK)
         with pytest.raises(ConflictError, match="took over, nothing was written"):
-            write_while(run, lambda: pipeline.run() if by == "run" else pipeline.roll_back(before))
-    assert pipeline.value(told) == 1
+            write_event(run, lambda: pipeline.run() if by == "run" else pipeline.roll_back(before))
+    assert pipeline.value(count_events) == 1
     assert job(pipeline, run.job_id).status == "failed"
 
 
 def test_phases_write_only_through_run_transaction() -> None:
     folder = Path(run_lifecycle.__file__).parent.parent
     past = [path.name for path in folder.rglob("*.py") if "run.engine.begin(" in path.read_text()]
-    assert past == ["run_lifecycle.py"]  # It ends the job.
+    assert past == ["run_lifecycle.py"]  # the commit that ends the job

@@ -1,4 +1,4 @@
-"""The context of a task: a fact on five levels is told once, and no budget is ever exceeded."""
+"""Context of a task: each fact once, within the token budget."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from consolidation_pipeline_tests.service.corpus import LESSONS, UNRELATED
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.store.sample_rows import merged_values
 
-# What is planted here was made by no run.
+# Rows inserted here have no run.
 pytestmark = pytest.mark.breaks_rules
 
 KNOWN, FACT = "known", LESSONS[0]
@@ -44,7 +44,7 @@ RAW = (
 
 
 def columns(kind: str, content: str, sources: Sequence[UUID]) -> dict[str, Any]:
-    """All columns of a consolidated memory, with the vector of the local model."""
+    """Return all columns of a consolidated memory, with a vector of the local model."""
     (vector,) = load_embedder("local").embed([content])
     embedded = {"embedding": format_vector(vector), "embedding_model": LOCAL_MODEL, "embedding_dim": len(vector)}
     return merged_values(content, sources, kind=kind, abstraction_level=LEVELS[kind], **embedded)
@@ -58,8 +58,8 @@ def add(pipeline: Pipeline, slug: str, texts: Sequence[str]) -> list[UUID]:
 
 
 @pytest.fixture(scope="module")
-def known(shared: Pipeline) -> Pipeline:
-    """A project in which one fact stands in raw memories, a merged one, a pattern, a principle and an entry."""
+def known_fact(shared: Pipeline) -> Pipeline:
+    """Project with one fact in raw memories, a merged memory, a pattern, a principle and a playbook entry."""
     raw = add(shared, KNOWN, RAW)
     author = Author(shared.project(KNOWN).id, None, "tester")
     made = {"merged": (FACT, raw[:2]), "pattern": (FACT, raw[:4]), "principle": (f"{FACT} Always.", raw[:4])}
@@ -81,12 +81,12 @@ def known(shared: Pipeline) -> Pipeline:
     return shared
 
 
-def ask(pipeline: Pipeline, slug: str = KNOWN, task: str = TASK, **how: Any) -> TaskContext:
+def find_context(pipeline: Pipeline, slug: str = KNOWN, task: str = TASK, **how: Any) -> TaskContext:
     return build_context(pipeline.engine, slug, task, settings=pipeline.settings, **{"count_use": False, **how})
 
 
-def test_context_gives_fact_once_at_highest_level(known: Pipeline) -> None:
-    context = ask(known)
+def test_context_gives_fact_once_at_highest_level(known_fact: Pipeline) -> None:
+    context = find_context(known_fact)
     told = to_document(context)
     assert told.count("Run the database migrations before deploying") == 1
     assert [(entry.content, entry.category, entry.evidence) for entry in context.playbook_entries] == [
@@ -97,44 +97,44 @@ def test_context_gives_fact_once_at_highest_level(known: Pipeline) -> None:
     assert "Deploys of the web service failed again" not in told
 
 
-def test_context_counts_levels_and_tokens(known: Pipeline) -> None:
-    context = ask(known)
+def test_context_counts_levels_and_tokens(known_fact: Pipeline) -> None:
+    context = find_context(known_fact)
     assert set(context.abstraction_distribution) == {"0", "1", "2", "3"}
     assert sum(context.abstraction_distribution.values()) == len(context.memories)
     assert context.tokens == estimate_tokens(to_document(context)) <= context.token_budget == 2000
 
 
-def test_context_recommendations_follow_from_data(known: Pipeline) -> None:
-    advice = ask(known).recommendations
+def test_context_recommendations_follow_from_data(known_fact: Pipeline) -> None:
+    advice = find_context(known_fact).recommendations
     assert "Read the chapter workflow of the playbook: 2 entries, 1 of them here." in advice
-    assert "1 wait for a person's word: `consolidation review list known`." in advice
-    assert not [one for one in advice if "holds raw memories alone" in one]
+    assert "1 wait for review: `consolidation review list known`." in advice
+    assert not [one for one in advice if "has raw memories only" in one]
 
 
 @settings(max_examples=examples(25), deadline=None)
 @example(1)
 @given(st.one_of(st.integers(1, 300), st.integers(1, 5000)))
-def test_context_never_exceeds_budget(known: Pipeline, budget: int) -> None:
-    context = ask(known, token_budget=budget)
+def test_context_never_exceeds_budget(known_fact: Pipeline, budget: int) -> None:
+    context = find_context(known_fact, token_budget=budget)
     assert estimate_tokens(to_document(context)) == context.tokens <= budget
 
 
-def test_context_counts_use_of_its_memories_only(known: Pipeline) -> None:
+def test_context_counts_use_of_its_memories_only(known_fact: Pipeline) -> None:
     query = (
         "SELECT id, reused_count FROM {s}.task_memories UNION ALL SELECT id, reuse_count FROM {s}.consolidated_memories"
     )
-    before = dict(known.rows(query))
-    context = ask(known, count_use=True)
-    after = dict(known.rows(query))
+    before = dict(known_fact.rows(query))
+    context = find_context(known_fact, count_use=True)
+    after = dict(known_fact.rows(query))
     assert {id_ for id_ in after if after[id_] > before[id_]} == {hit.id for hit in context.memories}
 
 
 def test_context_of_empty_project_says_so(shared: Pipeline) -> None:
     add(shared, "empty", [])
-    context = ask(shared, "empty")
+    context = find_context(shared, "empty")
     assert (context.memories, context.playbook_entries) == ([], [])
     assert any("knows little about this (0 found)" in one for one in context.recommendations)
-    assert ask(shared, "empty", token_budget=1).recommendations == []
+    assert find_context(shared, "empty", token_budget=1).recommendations == []
 
 
 def test_context_of_raw_memories_names_differences(shared: Pipeline) -> None:
@@ -145,30 +145,30 @@ def test_context_of_raw_memories_names_differences(shared: Pipeline) -> None:
     )
     add(shared, "raw", [gateway.format(30), gateway.format(60), *more, *LESSONS[:2]])
     task = "keep idle connections of the upload gateway open"
-    context = ask(shared, "raw", task)
+    context = find_context(shared, "raw", task)
     assert {hit.content for hit in context.memories} == {gateway.format(30), gateway.format(60), *more}
     told = " ".join(context.recommendations)
     assert "differ (number: 30 s / 60 s)" in told or "differ (number: 60 s / 30 s)" in told
-    assert "raw holds raw memories alone: `consolidation run raw`" in told
-    small = [ask(shared, "raw", task, token_budget=budget) for budget in range(100, 260, 20)]
+    assert "raw has raw memories only: `consolidation run raw`" in told
+    small = [find_context(shared, "raw", task, token_budget=budget) for budget in range(100, 260, 20)]
     assert {len(one.memories) for one in small} > {2, 3}
-    assert any("more fit the task, not the budget" in " ".join(one.recommendations) for one in small)
+    assert any("more are about the task but exceed the budget" in " ".join(one.recommendations) for one in small)
 
 
-def test_context_ignores_single_shared_word(known: Pipeline) -> None:
-    assert ask(known, task="write a haiku on cats that were moved").memories == []
+def test_context_ignores_single_shared_word(known_fact: Pipeline) -> None:
+    assert find_context(known_fact, task="write a haiku on cats that were moved").memories == []
 
 
 @pytest.mark.parametrize("budget", [0, -1])
-def test_context_refuses_nonpositive_budget(known: Pipeline, budget: int) -> None:
+def test_context_refuses_nonpositive_budget(known_fact: Pipeline, budget: int) -> None:
     with pytest.raises(UsageError, match=f"token_budget is {budget}; it must be 1 or more"):
-        ask(known, token_budget=budget)
+        find_context(known_fact, token_budget=budget)
 
 
-def test_context_refuses_blank_task_and_unknown_project(known: Pipeline) -> None:
+def test_context_refuses_blank_task(known_fact: Pipeline) -> None:
     with pytest.raises(UsageError, match="the task is blank"):
-        ask(known, task=" \n")
+        find_context(known_fact, task=" \n")
     with pytest.raises(NotFoundError, match="there is no project 'nowhere'"):
-        ask(known, "nowhere")
+        find_context(known_fact, "nowhere")
     with pytest.raises(UsageError, match="10,000 are allowed"):
-        ask(known, task="x" * 10_001)
+        find_context(known_fact, task="x" * 10_001)

@@ -1,4 +1,4 @@
-"""Search: what is found by meaning and by words, what never is, and what a search leaves behind."""
+"""Hybrid search: vectors and keywords, filters, order, use counts and concurrent runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXTS = {"car": CAR, "timeout": TIMEOUT, "invoice": INVOICE}
 
 
 def add(pipeline: Pipeline, texts: dict[str, str], slug: str = SLUG, **fields: Any) -> None:
-    """Memories with vectors, and nothing consolidated."""
+    """Add memories with vectors, without consolidation."""
     pipeline.add([{"id": key, "content": content, **fields} for key, content in texts.items()], slug)
     embed(pipeline, slug)
 
@@ -40,7 +40,7 @@ def embed(pipeline: Pipeline, slug: str = SLUG) -> None:
         embed_memories(run)
 
 
-def ask(pipeline: Pipeline, query: str, slug: str = SLUG, *, count_use: bool = False, **how: Any) -> SearchResults:
+def find(pipeline: Pipeline, query: str, slug: str = SLUG, *, count_use: bool = False, **how: Any) -> SearchResults:
     return search(pipeline.engine, slug, SearchQuery(query, **how), settings=pipeline.settings, count_use=count_use)
 
 
@@ -48,13 +48,13 @@ def contents(found: SearchResults) -> list[str]:
     return [hit.content for hit in found.results]
 
 
-def key_figures(hits: Sequence[SearchHit]) -> list[tuple[UUID, float]]:
+def ids_and_scores(hits: Sequence[SearchHit]) -> list[tuple[UUID, float]]:
     return [(hit.id, hit.relevance_score) for hit in hits]
 
 
 def test_search_finds_paraphrase_by_vector(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
-    first = ask(pipeline, "automobile engine ignition").results[0]
+    first = find(pipeline, "automobile engine ignition").results[0]
     assert first.content == CAR
     assert first.keyword_rank is None
     assert first.similarity is not None
@@ -64,30 +64,30 @@ def test_search_finds_paraphrase_by_vector(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize("fusion", ["rrf", "zscore", "default"])
 def test_search_finds_identifier_by_keyword(pipeline: Pipeline, fusion: str) -> None:
     add(pipeline, TEXTS | {f"more{n}": f"Gateway number {n} of the upload service is idle." for n in range(20)})
-    first = ask(pipeline, "what was ERR_7731 about?", fusion=fusion).results[0]
+    first = find(pipeline, "what was ERR_7731 about?", fusion=fusion).results[0]
     assert (first.content, first.keyword_rank) == (TIMEOUT, 1)
 
 
 def test_search_matches_single_keyword(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
-    found = ask(pipeline, "how are invoices of our beloved customers printed on paper", min_similarity=1.0)
+    found = find(pipeline, "how are invoices of our beloved customers printed on paper", min_similarity=1.0)
     assert contents(found) == [INVOICE]
 
 
 def test_search_stems_in_language_of_memory(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS | {"de": "Die Rechnungen wurden wegen der Häuser doppelt verschickt."})
-    assert contents(ask(pipeline, "Haus", min_similarity=1.0)) == []
+    assert contents(find(pipeline, "Haus", min_similarity=1.0)) == []
     pipeline.write("UPDATE {s}.task_memories SET language = 'german' WHERE external_id = 'de'")
-    assert contents(ask(pipeline, "Rechnung Haus", min_similarity=1.0)) == [
+    assert contents(find(pipeline, "Rechnung Haus", min_similarity=1.0)) == [
         "Die Rechnungen wurden wegen der Häuser doppelt verschickt."
     ]
-    assert contents(ask(pipeline, "invoice", min_similarity=1.0)) == [INVOICE]
+    assert contents(find(pipeline, "invoice", min_similarity=1.0)) == [INVOICE]
 
 
 def test_search_without_keywords_finds_nothing_by_text(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     for query in ("the of and", "?!", "", "\0"):
-        assert ask(pipeline, query, min_similarity=1.0).results == []
+        assert find(pipeline, query, min_similarity=1.0).results == []
 
 
 def test_search_accepts_unusual_queries(pipeline: Pipeline) -> None:
@@ -96,14 +96,14 @@ def test_search_accepts_unusual_queries(pipeline: Pipeline) -> None:
     bindings = ("%s %(x)s :project", "SELECT 1; --", "{car}")
     scripts = ("\0car\0", "🚗🔋", "\ud83d", "машина не заводится", "電池", "\u202e\u200b", "x" * MAX_QUERY_CHARS)
     for query in (*operators, *bindings, *scripts):
-        assert ask(pipeline, query, explain=True).total_found >= 0
-    assert CAR in contents(ask(pipeline, "'car\\", min_similarity=1.0))
+        assert find(pipeline, query, explain=True).total_found >= 0
+    assert CAR in contents(find(pipeline, "'car\\", min_similarity=1.0))
 
 
 def test_search_refuses_invalid_filters(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     day = datetime(2026, 1, 2, tzinfo=UTC)
-    for how, said in (
+    for how, message in (
         ({"query": "x" * 100_000}, "100,000 characters; 10,000 are allowed"),
         ({"limit": 0}, "from 1 to 100"),
         ({"limit": 101}, "from 1 to 100"),
@@ -113,12 +113,12 @@ def test_search_refuses_invalid_filters(pipeline: Pipeline) -> None:
         ({"fusion": "sum"}, "default, rrf, zscore"),
         ({"min_similarity": 1.5}, "from 0 to 1"),
         ({"min_similarity": float("nan")}, "from 0 to 1"),
-        ({"since": day, "until": datetime(2026, 1, 1)}, "nothing lies between"),
+        ({"since": day, "until": datetime(2026, 1, 1)}, "is after until"),
     ):
-        with pytest.raises(UsageError, match=said):
-            ask(pipeline, **{"query": "car", **how})  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=message):
+            find(pipeline, **{"query": "car", **how})  # type: ignore[arg-type]
     with pytest.raises(NotFoundError, match="nowhere"):
-        ask(pipeline, "car", "nowhere")
+        find(pipeline, "car", "nowhere")
 
 
 def test_search_filter_does_not_starve_results(pipeline: Pipeline) -> None:
@@ -132,17 +132,17 @@ def test_search_filter_does_not_starve_results(pipeline: Pipeline) -> None:
         {"until": datetime(2025, 3, 1, 12)},
         {"since": datetime(2025, 3, 1, 12, tzinfo=UTC), "until": datetime(2025, 4, 1, tzinfo=UTC)},
     ):
-        found = ask(pipeline, "the car's empty battery", **how)
+        found = find(pipeline, "the car's empty battery", **how)
         assert (contents(found), found.total_found) == ([far], 1)
-    assert ask(pipeline, "battery", kinds=["merged"]).results == []
-    assert ask(pipeline, "battery", levels=[0], kinds=["merged"]).results == []
-    assert len(ask(pipeline, "battery", levels=[0], limit=7).results) == 7
+    assert find(pipeline, "battery", kinds=["merged"]).results == []
+    assert find(pipeline, "battery", levels=[0], kinds=["merged"]).results == []
+    assert len(find(pipeline, "battery", levels=[0], limit=7).results) == 7
 
 
-def test_search_returns_merged_memory_instead_of_sources(pipeline: Pipeline) -> None:
+def test_search_returns_merged_memory_not_sources(pipeline: Pipeline) -> None:
     pipeline.add(reworded_notes())
     pipeline.run()
-    found = ask(pipeline, "restart the payments worker after rotating the webhook secret", include_sources=True)
+    found = find(pipeline, "restart the payments worker after rotating the webhook secret", include_sources=True)
     merged = {hit.id for hit in found.results if hit.kind == "merged"}
     assert found.results[0].id in merged
     hidden = {row[0] for row in pipeline.rows("SELECT id FROM {s}.task_memories WHERE is_consolidated")}
@@ -154,39 +154,39 @@ def test_search_returns_merged_memory_instead_of_sources(pipeline: Pipeline) -> 
     assert {source.id for source in first.sources} <= hidden
     assert all(0 < source.similarity <= 1.00001 and source.content for source in first.sources)
     assert (first.level, first.confidence is not None) == (1, True)
-    assert ask(pipeline, "payments worker").results[0].sources is None
+    assert find(pipeline, "payments worker").results[0].sources is None
 
 
 def test_search_filters_by_level_and_kind(pipeline: Pipeline) -> None:
     pipeline.add(reworded_notes())
     pipeline.run()
-    levels = {hit.level for hit in ask(pipeline, "payments worker", limit=100, min_similarity=0).results}
+    levels = {hit.level for hit in find(pipeline, "payments worker", limit=100, min_similarity=0).results}
     assert 1 in levels
-    only = ask(pipeline, "payments worker", limit=100, min_similarity=0, levels=[1]).results
+    only = find(pipeline, "payments worker", limit=100, min_similarity=0, levels=[1]).results
     assert {(hit.level, hit.kind) for hit in only} == {(1, "merged")}
 
 
 def test_search_excludes_archived_by_default(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
-    (id_,) = (hit.id for hit in ask(pipeline, "ERR_7731").results[:1])
+    (id_,) = (hit.id for hit in find(pipeline, "ERR_7731").results[:1])
     archive_manually(pipeline.engine, [id_], reason="test", changed_by="tester")
-    assert TIMEOUT not in contents(ask(pipeline, "ERR_7731"))
-    assert contents(ask(pipeline, "ERR_7731", include_archived=True))[0] == TIMEOUT
+    assert TIMEOUT not in contents(find(pipeline, "ERR_7731"))
+    assert contents(find(pipeline, "ERR_7731", include_archived=True))[0] == TIMEOUT
 
 
 def test_search_excludes_other_projects(pipeline: Pipeline) -> None:
     add(pipeline, {"mine": INVOICE})
     add(pipeline, TEXTS, "other")
-    found = ask(pipeline, f"{CAR} {TIMEOUT} {INVOICE}", min_similarity=0, include_archived=True)
+    found = find(pipeline, f"{CAR} {TIMEOUT} {INVOICE}", min_similarity=0, include_archived=True)
     assert contents(found) == [INVOICE]
-    assert contents(ask(pipeline, "ERR_7731", "other"))[0] == TIMEOUT
+    assert contents(find(pipeline, "ERR_7731", "other"))[0] == TIMEOUT
 
 
 def test_search_order_is_deterministic(pipeline: Pipeline) -> None:
     add(pipeline, {f"same{at}": CAR for at in range(30)} | TEXTS)
     for fusion in ("rrf", "zscore"):
-        first = ask(pipeline, "car battery", limit=40, fusion=fusion).results
-        assert key_figures(first) == key_figures(ask(pipeline, "car battery", limit=40, fusion=fusion).results)
+        first = find(pipeline, "car battery", limit=40, fusion=fusion).results
+        assert ids_and_scores(first) == ids_and_scores(find(pipeline, "car battery", limit=40, fusion=fusion).results)
         scores = [hit.relevance_score for hit in first]
         assert scores == sorted(scores, reverse=True)
         same = [hit.id for hit in first if hit.content == CAR]
@@ -201,9 +201,9 @@ def test_search_counts_one_reuse_per_hit(pipeline: Pipeline) -> None:
         "SELECT id, reuse_count, last_accessed_at, version FROM {s}.consolidated_memories"
     )
     before = {row[0]: row[1:] for row in pipeline.rows(counts)}
-    ask(pipeline, "payments worker")
+    find(pipeline, "payments worker")
     assert {row[0]: row[1:] for row in pipeline.rows(counts)} == before
-    returned = {hit.id for hit in ask(pipeline, "payments worker", limit=5, count_use=True).results}
+    returned = {hit.id for hit in find(pipeline, "payments worker", limit=5, count_use=True).results}
     after = {row[0]: row[1:] for row in pipeline.rows(counts)}
     assert {id_ for id_ in after if after[id_] != before[id_]} == returned
     for id_ in returned:
@@ -217,7 +217,7 @@ def test_concurrent_searches_are_all_counted(pipeline: Pipeline) -> None:
     with ThreadPoolExecutor(6) as pool:
         list(
             pool.map(
-                lambda _: ask(pipeline, "car battery invoice ERR_7731", min_similarity=0, count_use=True), "x" * 24
+                lambda _: find(pipeline, "car battery invoice ERR_7731", min_similarity=0, count_use=True), "x" * 24
             )
         )
     assert pipeline.rows("SELECT DISTINCT reused_count FROM {s}.task_memories") == [(24,)]
@@ -227,7 +227,7 @@ def test_search_does_not_wait_for_locked_rows(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     with pipeline.engine.connect() as other:
         other.execute(text(f"SELECT 1 FROM {SCHEMA}.task_memories WHERE external_id = 'car' FOR UPDATE"))
-        found = ask(pipeline, "car invoice", min_similarity=0, count_use=True)
+        found = find(pipeline, "car invoice", min_similarity=0, count_use=True)
     assert {CAR, INVOICE} <= set(contents(found))
     counted = dict(pipeline.rows("SELECT external_id, reused_count FROM {s}.task_memories"))
     assert (counted["car"], counted["invoice"]) == (0, 1)
@@ -235,7 +235,7 @@ def test_search_does_not_wait_for_locked_rows(pipeline: Pipeline) -> None:
 
 def test_search_without_vectors_uses_keywords(pipeline: Pipeline) -> None:
     pipeline.add([{"id": "a", "content": TIMEOUT}])
-    found = ask(pipeline, "ERR_7731")
+    found = find(pipeline, "ERR_7731")
     assert contents(found) == [TIMEOUT]
     assert "found by words alone: no memory has a vector" in str(found.results[0].why)
     assert found.note == found.results[0].why
@@ -248,15 +248,15 @@ def test_search_without_budget_uses_keywords(pipeline: Pipeline) -> None:
         "UPDATE {s}.task_memories SET embedding = '[1,0,0]', embedding_model = 'openai/text-embedding-3-small', "
         "embedding_dim = 3"
     )
-    (hit,) = ask(pipeline, "ERR_7731").results
+    (hit,) = find(pipeline, "ERR_7731").results
     assert (hit.content, hit.similarity, hit.keyword_rank) == (TIMEOUT, None, 1)
     assert "found by words alone: embedding was not sent" in str(hit.why)
 
 
 def test_search_explanation_names_ranks_and_similarity(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
-    assert ask(pipeline, "car battery").results[0].why is None
-    why = str(ask(pipeline, "car battery", explain=True).results[0].why)
+    assert find(pipeline, "car battery").results[0].why is None
+    why = str(find(pipeline, "car battery", explain=True).results[0].why)
     assert why.startswith("number 1 of ")
     assert "by meaning (similarity 0." in why
     assert "number 1 of 1 by words" in why
@@ -265,20 +265,20 @@ def test_search_explanation_names_ranks_and_similarity(pipeline: Pipeline) -> No
 def test_run_indexes_vectors_of_large_project(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     add(pipeline, TEXTS)
     monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", 3)
-    before = ask(pipeline, "car battery")
+    before = find(pipeline, "car battery")
     pipeline.run()
     names = pipeline.rows("SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%halfvec_cosine_ops%'")
     assert len(names) == 1
-    assert key_figures(ask(pipeline, "car battery", levels=[0]).results) == key_figures(before.results)
+    assert ids_and_scores(find(pipeline, "car battery", levels=[0]).results) == ids_and_scores(before.results)
 
 
 def test_search_use_does_not_block_rollback(pipeline: Pipeline) -> None:
     pipeline.add(reworded_notes())
     done = pipeline.run()
-    ask(pipeline, "payments worker", count_use=True)
+    find(pipeline, "payments worker", count_use=True)
     undone = pipeline.roll_back(done.job_id)
     assert undone.memories_deleted > 0
-    assert {hit.kind for hit in ask(pipeline, "payments worker").results} == {"raw"}
+    assert {hit.kind for hit in find(pipeline, "payments worker").results} == {"raw"}
 
 
 def test_facts_stay_visible_during_run_and_rollback(pipeline: Pipeline) -> None:
@@ -289,7 +289,7 @@ def test_facts_stay_visible_during_run_and_rollback(pipeline: Pipeline) -> None:
     def read() -> None:
         while not ended.is_set():
             for lesson in LESSONS:
-                found = ask(pipeline, lesson, levels=[0, 1], count_use=True).results
+                found = find(pipeline, lesson, levels=[0, 1], count_use=True).results
                 seen.update(hit.kind for hit in found)
                 missed.extend([] if any(lesson[:40] in hit.content for hit in found) else [lesson])
 

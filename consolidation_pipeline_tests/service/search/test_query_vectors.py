@@ -1,4 +1,4 @@
-"""The vector of a query from a paid model: asked for once, waited for briefly, left alone while it is down."""
+"""Query vectors of a paid model: cached, one attempt, a pause after failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two rankings made one: ties, and what is abstract."""
+"""Fusion of two rankings: ties and patterns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ A, B, C = "1", "2", "3"
 
 
 @pytest.mark.parametrize("fusion", ["rrf", "zscore", "default"])
-def test_fusion_ranks_best_of_both_first_and_drops_nothing(fusion: str) -> None:
+def test_fusion_ranks_best_of_both_first(fusion: str) -> None:
     ranked = fuse_scores(RetrieverScores({A: 0.9, B: 0.6, C: 0.4}, {A: 7.0, C: 2.0}), fusion)
     assert ranked[0][0] == A
     assert {id_ for id_, _ in ranked} == {A, B, C}

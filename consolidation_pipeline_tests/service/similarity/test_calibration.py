@@ -1,4 +1,4 @@
-"""The calibration is held until it is outgrown, and then everything that follows from it changes at once."""
+"""Calibration of a project: held until growth or new options renew it with the graph."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordE
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
-PLACEHOLDERS = (
+BOILERPLATE = (
     "Review the full content of this learning entry and extract the actionable insights that future agents need. "
     "Add the key points of this learning here, with the context in which they apply and the evidence behind them."
 )
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twelve distinct memories are enough for a calibration."""
+def calibrate_from_twelve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrate projects of twelve or more distinct memories."""
     monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 12)
 
 
-def placeholders(count: int = 12, first: int = 0) -> list[dict[str, Any]]:
-    """Different lessons that end in the same two placeholder sentences, most of their text."""
-    return [note(f"p{at}", f"{LESSONS[at].split(',')[0]}. {PLACEHOLDERS}") for at in range(first, count)]
+def boilerplate_notes(count: int = 12, first: int = 0) -> list[dict[str, Any]]:
+    """Return different lessons that end in the same two boilerplate sentences."""
+    return [note(f"p{at}", f"{LESSONS[at].split(',')[0]}. {BOILERPLATE}") for at in range(first, count)]
 
 
-def calibrated(pipeline: Pipeline, *, renew: bool = True) -> CalibrationResult:
+def calibrate(pipeline: Pipeline, *, renew: bool = True) -> CalibrationResult:
     with pipeline.open() as run:
         embed_memories(run)
         return calibrate_thresholds(run, renew=renew)
@@ -56,12 +56,12 @@ def update(pipeline: Pipeline, *, renew: bool = True) -> tuple[CalibrationResult
         return calibrate_thresholds(run, renew=renew), update_similarity_graph(run)
 
 
-def versions(pipeline: Pipeline) -> list[int]:
+def list_versions(pipeline: Pipeline) -> list[int]:
     return [row[0] for row in pipeline.rows("SELECT version FROM {s}.similarity_calibrations ORDER BY version")]
 
 
 def edges(pipeline: Pipeline) -> dict[tuple[str, str], float]:
-    """The stored pairs by external id."""
+    """Return the similarity of stored pairs by external ids."""
     rows = pipeline.rows(
         "SELECT a.external_id, b.external_id, n.similarity FROM {s}.memory_neighbors n "
         "JOIN {s}.task_memories a ON a.id = n.a JOIN {s}.task_memories b ON b.id = n.b"
@@ -71,7 +71,7 @@ def edges(pipeline: Pipeline) -> dict[tuple[str, str], float]:
 
 def test_small_project_uses_profile_thresholds(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    done = calibrated(pipeline)
+    done = calibrate(pipeline)
     assert WORDLLAMA.plain is not None
     assert done.snapshot.thresholds == WORDLLAMA.plain.thresholds()
     assert (done.snapshot.center, done.snapshot.boilerplate, done.stripped) == (None, (), 0)
@@ -79,49 +79,52 @@ def test_small_project_uses_profile_thresholds(pipeline: Pipeline) -> None:
     assert "curve" not in done.snapshot.report
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_large_project_is_calibrated_on_own_memories(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
         embed_memories(run)
         done = calibrate_thresholds(run)
         assert run.thresholds == done.snapshot.thresholds
-    held, report = done.snapshot, done.snapshot.report
-    assert held.center is not None
-    assert held.thresholds["t_merge"] >= WORDLLAMA.t_merge
-    assert held.thresholds["t_pattern"] < held.thresholds["t_suggest"] < held.thresholds["t_merge"]
-    assert held.thresholds["t_principle"] < held.thresholds["t_pattern"]
+    snapshot, report = done.snapshot, done.snapshot.report
+    assert snapshot.center is not None
+    assert snapshot.thresholds["t_merge"] >= WORDLLAMA.t_merge
+    assert snapshot.thresholds["t_pattern"] < snapshot.thresholds["t_suggest"] < snapshot.thresholds["t_merge"]
+    assert snapshot.thresholds["t_principle"] < snapshot.thresholds["t_pattern"]
     assert report["spread"]["median"] < report["spread"]["nearest"]
     assert {"wrong", "found", "kinds", "profile", "recommended"} <= report.keys()
     assert len(report["curve"]) == 50
     assert report["found"]["share"] > 0.4
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_calibration_is_deterministic(pipeline: Pipeline) -> None:
-    rows = [*placeholders(), *corpus()]
+    rows = [*boilerplate_notes(), *corpus()]
     found = []
     for given in (rows, rows[::-1]):
         pipeline.clear()
         pipeline.add(given)
-        found.append(calibrated(pipeline).snapshot)
+        found.append(calibrate(pipeline).snapshot)
     assert found[0].report == found[1].report
     assert (found[0].thresholds, found[0].boilerplate) == (found[1].thresholds, found[1].boilerplate)
 
 
 def test_calibration_is_renewed_after_growth_by_half(pipeline: Pipeline) -> None:
     pipeline.add([note(str(at), f"{word} grows here") for at, word in enumerate(VOCABULARY)])
-    assert calibrated(pipeline).renewed
+    assert update(pipeline)[0].renewed
     pipeline.add([note(f"more-{at}", f"{VOCABULARY[at]} grows there") for at in range(4)])
-    assert not calibrated(pipeline).renewed
+    done, graph = update(pipeline)
+    assert (done.renewed, graph.rebuilt, graph.calibration, graph.compared) == (False, False, 1, 4)
     pipeline.add([note("last", "iris grows anywhere")])
-    assert not calibrated(pipeline, renew=False).renewed
-    done = calibrated(pipeline)
+    done, graph = update(pipeline, renew=False)
+    assert (done.renewed, graph.calibration) == (False, 1)
+    done, graph = update(pipeline)
     assert (done.renewed, done.snapshot.version, done.snapshot.report["trigger"]) == (True, 2, "growth")
-    assert not calibrated(pipeline).renewed
+    assert (graph.rebuilt, graph.calibration, graph.compared) == (True, 2, 15)
+    assert not calibrate(pipeline).renewed
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_held_calibration_needs_no_embedding(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     model = WordEmbedder(dimension=64)
@@ -138,35 +141,35 @@ def test_held_calibration_needs_no_embedding(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize("options", [{"center": False}, {"t_merge": 0.9}, {"t_pattern": 0.55}])
 def test_changed_options_renew_calibration(pipeline: Pipeline, options: dict[str, Any]) -> None:
     pipeline.add(corpus())
-    calibrated(pipeline)
+    calibrate(pipeline)
     pipeline.configure(decay_rate=0.2)
-    assert not calibrated(pipeline).renewed
+    assert not calibrate(pipeline).renewed
     pipeline.configure(**options)
-    done = calibrated(pipeline)
+    done = calibrate(pipeline)
     assert (done.renewed, done.snapshot.report["trigger"]) == (True, "options")
     assert done.snapshot.thresholds.items() >= {k: v for k, v in options.items() if k != "center"}.items()
 
 
-@pytest.mark.usefixtures("few")
-def test_given_threshold_wins_and_its_errors_are_estimated(pipeline: Pipeline) -> None:
+@pytest.mark.usefixtures("calibrate_from_twelve")
+def test_given_threshold_wins_over_calibration(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.configure(t_merge=0.9, t_pattern=0.5)
-    held = calibrated(pipeline).snapshot
-    assert (held.thresholds["t_merge"], held.thresholds["t_pattern"]) == (0.9, 0.5)
-    assert held.thresholds["t_suggest"] >= 0.5
-    assert held.report["recommended"]["t_merge"] < 0.9
-    at = next(point for point in held.report["curve"] if point["threshold"] == 0.9)
-    assert held.report["found"] == at["found"]
+    snapshot = calibrate(pipeline).snapshot
+    assert (snapshot.thresholds["t_merge"], snapshot.thresholds["t_pattern"]) == (0.9, 0.5)
+    assert snapshot.thresholds["t_suggest"] >= 0.5
+    assert snapshot.report["recommended"]["t_merge"] < 0.9
+    at = next(point for point in snapshot.report["curve"] if point["threshold"] == 0.9)
+    assert snapshot.report["found"] == at["found"]
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_uncentered_calibration_keeps_plain_floor(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.configure(center=False)
-    held = calibrated(pipeline).snapshot
-    assert held.center is None
+    snapshot = calibrate(pipeline).snapshot
+    assert snapshot.center is None
     assert WORDLLAMA.plain is not None
-    assert held.thresholds["t_merge"] >= WORDLLAMA.plain.t_merge
+    assert snapshot.thresholds["t_merge"] >= WORDLLAMA.plain.t_merge
 
 
 def test_snapshot_without_options_is_renewed(pipeline: Pipeline) -> None:
@@ -179,15 +182,14 @@ def test_snapshot_without_options_is_renewed(pipeline: Pipeline) -> None:
 
 def test_single_phases_use_newest_snapshot(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    with pipeline.open() as run:
-        run_phases(run, ["embedding_matrix", "similarity_graph"])
-    assert versions(pipeline) == [1]
+    pipeline.run_phases(["embedding_matrix", "similarity_graph"])
+    assert list_versions(pipeline) == [1]
     pipeline.configure(t_merge=0.9)
     with pipeline.open() as run:
         run_phases(run, ["similarity_graph"])
         assert WORDLLAMA.plain is not None
         assert run.thresholds["t_merge"] == WORDLLAMA.plain.t_merge
-    assert versions(pipeline) == [1]
+    assert list_versions(pipeline) == [1]
     with pipeline.open() as run:
         run_phases(run, ["threshold_calibration"])
         assert run.thresholds["t_merge"] == 0.9
@@ -199,12 +201,12 @@ def test_empty_project_is_calibrated(pipeline: Pipeline) -> None:
     assert (done.snapshot.memories, graph.nodes, graph.rebuilt) == (0, 0, False)
 
 
-# --- boilerplate ---------------------------------------------------------------------------------------------------
+# --- boilerplate -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_boilerplate_does_not_make_neighbours(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline.add(placeholders())
+    pipeline.add(boilerplate_notes())
     pipeline.configure(center=False, t_merge=0.9, t_suggest=0.8, t_pattern=0.6)
     with monkeypatch.context() as patch:
         patch.setattr(calibration_fit, "MIN_CONTENTS", 1000)
@@ -217,10 +219,10 @@ def test_boilerplate_does_not_make_neighbours(pipeline: Pipeline, monkeypatch: p
     assert len(edges(pipeline)) == 0
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_search_vector_keeps_boilerplate(pipeline: Pipeline) -> None:
-    pipeline.add(placeholders())
-    calibrated(pipeline)
+    pipeline.add(boilerplate_notes())
+    calibrate(pipeline)
     rows = pipeline.rows(
         "SELECT m.embedding::text AS whole, g.embedding::text AS rest FROM {s}.task_memories m "
         "JOIN {s}.grouping_embeddings g ON g.memory_id = m.id"
@@ -229,23 +231,23 @@ def test_search_vector_keeps_boilerplate(pipeline: Pipeline) -> None:
     assert all(row.whole != row.rest for row in rows)
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_center_is_mean_of_grouping_vectors(pipeline: Pipeline) -> None:
-    pipeline.add([*placeholders(), *unrelated_notes()])
-    held = calibrated(pipeline).snapshot
+    pipeline.add([*boilerplate_notes(), *unrelated_notes()])
+    snapshot = calibrate(pipeline).snapshot
     rows = pipeline.rows(
         "SELECT coalesce(g.embedding, m.embedding)::float4[] AS x FROM {s}.task_memories m "
         "LEFT JOIN {s}.grouping_embeddings g ON g.memory_id = m.id"
     )
-    assert held.center is not None
-    np.testing.assert_allclose(held.center, np.array([row.x for row in rows]).mean(axis=0), atol=1e-6)
+    assert snapshot.center is not None
+    np.testing.assert_allclose(snapshot.center, np.array([row.x for row in rows]).mean(axis=0), atol=1e-6)
 
 
-@pytest.mark.usefixtures("few")
-def test_new_boilerplate_memories_are_stripped_by_next_run(pipeline: Pipeline) -> None:
-    pipeline.add([*placeholders(11), *unrelated_notes()])
+@pytest.mark.usefixtures("calibrate_from_twelve")
+def test_next_run_strips_new_boilerplate_memories(pipeline: Pipeline) -> None:
+    pipeline.add([*boilerplate_notes(11), *unrelated_notes()])
     assert update(pipeline)[0].stripped == 11
-    pipeline.add(placeholders(12, first=11))
+    pipeline.add(boilerplate_notes(12, first=11))
     done, graph = update(pipeline)
     assert (done.renewed, done.stripped, done.embedded, graph.compared) == (False, 1, 1, 1)
     assert pipeline.value("SELECT count(*) FROM {s}.grouping_embeddings") == 12
@@ -253,24 +255,24 @@ def test_new_boilerplate_memories_are_stripped_by_next_run(pipeline: Pipeline) -
     assert (again.stripped, again.embedded, graph.compared) == (0, 0, 0)
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_equal_stripped_texts_are_embedded_once(pipeline: Pipeline) -> None:
-    pipeline.add([*placeholders(11), *unrelated_notes()])
+    pipeline.add([*boilerplate_notes(11), *unrelated_notes()])
     update(pipeline)
     rest = LESSONS[0].split(",")[0]
-    pipeline.add([note("twin", f"{PLACEHOLDERS} {rest}."), note("other", f"{rest}. {PLACEHOLDERS.split('.')[0]}.")])
+    pipeline.add([note("twin", f"{BOILERPLATE} {rest}."), note("other", f"{rest}. {BOILERPLATE.split('.')[0]}.")])
     done, _ = update(pipeline)
     assert (done.stripped, done.embedded) == (2, 0)
     assert {("p0", "twin"), ("other", "p0")} <= edges(pipeline).keys()
 
 
-@pytest.mark.usefixtures("few")
-def test_incremental_graph_with_boilerplate_matches_rebuild(pipeline: Pipeline) -> None:
-    pipeline.add([*placeholders(10), *corpus()])
-    calibrated(pipeline)
+@pytest.mark.usefixtures("calibrate_from_twelve")
+def test_boilerplate_graph_matches_rebuild(pipeline: Pipeline) -> None:
+    pipeline.add([*boilerplate_notes(10), *corpus()])
+    calibrate(pipeline)
     for first in (10, 11):
         update(pipeline, renew=False)
-        pipeline.add(placeholders(first + 1, first=first))
+        pipeline.add(boilerplate_notes(first + 1, first=first))
     update(pipeline, renew=False)
     grown = dump_tables(pipeline, tables=["memory_neighbors", "grouping_embeddings"])
     pipeline.write("DELETE FROM {s}.memory_neighbors")
@@ -280,12 +282,10 @@ def test_incremental_graph_with_boilerplate_matches_rebuild(pipeline: Pipeline) 
     assert dump_tables(pipeline, tables=["memory_neighbors", "grouping_embeddings"]) == grown
 
 
-@pytest.mark.usefixtures("few")
-def test_sources_stay_compared_without_boilerplate(
-    pipeline: Pipeline,
-) -> None:
-    again = [{**row, "id": f"{row['id']}-again", "content": f"Noted: {row['content']}"} for row in placeholders()]
-    pipeline.add([*placeholders(), *again])
+@pytest.mark.usefixtures("calibrate_from_twelve")
+def test_sources_stay_compared_without_boilerplate(pipeline: Pipeline) -> None:
+    again = [{**row, "id": f"{row['id']}-again", "content": f"Noted: {row['content']}"} for row in boilerplate_notes()]
+    pipeline.add([*boilerplate_notes(), *again])
     pipeline.configure(t_merge=0.7)
     assert pipeline.run().merging.created == 12
     own = "SELECT count(*) FROM {s}.grouping_embeddings g JOIN {s}.task_memories m ON m.id = g.memory_id"
@@ -294,9 +294,9 @@ def test_sources_stay_compared_without_boilerplate(
     assert (second.renewed, second.embedded, graph.nodes, graph.compared) == (False, 0, 24, 0)
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_boilerplate_of_older_snapshot_is_removed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline.add([*placeholders(), *unrelated_notes()])
+    pipeline.add([*boilerplate_notes(), *unrelated_notes()])
     update(pipeline)
     monkeypatch.setattr(calibration_fit, "find_boilerplate", lambda _: ())
     calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
@@ -306,10 +306,10 @@ def test_boilerplate_of_older_snapshot_is_removed(pipeline: Pipeline, monkeypatc
         assert len(to_uuids(nodes.ids)) == 18
 
 
-# --- on request ----------------------------------------------------------------------------------------------------
+# --- manual calibration ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_calibration_preview_writes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     update(pipeline)
@@ -321,13 +321,13 @@ def test_calibration_preview_writes_nothing(pipeline: Pipeline) -> None:
     assert proposal.proposed.thresholds == proposal.current.thresholds
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_applied_calibration_rebuilds_graph(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     update(pipeline)
     before = edges(pipeline)
     proposal = calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
-    assert (proposal.applied, versions(pipeline), edges(pipeline)) == (True, [1, 2], {})
+    assert (proposal.applied, list_versions(pipeline), edges(pipeline)) == (True, [1, 2], {})
     done, graph = update(pipeline)
     assert (done.renewed, graph.rebuilt, graph.calibration) == (False, True, 2)
     assert edges(pipeline) == before
@@ -348,16 +348,16 @@ def test_calibration_of_busy_project_is_refused(pipeline: Pipeline, monkeypatch:
         calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=False)
         with pytest.raises(ProjectBusyError, match=SLUG):
             calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
-    assert versions(pipeline) == []
+    assert list_versions(pipeline) == []
     with pytest.raises(NotFoundError, match="nowhere"):
         calibrate_project(pipeline.engine, "nowhere", settings=pipeline.settings, apply=True)
 
 
-# --- what people decided -------------------------------------------------------------------------------------------
+# --- decisions -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.breaks_rules  # an approval without its memory
-@pytest.mark.usefixtures("few")
+@pytest.mark.breaks_rules  # the approval has no merged memory
+@pytest.mark.usefixtures("calibrate_from_twelve")
 def test_suggestion_decisions_are_labelled_pairs(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     ids = {row.external_id: row.id for row in pipeline.rows("SELECT external_id, id FROM {s}.task_memories")}
@@ -376,6 +376,6 @@ def test_suggestion_decisions_are_labelled_pairs(pipeline: Pipeline) -> None:
             versions=[1] * len(names),
             f=str(uuid4()),
         )
-    report = calibrated(pipeline).snapshot.report
+    report = calibrate(pipeline).snapshot.report
     assert report["decided"] == 4
     assert report["kinds"]["decided"]["of"] == 4

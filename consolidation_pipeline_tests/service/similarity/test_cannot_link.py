@@ -1,34 +1,19 @@
-"""An undo that sticks: what a person took apart is not merged again, until the person takes that back."""
+"""Cannot-link pairs: an undone merge is not repeated until it is redone."""
 
 from __future__ import annotations
 
-from uuid import UUID
-
-from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 
 LESSON = LESSONS[0]
 NOTES = [note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", f"{LESSON} Seen again today.")]
 
 
-def group_of(pipeline: Pipeline, job_id: UUID) -> UUID:
-    """The group of a job's newest merge."""
-    return UUID(
-        str(
-            pipeline.value(
-                "SELECT group_id FROM {s}.consolidation_changes WHERE job_id = :job ORDER BY seq DESC LIMIT 1",
-                job=job_id,
-            )
-        )
-    )
-
-
 def test_undone_merge_becomes_suggestion(pipeline: Pipeline) -> None:
     pipeline.add(NOTES)
-    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
-    planned = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
+    pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
+    planned = pipeline.plan()
     assert planned.merges == []
     assert [len(question.members) for question in planned.questions] == [3]
     again = pipeline.run()
@@ -39,7 +24,7 @@ def test_undone_merge_becomes_suggestion(pipeline: Pipeline) -> None:
 
 def test_redone_merge_can_be_extended(pipeline: Pipeline) -> None:
     pipeline.add(NOTES)
-    undone = pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    undone = pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
     pipeline.roll_back(undone.rollback_id)
     pipeline.add([note("d", f"Learned once more: {LESSON}")])
     assert pipeline.run().merging.extended == 1
@@ -52,11 +37,11 @@ def test_undone_job_is_repeated_by_next_run(pipeline: Pipeline) -> None:
     assert pipeline.run().merging.absorbed == 3
 
 
-def test_undone_extension_keeps_merge_and_newcomer_apart(pipeline: Pipeline) -> None:
+def test_undone_extension_stays_undone(pipeline: Pipeline) -> None:
     pipeline.add(NOTES[:2])
     pipeline.run()
     pipeline.add(NOTES[2:])
-    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
     assert pipeline.run().merging.absorbed == 0
     assert pipeline.value("SELECT source_count FROM {s}.consolidated_memories") == 2
     assert find_broken_rules(pipeline) == []
@@ -64,7 +49,7 @@ def test_undone_extension_keeps_merge_and_newcomer_apart(pipeline: Pipeline) -> 
 
 def test_newcomer_does_not_join_cannot_link_pair(pipeline: Pipeline) -> None:
     pipeline.add(NOTES[:2])
-    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
     pipeline.add(NOTES[2:])
     pipeline.run()
     sources = [set(row[0]) for row in pipeline.rows("SELECT source_memory_ids FROM {s}.consolidated_memories")]
@@ -75,7 +60,7 @@ def test_newcomer_does_not_join_cannot_link_pair(pipeline: Pipeline) -> None:
 
 def test_cannot_link_applies_to_exact_repeats(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON), note("other", LESSONS[1])])
-    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
     assert pipeline.run().merging.absorbed == 0
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE NOT is_consolidated") == 3
     pipeline.add([note("c", LESSON)])
@@ -89,8 +74,8 @@ def test_released_repeats_make_no_duplicate_merge(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     pipeline.run()
     pipeline.add([note("c", LESSON), note("d", LESSON)])
-    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
-    planned = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
+    pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
+    planned = pipeline.plan()
     done = pipeline.run().merging
     assert find_broken_rules(pipeline) == []
     assert (planned.merges, done.absorbed) == ([], 0)

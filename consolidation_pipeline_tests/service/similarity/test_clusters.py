@@ -1,4 +1,4 @@
-"""Groups: the same whatever the order of the input, never chained, never over a veto, never across types."""
+"""Groups: independent of input order, without chaining, vetoed pairs or mixed types."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.7, "t_pattern": 0.5}
 
 
 def merged_names(pipeline: Pipeline) -> set[frozenset[str]]:
-    """The external ids behind each active merged memory."""
+    """Return the external ids of the sources of each merged memory."""
     groups = defaultdict(set)
     for name, into in pipeline.rows(
         "SELECT external_id, consolidated_into_id FROM {s}.task_memories WHERE is_consolidated"
@@ -48,7 +48,7 @@ def merged_names(pipeline: Pipeline) -> set[frozenset[str]]:
 
 
 def groups_of(pipeline: Pipeline, tier: str) -> dict[str, list[Any]]:
-    """Cluster key -> (member id, details) of a tier."""
+    """Return the member rows of a tier by cluster key."""
     found = defaultdict(list)
     query = "SELECT cluster_key, member_id, details FROM {s}.memory_clusters WHERE tier = :tier ORDER BY 1, 2"
     for row in pipeline.rows(query, tier=tier):
@@ -120,10 +120,10 @@ def test_groups_do_not_depend_on_order_or_batches(shared: Pipeline, data: st.Dat
     assert states[0] == states[1]
 
 
-# --- what holds for every merged memory ----------------------------------------------------------------------------
+# --- invariants of merged memories -----------------------------------------------------------------------------------
 
 TEXTS = st.lists(st.sampled_from(VOCABULARY[:6]), min_size=2, max_size=4).map(" ".join)
-# A number is no word to the model: such texts differ in a literal alone. Case makes repeats that it sees differently.
+# The model ignores numbers: such texts differ only in a literal. Upper case gives repeats another vector.
 SPELLED = st.tuples(TEXTS, st.sampled_from(["", "", " 30", " 60"]), st.booleans()).map(
     lambda parts: (parts[0] + parts[1]).upper() if parts[2] else parts[0] + parts[1]
 )
@@ -132,7 +132,7 @@ BATCHES = st.lists(st.lists(NOTES, min_size=2, max_size=14), min_size=1, max_siz
 
 
 class Contents:
-    """The raw memories by content, with the vectors that were compared, read from the tables."""
+    """Raw memories by content, with the compared vectors, read from the tables."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.content_of: dict[UUID, tuple[str, str]] = {}
@@ -150,11 +150,11 @@ class Contents:
             self.units[row.consolidated_into_id or row.id].add(content)
 
     def similarity(self, one: tuple[str, str], other: tuple[str, str]) -> float:
-        """Cosine of the most similar variants."""
+        """Return the cosine of the most similar variants."""
         return max(float(a @ b) for a in self.variants[one] for b in self.variants[other])
 
     def may_merge(self, one: tuple[str, str], other: tuple[str, str], *, cross_type: bool) -> bool:
-        """Similar enough, of one type, and without a conflict."""
+        """Return True if two contents are similar, of compatible types and without a conflict."""
         near = self.similarity(one, other) >= OPTIONS["t_merge"] - 2 * SLACK
         return near and (cross_type or one[0] == other[0]) and not conflicts(self.text[one], self.text[other])
 
@@ -249,9 +249,7 @@ def test_near_duplicates_count_once_in_pattern(pipeline: Pipeline) -> None:
     assert [{names[row.member_id] for row in rows} for rows in groups.values()] == [{"n0-0", "n0-1", "n0-2"}]
 
 
-def test_merges_of_distant_sources_are_described(
-    pipeline: Pipeline,
-) -> None:
+def test_merges_of_distant_sources_are_described(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.run()
     before = merged_names(pipeline)

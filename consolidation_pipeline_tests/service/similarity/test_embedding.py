@@ -1,4 +1,4 @@
-"""Embedding: every memory gets a vector, nothing is embedded twice, and what is unusable is named."""
+"""Embedding: every memory gets a vector once; unusable vectors name their memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.embed.embedder import check_vectors
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import EmbeddingError
@@ -16,7 +15,7 @@ from consolidation_pipeline.service.similarity import embedding
 from consolidation_pipeline.service.similarity.embedding import EmbeddingResult, embed_memories
 from consolidation_pipeline_tests.service.corpus import corpus, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
 
 
 def embed(pipeline: Pipeline, model: WordEmbedder | None = None, slug: str = SLUG) -> EmbeddingResult:
@@ -48,7 +47,7 @@ def test_embedded_memory_is_not_embedded_again(pipeline: Pipeline) -> None:
     assert sorted(model.seen) == ["amber birch", "cedar delta", "ember flint"]
 
 
-def test_equal_content_is_embedded_once_across_projects(pipeline: Pipeline) -> None:
+def test_equal_content_is_embedded_once(pipeline: Pipeline) -> None:
     model = WordEmbedder()
     pipeline.add([note("a", "amber birch"), note("b", "amber birch"), note("c", "cedar delta")])
     embed(pipeline, model)
@@ -109,7 +108,7 @@ def test_archived_memories_are_not_embedded(pipeline: Pipeline) -> None:
 
 
 class RawEmbedder(WordEmbedder):
-    """A model that checks nothing: a zero vector for a text without words, NaN for "nan"."""
+    """Embedder without checks: a zero vector for a text without words, NaN for "nan"."""
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         vectors = super().embed(texts)
@@ -118,21 +117,21 @@ class RawEmbedder(WordEmbedder):
 
 
 class StrictEmbedder(WordEmbedder):
-    """A model that refuses what has no direction itself, as the built-in ones do."""
+    """Embedder that refuses zero vectors itself, as the built-in ones do."""
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         return check_vectors(super().embed(texts), texts)
 
 
 @pytest.mark.parametrize(("model", "text"), [(RawEmbedder, "..."), (RawEmbedder, "nan"), (StrictEmbedder, "...")])
-def test_unusable_vector_names_memory_and_stores_no_batch(
+def test_unusable_vector_names_memory(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, model: type[WordEmbedder], text: str
 ) -> None:
     monkeypatch.setattr(embedding, "BATCH", 2)
-    names = sorted("abcde", key=lambda name: memory_id(SLUG, "test", name))  # the order in which they are embedded
+    names = sorted("abcde", key=lambda name: note_id(name))  # order of embedding
     texts = ("amber", "birch", "cedar", text, "delta")
     pipeline.add([note(name, content) for name, content in zip(names, texts, strict=True)])
-    with pytest.raises(EmbeddingError, match=str(memory_id(SLUG, "test", names[3]))):
+    with pytest.raises(EmbeddingError, match=str(note_id(names[3]))):
         embed(pipeline, model())
     assert unembedded(pipeline) == sorted(names[2:])
 
@@ -141,8 +140,6 @@ def test_changed_model_dimension_is_refused(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "amber birch")])
     embed(pipeline, WordEmbedder(dimension=8))
     pipeline.add([note("b", "cedar delta")])
-    with pytest.raises(
-        EmbeddingError, match=f"{memory_id(SLUG, 'test', 'b')} a vector of 6 dimensions, the others have 8"
-    ):
+    with pytest.raises(EmbeddingError, match=f"{note_id('b')} a vector of 6 dimensions, the others have 8"):
         embed(pipeline, WordEmbedder(dimension=6))
     assert unembedded(pipeline) == ["b"]

@@ -1,10 +1,10 @@
-"""The similarity graph: exact, complete, and the same whether it grew or was built at once."""
+"""Similarity graph: exact, complete, and the same whether incremental or rebuilt."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import count, pairwise
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -36,7 +36,7 @@ from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordE
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
-# What a node is by content: its type, its text's hash, and its vector. Repeats share it.
+# Content of a node: its type, its text's hash and its vector. Repeats share it.
 Content = tuple[str, bytes, bytes]
 
 
@@ -47,8 +47,8 @@ def update(pipeline: Pipeline, *, renew: bool = True) -> GraphUpdate:
         return update_similarity_graph(run)
 
 
-def compared(run: ProjectRun) -> tuple[list[UUID], list[Content], npt.NDArray[np.float64]]:
-    """All nodes: ids, contents, and their vectors as the graph compares them."""
+def load_compared(run: ProjectRun) -> tuple[list[UUID], list[Content], npt.NDArray[np.float64]]:
+    """Return ids, contents and compared vectors of all nodes."""
     with run.engine.connect() as connection:
         nodes, vectors = load_graph_nodes(connection, run)
     assert run.calibration is not None
@@ -59,9 +59,9 @@ def compared(run: ProjectRun) -> tuple[list[UUID], list[Content], npt.NDArray[np
     return ids, contents, x.astype(np.float64)
 
 
-def judged(pipeline: Pipeline, run: ProjectRun) -> dict[frozenset[Content], tuple[float, int]]:
-    """Similarity and verdict of the stored pairs, by what their ends contain; every end must be a node."""
-    ids, contents, _ = compared(run)
+def load_verdicts(pipeline: Pipeline, run: ProjectRun) -> dict[frozenset[Content], tuple[float, int]]:
+    """Return similarity and verdict of the stored pairs by contents; every end must be a node."""
+    ids, contents, _ = load_compared(run)
     content_of = dict(zip(ids, contents, strict=True))
     rows = pipeline.rows(
         "SELECT a, b, similarity, verdict FROM {s}.memory_neighbors WHERE embedding_model = :m", m=run.embedder.name
@@ -72,13 +72,13 @@ def judged(pipeline: Pipeline, run: ProjectRun) -> dict[frozenset[Content], tupl
 
 
 def edges(pipeline: Pipeline, run: ProjectRun) -> dict[frozenset[Content], float]:
-    """Similarity of the stored pairs, by what their ends contain."""
-    return {pair: similarity for pair, (similarity, _) in judged(pipeline, run).items()}
+    """Return the similarity of the stored pairs by contents."""
+    return {pair: similarity for pair, (similarity, _) in load_verdicts(pipeline, run).items()}
 
 
 def brute_force(run: ProjectRun, threshold: float) -> dict[frozenset[Content], float]:
-    """Every pair of distinct contents whose cosine in float64 reaches the threshold."""
-    _, contents, x = compared(run)
+    """Return every pair of distinct contents whose float64 cosine reaches the threshold."""
+    _, contents, x = load_compared(run)
     items = list(dict(zip(contents, x, strict=True)).items())
     found = {}
     for at, (one, a) in enumerate(items):
@@ -154,18 +154,6 @@ def test_unchanged_project_compares_nothing(pipeline: Pipeline) -> None:
     assert second.calibration == first.calibration == 1
 
 
-def test_renewed_calibration_rebuilds_graph(pipeline: Pipeline) -> None:
-    pipeline.add([note(str(at), f"{word} {other}") for at, (word, other) in enumerate(pairwise(VOCABULARY))])
-    assert update(pipeline).calibration == 1
-    pipeline.add([note(f"more-{at}", f"{VOCABULARY[at]} juniper") for at in range(4)])
-    grown = update(pipeline)
-    assert (grown.rebuilt, grown.calibration, grown.compared) == (False, 1, 4)
-    pipeline.add([note("last", "iris amber")])
-    assert update(pipeline, renew=False).calibration == 1
-    renewed = update(pipeline)
-    assert (renewed.rebuilt, renewed.calibration, renewed.compared) == (True, 2, 14)
-
-
 def test_changed_threshold_rebuilds_graph(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     low = update(pipeline).pairs_added
@@ -220,7 +208,7 @@ def test_cached_vectors_equal_stored_vectors(pipeline: Pipeline, monkeypatch: py
         embed_memories(run)
         update_similarity_graph(run)
         assert run.compared is not None
-        # Meanwhile one comes, one goes and one changes.
+        # Meanwhile one memory is added, one archived and one edited.
         pipeline.add([note("late", f"Once again: {LESSONS[0]}")])
         archive(pipeline, run, 0, back=False)
         edit(pipeline, run, 1, "cedar delta amber")
@@ -234,18 +222,18 @@ def test_cached_vectors_equal_stored_vectors(pipeline: Pipeline, monkeypatch: py
     assert x.tobytes() == loaded.tobytes()
 
 
-# --- growing and rebuilding ----------------------------------------------------------------------------------------
+# --- incremental and rebuilt graph -----------------------------------------------------------------------------------
 
-# Automatic tiers ask for words in common and more of short texts, given ones are meant as they stand.
+# Automatic tiers need shared words and are stricter for short texts; given ones are used as they are.
 AUTOMATIC: dict[str, Any] = {"t_pattern": 0.5}
 OPTIONS: dict[str, Any] = {"t_merge": 0.9, "t_suggest": 0.8, "t_pattern": 0.6}
 FIRST = [f"{word} {other}" for word, other in zip(VOCABULARY, VOCABULARY[3:], strict=False)]
-# One has the profile of the local model, which asks for words in common; the other that of unknown models.
+# The profile of the local model needs shared words; that of unknown models does not.
 MODELS = (LOCAL_MODEL, "test/words")
 TEXTS = st.lists(st.sampled_from(VOCABULARY[:6]), min_size=1, max_size=4).map(" ".join)
-# A number is no word to the model: such texts differ in a literal alone.
+# The model ignores numbers: such texts differ only in a literal.
 NUMBERED = st.tuples(TEXTS, st.sampled_from(["", "", " 30", " 60"])).map("".join)
-# Repeats by normalised text; upper case is another word to the model.
+# Repeats by normalised text; upper case gives another vector.
 SPELLED = st.tuples(NUMBERED, st.sampled_from([str.lower, str.upper, str.title])).map(lambda pair: pair[1](pair[0]))
 ADD = st.lists(SPELLED, min_size=1, max_size=6).map(lambda texts: ("add", texts))
 CHOOSE = st.tuples(st.sampled_from(["archive", "restore"]), st.integers(0, 30))
@@ -255,7 +243,7 @@ STEPS = st.lists(st.one_of(ADD, CHOOSE, EDIT, ALONE), min_size=1, max_size=8)
 
 
 def choose(pipeline: Pipeline, run: ProjectRun, which: int, condition: str) -> tuple[UUID, int] | None:
-    """Id and version of one of the raw memories; None where there is none."""
+    """Return id and version of one raw memory; None without any."""
     query = f"SELECT id, version FROM {{s}}.task_memories WHERE project_id = :p AND {condition} ORDER BY external_id"
     rows = pipeline.rows(query, p=run.project.id)
     return tuple(rows[which % len(rows)]) if rows else None
@@ -277,7 +265,7 @@ def archive(pipeline: Pipeline, run: ProjectRun, which: int, *, back: bool) -> N
 
 
 def edit(pipeline: Pipeline, run: ProjectRun, which: int, body: str) -> None:
-    """Put another text into an active raw memory, which takes its vector from it."""
+    """Replace the text of an active raw memory and drop its vector."""
     values = {
         "execution_summary": body,
         "content_hash": content_hash(body),
@@ -291,13 +279,13 @@ def edit(pipeline: Pipeline, run: ProjectRun, which: int, body: str) -> None:
 
 
 def change_model(run: ProjectRun) -> None:
-    """Go on with the other model."""
+    """Switch the run to the other model."""
     run.embedder = WordEmbedder(MODELS[1 - MODELS.index(run.embedder.name)])
-    run.__dict__.pop("calibration", None)  # read again when it is needed
+    run.__dict__.pop("calibration", None)  # loaded again on demand
 
 
-def take(pipeline: Pipeline, run: ProjectRun, step: tuple[str, Any], names: Iterator[int]) -> None:
-    """One step of a project's life; updating and merging bring the graph up to date."""
+def apply_step(pipeline: Pipeline, run: ProjectRun, step: tuple[str, Any], names: Iterator[int]) -> None:
+    """Apply one step to a project; updating and merging bring the graph up to date."""
     kind, argument = step
     if kind == "add":
         pipeline.add([note(f"n{next(names)}", text) for text in argument])
@@ -333,11 +321,11 @@ def test_incremental_graph_matches_rebuild(
     with pytest.MonkeyPatch.context() as patch, shared.open(embedder=WordEmbedder(LOCAL_MODEL)) as run:
         patch.setattr(calibration_fit, "MIN_CONTENTS", 5)
         for step in [("update", None), *steps, ("update", None)]:
-            take(shared, run, step, names)
-        grown = judged(shared, run)
+            apply_step(shared, run, step, names)
+        grown = load_verdicts(shared, run)
         forget_graph(shared, run)
         update_similarity_graph(run)
-        rebuilt = judged(shared, run)
+        rebuilt = load_verdicts(shared, run)
         expected = brute_force(run, run.thresholds["t_pattern"])
     assert grown == rebuilt
     assert rebuilt.keys() == expected.keys()

@@ -1,23 +1,20 @@
-"""The ledger alone tells what every ledgered table holds, now and at any earlier time."""
+"""The ledger alone rebuilds every ledgered table at any time."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from uuid import UUID
 
 from consolidation_pipeline.service.lifecycle.associations import associate_memories
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories, restore_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
-from consolidation_pipeline_tests.service.corpus import LESSONS, TODAY, UNRELATED, near_miss_notes, note, reworded_notes
+from consolidation_pipeline_tests.service.corpus import LESSONS, STALE, UNRELATED, near_miss_notes, note, reworded_notes
 from consolidation_pipeline_tests.service.ledger_replay import Replay, State, find_differences, load_state
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 
-STALE = {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0}
 
-
-class Album:
-    """Photographs of the tables: after an import, and after everything else with the ledger's last seq."""
+class Snapshots:
+    """States of the tables: as imported, and after each step with the ledger's last seq."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
@@ -33,8 +30,8 @@ class Album:
         self.taken.append((seq, load_state(self.pipeline)))
 
 
-def live(album: Album) -> None:
-    """Everything that can happen to memories, one after the other, with a photograph after each."""
+def apply_every_operation(album: Snapshots) -> None:
+    """Apply every kind of change, one after the other, and record the state after each."""
     pipeline, engine = album.pipeline, album.pipeline.engine
     old = [note(f"old-{n}", text, **STALE) for n, text in enumerate(UNRELATED)]
     album.add(*reworded_notes(LESSONS[:4]), *near_miss_notes(), *old)
@@ -70,8 +67,8 @@ def live(album: Album) -> None:
 
 
 def test_ledger_rebuilds_tables_at_any_time(pipeline: Pipeline) -> None:
-    album = Album(pipeline)
-    live(album)
+    album = Snapshots(pipeline)
+    apply_every_operation(album)
     kinds = {row[0] for row in pipeline.rows("SELECT DISTINCT operation FROM {s}.consolidation_changes")}
     assert kinds == {"merge", "summarize", "archive", "restore", "edit", "associate", "review", "rollback"}
     assert len({seq for seq, _ in album.taken}) == len(album.taken)
@@ -83,7 +80,7 @@ def test_ledger_rebuilds_tables_at_any_time(pipeline: Pipeline) -> None:
 
 
 def test_replay_detects_unledgered_changes(pipeline: Pipeline) -> None:
-    album = Album(pipeline)
+    album = Snapshots(pipeline)
     album.add(*reworded_notes(LESSONS[:1]))
     pipeline.run()
     merged = pipeline.value("SELECT id FROM {s}.consolidated_memories")
@@ -103,7 +100,7 @@ def merge_groups(pipeline: Pipeline) -> list[UUID]:
 
 
 def test_replay_finds_row_before_change(pipeline: Pipeline) -> None:
-    album = Album(pipeline)
+    album = Snapshots(pipeline)
     album.add(*reworded_notes(LESSONS[:1]))
     pipeline.run()
     [group] = merge_groups(pipeline)

@@ -1,4 +1,4 @@
-"""Undo: an exact inverse, by change, group or job; refused when it would destroy something; itself undoable."""
+"""Rollback by change, group or job: an exact inverse, refused on conflicts, undoable itself."""
 
 from __future__ import annotations
 
@@ -10,41 +10,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.undo import rollback
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.ledger.ledger_reader import RollbackTarget
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, reworded_notes
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, note_id
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import count_rows, dump_knowledge, dump_tables
 
 LESSON = LESSONS[0]
 
 
-def merged_group(pipeline: Pipeline, job_id: UUID, at: int = 0) -> UUID:
-    """The id of one group of a job's changes."""
+def group_of_job(pipeline: Pipeline, job_id: UUID, at: int = 0) -> UUID:
+    """Return one group of a job's changes."""
     rows = pipeline.rows(
         "SELECT group_id FROM {s}.consolidation_changes WHERE job_id = :job GROUP BY 1 ORDER BY min(seq)", job=job_id
     )
     return UUID(str(rows[at][0]))
 
 
-def ledger(pipeline: Pipeline) -> list[str]:
+def dump_ledger(pipeline: Pipeline) -> list[str]:
     return dump_tables(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
 
 
 def age_changes(pipeline: Pipeline, by: timedelta, condition: str = "true") -> None:
-    """As if what ``condition`` selects had been done earlier; the ledger refuses updates, hence without triggers."""
+    """Make changes older; without triggers, because the ledger refuses updates."""
     update = f"UPDATE {SCHEMA}.consolidation_changes SET changed_at = changed_at - :by WHERE {condition}"
     with pipeline.engine.begin() as connection:
         connection.execute(text("SET LOCAL session_replication_role = replica"))
         connection.execute(text(update), {"by": by})
 
 
-def extended(pipeline: Pipeline) -> tuple[Outcome, Outcome]:
-    """Two runs, the second of which extends what the first merged."""
+def extend_merge(pipeline: Pipeline) -> tuple[Outcome, Outcome]:
+    """Run twice; the second run extends the merge of the first."""
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("other", LESSONS[1])])
     first = pipeline.run()
     pipeline.add([note("c", f"{LESSON} Seen again today.")])
@@ -69,7 +68,7 @@ def test_rollback_of_job_restores_every_byte(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'playbook.changed'") == 0
 
 
-def test_rollback_removes_neighbours_of_merged_memories(pipeline: Pipeline) -> None:
+def test_rollback_removes_neighbours_of_merges(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.roll_back(pipeline.run().job_id)
     dangling = """
@@ -83,7 +82,7 @@ def test_rollback_removes_neighbours_of_merged_memories(pipeline: Pipeline) -> N
 def test_rollback_of_group_leaves_others(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = pipeline.run()
-    group = merged_group(pipeline, done.job_id)
+    group = group_of_job(pipeline, done.job_id)
     undone = pipeline.roll_back(group)
     assert undone.scope == "group"
     assert undone.memories_deleted == 1
@@ -99,7 +98,7 @@ def test_rollback_of_change_covers_its_group(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), *reworded_notes(LESSONS[1:2])])
     before = dump_knowledge(pipeline)
     pipeline.run()
-    source = memory_id(SLUG, "test", "a")
+    source = note_id("a")
     change = pipeline.value("SELECT id FROM {s}.consolidation_changes WHERE entity_id = :id", id=source)
     undone = pipeline.roll_back(change)
     assert (undone.scope, undone.changes) == ("group", 3)
@@ -140,18 +139,19 @@ def test_undo_and_redo_can_be_repeated(pipeline: Pipeline) -> None:
 
 def test_second_rollback_of_job_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    done = pipeline.run()
-    pipeline.roll_back(done.job_id)
-    before, changes = dump_knowledge(pipeline), ledger(pipeline)
-    with pytest.raises(ConflictError, match="rolled back before"):
-        pipeline.roll_back(done.job_id)
-    assert (dump_knowledge(pipeline), ledger(pipeline)) == (before, changes)
+    job = pipeline.run().job_id
+    first = pipeline.roll_back(job)
+    before, changes = dump_knowledge(pipeline), dump_ledger(pipeline)
+    with pytest.raises(ConflictError, match=f"{job} was rolled back before, by {first.rollback_id}") as refused:
+        pipeline.roll_back(job)
+    assert refused.value.conflicts == (str(first.rollback_id),)
+    assert (dump_knowledge(pipeline), dump_ledger(pipeline)) == (before, changes)
 
 
 def test_run_after_rollback_reuses_ids(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     first = pipeline.run()
-    # Versions go on counting, so that nothing that was seen under the first merge fits the second.
+    # Versions continue counting, so that a stale version of the first merge does not match the second.
     times = {"created_at", "updated_at", "relevance_at", "relevance_score", "version"}
     accidents = {"consolidated_memories": times, "memory_lineage": {"job_id"}}
     tables = ["consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
@@ -165,17 +165,17 @@ def test_run_after_rollback_reuses_ids(pipeline: Pipeline) -> None:
 
 
 def test_rollback_of_extended_merge_is_refused(pipeline: Pipeline) -> None:
-    first, second = extended(pipeline)
-    before, changes = dump_knowledge(pipeline), ledger(pipeline)
+    first, second = extend_merge(pipeline)
+    before, changes = dump_knowledge(pipeline), dump_ledger(pipeline)
     with pytest.raises(ConflictError, match="--cascade") as refused:
         pipeline.roll_back(first.job_id)
     later = pipeline.rows("SELECT id FROM {s}.consolidation_changes WHERE job_id = :job", job=second.job_id)
     assert set(refused.value.conflicts) == {str(row.id) for row in later}
-    assert (dump_knowledge(pipeline), ledger(pipeline)) == (before, changes)
+    assert (dump_knowledge(pipeline), dump_ledger(pipeline)) == (before, changes)
 
 
 def test_cascade_rolls_back_extension(pipeline: Pipeline) -> None:
-    first, _ = extended(pipeline)
+    first, _ = extend_merge(pipeline)
     undone = pipeline.roll_back(first.job_id, cascade=True)
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated OR version <> 1") == 0
@@ -229,9 +229,9 @@ def test_rollback_limit_is_exact(pipeline: Pipeline, days: int, moment: timedelt
 def test_rollback_limit_includes_exact_age(pipeline: Pipeline) -> None:
     pipeline.configure_new()
     project, target = pipeline.project(), uuid4()
-    rollback._check(RollbackTarget("job", project, ["merge"], [1], [], timedelta(days=7)), target, 7)
+    rollback._check_target(RollbackTarget("job", project, ["merge"], [1], [], timedelta(days=7)), target, 7)
     with pytest.raises(ConflictError, match="rollback_days"):
-        rollback._check(
+        rollback._check_target(
             RollbackTarget("job", project, ["merge"], [1], [], timedelta(days=7, microseconds=1)), target, 7
         )
 
@@ -250,12 +250,12 @@ def test_rollback_reason_names_undone_target(pipeline: Pipeline) -> None:
 def test_rollback_of_unknown_id_is_refused(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON)])
     idle = pipeline.run().job_id
-    for target in (uuid4(), idle, memory_id(SLUG, "test", "a")):
+    for target in (uuid4(), idle, note_id("a")):
         with pytest.raises(NotFoundError, match=str(target)):
             pipeline.roll_back(target)
 
 
-# --- any history can be taken back ---------------------------------------------------------------------------------
+# --- random histories ------------------------------------------------------------------------------------------------
 
 WORDINGS = st.sampled_from(
     [f"{how}{LESSONS[which]}" for which in range(3) for how in ("", "Note to self: ", "Again: ")]

@@ -1,10 +1,11 @@
-"""Conflicts of a rollback: later work, another rollback, a run."""
+"""Conflicts of a rollback: later changes, another rollback, a run."""
 
 from __future__ import annotations
 
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,21 +20,21 @@ from consolidation_pipeline.service.undo.rollback import roll_back
 from consolidation_pipeline.store.database.schema import memory_relations, playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, call_concurrently
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 LESSON = LESSONS[0]
 
 
-def pair(pipeline: Pipeline) -> UUID:
-    """A project in which two memories were merged; the job."""
+def merge_pair(pipeline: Pipeline) -> UUID:
+    """Merge two memories; return the job."""
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", LESSONS[1])])
     return pipeline.run().job_id
 
 
-def insert(pipeline: Pipeline, table: Table, **values: Any) -> UUID:
-    """A row, made through the ledger in a group of its own; the group."""
+def insert_row(pipeline: Pipeline, table: Table, **values: Any) -> UUID:
+    """Insert a row through the ledger; return its group."""
     change = Change(uuid4(), uuid4(), values)
     with pipeline.engine.begin() as connection:
         author = Author(pipeline.project().id, None, "tester")
@@ -41,22 +42,22 @@ def insert(pipeline: Pipeline, table: Table, **values: Any) -> UUID:
     return change.group_id
 
 
-def build_on(pipeline: Pipeline) -> list[UUID]:
-    """A confirmed relation and a playbook entry that name the merged memory; their groups."""
+def insert_dependents(pipeline: Pipeline) -> list[UUID]:
+    """Insert a relation and a playbook entry of the merged memory; return their groups."""
     merged = pipeline.value("SELECT id FROM {s}.consolidated_memories")
     raw = pipeline.value("SELECT id FROM {s}.task_memories WHERE NOT is_consolidated")
     kind = {"relation_type": "explains", "confidence": 0.7, "status": "confirmed"}
     behind = [row.id for row in pipeline.rows("SELECT id FROM {s}.task_memories")]
     entry = {"content": "Migrate first.", "content_hash": "h", "supporting_memory_ids": behind}
     return [
-        insert(pipeline, memory_relations, a_id=raw, b_id=merged, **kind),
-        insert(pipeline, playbook_entries, source_id=merged, **entry),
+        insert_row(pipeline, memory_relations, a_id=raw, b_id=merged, **kind),
+        insert_row(pipeline, playbook_entries, source_id=merged, **entry),
     ]
 
 
 def test_rollback_lists_dependent_changes(pipeline: Pipeline) -> None:
-    job = pair(pipeline)
-    groups = build_on(pipeline)
+    job = merge_pair(pipeline)
+    groups = insert_dependents(pipeline)
     before, changes = dump_knowledge(pipeline), dump_tables(pipeline, tables=["consolidation_changes"])
     with pytest.raises(ConflictError, match=r"2 later changes depend on it: promote of .*--cascade") as refused:
         pipeline.roll_back(job)
@@ -67,8 +68,8 @@ def test_rollback_lists_dependent_changes(pipeline: Pipeline) -> None:
 
 
 def test_cascade_undoes_dependents_newest_first(pipeline: Pipeline) -> None:
-    job = pair(pipeline)
-    build_on(pipeline)
+    job = merge_pair(pipeline)
+    insert_dependents(pipeline)
     after = dump_knowledge(pipeline)
     undone = pipeline.roll_back(job, cascade=True)
     assert (undone.changes, undone.memories_deleted) == (5, 3)
@@ -86,15 +87,15 @@ def test_cascade_undoes_dependents_newest_first(pipeline: Pipeline) -> None:
 
 
 def test_dependent_groups_are_undone_one_by_one(pipeline: Pipeline) -> None:
-    job = pair(pipeline)
-    for group in reversed(build_on(pipeline)):
+    job = merge_pair(pipeline)
+    for group in reversed(insert_dependents(pipeline)):
         pipeline.roll_back(group)
     assert pipeline.roll_back(job).memories_deleted == 1
 
 
 def test_earlier_group_redone_later_is_no_conflict(pipeline: Pipeline) -> None:
-    pair(pipeline)
-    (_, entry) = build_on(pipeline)
+    merge_pair(pipeline)
+    (_, entry) = insert_dependents(pipeline)
     pipeline.add([note("d", f"{LESSON} Seen again today.")])
     grown = pipeline.run().job_id
     without_entry = pipeline.roll_back(entry)
@@ -124,22 +125,14 @@ def test_rollback_refuses_duplicate_merged_memory(pipeline: Pipeline) -> None:
 
 
 def only_merged(pipeline: Pipeline) -> UUID:
-    """The active merged memory."""
+    """Return the active merged memory."""
     [row] = pipeline.rows("SELECT id FROM {s}.consolidated_memories WHERE retired_at IS NULL")
     id_: UUID = row.id
     return id_
 
 
-def test_second_rollback_names_first(pipeline: Pipeline) -> None:
-    job = pair(pipeline)
-    first = pipeline.roll_back(job)
-    with pytest.raises(ConflictError, match=f"{job} was rolled back before, by {first.rollback_id}") as refused:
-        pipeline.roll_back(job)
-    assert refused.value.conflicts == (str(first.rollback_id),)
-
-
 def test_second_rollback_after_new_run_is_refused(pipeline: Pipeline) -> None:
-    job = pair(pipeline)
+    job = merge_pair(pipeline)
     pipeline.roll_back(job)
     assert pipeline.run().merging.created == 1
     for cascade in (False, True):
@@ -148,33 +141,23 @@ def test_second_rollback_after_new_run_is_refused(pipeline: Pipeline) -> None:
 
 
 def test_one_of_concurrent_rollbacks_wins(pipeline: Pipeline) -> None:
-    job = pair(pipeline)
+    job = merge_pair(pipeline)
     change = pipeline.value("SELECT min(id::text)::uuid FROM {s}.consolidation_changes")
     targets = [job, change, job, change]
     engines = [create_engine(pipeline.engine.url) for _ in targets]
-    start = threading.Barrier(len(targets))
-
-    def attempt(at: int) -> str:
-        start.wait()
-        try:
-            roll_back(engines[at], targets[at], settings=pipeline.settings, changed_by="tester")
-        except ConflictError as error:
-            return str(error)
-        return "won"
-
-    with ThreadPoolExecutor(len(targets)) as pool:
-        said = list(pool.map(attempt, range(len(targets))))
+    settings = {"settings": pipeline.settings, "changed_by": "tester"}
+    calls = zip(engines, targets, strict=True)
+    outcomes = call_concurrently(*(partial(roll_back, engine, target, **settings) for engine, target in calls))
     for engine in engines:
         engine.dispose()
-    assert sorted(said)[-1] == "won"
-    assert [("rolled back before" in answer) for answer in sorted(said)] == [True, True, True, False]
+    assert ["rolled back before" in str(outcome) for outcome in outcomes].count(True) == 3
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes WHERE operation = 'rollback'") == 3
     assert find_broken_rules(pipeline) == []
 
 
 def test_rollback_waiting_too_long_for_run_is_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
-    job = pair(pipeline)
+    job = merge_pair(pipeline)
     before = dump_knowledge(pipeline)
     with pipeline.open():
         with pytest.raises(ProjectBusyError, match="busy"):
@@ -184,7 +167,7 @@ def test_rollback_waiting_too_long_for_run_is_refused(pipeline: Pipeline, monkey
 
 
 def test_rollback_starts_after_running_run(pipeline: Pipeline) -> None:
-    job = pair(pipeline)
+    job = merge_pair(pipeline)
     with ThreadPoolExecutor(1) as pool:
         with pipeline.open() as run:
             waiting = pool.submit(pipeline.roll_back, job)
@@ -198,7 +181,7 @@ def test_rollback_starts_after_running_run(pipeline: Pipeline) -> None:
 
 
 def test_run_does_not_start_during_rollback(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = pair(pipeline)
+    job = merge_pair(pipeline)
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
     entered, leave, real = threading.Event(), threading.Event(), rollback.revert_changes
 

@@ -1,4 +1,4 @@
-"""Effects of a rollback: everything is back at once, in whatever order groups are undone."""
+"""Effects of a rollback: every query result is restored at once, in any order of groups."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
 from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded_notes
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 LESSON = LESSONS[0]
 
-# What is visible of the sources, as the reading interfaces ask for it.
+# Queries of the sources as the reading interfaces send them.
 ACTIVE = "SELECT id FROM {s}.task_memories WHERE NOT is_archived AND NOT is_consolidated ORDER BY id"
 FULL_TEXT = """
     SELECT id FROM {s}.task_memories WHERE content_tsv @@ to_tsquery('english', 'migration & orchestrator')
@@ -46,13 +45,13 @@ ROWS = [
 ]
 
 
-def seen(pipeline: Pipeline) -> dict[str, list[tuple[Any, ...]]]:
+def visible_rows(pipeline: Pipeline) -> dict[str, list[tuple[Any, ...]]]:
     return {what: [tuple(row) for row in pipeline.rows(query)] for what, query in VISIBLE.items()}
 
 
 @pytest.fixture
 def embedded(pipeline: Pipeline) -> Pipeline:
-    """Memories that have their vectors, of which nothing was merged yet."""
+    """Pipeline with embedded memories of which none is merged."""
     pipeline.add(ROWS)
     pipeline.configure(merge=False)
     pipeline.run()
@@ -60,23 +59,17 @@ def embedded(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def group_of(pipeline: Pipeline, name: str) -> UUID:
-    """The newest group of changes of a raw memory."""
-    query = "SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id ORDER BY seq DESC LIMIT 1"
-    return UUID(str(pipeline.value(query, id=memory_id(SLUG, "test", name))))
-
-
 def test_rollback_restores_every_visible_query(embedded: Pipeline) -> None:
-    before = seen(embedded)
+    before = visible_rows(embedded)
     merging = embedded.run().merging
     assert merging.created == 1
-    merged = seen(embedded)
+    merged = visible_rows(embedded)
     changed = {"active memories", "full text", "files", "lineage", "counters", "merged memories"}
     assert {what for what in VISIBLE if merged[what] != before[what]} == changed
-    undone = embedded.roll_back(group_of(embedded, "a"))
-    assert seen(embedded) == before
+    undone = embedded.roll_back(embedded.last_group(entity=note_id("a")))
+    assert visible_rows(embedded) == before
     embedded.roll_back(undone.rollback_id)
-    assert seen(embedded) == merged
+    assert visible_rows(embedded) == merged
 
 
 def test_rollback_restores_extended_memory(embedded: Pipeline) -> None:
@@ -85,11 +78,11 @@ def test_rollback_restores_extended_memory(embedded: Pipeline) -> None:
     embedded.configure(merge=False)
     embedded.run()
     embedded.configure()
-    before = seen(embedded)
+    before = visible_rows(embedded)
     assert embedded.run().merging.extended == 1
-    assert seen(embedded)["merged memories"] != before["merged memories"]
-    embedded.roll_back(group_of(embedded, "c"))
-    assert seen(embedded) == before
+    assert visible_rows(embedded)["merged memories"] != before["merged memories"]
+    embedded.roll_back(embedded.last_group(entity=note_id("c")))
+    assert visible_rows(embedded) == before
 
 
 def test_rollback_shows_each_fact_once(embedded: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,14 +99,14 @@ def test_rollback_shows_each_fact_once(embedded: Pipeline, monkeypatch: pytest.M
 
     monkeypatch.setattr(rollback, "revert_changes", look_after)
     merged = [tuple(row) for row in embedded.rows(FULL_TEXT)]
-    embedded.roll_back(group_of(embedded, "a"))
+    embedded.roll_back(embedded.last_group(entity=note_id("a")))
     assert looks == [merged]
-    sources = sorted((memory_id(SLUG, "test", name),) for name in "ab")
+    sources = sorted((note_id(name),) for name in "ab")
     assert [tuple(row) for row in embedded.rows(FULL_TEXT)] == sources
 
 
-def forbidden(pipeline: Pipeline, *names: str) -> bool:
-    a, b = (to_ids([memory_id(SLUG, "test", name)]) for name in names)
+def is_cannot_link(pipeline: Pipeline, *names: str) -> bool:
+    a, b = (to_ids([note_id(name)]) for name in names)
     with pipeline.engine.connect() as connection:
         return bool(np.any(load_cannot_links(connection, pipeline.project().id).forbids(a, b)))
 
@@ -122,26 +115,26 @@ def test_undone_group_becomes_cannot_link_unlike_job(pipeline: Pipeline) -> None
     pipeline.add(ROWS)
     done = pipeline.run()
     undone = pipeline.roll_back(done.job_id)
-    assert (undone.scope, undone.kept_apart, forbidden(pipeline, "a", "b")) == ("job", 0, False)
+    assert (undone.scope, undone.kept_apart, is_cannot_link(pipeline, "a", "b")) == ("job", 0, False)
     redone = pipeline.roll_back(undone.rollback_id)
     assert (redone.redone, redone.kept_apart) == (True, 0)
-    undone = pipeline.roll_back(group_of(pipeline, "a"))
-    assert undone.scope == "job"  # the group of the redo, which brought a whole job back
+    undone = pipeline.roll_back(pipeline.last_group(entity=note_id("a")))
+    assert undone.scope == "job"  # the group of the redo, which restored a whole job
 
 
 def test_redo_of_group_removes_cannot_link(pipeline: Pipeline) -> None:
     pipeline.add(ROWS)
     pipeline.run()
-    undone = pipeline.roll_back(group_of(pipeline, "a"))
-    assert (undone.scope, undone.kept_apart, forbidden(pipeline, "a", "b")) == ("group", 1, True)
-    assert not forbidden(pipeline, "a", "other")
+    undone = pipeline.roll_back(pipeline.last_group(entity=note_id("a")))
+    assert (undone.scope, undone.kept_apart, is_cannot_link(pipeline, "a", "b")) == ("group", 1, True)
+    assert not is_cannot_link(pipeline, "a", "other")
     redone = pipeline.roll_back(undone.rollback_id)
-    assert (redone.redone, redone.kept_apart, forbidden(pipeline, "a", "b")) == (True, 0, False)
+    assert (redone.redone, redone.kept_apart, is_cannot_link(pipeline, "a", "b")) == (True, 0, False)
 
 
 @pytest.fixture(scope="module")
-def four(shared: Pipeline) -> tuple[Pipeline, list[UUID], dict[str, list[str]], list[dict[str, list[str]]]]:
-    """Four merges of one job; their groups, the state with all of them, and the one with none."""
+def four_merges(shared: Pipeline) -> tuple[Pipeline, list[UUID], dict[str, list[str]], list[dict[str, list[str]]]]:
+    """Four merges of one job: pipeline, groups, dump before the merges and dump after."""
     shared.clear()
     shared.add(reworded_notes(LESSONS[:4]))
     raw = dump_knowledge(shared)
@@ -154,9 +147,9 @@ def four(shared: Pipeline) -> tuple[Pipeline, list[UUID], dict[str, list[str]], 
 @settings(deadline=None, max_examples=5)
 @given(data=st.data())
 def test_independent_groups_are_undone_in_any_order(
-    four: tuple[Pipeline, list[UUID], dict[str, list[str]], list[dict[str, list[str]]]], data: st.DataObject
+    four_merges: tuple[Pipeline, list[UUID], dict[str, list[str]], list[dict[str, list[str]]]], data: st.DataObject
 ) -> None:
-    pipeline, groups, raw, (merged,) = four
+    pipeline, groups, raw, (merged,) = four_merges
     chosen = data.draw(st.permutations(groups))
     half = set(chosen[:2])
     states = []
@@ -178,7 +171,7 @@ def test_independent_groups_are_undone_in_any_order(
 
 
 def redo_of(pipeline: Pipeline, group: UUID) -> UUID:
-    """The newest rollback of a group."""
+    """Return the newest rollback of a group."""
     query = """
         WITH RECURSIVE fate AS (
             SELECT id, seq, group_id FROM {s}.consolidation_changes WHERE group_id = :group
@@ -193,7 +186,7 @@ def test_ledger_grows_only_by_undone_changes(pipeline: Pipeline) -> None:
     pipeline.add(ROWS)
     pipeline.run()
     before = dump_tables(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
-    undone = pipeline.roll_back(group_of(pipeline, "a"))
+    undone = pipeline.roll_back(pipeline.last_group(entity=note_id("a")))
     after = dump_tables(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
     assert set(before) < set(after)
     assert len(after) == len(before) + undone.changes

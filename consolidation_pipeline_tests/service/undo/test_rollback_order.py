@@ -1,8 +1,7 @@
-"""Rollbacks of groups that have no row in common can be done in any order."""
+"""Rollbacks of groups without a common row, in any order."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from uuid import UUID
 
 from hypothesis import given, settings
@@ -10,19 +9,17 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.lifecycle.associations import associate_memories
-from consolidation_pipeline_tests.service.corpus import LESSONS, REWORDINGS, TODAY, UNRELATED, note
+from consolidation_pipeline_tests.service.corpus import LESSONS, REWORDINGS, STALE, UNRELATED, note
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import compute_checksums, dump_knowledge
 
-STALE = {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0}
-
-# Per night, which lessons are noted: (lesson, wording, whether it is old news).
+# Noted lessons per night: (lesson, wording, True if stale).
 NOTED = st.tuples(st.integers(0, 2), st.integers(0, 4), st.booleans())
 NIGHTS = st.lists(st.lists(NOTED, min_size=2, max_size=5), min_size=1, max_size=2)
 
 
-def live(pipeline: Pipeline, nights: list[list[tuple[int, int, bool]]]) -> None:
-    """Merges, archives and relations, each a group of its own."""
+def create_groups(pipeline: Pipeline, nights: list[list[tuple[int, int, bool]]]) -> None:
+    """Create merges, archives and relations, each a group of its own."""
     pipeline.configure_new()
     pipeline.add(
         [note("old-0", UNRELATED[0], **STALE), note("a", LESSONS[3]), note("b", f"Note to self: {LESSONS[3]}")]
@@ -41,7 +38,7 @@ def rows_of(pipeline: Pipeline, group: UUID) -> set[UUID]:
 
 
 def undo(pipeline: Pipeline, groups: list[UUID]) -> list[UUID] | None:
-    """Roll the groups back in this order; the groups to undo that by. None: one was refused, and nothing is done."""
+    """Roll the groups back in order; return the rollback ids, or None with no effect if one is refused."""
     done = []
     for group in groups:
         try:
@@ -63,7 +60,7 @@ def test_disjoint_groups_are_undone_in_either_order(
     shared: Pipeline, nights: list[list[tuple[int, int, bool]]], data: st.DataObject
 ) -> None:
     shared.clear()
-    live(shared, nights)
+    create_groups(shared, nights)
     query = "SELECT group_id FROM {s}.consolidation_changes GROUP BY 1 ORDER BY min(seq)"
     groups = [row.group_id for row in shared.rows(query)]
     first, second = (groups[data.draw(st.integers(0, 30)) % len(groups)] for _ in range(2))
@@ -76,12 +73,12 @@ def test_disjoint_groups_are_undone_in_either_order(
         found.append(None if done is None else dump_knowledge(shared))
         redo(shared, done or [])
         assert dump_knowledge(shared) == start
-    # One may stand on the other without sharing a row with it, as a relation does on a memory: then one order is left.
+    # One group may depend on the other without a shared row, as a relation on a memory: only one order works.
     assert None in found or found[0] == found[1]
 
 
 def test_refused_rollback_leaves_tables_unchanged(pipeline: Pipeline) -> None:
-    live(pipeline, [[(0, 0, False), (0, 1, False)]])
+    create_groups(pipeline, [[(0, 0, False), (0, 1, False)]])
     group = pipeline.value("SELECT group_id FROM {s}.consolidation_changes ORDER BY seq LIMIT 1")
     pipeline.roll_back(group, cascade=True)
     before = compute_checksums(pipeline)
