@@ -18,7 +18,7 @@ QUESTION = re.compile(r"(What|Which|Whether|How|Who|Why|Where|When|That|Those)\b
 FOLDERS = "api|benchmarks|cli|consolidation_pipeline|defs|deploy|docs|embed|examples|llm|mcp|service|store"
 FILE_REFERENCE = re.compile(rf"(?<![\w./-])((?:{FOLDERS})/(?:[a-z_0-9]+/)*[a-z_0-9-]+\.(?:py|md|toml|yaml))\b")
 CORE_REFERENCE = re.compile(r"(?<![\w./-])(core/[a-z_]+/[a-z_0-9]+\.py)\b")
-LONGEST_TEST_NAME = 80
+LONGEST_TEST_NAME = 60
 
 
 def python_files(*folders: Path) -> Iterator[Path]:
