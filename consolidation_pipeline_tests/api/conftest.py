@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,8 +23,9 @@ from consolidation_pipeline.store.database.engine import connect_engine, with_dr
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions
 from consolidation_pipeline_tests.cli.conftest import LESSONS, RECENT
-from consolidation_pipeline_tests.conftest import TEMPLATE, create_database
+from consolidation_pipeline_tests.database_pool import DatabasePool, temporary_database
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import compute_checksums
 
 FOREIGN = "foreign"
 API = "/api/v1"
@@ -60,6 +60,10 @@ class ApiContext:
         headers = {} if role is None else {"Authorization": f"Bearer {self.key(role, project)}"}
         return TestClient(app or self.app, headers=headers, base_url="http://localhost", raise_server_exceptions=False)
 
+    def table_checksums(self) -> list[tuple[str, int, int]]:
+        """Return checksums of all tables but ``api_keys``, in which each use of a key is recorded."""
+        return [counted for counted in compute_checksums(self.pipeline) if counted[0] != "api_keys"]
+
     @property
     def memory(self) -> str:
         """Id of an active raw memory of ``notes``."""
@@ -72,13 +76,24 @@ def memory_row(at: int, text: str) -> dict[str, Any]:
     return {"id": f"n{at}", "content": text, "created_at": RECENT}
 
 
+def add_entry(api: ApiContext) -> UUID:
+    """Add a playbook entry of ``notes`` that waits for review; return its id."""
+    query = (
+        "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category) "
+        "SELECT id, 'Batch the requests.', 'h', 'review', 'performance' FROM {s}.projects WHERE slug = :slug"
+    )
+    api.pipeline.write(query, slug=SLUG)
+    entry_id: UUID = api.pipeline.value("SELECT id FROM {s}.playbook_entries WHERE content_hash = 'h'")
+    return entry_id
+
+
 def add_suggestions(api: ApiContext, count: int) -> list[str]:
     """Add ``count`` suggestions to ``notes``, each for two new memories; return their ids, the most similar first."""
     texts = [f"The proxy closes idle connections after {30 + at} seconds." for at in range(2 * count)]
     api.pipeline.add([{**memory_row(at, text), "id": f"alike{at}"} for at, text in enumerate(texts)], SLUG)
     query = "SELECT id, version FROM {s}.task_memories WHERE external_id LIKE 'alike%' ORDER BY external_id"
     rows = api.pipeline.rows(query)
-    new = [
+    suggestions = [
         NewSuggestion(
             cluster_key="4e1c",
             originals=[tuple(row) for row in rows[2 * at : 2 * at + 2]],
@@ -91,9 +106,14 @@ def add_suggestions(api: ApiContext, count: int) -> list[str]:
         )
         for at in range(count)
     ]
-    author = Author(api.pipeline.project().id, None, "test")
-    with api.pipeline.engine.begin() as connection:
-        return list(map(str, append_suggestions(connection, author, new, now=datetime.now(UTC))))
+    return list(map(str, insert_suggestions(api.pipeline, SLUG, suggestions)))
+
+
+def insert_suggestions(pipeline: Pipeline, slug: str, suggestions: Sequence[NewSuggestion]) -> list[UUID]:
+    """Insert suggestions into a project; return their ids in the same order."""
+    author = Author(pipeline.project(slug).id, None, "test")
+    with pipeline.engine.begin() as connection:
+        return append_suggestions(connection, author, suggestions, now=datetime.now(UTC))
 
 
 def _serve(url: str, folder: Path) -> Pipeline:
@@ -102,19 +122,13 @@ def _serve(url: str, folder: Path) -> Pipeline:
 
 
 @pytest.fixture(scope="session")
-def api_template(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, UUID]]:
+def api_template(databases: DatabasePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, UUID]]:
     """Name of a database with both projects, and the job of its run. Copying it takes less time than a run."""
-    template = f"{TEMPLATE}_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
-    for url in create_database(server, template):
+    with databases.database() as url:
         pipeline = _serve(url, tmp_path_factory.mktemp("api_template"))
         pipeline.add([memory_row(at, text) for at, text in enumerate(LESSONS)], SLUG)
-        pipeline.add(
-            [
-                memory_row(at, f"A note of another project, which no other key may read{end}")
-                for at, end in enumerate(".!")
-            ],
-            FOREIGN,
-        )
+        foreign = "A note of another project, which no other key may read"
+        pipeline.add([memory_row(at, foreign + end) for at, end in enumerate(".!")], FOREIGN)
         job_id = pipeline.run(SLUG).job_id
         pipeline.engine.dispose()  # Postgres copies only databases without connections
         yield str(make_url(url).database), job_id
@@ -124,7 +138,7 @@ def api_template(server: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def api(server: str, api_template: tuple[str, UUID], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiContext]:
     """Application with its own database for each module. Tests must not depend on rows of other tests."""
     template, job_id = api_template
-    for url in create_database(server, template):
+    with temporary_database(server, template) as url:
         pipeline = _serve(url, tmp_path_factory.mktemp("api"))
         yield ApiContext(pipeline, job_id)
         pipeline.engine.dispose()

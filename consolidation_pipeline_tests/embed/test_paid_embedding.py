@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -21,57 +17,33 @@ from consolidation_pipeline.embed.remote import BATCH_TEXTS, FALLBACK_PRICE, Lit
 from consolidation_pipeline.errors import BudgetExhaustedError, EmbeddingError
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
-from consolidation_pipeline_tests.conftest import open_shared_engine
+from consolidation_pipeline_tests.embed.conftest import MODEL, make_texts
 from consolidation_pipeline_tests.hypothesis_examples import examples
-from consolidation_pipeline_tests.llm.patterns import calls, spent
-from consolidation_pipeline_tests.llm.test_budget import _killing
+from consolidation_pipeline_tests.llm.patterns import kill_during_request, sum_spent
 from consolidation_pipeline_tests.openai_server import (
+    ERRORS,
     Behaviour,
     OpenAIServer,
-    drop_connection,
     drop_last_row,
     openai_server,
-    reply_with_broken_json,
     reply_with_embeddings,
     reply_with_error,
 )
-
-MODEL = "openai/text-embedding-3-large"
-
-
-@pytest.fixture(scope="module")
-def engine(server: str) -> Iterator[Engine]:
-    """Engine on a database shared by these tests; each uses its own project."""
-    yield from open_shared_engine(server)
+from consolidation_pipeline_tests.store.sample_rows import load_llm_calls
 
 
-@pytest.fixture
-def ledger(engine: Engine) -> SpendLedger:
-    return SpendLedger(engine, uuid4(), uuid4(), Budgets(1.0, 5.0, 2_000_000))
-
-
-@pytest.fixture
-def provider() -> Iterator[OpenAIServer]:
-    with openai_server() as running:
-        yield running
-
-
-def to(provider: OpenAIServer, ledger: SpendLedger, model: str = MODEL) -> LiteLLMEmbedder:
+def connect(provider: OpenAIServer, ledger: SpendLedger, model: str = MODEL) -> LiteLLMEmbedder:
     key = "sk-a-very-secret-key-0123456789"
     return LiteLLMEmbedder(model, ledger=ledger, api_base=provider.api_base, api_key=key, sleep=lambda _: None)
 
 
-def numbered(count: int) -> list[str]:
-    return [f"memory number {at}" for at in range(count)]
-
-
-def allowing(ledger: SpendLedger, **budgets: Any) -> SpendLedger:
+def with_budgets(ledger: SpendLedger, **budgets: Any) -> SpendLedger:
     return replace(ledger, job_id=uuid4(), budgets=replace(ledger.budgets, **budgets))
 
 
 def test_embedding_call_is_settled_without_vectors(provider: OpenAIServer, ledger: SpendLedger) -> None:
-    to(provider, ledger).embed(["three words here", "two words"])
-    [row] = calls(ledger)
+    connect(provider, ledger).embed(["three words here", "two words"])
+    [row] = load_llm_calls(ledger)
     assert (row.purpose, row.model, row.status, row.response) == ("embedding", MODEL, "settled", None)
     assert (row.prompt_tokens, row.completion_tokens, row.cost_usd) == (5, 0, Decimal("0.00000065"))
     assert row.reserved_usd >= row.cost_usd
@@ -79,34 +51,34 @@ def test_embedding_call_is_settled_without_vectors(provider: OpenAIServer, ledge
 
 def test_same_text_may_be_embedded_repeatedly(provider: OpenAIServer, ledger: SpendLedger) -> None:
     for _ in range(7):
-        to(provider, ledger).embed(["two words"])
-    assert [row.status for row in calls(ledger)] == ["settled"] * 7
+        connect(provider, ledger).embed(["two words"])
+    assert [row.status for row in load_llm_calls(ledger)] == ["settled"] * 7
 
 
 def test_embedding_without_budget_sends_nothing(provider: OpenAIServer, ledger: SpendLedger) -> None:
-    broke = allowing(ledger, usd_per_run=0.0)
+    penniless = with_budgets(ledger, usd_per_run=0.0)
     with pytest.raises(BudgetExhaustedError, match=f"embedding was not sent to {MODEL}: budget_usd_per_run is 0 USD"):
-        to(provider, broke).embed(["two words"])
-    assert (provider.requests, calls(broke)) == ([], [])
+        connect(provider, penniless).embed(["two words"])
+    assert (provider.requests, load_llm_calls(penniless)) == ([], [])
 
 
 def test_exhausted_budget_returns_finished_batches(provider: OpenAIServer, ledger: SpendLedger) -> None:
-    texts = numbered(4 * BATCH_TEXTS)
-    to(provider, ledger).embed(texts[:BATCH_TEXTS])
-    used = calls(ledger)[0]
-    frugal = allowing(ledger, tokens_per_run=int(used.prompt_tokens * 2.9))
+    texts = make_texts(4 * BATCH_TEXTS)
+    connect(provider, ledger).embed(texts[:BATCH_TEXTS])
+    used = load_llm_calls(ledger)[0]
+    frugal = with_budgets(ledger, tokens_per_run=int(used.prompt_tokens * 2.9))
     provider.requests.clear()
     parts: list[Any] = []
     with pytest.raises(BudgetExhaustedError, match="budget_tokens_per_run"):
-        parts.extend(to(provider, frugal).embed_batches(texts))
+        parts.extend(connect(provider, frugal).embed_batches(texts))
     assert 1 <= len(parts) == len(provider.requests) <= 2
 
 
 def test_invalid_embedding_reply_is_paid(provider: OpenAIServer, ledger: SpendLedger) -> None:
     provider.behaviour = reply_with_embeddings(edit=drop_last_row)
     with pytest.raises(EmbeddingError, match="0 vectors for 1 texts"):
-        to(provider, ledger).embed(["three words here"])
-    [row] = calls(ledger)
+        connect(provider, ledger).embed(["three words here"])
+    [row] = load_llm_calls(ledger)
     assert (row.status, row.prompt_tokens, row.cost_usd) == ("failed", 3, Decimal("0.00000039"))
     assert "each text needs one vector" in row.error_message
 
@@ -125,20 +97,20 @@ def test_each_embedding_attempt_is_reserved(
 ) -> None:
     provider.behaviour = behaviour
     with pytest.raises(EmbeddingError):
-        to(provider, ledger).embed(["two words"])
-    rows = calls(ledger)
+        connect(provider, ledger).embed(["two words"])
+    rows = load_llm_calls(ledger)
     assert [(row.status, row.attempt) for row in rows] == [("failed", at + 1) for at in range(attempts)]
     assert all(row.cost_usd == (row.reserved_usd if is_billed else 0) for row in rows)
     with pytest.raises(EmbeddingError, match="4 times by this job" if attempts == 4 else "401"):
-        to(provider, ledger).embed(["two words"])
+        connect(provider, ledger).embed(["two words"])
 
 
 def test_unpriced_embedding_model_uses_fallback_price(provider: OpenAIServer, ledger: SpendLedger) -> None:
-    to(provider, ledger, "openai/our-own-model").embed(["two words"])
-    assert float(calls(ledger)[0].cost_usd) == pytest.approx(2 * FALLBACK_PRICE.input / 1e6)
+    connect(provider, ledger, "openai/our-own-model").embed(["two words"])
+    assert float(load_llm_calls(ledger)[0].cost_usd) == pytest.approx(2 * FALLBACK_PRICE.input / 1e6)
 
 
-DOOMED = """
+EMBEDDING_PROGRAM = """
 import sys
 from uuid import UUID
 from consolidation_pipeline.core.jobs.spending import Budgets
@@ -153,33 +125,23 @@ LiteLLMEmbedder(model, ledger=ledger, api_base=base, api_key="key").embed(["two 
 
 @pytest.mark.slow
 def test_killed_embedding_keeps_reservation_spent(provider: OpenAIServer, ledger: SpendLedger) -> None:
-    url = ledger.engine.url.render_as_string(hide_password=False)
-    arguments = [url, str(ledger.project_id), str(ledger.job_id), provider.api_base, MODEL]
-    children: list[subprocess.Popen[bytes]] = []
-    provider.behaviour = _killing(children)
-    children.append(subprocess.Popen([sys.executable, "-c", DOOMED, *arguments]))
-    assert children[0].wait() == -signal.SIGKILL
-    [row] = calls(ledger)
+    kill_during_request(provider, ledger, EMBEDDING_PROGRAM, MODEL)
+    [row] = load_llm_calls(ledger)
     assert (row.status, row.cost_usd) == ("reserved", None)
-    assert spent(ledger) == row.reserved_usd > 0
+    assert sum_spent(ledger) == row.reserved_usd > 0
 
 
-KINDS: dict[str, Behaviour] = {
-    "well": reply_with_embeddings(),
+BEHAVIOURS: dict[str, Behaviour] = {
+    "valid": reply_with_embeddings(),
     "one missing": reply_with_embeddings(edit=drop_last_row),
-    "429": reply_with_error(429),
-    "400": reply_with_error(400),
-    "500": reply_with_error(500),
-    "502": reply_with_error(502),
-    "cut short": reply_with_broken_json,
-    "hung up": drop_connection,
+    **ERRORS,
 }
 
 
 @settings(max_examples=examples(12), deadline=None)
 @given(
     rounds=st.lists(
-        st.tuples(st.integers(1, 3 * BATCH_TEXTS), st.lists(st.sampled_from(list(KINDS)), max_size=6)),
+        st.tuples(st.integers(1, 3 * BATCH_TEXTS), st.lists(st.sampled_from(list(BEHAVIOURS)), max_size=6)),
         min_size=1,
         max_size=4,
     ),
@@ -191,13 +153,13 @@ def test_embedding_requests_never_exceed_budget(
     ledger = SpendLedger(engine, uuid4(), uuid4(), Budgets(1.0, 5.0, tokens))
     with openai_server() as provider:
         for count, kinds in rounds:
-            provider.then(*[KINDS[kind] for kind in kinds])
+            provider.then(*[BEHAVIOURS[kind] for kind in kinds])
             try:
-                assert len(to(provider, ledger).embed(numbered(count))) == count
+                assert len(connect(provider, ledger).embed(make_texts(count))) == count
             except (EmbeddingError, BudgetExhaustedError):
                 continue
         requests = len(provider.requests)
-    rows = calls(ledger)
+    rows = load_llm_calls(ledger)
     assert requests == len(rows)
     assert sum(row.prompt_tokens for row in rows) <= tokens
     assert Counter(row.status for row in rows).keys() <= {"settled", "failed"}

@@ -12,21 +12,22 @@ from consolidation_pipeline.core.jobs.spending import Budgets
 from consolidation_pipeline.llm.gateway import Gateway
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
-from consolidation_pipeline_tests.conftest import open_shared_engine
-from consolidation_pipeline_tests.llm.patterns import KEY, MODEL, Connect, well
+from consolidation_pipeline_tests.database_pool import DatabasePool
+from consolidation_pipeline_tests.llm.patterns import API_KEY, MODEL, Connect, valid_reply
 from consolidation_pipeline_tests.openai_server import OpenAIServer, openai_server, reply_with_json
 
 
 @pytest.fixture(scope="session")
-def engine(server: str) -> Iterator[Engine]:
+def engine(databases: DatabasePool) -> Iterator[Engine]:
     """Engine on a database shared by these tests; each uses its own project."""
-    yield from open_shared_engine(server)
+    with databases.engine() as engine:
+        yield engine
 
 
 @pytest.fixture
 def provider() -> Iterator[OpenAIServer]:
-    with openai_server(reply_with_json(well)) as running:
-        yield running
+    with openai_server(reply_with_json(valid_reply)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def ledger(engine: Engine) -> SpendLedger:
 
 @pytest.fixture
 def connect(provider: OpenAIServer, ledger: SpendLedger, waits: list[float]) -> Connect:
-    def to_provider(*, model: str = MODEL, ledger: SpendLedger = ledger, **options: Any) -> Gateway:
-        defaults = {"api_base": provider.api_base, "api_key": KEY, "sleep": waits.append}
+    def connect_gateway(*, model: str = MODEL, ledger: SpendLedger = ledger, **options: Any) -> Gateway:
+        defaults = {"api_base": provider.api_base, "api_key": API_KEY, "sleep": waits.append}
         return Gateway(model, ledger, **{**defaults, **options})
 
-    return to_provider
+    return connect_gateway
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
 from consolidation_pipeline.service.runs.phases import select_phases
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline_tests.conftest import open_shared_engine
+from consolidation_pipeline_tests.database_pool import DatabasePool
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 
 
@@ -99,9 +99,9 @@ ConnectAgent = Callable[..., AbstractContextManager[Agent]]
 
 
 @pytest.fixture(scope="module")
-def pipeline(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+def pipeline(databases: DatabasePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """Pipeline on a database shared by the tests of a module."""
-    for engine in open_shared_engine(server):
+    with databases.engine() as engine:
         yield Pipeline(engine, Settings(), Path(tmp_path_factory.mktemp("mcp")))
 
 

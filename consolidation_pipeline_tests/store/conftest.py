@@ -9,14 +9,15 @@ from sqlalchemy import Connection
 
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline_tests.conftest import open_shared_engine
-from consolidation_pipeline_tests.store.sample_rows import plant_project
+from consolidation_pipeline_tests.database_pool import DatabasePool
+from consolidation_pipeline_tests.store.sample_rows import add_project
 
 
 @pytest.fixture(scope="session")
-def shared_engine(server: str) -> Iterator[Engine]:
+def shared_engine(databases: DatabasePool) -> Iterator[Engine]:
     """Engine on a migrated database that stays empty."""
-    yield from open_shared_engine(server)
+    with databases.engine() as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -29,4 +30,4 @@ def connection(shared_engine: Engine) -> Iterator[Connection]:
 @pytest.fixture
 def project(connection: Connection) -> Project:
     """Project without memories."""
-    return plant_project(connection)
+    return add_project(connection)
