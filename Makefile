@@ -1,4 +1,4 @@
-# Everything here needs git, Python >= 3.11 and make; nothing else, and no rights beyond your own.
+# Everything here needs git, make and Python 3.11 to 3.14, and no special rights.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-all life chaos workers dev check images clean
-# Tests are compiled once and kept, also where the environment says otherwise.
+# Compiled tests are kept, even if the environment forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
 help: ## show this list
@@ -25,22 +25,22 @@ demo: $(VENV)/.installed ## import two projects, consolidate them, show what hap
 dev: $(VENV)/.installed ## open the Dagster UI on http://localhost:3000
 	@$(BIN)/consolidation dev
 
-test: $(VENV)/.installed ## run the tests but for the slow ones
+test: $(VENV)/.installed ## run all tests but the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-test-fast: $(VENV)/.installed ## run the tests of the pure functions and those without a process of their own
+test-fast: $(VENV)/.installed ## run the tests of core and llm
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal consolidation_pipeline_tests/core consolidation_pipeline_tests/llm
 
 test-all: $(VENV)/.installed ## run all tests, with all examples of the property tests
 	@CONSOLIDATION_TESTS=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m ''
 
-life: $(VENV)/.installed ## take 1,000 random sequences of steps through a project's life
+life: $(VENV)/.installed ## test 1,000 random sequences of actions on a project
 	@CONSOLIDATION_LIFE_EXAMPLES=1000 $(BIN)/python -m pytest consolidation_pipeline_tests/service/test_state_machine.py
 
-chaos: $(VENV)/.installed ## write, search, run and undo for five minutes while everything around it fails
+chaos: $(VENV)/.installed ## write, search, run and undo for five minutes while processes and the database fail
 	@CONSOLIDATION_CHAOS_SECONDS=$${CONSOLIDATION_CHAOS_SECONDS:-300} $(BIN)/python -m pytest -s consolidation_pipeline_tests/chaos
 
-workers: $(VENV)/.installed ## show that two workers share runs and a killed one loses nothing
+workers: $(VENV)/.installed ## test that two workers share runs and that killing one loses nothing
 	@$(BIN)/python deploy/two_workers.py
 
 check: $(VENV)/.installed ## lint, types, import contracts, definitions
@@ -50,7 +50,7 @@ check: $(VENV)/.installed ## lint, types, import contracts, definitions
 	@$(BIN)/lint-imports
 	@$(BIN)/dg check defs
 
-images: $(VENV)/.installed ## take the screenshots of the docs again (needs Chromium)
+images: $(VENV)/.installed ## renew the screenshots in docs/images (needs Chromium)
 	@$(BIN)/python docs/images/make_images.py
 
 clean: ## remove the environment and the embedded data
