@@ -58,20 +58,15 @@ def _start(folder: Path) -> Any:
 def server_url(data_dir: Path, database: str) -> str:
     """Return the URL, without a driver, of ``database`` on the embedded server; create the database if needed."""
     import psycopg
+    from psycopg import errors, sql
 
     server = start_server(data_dir)
     with psycopg.connect(server.get_uri("postgres"), autocommit=True) as connection:
         row = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (database,)).fetchone()
         if row is None:
-            _create_database(connection, database)
+            with suppress(errors.DuplicateDatabase, errors.UniqueViolation):  # Another process was faster.
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
     return str(server.get_uri(database))
-
-
-def _create_database(connection: Any, database: str) -> None:
-    from psycopg import errors, sql
-
-    with suppress(errors.DuplicateDatabase, errors.UniqueViolation):  # Another process was faster.
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
 
 
 def _get_server(folder: Path) -> Any:

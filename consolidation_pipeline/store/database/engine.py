@@ -12,7 +12,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, Row, create_engine, event, text
+from sqlalchemy import Connection as Connection
+from sqlalchemy import Engine as Engine
+from sqlalchemy import Row as Row
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -28,25 +31,6 @@ from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.embedded_server import server_url
 from consolidation_pipeline.store.database.schema import SCHEMA
-
-__all__ = [
-    "POOL_SIZE",
-    "Connection",
-    "Engine",
-    "Row",
-    "check_schema",
-    "connect",
-    "connect_engine",
-    "dagster_url",
-    "database_url",
-    "downgrade",
-    "is_unavailable",
-    "lock_until_commit",
-    "open_engine",
-    "ping_seldom",
-    "upgrade",
-    "with_driver",
-]
 
 _OLDEST_POSTGRES = 150000
 _OLDEST_VECTOR = (0, 8)

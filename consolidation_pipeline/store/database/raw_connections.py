@@ -23,9 +23,7 @@ def fetch_rows(
     """Return the rows of a query by the driver alone: SQLAlchemy would double the time.
 
     Args:
-        connection: Open connection.
-        query: SQL with ``%(name)s`` for each value.
-        bound: The values by name.
+        query: SQL with ``%(name)s`` for each value of ``bound``.
         prepare: False = plan for these values; None = prepare after a few executions.
 
     Raises:

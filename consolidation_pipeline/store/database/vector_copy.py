@@ -65,12 +65,9 @@ def load_columns_and_vectors(
     """Return columns as ``load_columns`` does, and the vectors, which the query selects last.
 
     Args:
-        connection: Open connection.
         query: SQL with ``%(name)s`` for each parameter, without nulls.
-        parameters: Values by name.
         kinds: Name -> dtype of each column before the vector, ``id`` among them; see ``load_columns``.
-        dimension: Length of the vectors.
-        by_id: Sort by id. It is done here, as Postgres would write the vectors to disk for it.
+        by_id: Sort by id. It is done here, as Postgres would write the vectors to disk to sort them.
 
     Returns:
         Columns of shape (n,) and vectors float32 (n, dimension).
@@ -117,9 +114,7 @@ def load_columns(
     """Return the columns of a query as arrays of shape (n,), in the machine's byte order.
 
     Args:
-        connection: Open connection.
         query: SQL with ``%(name)s`` for each parameter. It must replace nulls, which have no fixed width.
-        parameters: Values by name.
         kinds: Name -> dtype of each column: S16 for uuid, >f4 real, >f8 double precision, >i2 smallint, >i4 integer,
             >i8 bigint.
 

@@ -18,8 +18,8 @@ from consolidation_pipeline.store.database.sql import compose, conditions
 # Events older than a week are not sent any more, also not when a webhook is configured later. With status 410 a
 # receiver says that it never wants the event (https://www.standardwebhooks.com).
 _STILL_SENT = conditions("created_at > now() - interval '7 days'", "NOT coalesce(last_error LIKE '410 %', false)")
-# An event waits for earlier events of its project until these were tried so often: three attempts fail within 20
-# seconds, or deliveries stand still; an event that the receiver cannot take must not block all later ones.
+# An event waits until each earlier event of its project was delivered or tried this often. Three failures take about 20
+# seconds. After them, an event that the receiver rejects no longer blocks later ones.
 _ATTEMPTS_THAT_BLOCK = 3
 
 

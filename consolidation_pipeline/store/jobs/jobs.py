@@ -1,4 +1,4 @@
-"""Rows of jobs: pending, running, and what became of them."""
+"""Rows of jobs: appended, listed, started, and ended with an event."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ _APPEND_JOBS = compose(
 def append_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
     """Append pending jobs; return project id -> job id.
 
-    A project that has a pending or running job gets none and is left out. A new job continues the count of failures
-    in a row of the same job.
+    A project that has a pending or running job is left out. A new job continues the count of failures in a row of the
+    job with the same name.
     """
     values = json.dumps([vars(job) for job in wanted], default=str)
     return {row.project_id: row.id for row in connection.execute(text(_APPEND_JOBS), {"wanted": values})}
@@ -117,9 +117,8 @@ def list_failing_jobs(
     A run of some phases or of a plan is no attempt at the job.
 
     Args:
-        connection: Open connection.
         phases: All phases of each job, by its name. A job that completed them all is a success.
-        project_id: Only this project; None = all.
+        project_id: None = all projects.
 
     Returns:
         Rows of jobs with ``slug``, ``config`` and ``consolidation_enabled`` of the project, the name ``job``, and
@@ -282,9 +281,6 @@ def record_phase(
     """Record a completed phase on the job.
 
     Args:
-        connection: Open connection.
-        job_id: The job.
-        phase: Name of the phase.
         planned: Number of planned phases, by which the progress of the job is computed.
         metrics: Numbers of the phase, stored under its name.
         counters: Column of jobs -> number to add to it.
@@ -338,8 +334,6 @@ def finish_job(
     """End a pending or running job with ``status``, what it spent, and an event. Return False if it had ended before.
 
     Args:
-        connection: Open connection.
-        job_id: The job.
         status: completed, failed or cancelled.
         error: Error message, stored if the job has none yet.
         metrics: Numbers to add to those of the job.

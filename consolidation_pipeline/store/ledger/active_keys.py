@@ -17,11 +17,10 @@ from consolidation_pipeline.store.ledger.ledger_writer import reject_rows
 
 
 def lock_active_keys(connection: Connection, project_ids: Iterable[UUID]) -> None:
-    """Hold the right to change which rows are active in the projects until the transaction ends.
+    """Lock the active keys of the projects until the transaction ends: only its holder changes which rows are active.
 
-    Call it before any row is locked, to avoid deadlocks. Whoever looks for a duplicate after this sees all earlier
-    changes. Keys change hands in the ledger in the order of commits, so an undo of the newest changes first finds each
-    key as it was.
+    Call it before any row is locked, to avoid deadlocks. A search for duplicates after this sees all earlier changes.
+    The ledger has the changes of a key in the order of commits, so that it can be undone newest first.
     """
     for project_id in sorted(set(project_ids)):  # Sorted: two callers must not wait for each other.
         lock_until_commit(connection, f"places:{project_id}")
@@ -61,16 +60,7 @@ _FIND_BY_TEXT = """
 
 
 def find_by_text(connection: Connection, project_id: UUID, hashes: Collection[str]) -> dict[tuple[str, str], UUID]:
-    """Return the active merged memories with one of these texts.
-
-    Args:
-        connection: Open connection.
-        project_id: The project.
-        hashes: Hashes of normalized texts.
-
-    Returns:
-        (memory type, hash) -> id.
-    """
+    """Return the active merged memories with one of these hashes of normalized texts: (memory type, hash) -> id."""
     rows = connection.execute(text(_FIND_BY_TEXT), {"project": project_id, "hashes": list(hashes)})
     return {(memory_type, hash_): id_ for memory_type, hash_, id_ in rows}
 

@@ -10,10 +10,11 @@ from consolidation_pipeline.core.grouping.cannot_link import CannotLink
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import load_columns
 
-# Common table expressions for WITH RECURSIVE, after one `project (id)`: changes of consolidated memories that were
-# undone as groups, not with a whole job, and not redone since. `undone`: one row for each change and each change that
-# it undoes in turn; it is in effect if `turns` is odd. `groups`: the groups in between, newest rollback first, the
-# group of the change itself last.
+# Common table expressions for WITH RECURSIVE, to follow `project (id)`.
+# - `undone`: chains of rollbacks of groups, each from its newest rollback back to the original change of a consolidated
+#   memory. The change `id` is undone if `turns` is odd, and redone if it is even. Rollbacks of whole jobs do not count.
+# - `undone_merges`: original changes that wrote a merged memory and are undone. `groups`: newest rollback first, the
+#   group of the change itself last.
 UNDONE_MERGES = """
     undone AS (
         SELECT r.reverts_change_id AS id, 1 AS turns, ARRAY[r.group_id] AS groups

@@ -107,8 +107,8 @@ _IN_EFFECT = conditions(
 
 # Rows whose later changes depend on the changes `:known`, each with the seq after which they do:
 # - rows whose version is not the one that the known changes left;
-# - rows that reference a memory whose text the known changes wrote. Left out are rows in the state that they had when
-#   the memory was written first, or when that was redone: they were undone and redone since.
+# - rows that reference a memory whose text the known changes wrote. Left out are rows that have again the version
+#   from before that text was written, or written again by a redo.
 _LIST_AFFECTED = compose(
     """
     WITH RECURSIVE known AS (
@@ -168,17 +168,13 @@ _LIST_CHANGES_OF_GROUPS = compose(
 def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[Any]]:
     """Return later changes that depend on ``changes``, by seq: of the same rows, or of rows that reference them.
 
-    Rows reference a merged memory, pattern or the like by lineage, as a relation, as source or evidence of a playbook
-    entry, as original or result of a suggestion, or as their successor. Whole groups are returned, and what depends on
-    those in turn, so that the undo of all of it is consistent. Nothing depends on a row whose version is the one that
-    the changes left. A row does not depend on them if it is in the state in which they found it.
+    Rows reference a consolidated memory by lineage, as a relation, as source or evidence of a playbook entry, as
+    original or result of a suggestion, or as their successor. Whole groups are returned, and the changes that depend on
+    those in turn, so that all of them can be undone together. No change depends on a row that still has the version
+    that ``changes`` left, and no row depends on them that has the version from before them again.
 
-    Args:
-        connection: Open connection.
-        changes: ``seq`` of each change.
-
-    Returns:
-        Rows of ``id``, ``seq``, ``group_id``, ``operation``, ``changed_at``.
+    ``changes`` are the ``seq`` of each change. Returns rows of ``id``, ``seq``, ``group_id``, ``operation``,
+    ``changed_at``.
     """
     known, found = list(changes), list[Row[Any]]()
     while True:

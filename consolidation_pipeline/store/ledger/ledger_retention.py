@@ -59,11 +59,10 @@ def remove_changes(
 ) -> Row[Any] | None:
     """Remove the changes of a project from before an instant, and record that in the ledger.
 
-    Whole jobs and groups only: nothing is removed while a change of the same job or group, or one that undoes or redoes
-    it, is younger. Records of earlier removals stay. So do merges that were undone as groups, which later runs need.
+    Whole jobs and groups are removed, if each change in them, and each that undid or redid one of them, is older.
+    Records of earlier removals stay. So do merges that were undone as groups, which later runs need.
 
     Args:
-        connection: Open connection.
         project_id: The project, which may be deleted.
         before: Remove changes that are older.
         days: Retention in days, for the record.

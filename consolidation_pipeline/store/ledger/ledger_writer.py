@@ -1,14 +1,13 @@
 """Ledger writer: the only way to change the ledgered tables.
 
-Every insert, update and delete of a ledgered table goes through here. In the same transaction it writes a row of
-``consolidation_changes`` with the state before and after and the row versions. Rows are staged by COPY and applied by
-one statement per table, whatever their number.
+Each insert, update or delete of a ledgered row adds a row to ``consolidation_changes`` in the same transaction, with
+the state ("image") and version of the row before and after. Rows are staged by COPY and applied by one statement per
+table, whatever their number.
 
 The image of an insert or delete is the whole row; of an update, the columns that were written. Images of consolidated
-memories include ``files`` and ``lineage``, so one image restores everything. ``summarized_into_id`` of a raw memory
-belongs to the summary, not to the memory: it follows from the summary's lineage and is set and cleared with it. So a
-summary does not block the undo of earlier changes to its memories. Caches that the next run computes again (relevance,
-graph version) are left out of images.
+memories include ``files`` and ``lineage``, so one image restores everything. Images leave out ``CACHE_COLUMNS``. A raw
+memory's ``summarized_into_id`` is set and cleared with the lineage of its summary. So a summary does not block the undo
+of earlier changes to its memories.
 
 Statements here work on any ledgered table: its name and columns, from the schema, replace comments like
 ``/* table */``. ``staged`` is the temporary table of the changes.
@@ -38,17 +37,10 @@ from consolidation_pipeline.store.database.schema import (
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import copy_vectors, to_ids
 
-LEDGERED: dict[str, Table] = {
-    table.name: table
-    for table in (
-        task_memories,
-        consolidated_memories,
-        memory_relations,
-        playbook_entries,
-        consolidation_suggestions,
-    )
-}
+_TABLES = (task_memories, consolidated_memories, memory_relations, playbook_entries, consolidation_suggestions)
+LEDGERED: dict[str, Table] = {table.name: table for table in _TABLES}
 
+# Columns of raw and consolidated memories that the next run computes again.
 CACHE_COLUMNS = {"relevance_score", "relevance_at", "graph_version"}
 # A row that enters or leaves the similarity graph, or whose vector changes, must be compared again.
 GRAPH_COLUMNS = ("embedding", "archived_at")
@@ -152,15 +144,8 @@ def update_rows(
     _write_parts(connection, table, parts, replace=True)
     if table is consolidated_memories and "archive_reason" in columns:
         reset_graph_versions(connection, connection.scalars(text(_STAGED_IDS)).all())
-    count = _append(
-        connection,
-        author,
-        operation,
-        table,
-        previous="before.state",
-        new=image,
-        joined=" JOIN before USING (id)",
-    )
+    joined = " JOIN before USING (id)"
+    count = _append(connection, author, operation, table, previous="before.state", new=image, joined=joined)
     connection.execute(text("DROP TABLE before"))
     return count
 
@@ -273,14 +258,10 @@ def copy_rows(connection: Connection, target: str, rows: Iterable[Sequence[Any]]
             copy.write_row(row)
 
 
-def _encode(values: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Any]:
-    return [_encoded(values[name], kind) for name, kind in kinds.items()]
-
-
-def _encoded(value: Any, kind: str) -> Any:
-    if isinstance(value, np.ndarray):
-        return None  # See _stage_vectors.
-    return json.dumps(value) if kind == "JSONB" and value is not None else value
+def _encode(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Iterator[Any]:
+    for name, kind in kinds.items():
+        value = None if isinstance(values[name], np.ndarray) else values[name]  # See _stage_vectors.
+        yield json.dumps(value) if kind == "JSONB" and value is not None else value
 
 
 def _staged_parts(changes: Sequence[Change]) -> list[str]:
@@ -304,12 +285,8 @@ def _lock_rows(connection: Connection, table: Table) -> None:
 def check_constraints_at_end(connection: Connection, noun: str) -> Iterator[None]:
     """Write all changes of the block or none; check deferred constraints at its end, not at commit.
 
-    Args:
-        connection: Open connection.
-        noun: Name of a row in the error message.
-
     Raises:
-        ConflictError: Another row has the same key, or a row refers to one that is gone. Nothing is written.
+        ConflictError: Another row (called ``noun``) has the same key, or a row refers to one that is gone.
     """
     try:
         with connection.begin_nested():
@@ -372,14 +349,7 @@ _APPEND_CHANGES = """
 
 
 def _append(
-    connection: Connection,
-    author: Author,
-    operation: str,
-    table: Table,
-    *,
-    previous: str,
-    new: str,
-    joined: str = "",
+    connection: Connection, author: Author, operation: str, table: Table, *, previous: str, new: str, joined: str = ""
 ) -> int:
     statement = compose(_APPEND_CHANGES, table=str(table), previous=previous, new=new, joined=joined)
     parameters = {

@@ -37,11 +37,9 @@ def revert_changes(
     """Revert changes, newest first, and record that as changes of operation rollback.
 
     Args:
-        connection: Open connection.
         author: Author of the rollback.
         changes: ``seq`` of each change.
-        group_id: Group of the recorded changes.
-        reason: Reason of the recorded changes.
+        group_id: Group of the recorded changes, which also have the ``reason``.
         scope: group or job, whichever is undone.
 
     Returns:

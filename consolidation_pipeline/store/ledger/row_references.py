@@ -35,12 +35,7 @@ _FIND_DANGLING = compose(
 def reject_dangling(connection: Connection, changed: str) -> None:
     """Raise ConflictError if a changed row references a memory that existed once and is gone.
 
-    Args:
-        connection: Open connection.
-        changed: Table with the ids of the changed rows as ``entity_id``.
-
-    Raises:
-        ConflictError: There is such a row; ``conflicts`` are these rows.
+    ``changed`` is a table with the ids of the changed rows as ``entity_id``; ``conflicts`` of the error are these rows.
     """
     what = "references a memory that is gone: bring that back first"
     reject_selected(connection, compose(_FIND_DANGLING, changed=changed), what)
