@@ -139,8 +139,8 @@ class ExistingRow:
     """A stored pattern or principle.
 
     ``members``: the raw memories of a pattern, the patterns of a principle. ``raw_ids``: the raw memories behind it.
-    ``is_dismissed``: a person dismissed or archived it. ``is_kept``: a person pinned it, approved it, or undid that
-    another row superseded it.
+    ``is_dismissed``: a person dismissed or archived it. ``is_kept``: a person pinned or approved it, or rolled back
+    its replacement by another row.
     """
 
     id: UUID

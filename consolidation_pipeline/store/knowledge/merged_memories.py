@@ -156,7 +156,7 @@ def write_derived(
 ) -> None:
     """Write consolidated memories with vector, files, tags and lineage, then retire those they supersede.
 
-    All in the caller's transaction, each row with those it supersedes as one group in the ledger.
+    Each row and the rows that it supersedes are one group in the ledger.
 
     Raises:
         ConflictError: a row changed since it was read, or another active row has the same uniqueness key.

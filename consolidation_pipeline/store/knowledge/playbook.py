@@ -58,7 +58,7 @@ class PlaybookEntry:
 
     ``supporting_ids``: the raw memories that support it. ``is_text_manual``, ``is_status_manual``: a person set the
     text or status last; True too if the ledger does not reach back that far. ``declined_ids``: supporting memories
-    that a person removed by an undo of that change alone.
+    that a person removed by undoing the one change that added them.
     """
 
     id: UUID

@@ -55,16 +55,7 @@ def load_calibration(connection: Connection, project_id: UUID, model: str) -> Ca
     if row is None:
         return None
     center = None if row.center is None else np.array(json.loads(row.center), dtype=np.float32)
-    return Calibration(
-        row.version,
-        center,
-        row.thresholds,
-        row.memories,
-        tuple(row.boilerplate),
-        row.options,
-        row.report,
-        row.created_at,
-    )
+    return Calibration(**{**row._mapping, "center": center, "boilerplate": tuple(row.boilerplate)})
 
 
 _APPEND_CALIBRATION = """

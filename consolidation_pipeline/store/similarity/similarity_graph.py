@@ -80,16 +80,20 @@ IS_NODE = """NOT t.is_archived AND NOT EXISTS (SELECT 1 FROM consolidation.conso
 # Columns of the node queries. A UUID of zeros reads as an empty id, as NumPy drops trailing zero bytes. 32 digits of a
 # hash tell texts apart.
 _NODE_COLUMNS = {"id": "S16", "type": ">i4", "hash": "S16", "version": ">i4", "into": "S16", "reused": ">i4"}
+_NODE_VALUES = """
+    t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
+    coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
+    t.reused_count
+"""
 
 _LOAD_NODES = compose(
     """
-    SELECT t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
-        coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
-        t.reused_count
+    SELECT /* columns */
     FROM consolidation.task_memories t
     WHERE t.project_id = %(project)s AND (%(model)s::text IS NULL OR t.embedding_model = %(model)s)/* is_node */
     ORDER BY t.id
     """,
+    columns=_NODE_VALUES,
     is_node=conditions(IS_NODE),
 )
 
@@ -102,24 +106,22 @@ def load_nodes(connection: Connection, project_id: UUID, model: str | None) -> N
 
 _LOAD_PLAIN_VECTORS = compose(
     """
-    SELECT t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
-        coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
-        t.reused_count, t.embedding
+    SELECT /* columns */, t.embedding
     FROM consolidation.task_memories t
     WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s/* is_node *//* chosen */
     """,
+    columns=_NODE_VALUES,
     is_node=conditions(IS_NODE),
 )
 _LOAD_GROUPING_VECTORS = compose(
     """
-    SELECT t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
-        coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
-        t.reused_count, coalesce(g.embedding, t.embedding)
+    SELECT /* columns */, coalesce(g.embedding, t.embedding)
     FROM consolidation.task_memories t
         LEFT JOIN consolidation.grouping_embeddings g
             ON g.project_id = t.project_id AND g.embedding_model = t.embedding_model AND g.memory_id = t.id
     WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s/* is_node *//* chosen */
     """,
+    columns=_NODE_VALUES,
     is_node=conditions(IS_NODE),
 )
 
