@@ -1,4 +1,4 @@
-"""Alembic's entry point: migrations run on the connection that ``store.engine`` hands over."""
+"""Alembic's entry point: migrations run on the connection of ``store/database/engine.py``."""
 
 from alembic import context
 from sqlalchemy import text

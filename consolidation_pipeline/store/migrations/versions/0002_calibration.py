@@ -1,4 +1,4 @@
-"""Calibration: what a snapshot was derived from, vectors of memories without their boilerplate, judged pairs.
+"""Calibration: options and reports of snapshots, grouping vectors without boilerplate, verdicts on pairs.
 
 Revision: 0002
 """

@@ -1,4 +1,4 @@
-"""The life of a memory: archived merged memories, what a rollback was asked for, what retention removed.
+"""Archived consolidated memories, the scope of a rollback, and the ledger operation ``retention``.
 
 Revision: 0003
 """

@@ -1,4 +1,4 @@
-"""Search: which languages a project's memories are written in is read from an index.
+"""Indexes from which search reads the languages of a project's memories.
 
 Revision: 0004
 """

@@ -1,4 +1,4 @@
-"""Suggestions: a memory is in one pending suggestion at most, and one question is asked once.
+"""Suggestions: a memory is in at most one pending suggestion, and the same merge is proposed once.
 
 Revision: 0005
 """

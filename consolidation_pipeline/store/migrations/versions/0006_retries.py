@@ -1,4 +1,4 @@
-"""Retries: how often a job has failed in a row, found without reading every job.
+"""Retries: an index of failed jobs, from which failures in a row are counted.
 
 Revision: 0006
 """

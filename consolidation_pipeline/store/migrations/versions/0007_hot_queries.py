@@ -1,4 +1,4 @@
-"""An index for each query that runs often and had none; small vectors stay in their rows, where search reads them.
+"""Indexes for frequent queries that had none; small vectors are stored inside their rows, where search reads them.
 
 Revision: 0007
 """

@@ -1,4 +1,4 @@
-"""An index on vectors is of one project now: those of all projects go, a large project's next run builds its own.
+"""Drop the vector indexes over all projects. The next run of each large project builds an index of its own.
 
 Revision: 0008
 """

@@ -1,4 +1,4 @@
-"""Pairs of memories of different types are not judged where groups are of one type; those that were stay as they are.
+"""Verdict -1: a pair of different memory types, which is not judged if groups have one type. Old verdicts stay.
 
 Revision: 0009
 """

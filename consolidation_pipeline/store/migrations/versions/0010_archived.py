@@ -1,4 +1,4 @@
-"""Indexes of what is archived: six checks of every run ask for it, and it is the least of most projects.
+"""Indexes of archived memories, a small part of most projects, for six checks of every run.
 
 Revision: 0010
 """
