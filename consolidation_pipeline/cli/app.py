@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,35 +42,39 @@ from consolidation_pipeline.errors import ConsolidationError
 # settings.py knows the project's root too, but importing it is too slow for `--help`.
 ENV_FILE = Path(__file__).resolve().parents[2] / ".env"
 
+_COMMANDS: tuple[Callable[..., Any], ...] = (
+    setup.init,
+    setup.doctor,
+    setup.dev,
+    demo.demo,
+    import_memories.import_,
+    plan.plan,
+    run.run,
+    run.cancel,
+    calibration.calibrate,
+    status.status,
+    status.metrics,
+    history.history,
+    history.lineage,
+    search.search,
+    context.context,
+    playbook.playbook,
+    cost.cost,
+    rollback.rollback,
+    archive.archive,
+    archive.restore,
+    archive.pin,
+    export_memories.export,
+    mcp.mcp,
+    serve.serve,
+)
+
 # Without Rich markup `--help` is three times as fast.
 app = typer.Typer(name="consolidation", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-for module in (
-    setup,
-    demo,
-    import_memories,
-    plan,
-    run,
-    calibration,
-    status,
-    history,
-    search,
-    context,
-    playbook,
-    cost,
-    rollback,
-    archive,
-    export_memories,
-    mcp,
-    serve,
-):
-    for command in module.COMMANDS:
-        app.command(name=command.__name__.removesuffix("_"))(command)
-app.add_typer(events.app, name="events")
-app.add_typer(projects.app, name="projects")
-app.add_typer(keys.app, name="keys")
-app.add_typer(relations.app, name="relations")
-app.add_typer(review.app, name="review")
-app.add_typer(suggestions.app, name="suggestions")
+for command in _COMMANDS:
+    app.command(name=command.__name__.removesuffix("_"))(command)
+for group in (events, projects, keys, relations, review, suggestions):
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 
 @app.callback()

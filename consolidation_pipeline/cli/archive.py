@@ -63,6 +63,3 @@ def _print_result(action: str, memories: Sequence[ManualChange], *, as_json: boo
     print(f"{action}: {len(memories)}")
     for memory in memories:
         print(f"  {memory.kind} {memory.id}\n    undo: consolidation rollback {memory.group_id}")
-
-
-COMMANDS = (archive, restore, pin)

@@ -117,13 +117,18 @@ def _format_state(proposal: CalibrationProposal) -> str:
 
 
 def _chart_lines(proposed: Calibration) -> Sequence[str]:
-    """Return the lines of the curve, every ``_CHART_STEP``-th threshold."""
-    curve = proposed.report.get("curve") or []
+    """Return a chart of wrong merges and paraphrases found by threshold, with ``>`` at ``t_merge``.
+
+    Every ``_CHART_STEP``-th threshold has a line. Empty if the project has no curve.
+    """
+    curve = proposed.report.get("curve")
+    if not curve:
+        return []
     t_merge = proposed.thresholds["t_merge"]
-    at = min(curve, key=lambda point: abs(point["threshold"] - t_merge))["threshold"] if curve else None
-    lines = [point for row, point in enumerate(curve) if row % _CHART_STEP == 0 or point["threshold"] == at]
+    marked = min(curve, key=lambda point: abs(point["threshold"] - t_merge))
+    shown = [point for row, point in enumerate(curve) if row % _CHART_STEP == 0 or point is marked]
     head = f"  t_merge  {'wrong merges':{_BAR + 7}}  paraphrases found"
-    return ["", head, *(_chart_line(point, marked=point["threshold"] == at) for point in lines)] if lines else []
+    return ["", head, *(_chart_line(point, marked=point is marked) for point in shown)]
 
 
 def _chart_line(point: Mapping[str, Any], *, marked: bool) -> str:
@@ -134,6 +139,3 @@ def _chart_line(point: Mapping[str, Any], *, marked: bool) -> str:
 def _bar(value: float | None) -> str:
     full = round((value or 0.0) * _BAR)
     return f"{'#' * full:{_BAR}} {format_percent(value) or '-':>6}"
-
-
-COMMANDS = (calibrate,)

@@ -30,6 +30,3 @@ def context(
         return
     print(to_document(found), end="")
     print_note(f"{found.tokens} of {found.token_budget} tokens")
-
-
-COMMANDS = (context,)

@@ -31,25 +31,28 @@ def cost(
     if as_json:
         print_json(found)
         return
-    print(_summary(found))
+    print(_describe_spending(found))
     for name, column in _LISTS.items():
         if found[name]:
-            make_console().print(_table(column.removesuffix("_id"), column, found[name]))
+            make_console().print(_make_spending_table(column, found[name]))
 
 
-def _summary(found: Mapping[str, Any]) -> str:
+def _describe_spending(found: Mapping[str, Any]) -> str:
     total, today = found["total"], found["today"]
     since = f" since {found['since']}" if found["since"] else ""
-    reserved = f", {_dollars(total['reserved_usd'])} of it reserved by {total['reserved']} calls that did not end"
+    reserved = (
+        f", {_format_dollars(total['reserved_usd'])} of it reserved by {total['reserved']} calls that did not end"
+    )
     return (
-        f"{found['project']}: {_dollars(total['cost_usd'])} spent on models{since}, {total['tokens']} tokens in "
+        f"{found['project']}: {_format_dollars(total['cost_usd'])} spent on models{since}, {total['tokens']} tokens in "
         f"{total['calls']} calls ({total['failed']} failed), {total['cached']} replies from the cache"
         f"{reserved if total['reserved'] else ''}\n"
-        f"today (UTC): {_dollars(today['left_usd'])} left of {_dollars(today['budget_usd'])}"
+        f"today (UTC): {_format_dollars(today['left_usd'])} left of {_format_dollars(today['budget_usd'])}"
     )
 
 
-def _table(title: str, column: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _make_spending_table(column: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    title = column.removesuffix("_id")
     table = make_table(title, title=f"by {title}")
     for name in ("US dollars", "tokens", "calls", "failed", "cached", "not settled"):
         table.add_column(name, justify="right")
@@ -57,12 +60,9 @@ def _table(title: str, column: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         # Manual work such as a calibration has an id, and no row in the table of jobs.
         status = f" ({row['status'] or 'manual'})" if "status" in row else ""
         numbers = (row["tokens"], row["calls"], row["failed"], row["cached"], row["reserved"])
-        table.add_row(f"{row[column]}{status}", _dollars(row["cost_usd"]), *map(str, numbers))
+        table.add_row(f"{row[column]}{status}", _format_dollars(row["cost_usd"]), *map(str, numbers))
     return table
 
 
-def _dollars(amount: Any) -> str:
+def _format_dollars(amount: Any) -> str:
     return f"${amount:.4f}"
-
-
-COMMANDS = (cost,)

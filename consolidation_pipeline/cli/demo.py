@@ -81,20 +81,11 @@ def _run_demo(engine: Engine, slug: str, path: Path, format: str, *, as_json: bo
     if run["error"]:
         print_note(f"{slug}: error: {' '.join(run['error'].split())}")
     if not as_json:
-        make_console().print(_table(found, run), "")
-    return {
-        "project": slug,
-        "imported": summarize_import(imported),
-        "run": run,
-        "counts": found.counts,
-        "merged": found.merged,
-        "vetoes": found.vetoes,
-        "learned": found.learned,
-        "relevance": found.relevance,
-    }
+        make_console().print(_make_report_table(found, run), "")
+    return {"project": slug, "imported": summarize_import(imported), "run": run, **vars(found)}
 
 
-def _table(found: DemoReport, run: dict[str, Any]) -> Table:
+def _make_report_table(found: DemoReport, run: dict[str, Any]) -> Table:
     from rich.table import Table
 
     counts = found.counts
@@ -146,6 +137,3 @@ def _format_list(texts: Sequence[str]) -> str:
     lines = [f"- {shorten(text, _TEXT_WIDTH)}" for text in texts[:_SHOWN_SOURCES]]
     more = len(texts) - _SHOWN_SOURCES
     return "\n".join([*lines, f"and {more} more"] if more > 0 else lines)
-
-
-COMMANDS = (demo,)

@@ -32,7 +32,7 @@ def error_name(error: Exception) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """Return the line for people: the message and the conflicts; the help if a command got no arguments."""
+    """Return an error as one line for people, with its conflicts. Only the help of a command has more lines."""
     message = error_message(error)
     if isinstance(error, typer.TyperException) and "\n" in message:
         return message

@@ -35,7 +35,7 @@ def deliver(
     engine, settings = open_store()
     done = event_delivery.deliver_events(engine, settings, once=once, on_attempt=None if as_json else _print_attempt)
     if as_json:
-        print_json({"delivered": done.delivered, "failed": done.failed, "waiting": done.waiting})
+        print_json(vars(done))
     else:
         print(f"{done.delivered} delivered, {done.failed} attempts failed, {done.waiting} waiting")
     raise typer.Exit(1 if done.failed else 0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,18 +11,12 @@ from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note, 
 from consolidation_pipeline.errors import UsageError
 
 
-class Format(StrEnum):
-    """File format of an export."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
-    PARQUET = "parquet"
-
-
 def export(
     project: Project,
     file: Annotated[str, typer.Argument(metavar="FILE", help="File to write; - for standard output.")],
-    format: Annotated[Format, typer.Option(help="JSON Lines, CSV, or Parquet, which needs pyarrow.")] = Format.JSONL,
+    format: Annotated[
+        Literal["jsonl", "csv", "parquet"], typer.Option(help="JSON Lines, CSV, or Parquet, which needs pyarrow.")
+    ] = "jsonl",
     with_derived: Annotated[
         bool, typer.Option("--with-derived", help="Write merged memories and other derived knowledge as well.")
     ] = False,
@@ -53,6 +46,3 @@ def export(
         print_json(vars(done))
     else:
         print_note(f"{project}: {done.memories} memories and {done.derived} derived rows written to {file}")
-
-
-COMMANDS = (export,)

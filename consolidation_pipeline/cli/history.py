@@ -107,6 +107,3 @@ def _add_sources(tree: Any, sources: Sequence[LineageSource]) -> None:
 def _format_edge(memory: LineageSource | DerivedKnowledge) -> str:
     similarity = "" if memory.similarity is None else f" (similarity {memory.similarity:.2f})"
     return f"{memory.kind} {memory.id}{similarity}: {shorten(memory.content or 'deleted', _TEXT_WIDTH)}"
-
-
-COMMANDS = (history, lineage)

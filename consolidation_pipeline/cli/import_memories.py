@@ -76,6 +76,3 @@ def _print_bad_rows(done: ImportResult) -> None:
     more = len(done.bad) - _SHOWN_BAD
     where = f"{f'and {more} more; ' if more > 0 else ''}all of them are in {done.rejects}"
     print_note(f"error: {len(done.bad)} bad rows were left out, the good ones are kept ({where})")
-
-
-COMMANDS = (import_,)

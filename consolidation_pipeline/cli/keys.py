@@ -46,8 +46,9 @@ def list_(as_json: JsonFlag = False) -> None:
         return
     table = make_table("key", "name", "role", "project", "created", "last used", "revoked")
     for key in found:
-        times = (format_value(at) if at else never for at, never in ((key.last_used_at, "never"), (key.revoked_at, "")))
-        table.add_row(str(key.id), key.name, key.role, key.project or "all", format_value(key.created_at), *times)
+        created, used = format_value(key.created_at), format_value(key.last_used_at or "never")
+        revoked = format_value(key.revoked_at or "")
+        table.add_row(str(key.id), key.name, key.role, key.project or "all", created, used, revoked)
     make_console().print(table if found else "no keys yet: `consolidation keys create --role agent` makes one")
 
 

@@ -30,12 +30,12 @@ def mcp(
 
     settings = read_settings()
     local = Principal("admin", project=project, name=get_actor().removeprefix("cli:"))
-    context = ServerContext(lambda: _open(settings, project), settings, InProcessRunBackend(_run), local)
+    context = ServerContext(lambda: _open_store(settings, project), settings, InProcessRunBackend(_run_project), local)
     ToolServer(context, local.role).run("stdio")
 
 
-def _open(settings: Settings, project: str | None) -> Engine:
-    """Open the store and create the served project if it is missing."""
+def _open_store(settings: Settings, project: str | None) -> Engine:
+    """Return the store, with the served project created if it is missing."""
     from consolidation_pipeline.service.intake.importer import ensure_project
     from consolidation_pipeline.store.database.engine import open_engine
 
@@ -45,10 +45,7 @@ def _open(settings: Settings, project: str | None) -> Engine:
     return engine
 
 
-def _run(slug: str, **arguments: Any) -> Any:
+def _run_project(slug: str, **arguments: Any) -> Any:
     from consolidation_pipeline.launch import run_project
 
     return run_project(slug, **arguments)
-
-
-COMMANDS = (mcp,)

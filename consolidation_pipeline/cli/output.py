@@ -54,7 +54,7 @@ def print_note(text: str) -> None:
 
 
 def make_table(*columns: str, title: str | None = None, header: bool = True) -> Table:
-    """Return a table without lines, with its title on the left."""
+    """Return an empty table without borders, with its title on the left."""
     from rich.table import Table
 
     return Table(*columns, title=title, title_justify="left", show_header=header, box=None)

@@ -121,6 +121,3 @@ def _knowledge_lines(item: PlannedKnowledge) -> Iterator[str]:
     if item.action != "retire":
         yield f"  = {shorten(item.text or 'written by the model in the run, which pays for it', 2 * _TEXT_WIDTH)}"
     yield ""
-
-
-COMMANDS = (plan,)

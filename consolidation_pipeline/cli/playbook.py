@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,17 +12,11 @@ from consolidation_pipeline.cli.output import JsonFlag, format_value, make_conso
 from consolidation_pipeline.errors import UsageError
 
 
-class Format(StrEnum):
-    """Output format of entries."""
-
-    TABLE = "table"
-    MD = "md"
-    JSON = "json"
-
-
 def playbook(
     project: Project,
-    format: Annotated[Format, typer.Option(help="md = a document for the instructions of an agent.")] = Format.TABLE,
+    format: Annotated[
+        Literal["table", "md", "json"], typer.Option(help="md = a document for the instructions of an agent.")
+    ] = "table",
     status: Annotated[str, typer.Option(help="active, review (waiting for a person) or retired.")] = "active",
     category: Annotated[str | None, typer.Option(help="Only this category, such as gotchas or testing.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of entries.")] = 200,
@@ -32,17 +25,17 @@ def playbook(
     """Show the playbook: instructions for agents, highest priority first."""
     from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown
 
-    if format is Format.MD and status != "active":
+    if format == "md" and status != "active":
         raise UsageError(
             f"--format md has active entries only, because agents follow it; --status {status} needs --format table"
         )
     engine, _ = open_store()
     found = read_playbook(engine, project, limit=limit, status=status, category=category)
-    if as_json or format is Format.JSON:
+    if as_json or format == "json":
         print_json(found)
     elif not found["entries"]:
-        _print_no_entries(found, status, on_stderr=format is Format.MD)
-    elif format is Format.MD:
+        _print_no_entries(found, status, on_stderr=format == "md")
+    elif format == "md":
         print(to_markdown(found), end="")
     else:
         _print_entries(found, status)
@@ -65,6 +58,3 @@ def _print_entries(found: Mapping[str, Any], status: str) -> None:
         make_console().print("\n".join([f"{row['id']}  ({details})", *lines]), soft_wrap=True)
     if status == "review":
         print(f"decide: consolidation review approve ID, consolidation review dismiss ID ({found['project']})")
-
-
-COMMANDS = (playbook,)

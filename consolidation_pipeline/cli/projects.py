@@ -60,7 +60,7 @@ def create(project: Project, assignments: Assignments = None, as_json: JsonFlag 
     from consolidation_pipeline.service.admin.projects import create_project
 
     engine, settings = open_store()
-    config, _ = parse_assignments(assignments or [])
+    config, _ = _parse_assignments(assignments or [])
     created = create_project(engine, project, config, settings=settings)
     if as_json:
         print_json({"project": created.slug, "project_id": created.id, "config": created.config})
@@ -81,26 +81,26 @@ def configure(
     from consolidation_pipeline.service.admin.projects import configure_project, get_configuration
 
     engine, settings = open_store()
-    config, resets = parse_assignments(assignments or [])
+    config, resets = _parse_assignments(assignments or [])
     if config or resets or enable is not None:
         configure_project(engine, project, settings=settings, config=config, resets=resets, enabled=enable)
     _show(*get_configuration(engine, project, settings=settings), as_json=as_json)
 
 
-def parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:
+def _parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Return options to set and options to reset; values that are JSON are parsed. Raise UsageError if one is wrong."""
     config: dict[str, Any] = {}
     resets = []
     for assignment in assignments:
-        key, equals, value = assignment.partition("=")
-        if not equals or not key.strip():
+        key, equals, value = (part.strip() for part in assignment.partition("="))
+        if not equals or not key:
             raise UsageError(f"{assignment!r} is not an option: write KEY=VALUE, or KEY= for its default")
-        if key.strip() in config or key.strip() in resets:
-            raise UsageError(f"{key.strip()} is given twice: give it once")
-        if value.strip():
-            config[key.strip()] = _parse_value(value.strip())
+        if key in config or key in resets:
+            raise UsageError(f"{key} is given twice: give it once")
+        if value:
+            config[key] = _parse_value(value)
         else:
-            resets.append(key.strip())
+            resets.append(key)
     return config, resets
 
 

@@ -37,6 +37,3 @@ def rollback(
         "note": done.note,
     }
     make_console().print(fact_table(f"{done.scope} {target}: rolled back", rows))
-
-
-COMMANDS = (rollback,)

@@ -49,6 +49,7 @@ def run(
     A failed project does not stop the others. Nothing is written if nothing changed since the last run.
     """
     engine, _ = open_store()
+    work: list[tuple[str, Mapping[str, Any]]]
     if pending:
         if projects or everything or plan or phases or job != "consolidate":
             raise UsageError("--pending takes no other options or projects: a pending job has its own")
@@ -90,6 +91,29 @@ def cancel(
     print(f"cancelled job {job} of {cancelled.project}, which was {cancelled.previous_status}{done}")
 
 
+def _choose_projects(engine: Engine, named: list[str], *, everything: bool) -> list[str]:
+    """Return the projects to run, each once. Raise UsageError or NotFoundError before anything is run."""
+    from consolidation_pipeline.service.admin.projects import list_projects
+    from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
+
+    if bool(named) == everything:
+        raise UsageError("give the projects to run or --all, and not both")
+    if everything:
+        return [backlog.slug for backlog in list_projects(engine) if backlog.consolidation_enabled]
+    return [get_runnable_project(engine, slug).slug for slug in dict.fromkeys(named)]
+
+
+def _load_plan(path: Path | None, chosen: list[str], job: str, phases: str | None) -> Plan | None:
+    """Return the plan of ``--plan``. Raise UsageError if it cannot be read or other options conflict with it."""
+    if path is None:
+        return None
+    if len(chosen) != 1 or job != "consolidate" or phases is not None:
+        raise UsageError("--plan needs exactly one project and neither --job nor --phases: a plan is a whole run")
+    from consolidation_pipeline.service.plan.plan_document import load_plan
+
+    return load_plan(path)
+
+
 def _run_all(
     engine: Engine, work: Sequence[tuple[str, Mapping[str, Any]]], *, as_json: bool, is_single: bool
 ) -> tuple[list[dict[str, Any]], list[int]]:
@@ -112,29 +136,6 @@ def _run_all(
         if code == INTERRUPTED:
             break
     return runs, codes
-
-
-def _load_plan(path: Path | None, chosen: list[str], job: str, phases: str | None) -> Plan | None:
-    """Return the plan of ``--plan``. Raise UsageError if it cannot be read or other options conflict with it."""
-    if path is None:
-        return None
-    if len(chosen) != 1 or job != "consolidate" or phases is not None:
-        raise UsageError("--plan needs exactly one project and neither --job nor --phases: a plan is a whole run")
-    from consolidation_pipeline.service.plan.plan_document import load_plan
-
-    return load_plan(path)
-
-
-def _choose_projects(engine: Engine, named: list[str], *, everything: bool) -> list[str]:
-    """Return the projects to run, each once. Raise UsageError or NotFoundError before anything is run."""
-    from consolidation_pipeline.service.admin.projects import list_projects
-    from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
-
-    if bool(named) == everything:
-        raise UsageError("give the projects to run or --all, and not both")
-    if everything:
-        return [backlog.slug for backlog in list_projects(engine) if backlog.consolidation_enabled]
-    return [get_runnable_project(engine, slug).slug for slug in dict.fromkeys(named)]
 
 
 def _run_one(
@@ -160,23 +161,6 @@ def _run_one(
     return described, _get_exit_code(described)
 
 
-def _find_budget_stops(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [stop for stop in run["stopped"] if stop["by"] == "budget"]
-
-
-def _get_exit_code(run: Mapping[str, Any]) -> int:
-    """Return the exit code of a run: 4 if only a used-up budget kept it from completing."""
-    budget = {stop["purpose"] for stop in _find_budget_stops(run)}
-    if run["status"] == "completed":
-        return BudgetExhaustedError.exit_code if budget else 0
-    if run["status"] == "failed" and run["phases_failed"] and budget.issuperset(run["phases_failed"]):
-        return BudgetExhaustedError.exit_code
-    if run["status"] == "cancelled":
-        # Unlike Ctrl-C, a cancelled job does not stop the runs after it.
-        return FAILED if "cancelled_by" in run["metrics"] else INTERRUPTED
-    return 0 if run["status"] == "unchanged" else FAILED
-
-
 def run_and_describe(engine: Engine, slug: str, arguments: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
     """Run a project with progress on standard error. Return the outcome and its numbers.
 
@@ -198,6 +182,31 @@ def run_and_describe(engine: Engine, slug: str, arguments: Mapping[str, Any], *,
         "seconds": round(outcome.seconds, 3),
         **numbers,
     }
+
+
+def _find_budget_stops(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [stop for stop in run["stopped"] if stop["by"] == "budget"]
+
+
+def _get_exit_code(run: Mapping[str, Any]) -> int:
+    """Return the exit code of a run: 4 if a used-up budget stopped any phase and nothing else failed."""
+    budget = {stop["purpose"] for stop in _find_budget_stops(run)}
+    if run["status"] == "completed":
+        return BudgetExhaustedError.exit_code if budget else 0
+    if run["status"] == "failed" and run["phases_failed"] and budget.issuperset(run["phases_failed"]):
+        return BudgetExhaustedError.exit_code
+    if run["status"] == "cancelled":
+        # Unlike Ctrl-C, a cancelled job does not stop the runs after it.
+        return FAILED if "cancelled_by" in run["metrics"] else INTERRUPTED
+    return 0 if run["status"] == "unchanged" else FAILED
+
+
+def _combine_exit_codes(codes: list[int]) -> int:
+    """Return 130 if a run was interrupted, 0 without failures, the code that all failures share, else 1."""
+    failures = {code for code in codes if code}
+    if INTERRUPTED in failures:
+        return INTERRUPTED
+    return failures.pop() if len(failures) == 1 else FAILED if failures else 0
 
 
 def _make_run_table(run: dict[str, Any]) -> Any:
@@ -266,14 +275,3 @@ def describe_archived(run: Mapping[str, Any]) -> str:
         command = done["to_archive_them"]
         return f"none: {done['held_back']} are unused, too many to archive without a plan; archive them with {command}"
     return str(run["memories_archived"])
-
-
-def _combine_exit_codes(codes: list[int]) -> int:
-    """Return 0 without failures, the code that all failures share, else 1."""
-    failures = {code for code in codes if code}
-    if INTERRUPTED in failures:
-        return INTERRUPTED
-    return failures.pop() if len(failures) == 1 else FAILED if failures else 0
-
-
-COMMANDS = (run, cancel)

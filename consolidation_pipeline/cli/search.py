@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,14 +16,6 @@ if TYPE_CHECKING:
 
 _TEXT_WIDTH = 400
 _SOURCE_WIDTH = 100
-
-
-class Fusion(StrEnum):
-    """Method that fuses the rankings by meaning and by words."""
-
-    DEFAULT = "default"
-    RRF = "rrf"
-    ZSCORE = "zscore"
 
 
 def search(
@@ -45,8 +36,9 @@ def search(
     sources: Annotated[bool, typer.Option("--sources", help="Show the sources of each result.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each result was found.")] = False,
     fusion: Annotated[
-        Fusion, typer.Option(help="Method that fuses the rankings by meaning and by words.")
-    ] = Fusion.DEFAULT,
+        Literal["default", "rrf", "zscore"],
+        typer.Option(help="Method that fuses the rankings by meaning and by words."),
+    ] = "default",
     as_json: JsonFlag = False,
 ) -> None:
     """Search a project by meaning and by words.
@@ -67,7 +59,7 @@ def search(
         until=_parse_time("--until", until, to_end_of_day=True),
         include_archived=include_archived,
         include_sources=sources,
-        fusion=fusion.value,
+        fusion=fusion,
         explain=explain,
     )
     engine, settings = open_store()
@@ -79,7 +71,11 @@ def search(
 
 
 def _parse_time(name: str, given: str | None, *, to_end_of_day: bool = False) -> datetime | None:
-    """Return the time of an option; of a day its start, or its last microsecond. Raise UsageError if it is none."""
+    """Return the time that an option gives. A day means its start or, with ``to_end_of_day``, its last microsecond.
+
+    Raises:
+        UsageError: ``given`` is neither a day nor an ISO 8601 time.
+    """
     if given is None:
         return None
     try:
@@ -114,6 +110,3 @@ def _result_lines(rank: int, hit: SearchHit, *, explain: bool) -> list[str]:
         similarity = "" if source.similarity is None else f" (similarity {source.similarity:.2f})"
         lines.append(f"   - {source.kind} {source.id}{similarity}: {shorten(source.content or '', _SOURCE_WIDTH)}")
     return lines
-
-
-COMMANDS = (search,)

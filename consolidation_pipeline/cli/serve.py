@@ -27,17 +27,13 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the HTTP API, the web pages and MCP over HTTP. On shutdown, requests under way are finished first."""
-    engine, settings = open_store()
-    given = {"api_host": host, "api_port": port}
-    settings = settings.model_copy(update={name: value for name, value in given.items() if value is not None})
-    _serve(engine, settings)
-
-
-def _serve(engine: Engine, settings: Settings) -> None:
     import uvicorn
 
     from consolidation_pipeline.api.app import create_app
 
+    engine, settings = open_store()
+    given = {"api_host": host, "api_port": port}
+    settings = settings.model_copy(update={name: value for name, value in given.items() if value is not None})
     app = create_app(engine, settings)
     logging.getLogger("consolidation_pipeline.api").setLevel(logging.INFO)
     config = uvicorn.Config(
@@ -66,6 +62,3 @@ def _announce(engine: Engine, settings: Settings) -> None:
         print_note("keys are off: everyone on this machine may do everything")
     elif all(key.revoked_at for key in list_keys(engine)):
         print_note("there is no key yet: consolidation keys create --role admin")
-
-
-COMMANDS = (serve,)

@@ -74,6 +74,3 @@ def dev(
     workspace = str(RESOURCE_DIR / "workspace.yaml")
     command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "--host", host, "--port", str(port)]
     os.execv(sys.executable, command)
-
-
-COMMANDS = (init, doctor, dev)

@@ -36,7 +36,7 @@ def status(
         "memories absorbed": found["memories_merged"],
         "groups merged": found["clusters_merged"],
         "changes": found["consolidation_changes_total"],
-        "asked for": f"{format_value(found['created_at'])} by {found['triggered_by']} ({found['trigger_type']})",
+        "requested": f"{format_value(found['created_at'])} by {found['triggered_by']} ({found['trigger_type']})",
         "began": found["started_at"],
         "ended": found["completed_at"],
         "error": found["error_message"],
@@ -79,6 +79,3 @@ def metrics(project: Project, as_json: JsonFlag = False) -> None:
         "next run": f"{format_value(next_run['at'])}; {next_run['reason']}" if found["enabled"] else "disabled",
     }
     make_console().print(fact_table(project, rows))
-
-
-COMMANDS = (status, metrics)

@@ -56,8 +56,9 @@ def list_(
     if found.suggestions and status == "pending":
         print_note("consolidation suggestions show ID | approve ID... | reject ID...")
     if not found.total and status == "pending" and (without := find_projects_without_model(engine, project, settings)):
+        named = ", ".join(without[:5]) + (" .." if len(without) > 5 else "")
         print_note(
-            f"suggestions need a model, and none is set for {', '.join(without[:5])}{' ..' * (len(without) > 5)}: "
+            f"suggestions need a model, and none is set for {named}: "
             f"consolidation projects configure {without[0]} llm_model=openai/gpt-4o-mini"
         )
 
