@@ -162,7 +162,7 @@ def count_request(request: Request, principal: Principal) -> None:
 
 
 async def _authenticate(request: Request, secret: str | None) -> Principal:
-    """Return the principal of a request. With authentication off, it is the local admin."""
+    """Return the principal of a request: of its key or, with authentication off, the local admin."""
     if request.app.state.settings.api_auth == "off":
         if not is_loopback(request.url.hostname or ""):  # a web page pointed its own host name at this machine
             raise RefusedError(403, "without keys, the API answers only requests to a loopback address")

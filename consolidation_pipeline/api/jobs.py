@@ -6,6 +6,7 @@ A job is queued here; the daemon or ``consolidation run --pending`` runs it.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -30,6 +31,11 @@ _SUMMARY_PHASES = ("embedding_matrix", "semantic_summaries")
 _PROFILE_PHASES = ("procedural_profile",)
 
 
+_post_trigger = partial(router.post, status_code=202, summary="Trigger a run", responses=declare_problems(400, 404))
+
+
+@_post_trigger("/admin/consolidate-memories", name="consolidate_memories")
+@_post_trigger("/consolidation/trigger")
 def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerReply:
     """Queue a run of a project. If the project has a live job, that job is returned instead.
 
@@ -64,28 +70,15 @@ def _describe_accepted(job: RequestedJob, caller: Caller, response: Response, *,
     )
 
 
+_get_status = partial(router.get, summary="Follow a job", responses=declare_problems(404))
+
+
+@_get_status("/admin/consolidation-status/{job_id}", name="consolidation_status")
+@_get_status("/consolidation/status/{job_id}")
 def read_status(job_id: UUID, caller: Admin) -> JobReply:
     """Return the state of a job: phases, counters, ids of changes, cost, error."""
     caller.check_owner([job_id], noun="job")
     return JobReply.model_validate(describe_job(caller.engine, str(job_id)))
-
-
-# Each of these routes has an alias below /admin.
-for path, name in (("/consolidation/trigger", "trigger"), ("/admin/consolidate-memories", "consolidate_memories")):
-    router.add_api_route(
-        path,
-        trigger,
-        methods=["POST"],
-        name=name,
-        status_code=202,
-        summary="Trigger a run",
-        responses=declare_problems(400, 404),
-    )
-for path, name in (
-    ("/consolidation/status/{job_id}", "read_status"),
-    ("/admin/consolidation-status/{job_id}", "consolidation_status"),
-):
-    router.add_api_route(path, read_status, name=name, summary="Follow a job", responses=declare_problems(404))
 
 
 @router.post("/consolidation/cancel/{job_id}", summary="Cancel a job", responses=declare_problems(404, 409))

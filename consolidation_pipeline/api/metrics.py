@@ -48,7 +48,7 @@ class PrometheusMetrics:
         self._seconds.labels(known, route).observe(seconds)
 
     def read(self) -> bytes:
-        """Return all metrics in Prometheus' text format, without the database's while it does not answer."""
+        """Return all metrics in Prometheus' text format. Without the database, its metrics are left out."""
         return generate_latest(self.registry)
 
 

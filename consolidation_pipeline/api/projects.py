@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import BoundedSemaphore
 
 from fastapi import APIRouter
@@ -88,6 +89,11 @@ def _read_configuration(caller: Caller, project: Project) -> ConfigurationReply:
     )
 
 
+_get_metrics = partial(router.get, summary="Project metrics", responses=declare_problems(404))
+
+
+@_get_metrics("/admin/consolidation-metrics/{project}", name="consolidation_metrics")
+@_get_metrics("/consolidation/metrics/{project}", name="read_project_metrics")
 def read_metrics(project: ProjectPath, caller: Admin) -> ProjectMetricsReply:
     """Return metrics of the project: memories, reduction, distributions, cost, last and next run."""
     found = caller.find_project(project)
@@ -110,10 +116,3 @@ def read_metrics(project: ProjectPath, caller: Admin) -> ProjectMetricsReply:
             "kind_distribution": numbers["by_kind"],
         }
     )
-
-
-for path, name in (
-    ("/consolidation/metrics/{project}", "read_project_metrics"),
-    ("/admin/consolidation-metrics/{project}", "consolidation_metrics"),
-):
-    router.add_api_route(path, read_metrics, name=name, summary="Project metrics", responses=declare_problems(404))

@@ -73,7 +73,7 @@ class RequestLogMiddleware:
             self._record(scope, status, time.perf_counter() - start)
 
     async def _limit_body(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer unless the body is too large; without a Content-Length, count received bytes."""
+        """Pass the request on. Answer 413 if its body is too large, by Content-Length or by the bytes received."""
         message = f"the body must not be larger than {self._max_body} bytes"
         length, read_bytes = Headers(scope=scope).get("content-length", ""), 0
         if length.isdecimal() and float(length) > self._max_body:

@@ -61,13 +61,11 @@ class Reply(BaseModel):
 Text = Annotated[str, AfterValidator(check_text)]
 Reason = Annotated[str | None, Field(max_length=1000, description="Reason, recorded in the ledger.")]
 ProjectReference = Annotated[
-    str,
-    AfterValidator(check_text),
+    Text,
     Field(min_length=1, max_length=MAX_REFERENCE_CHARS, description="Slug or id of the project.", examples=["notes"]),
 ]
 ProjectPath = Annotated[
-    str,
-    AfterValidator(check_text),
+    Text,
     Path(alias="project", min_length=1, max_length=MAX_REFERENCE_CHARS, description="Slug or id of the project."),
 ]
 Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of items.")]

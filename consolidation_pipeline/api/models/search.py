@@ -70,8 +70,8 @@ class SearchRequest(Body):
         )
 
 
-# A reply has names of its own for some fields. Replies are validated from the service's dataclasses: the first alias is
-# the name in the reply, the second one that of the dataclass.
+# Replies are validated from the service's dataclasses. Where names differ, the first alias is the name in the reply and
+# the second one the field of the dataclass.
 
 
 class FoundSource(Reply):

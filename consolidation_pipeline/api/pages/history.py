@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -70,11 +72,9 @@ def ask_undo(request: Request, project: str, id: UUID, visitor: AdminVisitor) ->
 def render_undo(
     request: Request, visitor: Visitor, project: str, id_: UUID, *, error: ConflictError | None = None
 ) -> Response:
-    """Return the page that asks to confirm an undo.
+    """Return the page that asks to confirm the undo of a job or group.
 
-    Args:
-        id_: a job or a group of changes.
-        error: the conflict that prevented the undo; the page lists the changes that depend on these.
+    ``error``: the conflict that prevented it. The page lists the later changes of the conflict.
     """
     slug = visitor.find_project(project).slug
     visitor.check_owner([id_], noun="change")
@@ -82,7 +82,7 @@ def render_undo(
     is_run = steps.total > 0
     if not is_run:
         steps = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, group_id=id_)
-    blocking = []
+    blocking: Sequence[Mapping[str, Any]] = []
     if error and error.conflicts:
         ids = list(map(UUID, error.conflicts))
         blocking = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, ids=ids).rows

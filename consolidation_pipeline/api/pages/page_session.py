@@ -104,7 +104,7 @@ async def read_form(request: Request) -> Form:
 
 
 def redirect_back(form: Form, done: UUID, *, default: str) -> Response:
-    """Redirect to the page of the form. ``done``: id of the suggestion or group of changes that it reports on."""
+    """Redirect to the page of the form. ``done``: id of the suggestion or group of changes for the page's notice."""
     back = resolve_local_path(form.get("back", ""), default=default)
     return RedirectResponse(f"{back}{'&' if '?' in back else '?'}done={done}", 303)
 
