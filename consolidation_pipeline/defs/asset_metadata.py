@@ -1,5 +1,6 @@
 """Metadata and tags that several assets share: table columns, numbers of derived texts, failures, execution order."""
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,11 @@ def build_table(columns: Mapping[str, str], rows: Iterable[tuple[str | int, ...]
     schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
     records = [dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows]
     return dg.MetadataValue.table(records, schema)
+
+
+def build_image(alt: str, svg: str) -> dg.MarkdownMetadataValue:
+    """Return metadata that the UI shows as an image."""
+    return dg.MetadataValue.md(f"![{alt}](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})")
 
 
 def describe_derived(name: str, result: DeriveResult) -> dict[str, Any]:

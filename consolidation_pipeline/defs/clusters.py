@@ -1,12 +1,11 @@
 """Asset `clusters`: groups of similar memories."""
 
-from base64 import b64encode
 from typing import Any
 
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import build_table
+from consolidation_pipeline.defs.asset_metadata import build_image, build_table
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
@@ -19,7 +18,8 @@ def clusters(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Group memories in three tiers: near-duplicates to merge, cases for a person, memories on one topic."""
     result = form_clusters(run)
     phase.metrics = _describe(result)
-    return {"sizes": _sizes_table(result), **_map_image(result)}
+    image = {"map": build_image("map of the project", result.map_svg)} if result.map_svg is not None else {}
+    return {"sizes": _sizes_table(result), **image}
 
 
 def _describe(result: ClusterSummary) -> dict[str, float]:
@@ -33,13 +33,6 @@ def _describe(result: ClusterSummary) -> dict[str, float]:
 def _sizes_table(result: ClusterSummary) -> dg.TableMetadataValue:
     rows = ((tier, size, count) for tier, sizes in result.sizes.items() for size, count in sizes.items())
     return build_table({"tier": "string", "members": "int", "groups": "int"}, rows)
-
-
-def _map_image(result: ClusterSummary) -> dict[str, dg.MarkdownMetadataValue]:
-    if result.map_svg is None:
-        return {}
-    image = b64encode(result.map_svg.encode()).decode()
-    return {"map": dg.MetadataValue.md(f"![map of the project](data:image/svg+xml;base64,{image})")}
 
 
 clusters_checks = project_checks(

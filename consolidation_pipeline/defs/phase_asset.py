@@ -50,7 +50,8 @@ def phase_asset(
             run = project_runs.open(context.partition_key)
             with run.phase(name) as phase:
                 more = work(run, phase) or {}
-            return dg.MaterializeResult(metadata={**phase.metrics, **more})  # the end of the phase adds its cost
+            # Only now: the end of the phase has added its costs to the metrics.
+            return dg.MaterializeResult(metadata={**phase.metrics, **more})
 
         return asset
 

@@ -1,6 +1,5 @@
 """Asset `threshold_calibration`: mean vector, boilerplate and thresholds for grouping."""
 
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import dagster as dg
 
 from consolidation_pipeline.core.calibration.calibration_chart import curve_svg
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_metadata import build_image
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
@@ -57,8 +57,9 @@ def _curve_image(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
     curve = snapshot.report.get("curve")
     if not curve:
         return {}
-    image = b64encode(curve_svg(curve, snapshot.thresholds["t_merge"]).encode()).decode()
-    return {"curve": dg.MetadataValue.md(f"![wrong merges and paraphrases found](data:image/svg+xml;base64,{image})")}
+    return {
+        "curve": build_image("wrong merges and paraphrases found", curve_svg(curve, snapshot.thresholds["t_merge"]))
+    }
 
 
 threshold_calibration_checks = project_checks(
