@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from consolidation_pipeline.mcp.run_backends import QueuedRunBackend
 from consolidation_pipeline.mcp.server import ToolServer
-from consolidation_pipeline.mcp.tool_context import MAX_CONCURRENT_PLANS, PRINCIPAL_KEY, ServerContext
+from consolidation_pipeline.mcp.tool_context import PRINCIPAL_KEY, ServerContext
 from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Authenticate, Principal
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -48,13 +48,12 @@ class McpApp:
         settings: Settings,
         authenticate: Authenticate,
         *,
-        limit: Callable[[str], int] = lambda _: 0,
-        plan_slots: Semaphore | None = None,
+        limit: Callable[[str], int],
+        plan_slots: Semaphore,
     ) -> None:
         self._engine, self._settings = engine, settings
         self._authenticate, self._limit = authenticate, limit
-        slots = plan_slots or Semaphore(MAX_CONCURRENT_PLANS)
-        context = ServerContext(lambda: engine, settings, QueuedRunBackend(), plan_slots=slots)
+        context = ServerContext(lambda: engine, settings, QueuedRunBackend(), plan_slots=plan_slots)
         self._servers = {role: ToolServer(context, role) for role in ROLES}
         self._managers: dict[str, StreamableHTTPSessionManager] = {}
 

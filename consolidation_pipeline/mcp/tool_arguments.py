@@ -6,20 +6,13 @@ first, so a note such as ``[1]`` would arrive as a list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
 
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
-
-
-def _enum_schema(values: Iterable[Any]) -> dict[str, Any]:
-    """Return the JSON schema of a list of these values. The service rejects other values and names these."""
-    return {"items": {"enum": sorted(set(values))}}
-
 
 Project = Annotated[
     str, Field(description="Slug of the project. Leave it out if the connection or the key is bound to one project.")
@@ -29,7 +22,8 @@ Levels = Annotated[
     list[int] | None,
     Field(
         description="Only these levels: 0 raw, 1 merged, 2 pattern and summary, 3 principle and profile.",
-        json_schema_extra=_enum_schema(LEVELS.values()),
+        # Only for clients: the service rejects other values, with a message that names these.
+        json_schema_extra={"items": {"enum": sorted(set(LEVELS.values()))}},
     ),
 ]
 Types = Annotated[list[str] | None, Field(description="Only these memory types.")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -51,22 +51,23 @@ def add_memory(
 
     caller = get_caller(ctx)
     slug = caller.resolve_project(project)
-    row = _drop_empty(
-        content=content,
-        memory_type=memory_type,
-        goal=goal,
-        result=result,
-        lessons_learned=lessons_learned,
-        tags=tags,
-        files=files,
-        success=success,
-        importance=importance,
-        id=external_id,
-        task_id=task_id,
-        session_id=session_id,
-        agent_id=agent_id,
-        user_id=user_id,
-    )
+    fields = {
+        "content": content,
+        "memory_type": memory_type,
+        "goal": goal,
+        "result": result,
+        "lessons_learned": lessons_learned,
+        "tags": tags,
+        "files": files,
+        "success": success,
+        "importance": importance,
+        "id": external_id,
+        "task_id": task_id,
+        "session_id": session_id,
+        "agent_id": agent_id,
+        "user_id": user_id,
+    }
+    row = {name: value for name, value in fields.items() if value not in ("", None)}
     done = add_memories(caller.engine, slug, [row], source=_SOURCE, changed_by=caller.name, settings=caller.settings)
     for _, message in done.errors:
         raise InvalidMemoryError(message)
@@ -91,8 +92,3 @@ def memory_feedback(
     caller.check_owner(memory_id, "memory")
     feedback = give_feedback(caller.engine, memory_id, helpful=helpful, note=note or None, changed_by=caller.name)
     return FeedbackAnswer.model_validate(feedback)
-
-
-def _drop_empty(**fields: Any) -> dict[str, Any]:
-    """Return the fields that are not empty."""
-    return {name: value for name, value in fields.items() if value not in ("", None)}

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from threading import Thread
+from threading import Semaphore, Thread
 
 import httpx2
 import pytest
@@ -50,7 +50,7 @@ def keys(pipeline: Pipeline) -> Keys:
 
 def create_host_app(pipeline: Pipeline, *, wait: int = 0, **settings: str) -> Starlette:
     """Return an application that mounts the MCP server; ``wait``: seconds that the rate limit asks to wait."""
-    mcp = McpApp(pipeline.engine, Settings(**settings), authenticate, limit=lambda _: wait)
+    mcp = McpApp(pipeline.engine, Settings(**settings), authenticate, limit=lambda _: wait, plan_slots=Semaphore())
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
