@@ -70,11 +70,7 @@ _LOAD_ASSOCIATION_INPUTS = """
 def load_association_inputs(
     connection: Connection, project_id: UUID, model: str, *, newest: int | None = None
 ) -> AssociationInputs:
-    """Return the active raw and merged memories of a project.
-
-    Args:
-        newest: return only so many, by learned_at; ties: the smallest ids.
-    """
+    """Return the active raw and merged memories of a project, or the ``newest`` of them by learned_at, then by id."""
     parameters = {"project": project_id, "model": model, "newest": newest, "memory_types": list(MEMORY_TYPES)}
     kinds = {"id": "S16", "type": ">i4", "learned": ">i8", "dimension": ">i4"}
     ids, types, learned, dimension = load_columns(connection, _LOAD_ASSOCIATION_INPUTS, parameters, kinds)
@@ -99,8 +95,7 @@ def load_association_vectors(
 ) -> tuple[Ids, Vectors]:
     """Return ids and plain vectors float32 (n, dimension) of the units with a vector of ``model``, sorted by id.
 
-    Args:
-        ids: return only these units.
+    With ``ids``, only of these units.
 
     Raises:
         EmbeddingError: a vector has another length than ``dimension``.
@@ -191,13 +186,10 @@ def load_relations(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Ro
 def decide_relations(
     connection: Connection, author: Author, relations: Sequence[Row[Any]], status: str, *, reason: str
 ) -> dict[UUID, UUID]:
-    """Set the status of relations of one project; return the group in the ledger of each, by relation id.
-
-    Args:
-        relations: rows of ``load_relations``.
+    """Set the status of rows of ``load_relations`` of one project; return the ledger group of each, by relation id.
 
     Raises:
-        ConflictError: a relation changed since it was read.
+        ConflictError: A relation changed since it was read.
     """
     groups = {row.id: uuid4() for row in relations}
     changes = [Change(row.id, groups[row.id], {"status": status}, row.version, reason) for row in relations]

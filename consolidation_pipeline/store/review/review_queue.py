@@ -123,10 +123,9 @@ _LIST_REVIEW_ITEMS = compose(
 def list_review_items(
     connection: Connection, project_id: UUID, *, limit: int, kind: str | None = None
 ) -> Sequence[Row[Any]]:
-    """Return the rows that wait for a person: highest confidence first, of equals the newest.
+    """Return the rows of ``kind``, or of all ``REVIEWED_KINDS``, that wait for a person.
 
-    Args:
-        kind: one of ``REVIEWED_KINDS``; None = all kinds.
+    The highest confidence comes first; of equals, the newest.
     """
     bound = {"project": project_id, "kind": kind, "limit": limit}
     return connection.execute(text(_LIST_REVIEW_ITEMS), bound).all()

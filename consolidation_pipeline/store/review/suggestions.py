@@ -251,11 +251,6 @@ def decide_suggestion(
     group_id: UUID,
     reason: str,
 ) -> None:
-    """Write a decision on a locked suggestion.
-
-    Args:
-        suggestion: row from ``lock_suggestion``.
-        decision: new values by column.
-    """
+    """Write a decision, the new values by column, on a row of ``lock_suggestion``."""
     change = Change(suggestion.id, group_id, decision, suggestion.version, reason)
     update_rows(connection, author, consolidation_suggestions, [change], operation="review")
