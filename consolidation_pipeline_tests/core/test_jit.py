@@ -11,7 +11,7 @@ import pytest
 from consolidation_pipeline.core import jit
 from consolidation_pipeline.core.jit import COMPILING, LOADING, STARTING, JitFunction
 
-MODULE = """
+PROGRAM = """
 import sys
 from consolidation_pipeline.core.jit import JitFunction, jit
 
@@ -28,7 +28,7 @@ PROCESSOR = ("triple", "cpu", "features")
 
 def add_in_new_process(folder: Path, **environment: str) -> str:
     """Return the output of a new process about a function, before and after its call."""
-    (folder / "adding.py").write_text(MODULE)
+    (folder / "adding.py").write_text(PROGRAM)
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kept")} | environment
     command = [sys.executable, str(folder / "adding.py")]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
@@ -41,30 +41,27 @@ def test_machine_code_is_cached_for_next_process(tmp_path):
 
 def test_code_of_other_processor_is_not_reused(tmp_path):
     add_in_new_process(tmp_path)
-    told = add_in_new_process(tmp_path, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
-    assert told == "False False False True True True"
+    output = add_in_new_process(tmp_path, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    assert output == "False False False True True True"
 
 
 def test_compiled_code_works_without_cache_folder(tmp_path):
-    told = add_in_new_process(tmp_path, NUMBA_CACHE_LOCATOR_CLASSES="IPythonCacheLocator")
-    assert told == "False False False False True False"
+    output = add_in_new_process(tmp_path, NUMBA_CACHE_LOCATOR_CLASSES="IPythonCacheLocator")
+    assert output == "False False False False True False"
 
 
 def test_changed_source_invalidates_cached_code(tmp_path, monkeypatch):
     add_in_new_process(tmp_path)
-    monkeypatch.setattr(sys.modules[__name__], "MODULE", MODULE.replace("a + b", "b + a"))
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", PROGRAM.replace("a + b", "b + a"))
     assert add_in_new_process(tmp_path) == "False False False True True True"
 
 
-def test_disabled_compiler_falls_back_to_python(tmp_path):
-    (tmp_path / "adding.py").write_text(MODULE.replace(", ADD.folder is not None", ""))
-    command = [sys.executable, str(tmp_path / "adding.py")]
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    assert output.split() == ["False", "False", "False", "False", "False"]
+def test_disabled_compiler_falls_back_to_python(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", PROGRAM.replace(", ADD.folder is not None", ""))
+    assert add_in_new_process(tmp_path, NUMBA_DISABLE_JIT="1") == "False False False False False"
 
 
-def function_that_is(state: str) -> JitFunction:
+def make_function(state: str) -> JitFunction:
     """Return a function whose numba objects look "loaded", "kept" on disk or "cold"."""
     index = {("signature", PROCESSOR): "file"} if state == "kept" else {}
     dispatcher = SimpleNamespace(
@@ -79,7 +76,7 @@ def function_that_is(state: str) -> JitFunction:
 
 
 @pytest.fixture(autouse=True)
-def _numba_has_not_started(monkeypatch):
+def _reset_numba_start(monkeypatch):
     monkeypatch.setattr(JitFunction, "_has_started", False)
 
 
@@ -90,23 +87,23 @@ SMALL, MIDDLE, LARGE = STARTING / 2, STARTING + COMPILING / 2, 2 * (STARTING + C
     ("state", "paying"), [("loaded", [SMALL, MIDDLE, LARGE]), ("kept", [MIDDLE, LARGE]), ("cold", [LARGE])]
 )
 def test_function_pays_if_savings_exceed_cost(state, paying):
-    assert [saved for saved in (SMALL, MIDDLE, LARGE) if function_that_is(state).pays(saved)] == paying
+    assert [saved for saved in (SMALL, MIDDLE, LARGE) if make_function(state).pays(saved)] == paying
 
 
 def test_loaded_function_without_savings_does_not_pay():
-    assert not function_that_is("loaded").pays(0.0)
+    assert not make_function("loaded").pays(0.0)
 
 
 def test_small_calls_pay_together():
-    function = function_that_is("cold")
+    function = make_function("cold")
     assert [function.pays(COMPILING) for _ in range(3)] == [False, True, True]
 
 
 def test_second_function_does_not_pay_startup():
     between = (LOADING + STARTING) / 2
-    assert not function_that_is("kept").pays(between)
-    assert function_that_is("kept").pays(MIDDLE)
-    assert function_that_is("kept").pays(between)
+    assert not make_function("kept").pays(between)
+    assert make_function("kept").pays(MIDDLE)
+    assert make_function("kept").pays(between)
 
 
 def test_small_calls_do_not_import_numba():

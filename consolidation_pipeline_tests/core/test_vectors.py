@@ -1,3 +1,5 @@
+"""Vectors: normalization, centering, unusable rows and positions of ids."""
+
 import math
 
 import numpy as np

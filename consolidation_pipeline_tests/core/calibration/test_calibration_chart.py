@@ -29,9 +29,9 @@ def test_chart_marks_threshold_in_force() -> None:
 
 
 def test_chart_omits_curve_without_values() -> None:
-    with_all = curve_svg(CURVE, 0.75).count("<path")
+    path_count = curve_svg(CURVE, 0.75).count("<path")
     without = [point(p["threshold"], None, p["found"]["share"]) for p in CURVE]
-    assert curve_svg(without, 0.75).count("<path") == with_all - 2
+    assert curve_svg(without, 0.75).count("<path") == path_count - 2
 
 
 def test_chart_clamps_threshold_to_its_edge() -> None:

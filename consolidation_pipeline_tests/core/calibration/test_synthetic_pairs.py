@@ -18,8 +18,8 @@ TOPICS = "parser router scheduler exporter indexer notifier importer".split()
 PLACES = "staging production Frankfurt laptops browsers containers".split()
 
 
-def lesson(at: int) -> str:
-    """Return a lesson with facts; each ``at`` gives another one."""
+def make_lesson(at: int) -> str:
+    """Return a lesson with facts that differ from those of other numbers."""
     topic, other, place = TOPICS[at % 7], TOPICS[(at + 3) % 7], PLACES[at % 6]
     return (
         f"The {topic} is slow on {place} because the {topic} waits {at + 5} seconds for the {other}. "
@@ -28,41 +28,41 @@ def lesson(at: int) -> str:
     )
 
 
-TEXTS = [lesson(at) for at in range(60)]
+TEXTS = [make_lesson(at) for at in range(60)]
 # No blends: all these lessons have the same ending.
 NEAR_MISSES = {"number", "name", "negation", "opposite", "subject"}
 PARAPHRASES = {"reordered", "shortened", "respelled", "reworded", "extended", "retold"}
 
 
 @pytest.fixture(scope="module")
-def planted() -> list[SyntheticPair]:
+def all_pairs() -> list[SyntheticPair]:
     return make_synthetic_pairs(TEXTS, seed=1, per_kind=20)
 
 
-def test_synthetic_pairs_cover_every_kind_within_limit(planted: list[SyntheticPair]) -> None:
-    same = {pair.kind for pair in planted if pair.same}
-    other = {pair.kind for pair in planted if not pair.same}
+def test_synthetic_pairs_cover_every_kind_within_limit(all_pairs: list[SyntheticPair]) -> None:
+    same = {pair.kind for pair in all_pairs if pair.same}
+    other = {pair.kind for pair in all_pairs if not pair.same}
     assert (same, other) == (PARAPHRASES, NEAR_MISSES)
-    assert all(sum(pair.kind == kind for pair in planted) <= 20 for kind in same | other)
+    assert all(sum(pair.kind == kind for pair in all_pairs) <= 20 for kind in same | other)
 
 
-def test_synthetic_pairs_are_distinct_and_nonblank(planted: list[SyntheticPair]) -> None:
-    assert all(normalize_text(pair.a) != normalize_text(pair.b) for pair in planted)
-    assert all(pair.a.strip() and pair.b.strip() for pair in planted)
+def test_synthetic_pairs_are_distinct_and_nonblank(all_pairs: list[SyntheticPair]) -> None:
+    assert all(normalize_text(pair.a) != normalize_text(pair.b) for pair in all_pairs)
+    assert all(pair.a.strip() and pair.b.strip() for pair in all_pairs)
 
 
-def test_synthetic_paraphrases_keep_every_literal(planted: list[SyntheticPair]) -> None:
-    for pair in planted:
+def test_synthetic_paraphrases_keep_every_literal(all_pairs: list[SyntheticPair]) -> None:
+    for pair in all_pairs:
         if pair.same:
             kept = {literal for literal in literals(pair.a) if literal.kind != "negation"}
             assert kept <= literals(pair.b), pair
 
 
-def test_number_and_name_near_misses_change_literals(planted: list[SyntheticPair]) -> None:
-    for pair in planted:
+def test_number_and_name_near_misses_change_literals(all_pairs: list[SyntheticPair]) -> None:
+    for pair in all_pairs:
         if pair.kind in ("number", "name"):
             assert literals(pair.a) != literals(pair.b), pair
-    changed = [pair for pair in planted if pair.kind in ("number", "name")]
+    changed = [pair for pair in all_pairs if pair.kind in ("number", "name")]
     assert sum(bool(conflicts(pair.a, pair.b)) for pair in changed) > 0.9 * len(changed)
 
 
@@ -76,8 +76,8 @@ def test_blends_share_first_half_only() -> None:
         assert not set(pair.a.split()[6:]) & set(pair.b.split()[6:])
 
 
-def test_subject_swap_replaces_every_repeated_word(planted: list[SyntheticPair]) -> None:
-    pairs = [pair for pair in planted if pair.kind == "subject"]
+def test_subject_swap_replaces_every_repeated_word(all_pairs: list[SyntheticPair]) -> None:
+    pairs = [pair for pair in all_pairs if pair.kind == "subject"]
     assert pairs
     assert all(len(pair.a.split()) == len(pair.b.split()) for pair in pairs)
     repeated = [topic for pair in pairs for topic in TOPICS if pair.a.count(topic) > 1 and f" {topic} " in pair.b]
@@ -89,9 +89,8 @@ def test_subject_swap_replaces_every_repeated_word(planted: list[SyntheticPair])
 def test_synthetic_pairs_ignore_text_order(rng: random.Random, seed: int) -> None:
     shuffled = TEXTS[:20]
     rng.shuffle(shuffled)
-    assert make_synthetic_pairs(shuffled, seed=seed, per_kind=4) == make_synthetic_pairs(
-        TEXTS[:20], seed=seed, per_kind=4
-    )
+    straight = make_synthetic_pairs(TEXTS[:20], seed=seed, per_kind=4)
+    assert make_synthetic_pairs(shuffled, seed=seed, per_kind=4) == straight
 
 
 def test_synthetic_pairs_differ_between_seeds() -> None:

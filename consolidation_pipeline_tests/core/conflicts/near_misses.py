@@ -71,7 +71,7 @@ MUST_CONFLICT = [
     ("It handles non-empty lists", "It handles empty lists", "polarity"),
     ("Open the file in binary mode", "Close the file in binary mode", "polarity"),
     ("It works", "It does not work", "polarity"),
-    # the same sentence, one number, version, date or name apart
+    # the same sentence with one other number, version, date or name
     ("The mask is 0x1F", "The mask is 47", "number"),
     ("Keep the pool at 10 connections", "Keep the pool at 25 connections", "number"),
     ("Expire sessions after 24 hours", "Expire sessions after 24 minutes", "number"),

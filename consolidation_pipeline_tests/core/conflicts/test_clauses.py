@@ -10,7 +10,7 @@ from consolidation_pipeline_tests.core.conflicts.near_misses import PAIRS
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
-def written(text: str) -> list[str]:
+def read_clause_texts(text: str) -> list[str]:
     return [text[clause.start : clause.end] for clause in read_clauses(text)]
 
 
@@ -30,7 +30,7 @@ def written(text: str) -> list[str]:
     ],
 )
 def test_clauses_end_where_next_statement_begins(text: str, clauses: list[str]) -> None:
-    assert written(text) == clauses
+    assert read_clause_texts(text) == clauses
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_clause_moods_are_recognized(text: str, mood: Mood) -> None:
     assert [clause.mood for clause in read_clauses(text)] == [mood]
 
 
-def test_antonyms_share_one_word_with_a_pole() -> None:
+def test_antonyms_share_word_and_polarity() -> None:
     (enabled,) = read_clauses("Enable the cache")
     (disabled,) = read_clauses("Turn the cache off")
     (both,) = read_clauses("Map minimum to maximum")

@@ -13,7 +13,7 @@ from consolidation_pipeline.core.conflicts.literals import Facts, conflicts
 from consolidation_pipeline_tests.core.conflicts.near_misses import PAIRS
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
-TABLE = [text for pair in PAIRS for text in pair]
+PAIR_TEXTS = [text for pair in PAIRS for text in pair]
 WORDS = """
     the a it I cache index lock handler test commit run use enable disable works fails valid invalid not never no
     without doesn't can't should must is are always may if when unless how why and but so that before after first last
@@ -25,29 +25,29 @@ sentences = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
 edited = st.tuples(sentences, st.sampled_from(WORDS), st.integers(0, 14)).map(
     lambda drawn: " ".join([*drawn[0].split()[: drawn[2]], drawn[1], *drawn[0].split()[drawn[2] :]])
 )
-texts = st.lists(st.one_of(sentences, edited, st.sampled_from(TABLE)), min_size=1, max_size=8)
+text_lists = st.lists(st.one_of(sentences, edited, st.sampled_from(PAIR_TEXTS)), min_size=1, max_size=8)
 
 
-def pairwise(given_texts: Sequence[str], i: Sequence[int], j: Sequence[int]) -> list[bool]:
+def compare_pairwise(given_texts: Sequence[str], i: Sequence[int], j: Sequence[int]) -> list[bool]:
     return [bool(conflicts(given_texts[a], given_texts[b])) for a, b in zip(i, j, strict=True)]
 
 
 def test_bulk_screen_matches_pairwise_on_near_misses() -> None:
-    i, j = list(range(0, len(TABLE), 2)), list(range(1, len(TABLE), 2))
-    assert find_conflicting(TABLE, i, j).tolist() == pairwise(TABLE, i, j)
+    i, j = list(range(0, len(PAIR_TEXTS), 2)), list(range(1, len(PAIR_TEXTS), 2))
+    assert find_conflicting(PAIR_TEXTS, i, j).tolist() == compare_pairwise(PAIR_TEXTS, i, j)
 
 
 def test_bulk_screen_matches_pairwise_on_all_pairs() -> None:
-    i, j = np.triu_indices(len(TABLE[:120]), 1)
-    assert find_conflicting(TABLE, i, j).tolist() == pairwise(TABLE, i.tolist(), j.tolist())
+    i, j = np.triu_indices(len(PAIR_TEXTS[:120]), 1)
+    assert find_conflicting(PAIR_TEXTS, i, j).tolist() == compare_pairwise(PAIR_TEXTS, i.tolist(), j.tolist())
 
 
 @settings(deadline=None, max_examples=examples(300))
-@given(texts, st.data())
+@given(text_lists, st.data())
 def test_bulk_screen_matches_pairwise_on_any_texts(given_texts: list[str], data: st.DataObject) -> None:
     position = st.integers(0, len(given_texts) - 1)
     i, j = zip(*data.draw(st.lists(st.tuples(position, position), min_size=1, max_size=30)), strict=True)
-    assert find_conflicting(given_texts, i, j).tolist() == pairwise(given_texts, i, j)
+    assert find_conflicting(given_texts, i, j).tolist() == compare_pairwise(given_texts, i, j)
 
 
 @settings(deadline=None, max_examples=examples(100))

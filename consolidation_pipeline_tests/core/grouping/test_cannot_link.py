@@ -16,7 +16,7 @@ MERGES = st.lists(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3), min
 PAIRS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=12)
 
 
-def kept_apart(merges: list[dict[bytes, int]]) -> CannotLink:
+def build_cannot_link(merges: list[dict[bytes, int]]) -> CannotLink:
     rows = [(id_, number, part) for number, merge in enumerate(merges) for id_, part in merge.items()]
     ids, numbers, parts = zip(*rows, strict=True) if rows else ((), (), ())
     return CannotLink(np.array(ids, "S16"), np.array(numbers, np.int32), np.array(parts, np.int32))
@@ -29,14 +29,14 @@ def test_cannot_link_separates_parts_of_undone_merge(
 ) -> None:
     a, b = (np.array([pair[side] for pair in pairs], "S16") for side in (0, 1))
     expected = [any(x in m and y in m and m[x] != m[y] for m in merges) for x, y in pairs]
-    apart = kept_apart(merges)
-    assert apart.forbids(a, b).tolist() == expected
-    assert apart.forbids(b, a).tolist() == expected
+    cannot_link = build_cannot_link(merges)
+    assert cannot_link.forbids(a, b).tolist() == expected
+    assert cannot_link.forbids(b, a).tolist() == expected
 
 
 def test_no_undone_merge_forbids_nothing() -> None:
-    apart = kept_apart([])
+    cannot_link = build_cannot_link([])
     ids = np.array(NAMES[:2], "S16")
-    assert len(apart) == 0
-    assert apart.forbids(ids, ids[::-1]).tolist() == [False, False]
-    assert kept_apart([{NAMES[0]: 0}]).forbids(ids[:0], ids[:0]).tolist() == []
+    assert len(cannot_link) == 0
+    assert cannot_link.forbids(ids, ids[::-1]).tolist() == [False, False]
+    assert build_cannot_link([{NAMES[0]: 0}]).forbids(ids[:0], ids[:0]).tolist() == []

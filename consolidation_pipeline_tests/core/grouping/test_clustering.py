@@ -12,7 +12,7 @@ from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.errors import InvalidOptionError
-from consolidation_pipeline_tests.core.grouping.graphs import clustered, pairs_from, partition
+from consolidation_pipeline_tests.core.grouping.graphs import clustered_rows, group_rows, pairs_from, partition
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
@@ -21,14 +21,15 @@ def test_list_members_orders_rows_of_each_group():
     assert list_members(np.array([-1, -1])) == list_members(np.empty(0, np.int64)) == []
 
 
+def assert_order_is_ignored(x, order, threshold, method):
+    straight, shuffled = group_rows(x, threshold, method=method), group_rows(x[order], threshold, method=method)
+    assert {frozenset(order[list(members)].tolist()) for members in partition(shuffled)} == partition(straight)
+
+
 @settings(deadline=None, max_examples=examples(30))
 @given(st.sampled_from(["average", "complete", "components", "hdbscan"]), st.integers(0, 50), st.integers(0, 999))
 def test_permuted_rows_form_same_groups(method, n, seed):
-    x = clustered(n, 6, seed)
-    order = np.random.default_rng(seed).permutation(n)
-    straight = cluster_rows(x, similarity_join(x, 0.8), method=method, threshold=0.8, min_size=2)
-    shuffled = cluster_rows(x[order], similarity_join(x[order], 0.8), method=method, threshold=0.8, min_size=2)
-    assert {frozenset(order[list(members)].tolist()) for members in partition(shuffled)} == partition(straight)
+    assert_order_is_ignored(clustered_rows(n, 6, seed), np.random.default_rng(seed).permutation(n), 0.8, method)
 
 
 @settings(deadline=None, max_examples=examples(30))
@@ -36,16 +37,13 @@ def test_permuted_rows_form_same_groups(method, n, seed):
 def test_ties_ignore_row_positions(method, n, seed):
     rng = np.random.default_rng(seed)
     x = normalize(rng.choice([0.0, 1.0], (n, 5)))  # few distinct cosines, many repeats
-    order = rng.permutation(n)
-    straight = cluster_rows(x, similarity_join(x, 0.6), method=method, threshold=0.6, min_size=2)
-    shuffled = cluster_rows(x[order], similarity_join(x[order], 0.6), method=method, threshold=0.6, min_size=2)
-    assert {frozenset(order[list(members)].tolist()) for members in partition(shuffled)} == partition(straight)
+    assert_order_is_ignored(x, rng.permutation(n), 0.6, method)
 
 
 @pytest.mark.parametrize("method", ["average", "complete", "components", "hdbscan"])
 def test_every_method_finds_plain_clusters(method):
     x = normalize(np.repeat(np.eye(3, 8), 6, axis=0) + 0.02 * np.random.default_rng(0).standard_normal((18, 8)))
-    labels = cluster_rows(x, similarity_join(x, 0.8), method=method, threshold=0.8, min_size=3)
+    labels = group_rows(x, 0.8, method=method, min_size=3)
     assert labels.tolist() == [0] * 6 + [1] * 6 + [2] * 6
 
 
@@ -61,7 +59,7 @@ def test_groups_below_minimum_size_are_dropped(method):
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_too_few_rows_stay_ungrouped(method, n):
     x = np.eye(3, dtype=np.float32)[:n]
-    assert cluster_rows(x, similarity_join(x, 0.9), method=method, threshold=0.9, min_size=3).tolist() == [-1] * n
+    assert group_rows(x, 0.9, method=method, min_size=3).tolist() == [-1] * n
 
 
 def test_hdbscan_leaves_noise_ungrouped():
@@ -69,14 +67,14 @@ def test_hdbscan_leaves_noise_ungrouped():
     centres = np.eye(5)
     centres[1, 0] = 1.0  # the two dense regions are closer to each other than single rows to any row
     x = normalize(centres[[0] * 8 + [1] * 8 + [2, 3, 4]] + 0.01 * rng.standard_normal((19, 5)))
-    labels = cluster_rows(x, similarity_join(x, 0.9), method="hdbscan", threshold=0.9, min_size=4)
+    labels = group_rows(x, 0.9, method="hdbscan", min_size=4)
     assert labels.tolist() == [0] * 8 + [1] * 8 + [-1] * 3
 
 
 def test_unknown_clustering_method_is_rejected():
     x = np.eye(2, dtype=np.float32)
     with pytest.raises(InvalidOptionError, match="'kmeans'; it must be one of average, complete, components, hdbscan"):
-        cluster_rows(x, similarity_join(x, 0.5), method="kmeans", threshold=0.5, min_size=2)
+        group_rows(x, 0.5, method="kmeans")
 
 
 def test_cluster_rows_rejects_invalid_shapes():

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summarize_groups
 from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.vectors import normalize
-from consolidation_pipeline_tests.core.grouping.graphs import clustered
+from consolidation_pipeline_tests.core.grouping.graphs import clustered_rows
 
 
 @settings(deadline=None)
 @given(st.integers(2, 40), st.integers(0, 99))
 def test_cohesion_is_mean_and_minimum_of_pairs(n, seed):
-    x = clustered(n + 5, 7, seed)
+    x = clustered_rows(n + 5, 7, seed)
     members = np.random.default_rng(seed).permutation(n + 5)[:n]
     wide = x[members].astype(np.float64)
     cosines = (wide @ wide.T)[np.triu_indices(n, 1)]
@@ -32,11 +32,11 @@ def test_cohesion_of_large_group_covers_every_pair():
 
 
 @pytest.mark.parametrize("members", [[], [2]])
-def test_cohesion_needs_a_pair(members):
+def test_cohesion_needs_two_members(members):
     assert compute_cohesion(np.eye(3, dtype=np.float32), members) == (None, None)
 
 
-def test_mean_similarity_excludes_the_row_itself():
+def test_mean_similarity_excludes_own_row():
     x = normalize([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     half = np.sqrt(0.5)
     found = summarize_groups(x, np.zeros(3, dtype=np.int64)).mean_similarity
@@ -47,7 +47,7 @@ def test_mean_similarity_excludes_the_row_itself():
 @settings(deadline=None)
 @given(st.integers(0, 80), st.integers(1, 9), st.integers(0, 999))
 def test_group_summaries_match_their_pairs(n, groups, seed):
-    x = clustered(n, 5, seed)
+    x = clustered_rows(n, 5, seed)
     labels = np.random.default_rng(seed).integers(-1, groups, n)
     found = summarize_groups(x, labels)
     wide = x.astype(np.float64)

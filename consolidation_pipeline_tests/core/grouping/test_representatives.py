@@ -8,12 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.grouping.labels import list_members
-from consolidation_pipeline.core.grouping.representatives import (
-    choose_representatives,
-    compute_similarities,
-)
+from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
 from consolidation_pipeline.core.vectors import normalize
-from consolidation_pipeline_tests.core.grouping.graphs import clustered
+from consolidation_pipeline_tests.core.grouping.graphs import clustered_rows
 
 
 def choose_one(reused, similar, ids):
@@ -66,7 +63,7 @@ def test_representatives_match_single_choice(n, groups, seed):
 
 
 def test_similarity_to_representative_of_each_row():
-    x = clustered(30, 6, 0)
+    x = clustered_rows(30, 6, 0)
     labels = np.arange(30) % 4 - 1
     found = compute_similarities(x, labels, np.array([1, 6, 11]))
     assert found.dtype == np.float32

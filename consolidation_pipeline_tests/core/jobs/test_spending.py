@@ -16,7 +16,7 @@ def test_budget_may_be_reached_but_not_exceeded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spent", "bill", "said"),
+    ("spent", "bill", "message"),
     [
         (
             Spent(Decimal("0.99"), Decimal(0), 0),
@@ -35,8 +35,8 @@ def test_budget_may_be_reached_but_not_exceeded() -> None:
         ),
     ],
 )
-def test_exceeded_budget_message_names_amounts(spent: Spent, bill: Bill, said: str) -> None:
-    assert Budgets(1, 5, 1000).find_exceeded(spent, bill) == said
+def test_exceeded_budget_message_names_amounts(spent: Spent, bill: Bill, message: str) -> None:
+    assert Budgets(1, 5, 1000).find_exceeded(spent, bill) == message
 
 
 def test_zero_budget_allows_free_calls() -> None:

@@ -1,3 +1,5 @@
+"""Triggers of jobs: thresholds, retries and cron times."""
+
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -53,10 +55,9 @@ def test_due_is_truthy_when_job_is_due():
 def test_negative_counts_are_rejected_by_name():
     with pytest.raises(ValueError, match="new_count is -1"):
         is_due(-1)
-    with pytest.raises(ValueError, match="active_count is -2"):
-        is_nightly_due(-2, 0)
-    with pytest.raises(ValueError, match="new_count is -3"):
-        is_nightly_due(0, -3)
+    for counts, message in (((-2, 0), "active_count is -2"), ((0, -3), "new_count is -3")):
+        with pytest.raises(ValueError, match=message):
+            is_nightly_due(*counts)
 
 
 NOW = datetime(2026, 1, 8, 12, 0, tzinfo=UTC)
@@ -67,7 +68,7 @@ def ago(**span: float) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("standing", "by_threshold", "by_schedule"),
+    ("state", "by_threshold", "by_schedule"),
     [
         (JobState(), True, True),
         (JobState(live="job 7 is running"), "job 7 is running", "job 7 is running"),
@@ -82,17 +83,13 @@ def ago(**span: float) -> datetime:
         (JobState(cancelled_at=ago(minutes=59), requested_at=ago(hours=2)), "was cancelled: not requested until", True),
         (JobState(cancelled_at=ago(minutes=60), requested_at=ago(hours=2)), True, True),
         (JobState(scheduled_at=ago(hours=10), requested_at=ago(hours=11)), True, True),
-        (
-            JobState(scheduled_at=ago(hours=10), requested_at=ago(hours=10)),
-            "requested since its schedule came",
-            "02:00 UTC",
-        ),
+        (JobState(scheduled_at=ago(hours=10), requested_at=ago(hours=10)), "requested since its schedule", "02:00 UTC"),
         (JobState(scheduled_at=ago(hours=10)), True, True),
     ],
 )
-def test_automation_requests_job_or_names_obstacle(standing, by_threshold, by_schedule):
+def test_automation_requests_job_or_names_obstacle(state, by_threshold, by_schedule):
     for scheduled, expected in ((False, by_threshold), (True, by_schedule)):
-        answer = may_request(standing, NOW, scheduled=scheduled)
+        answer = may_request(state, NOW, scheduled=scheduled)
         assert bool(answer) is (expected is True)
         assert expected is True or expected in answer.reason
 

@@ -98,10 +98,8 @@ def test_pattern_excludes_headings_bullets_and_code() -> None:
 
 
 def test_repeated_sentences_merge_unless_facts_differ() -> None:
-    assert (
-        extract_first(["Restart the payout queue worker.", "restart the payout queue worker"] * 3).content.count("\n")
-        == 0
-    )
+    repeated = ["Restart the payout queue worker.", "restart the payout queue worker"] * 3
+    assert "\n" not in extract_first(repeated).content
     limits = [f"The retry limit of the payout queue is {count}." for count in (3, 5)]
     assert set(extract_first(limits).content.split("\n")) == set(limits)
 

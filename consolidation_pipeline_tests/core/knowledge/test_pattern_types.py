@@ -35,16 +35,10 @@ def test_unit_vote_follows_success_type_and_words(voter: Unit, expected: str) ->
 
 
 def test_weighted_majority_wins_and_ties_have_order() -> None:
-    units = [make_unit("decision"), make_unit("decision"), make_unit("warning")]
-    assert vote_pattern_type(units) == "decision"
-    assert (
-        vote_pattern_type([make_unit("decision"), make_unit("warning")])
-        == vote_pattern_type([make_unit("warning"), make_unit("decision")])
-        == "gotcha"
-    )
-    assert (
-        vote_pattern_type([make_unit("decision"), make_unit("decision"), make_unit("warning", weight=3.0)]) == "gotcha"
-    )
+    decision, warning = make_unit("decision"), make_unit("warning")
+    assert vote_pattern_type([decision, decision, warning]) == "decision"
+    assert vote_pattern_type([decision, warning]) == vote_pattern_type([warning, decision]) == "gotcha"
+    assert vote_pattern_type([decision, decision, make_unit("warning", weight=3.0)]) == "gotcha"
 
 
 def test_every_memory_type_has_one_vote() -> None:

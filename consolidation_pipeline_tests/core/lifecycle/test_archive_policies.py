@@ -1,3 +1,5 @@
+"""Archive policies: stale and forgettable memories, the plan of a run, and its review limit."""
+
 import math
 from dataclasses import fields
 
@@ -20,13 +22,7 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import InvalidMemoryError
 
 BELOW_90 = math.nextafter(90.0, 0.0)
-FORGETTABLE = {
-    "importance": 0.3,
-    "age_days": 400.0,
-    "memory_type": "learning",
-    "relevance": 0.001,
-    "pinned": False,
-}
+FORGETTABLE = {"importance": 0.3, "age_days": 400.0, "memory_type": "learning", "relevance": 0.001, "pinned": False}
 
 # Values on and beside every boundary, and some others.
 days = st.one_of(st.sampled_from([0.0, BELOW_90, 90.0, 91.5]), st.floats(0.0, 800.0))
@@ -38,13 +34,10 @@ units = st.lists(
 )
 
 
-def as_units(rows):
+def make_units(rows):
     columns = zip(*rows, strict=True) if rows else [()] * len(fields(ArchiveUnits))
     kinds = (np.float64, np.int64, bool, np.float64, np.float64, np.array(MEMORY_TYPES).dtype, np.float64)
     return ArchiveUnits(*(np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
-
-
-# --- staleness -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -59,27 +52,21 @@ def as_units(rows):
     ],
 )
 def test_staleness_needs_90_idle_days_and_few_reuses(idle_days, reused_count, pinned, stale):
-    assert is_stale(idle_days, reused_count, pinned) is stale
-    assert is_stale(idle_days=idle_days, reused_count=reused_count, pinned=pinned) is stale
+    assert is_stale(idle_days, reused_count, pinned) == stale
+    assert is_stale(idle_days=idle_days, reused_count=reused_count, pinned=pinned) == stale
 
 
 def test_staleness_limits_are_configurable():
-    assert is_stale(30, 0, False, stale_days=30) is True
-    assert is_stale(29.9, 0, False, stale_days=30) is False
-    assert is_stale(400, 9, False, min_reuse=10) is True
-    assert is_stale(400, 0, False, min_reuse=0) is False
-
-
-# --- forgetting ----------------------------------------------------------------------------------------------------
-
-
-def test_unprotected_memory_is_forgettable():
-    assert is_forgettable(**FORGETTABLE) is True
+    assert is_stale(30, 0, False, stale_days=30)
+    assert not is_stale(29.9, 0, False, stale_days=30)
+    assert is_stale(400, 9, False, min_reuse=10)
+    assert not is_stale(400, 0, False, min_reuse=0)
 
 
 @pytest.mark.parametrize(
-    ("changed", "forgettable"),
+    ("changes", "forgettable"),
     [
+        ({}, True),
         ({"importance": 0.7}, False),
         ({"importance": math.nextafter(0.7, 0.0)}, True),
         ({"importance": 1.5}, False),
@@ -93,14 +80,14 @@ def test_unprotected_memory_is_forgettable():
         *(({"memory_type": name}, name not in ("decision", "discovery")) for name in MEMORY_TYPES),
     ],
 )
-def test_each_protection_keeps_memory(changed, forgettable):
-    assert is_forgettable(**FORGETTABLE | changed) is forgettable
+def test_each_protection_keeps_memory(changes, forgettable):
+    assert is_forgettable(**FORGETTABLE | changes) == forgettable
 
 
 def test_relevance_at_threshold_keeps_memory():
-    assert is_forgettable(**FORGETTABLE | {"relevance": 0.9}, threshold=1.0) is True
-    assert is_forgettable(**FORGETTABLE | {"relevance": 1.0}, threshold=1.0) is False
-    assert is_forgettable(**FORGETTABLE | {"relevance": 0.0}, threshold=0.0) is False
+    assert is_forgettable(**FORGETTABLE | {"relevance": 0.9}, threshold=1.0)
+    assert not is_forgettable(**FORGETTABLE | {"relevance": 1.0}, threshold=1.0)
+    assert not is_forgettable(**FORGETTABLE | {"relevance": 0.0}, threshold=0.0)
 
 
 @settings(deadline=None)
@@ -109,9 +96,6 @@ def test_forgettable_follows_all_protections(importance, age, kind, score, pinne
     """INV-001 to INV-004: decisions, discoveries, and young, important or relevant memories are never forgotten."""
     expected = not (importance >= 0.7 or age < 90 or kind in ("decision", "discovery") or pinned) and score < 0.01
     assert is_forgettable(importance, age, kind, score, pinned) is expected
-
-
-# --- inputs --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", [math.nan, -1, -0.001])
@@ -136,11 +120,9 @@ def test_forgettable_rejects_unknown_memory_type():
 @settings(deadline=None)
 @given(units)
 def test_archive_policies_match_scalars(rows):
-    given_ = as_units(rows)
-    stale = is_stale(given_.idle_days, given_.reused_count, given_.pinned)
-    forgettable = is_forgettable(
-        given_.importance, given_.age_days, given_.memory_type, given_.relevance, given_.pinned
-    )
+    made = make_units(rows)
+    stale = is_stale(made.idle_days, made.reused_count, made.pinned)
+    forgettable = is_forgettable(made.importance, made.age_days, made.memory_type, made.relevance, made.pinned)
     assert stale.dtype == forgettable.dtype == np.bool_
     assert stale.tolist() == [is_stale(idle, reused, pinned) for idle, reused, pinned, *_ in rows]
     assert forgettable.tolist() == [is_forgettable(w, a, kind, r, p) for _, _, p, w, a, kind, r in rows]
@@ -151,11 +133,8 @@ def test_archive_policies_broadcast_scalars():
     assert is_forgettable(0.1, 100.0, np.array(["decision", "change"]), 0.001, False).tolist() == [False, True]
 
 
-# --- share limit -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("taken", "of", "share", "held"),
+    ("archived", "of", "share", "exceeds"),
     [
         (50, 100, 0.5, False),
         (51, 100, 0.5, True),
@@ -168,34 +147,30 @@ def test_archive_policies_broadcast_scalars():
         (30, 100, 0.29, True),
     ],
 )
-def test_large_share_of_archives_needs_review(taken, of, share, held):
-    assert exceeds_share(taken, of, max_share=share) is held
+def test_large_share_of_archives_needs_review(archived, of, share, exceeds):
+    assert exceeds_share(archived, of, max_share=share) is exceeds
 
-
-# --- the plan ------------------------------------------------------------------------------------------------------
 
 OLD = (123.9, 1, False, 0.3, 400.0, "learning", 0.001)
 
 
 def test_archive_plan_explains_each_row():
     rows = [(1.0, 9, False, 0.3, 400.0, "learning", 0.001), OLD, (90.0, 0, False, 0.9, 95.0, "decision", 0.5)]
-    plan = plan_archives(as_units(rows), ArchivePolicies())
+    plan = plan_archives(make_units(rows), ArchivePolicies())
     assert plan.rows.tolist() == [1, 2]
     assert plan.reasons.tolist() == ["staleness", "staleness"]
-    assert explain_archives(as_units(rows), plan) == [
-        "not used for 123 days, 1 reuse",
-        "not used for 90 days, 0 reuses",
-    ]
+    reasons = explain_archives(make_units(rows), plan)
+    assert reasons == ["not used for 123 days, 1 reuse", "not used for 90 days, 0 reuses"]
 
 
 def test_forgetting_wins_over_staleness():
-    plan = plan_archives(as_units([OLD]), ArchivePolicies(forgetting=True))
+    plan = plan_archives(make_units([OLD]), ArchivePolicies(forgetting=True))
     assert plan.reasons.tolist() == ["forgotten"]
-    assert explain_archives(as_units([OLD]), plan) == ["relevance 0.001 after 400 days, importance 0.3"]
+    assert explain_archives(make_units([OLD]), plan) == ["relevance 0.001 after 400 days, importance 0.3"]
 
 
 def test_disabled_policy_archives_nothing():
-    both = as_units([OLD, (0.0, 9, False, 0.3, 400.0, "learning", 0.001)])
+    both = make_units([OLD, (0.0, 9, False, 0.3, 400.0, "learning", 0.001)])
     assert plan_archives(both, ArchivePolicies(staleness=False)).rows.tolist() == []
     assert plan_archives(both, ArchivePolicies(staleness=False, forgetting=True)).rows.tolist() == [0, 1]
     assert plan_archives(both, ArchivePolicies(staleness=True, forgetting=True)).reasons.tolist() == ["forgotten"] * 2
@@ -203,13 +178,13 @@ def test_disabled_policy_archives_nothing():
 
 def test_archive_plan_uses_configured_limits():
     limits = ArchivePolicies(True, True, stale_days=200, min_reuse=1, forget_threshold=0.0005)
-    assert plan_archives(as_units([OLD]), limits).rows.tolist() == []
+    assert plan_archives(make_units([OLD]), limits).rows.tolist() == []
 
 
 @settings(deadline=None)
 @given(units, st.booleans(), st.booleans())
 def test_archive_plan_matches_policies(rows, staleness, forgetting):
-    plan = plan_archives(as_units(rows), ArchivePolicies(staleness=staleness, forgetting=forgetting))
+    plan = plan_archives(make_units(rows), ArchivePolicies(staleness=staleness, forgetting=forgetting))
     expected = {}
     for at, (idle, reused, pinned, worth, age, kind, score) in enumerate(rows):
         if staleness and is_stale(idle, reused, pinned):
@@ -217,7 +192,7 @@ def test_archive_plan_matches_policies(rows, staleness, forgetting):
         if forgetting and is_forgettable(worth, age, kind, score, pinned):
             expected[at] = "forgotten"
     assert dict(zip(plan.rows.tolist(), plan.reasons.tolist(), strict=True)) == expected
-    assert len(explain_archives(as_units(rows), plan)) == len(plan)
+    assert len(explain_archives(make_units(rows), plan)) == len(plan)
 
 
 def test_merge_units_combines_fields_of_sources():
@@ -227,7 +202,7 @@ def test_merge_units_combines_fields_of_sources():
         (95.0, 2, True, 0.1, 95.0, "learning", 0.5),
         (120.0, 1, False, 0.4, 100.0, "warning", 0.5),  # its last access is earlier than its creation
     ]
-    merged = merge_units(as_units(rows), np.array([0, 0, 1, 0]))
+    merged = merge_units(make_units(rows), np.array([0, 0, 1, 0]))
     assert merged.idle_days.tolist() == [100.0, 95.0]
     assert merged.reused_count.tolist() == [3, 2]
     assert merged.pinned.tolist() == [False, True]
@@ -236,4 +211,4 @@ def test_merge_units_combines_fields_of_sources():
     assert merged.memory_type.tolist() == ["learning", "learning"]
     assert merged.relevance.tolist() == [math.inf, math.inf]
     assert len(plan_archives(merged, ArchivePolicies(forgetting=True, min_reuse=4))) == 1
-    assert len(merge_units(as_units([]), np.array([], dtype=np.int64))) == 0
+    assert len(merge_units(make_units([]), np.array([], dtype=np.int64))) == 0

@@ -1,3 +1,5 @@
+"""Association rules: types, limits and confidence, and the weekly sample of memories."""
+
 import math
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +13,6 @@ from consolidation_pipeline.core.lifecycle.associations import (
     PARALLEL,
     RELATION_TYPES,
     Association,
-    associate,
     classify_types,
     describe_rule,
     iter_dissimilar_pairs,
@@ -30,7 +31,12 @@ similarities = st.one_of(st.sampled_from(limits), st.floats(-1.0, 1.0))
 gaps = st.one_of(st.sampled_from([7.0, -7.0, math.nextafter(7.0, 8.0)]), st.floats(-400.0, 400.0))
 
 
-def by_hand(one: str, other: str, similarity: float, gap: float) -> tuple[str, float] | None:
+def associate(one: str, other: str, similarity: float, gap: float) -> Association | None:
+    rule = int(match_rules(*classify_types((one, other)), similarity, gap))
+    return describe_rule(rule, similarity) if rule else None
+
+
+def apply_reference_rules(one: str, other: str, similarity: float, gap: float) -> tuple[str, float] | None:
     if one == other == "decision" and similarity < 0.3:
         return "contradicts", 0.6
     if ((one in INSIGHTS and other in WORK) or (other in INSIGHTS and one in WORK)) and similarity > 0.5:
@@ -42,7 +48,7 @@ def by_hand(one: str, other: str, similarity: float, gap: float) -> tuple[str, f
     return None
 
 
-def found(one: str, other: str, similarity: float, gap: float) -> str | None:
+def find_relation(one: str, other: str, similarity: float, gap: float) -> str | None:
     association = associate(one, other, similarity, gap)
     return None if association is None else association.relation_type
 
@@ -51,8 +57,8 @@ def found(one: str, other: str, similarity: float, gap: float) -> str | None:
 @given(types, types, similarities, gaps)
 def test_associate_matches_reference_rules(one, other, similarity, gap):
     association = associate(one, other, similarity, gap)
-    told = None if association is None else (association.relation_type, association.confidence)
-    assert told == by_hand(one, other, similarity, gap)
+    relation = None if association is None else (association.relation_type, association.confidence)
+    assert relation == apply_reference_rules(one, other, similarity, gap)
 
 
 @settings(deadline=None)
@@ -64,10 +70,10 @@ def test_associate_is_symmetric(one, other, similarity, gap):
 @settings(deadline=None)
 @given(st.lists(st.tuples(types, types, similarities, gaps), min_size=0, max_size=30))
 def test_batch_rules_match_single_pairs(pairs):
-    ones, others, alike, apart = (list(column) for column in zip(*pairs, strict=True)) if pairs else ([],) * 4
-    rules = match_rules(classify_types(ones), classify_types(others), np.array(alike, float), np.array(apart, float))
+    ones, others, similarity, gap = (list(column) for column in zip(*pairs, strict=True)) if pairs else ([],) * 4
+    rules = match_rules(classify_types(ones), classify_types(others), np.array(similarity, float), np.array(gap, float))
     assert rules.dtype == np.int8
-    together = [describe_rule(rule, s) if rule else None for rule, s in zip(rules.tolist(), alike, strict=True)]
+    together = [describe_rule(rule, s) if rule else None for rule, s in zip(rules.tolist(), similarity, strict=True)]
     assert together == [associate(*pair) for pair in pairs]
 
 
@@ -92,23 +98,17 @@ def test_batch_rules_match_single_pairs(pairs):
     ],
 )
 def test_association_limits_are_strict(one, other, similarity, gap, expected):
-    assert found(one, other, similarity, gap) == expected
+    assert find_relation(one, other, similarity, gap) == expected
 
 
 def test_association_limits_hold_for_float32():
-    assert [
-        found("decision", "decision", np.float32(0.3), 99.0),
-        found("learning", "change", np.float32(0.7), 99.0),
-    ] == [
-        None,
-        None,
-    ]
+    assert find_relation("decision", "decision", np.float32(0.3), 99.0) is None
+    assert find_relation("learning", "change", np.float32(0.7), 99.0) is None
 
 
 def test_association_states_its_reason():
-    assert associate("decision", "decision", 0.1, 3.0) == Association(
-        "contradicts", 0.6, "two decisions with a similarity below 0.3"
-    )
+    reason = "two decisions with a similarity below 0.3"
+    assert associate("decision", "decision", 0.1, 3.0) == Association("contradicts", 0.6, reason)
     assert all(describe_rule(rule, 0.5).relation_type == name for rule, name in enumerate(RELATION_TYPES, 1))
     assert describe_rule(PARALLEL, 0.1).reason == "learned at most 7 days apart, with a similarity below 0.4"
 
@@ -150,12 +150,12 @@ def test_weekly_sample_takes_all_when_few(count):
 def test_dissimilar_pairs_match_brute_force(count, seed, limit):
     x = normalize(np.random.default_rng(seed).standard_normal((count, 3)))
     blocks = list(iter_dissimilar_pairs(x, limit))
-    got = [pair for block in blocks for pair in zip(block.i.tolist(), block.j.tolist(), strict=True)]
+    found = [pair for block in blocks for pair in zip(block.i.tolist(), block.j.tolist(), strict=True)]
     wide = x.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1)
     cosines = (wide @ wide.T / np.outer(lengths, lengths)).astype(np.float32)
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    assert got == [(i, j) for i, j in pairs if cosines[i, j] < limit]
+    assert found == [(i, j) for i, j in pairs if cosines[i, j] < limit]
 
 
 def test_dissimilar_pairs_ignore_block_size(monkeypatch):

@@ -25,7 +25,7 @@ KEYS = (
 )
 
 
-def parsed(**row: object) -> NewMemory:
+def parse_row(**row: object) -> NewMemory:
     return parse_memory({"content": "Use JWT", **row}, source="notes")
 
 
@@ -93,7 +93,7 @@ def test_parser_reads_every_field() -> None:
 
 def test_parser_treats_null_and_empty_as_missing() -> None:
     names = [name for name in KEYS.split() if name not in ("content", "other")]
-    bare = parsed(id="1")
+    bare = parse_row(id="1")
     assert parse_memory({**dict.fromkeys(names), "content": "Use JWT", "id": "1"}, source="notes") == bare
     assert parse_memory({**dict.fromkeys(names, ""), "content": "Use JWT", "id": "1"}, source="notes") == bare
     assert (bare.memory_type, bare.importance, bare.pinned, bare.metadata) == ("learning", 0.5, False, {})
@@ -107,7 +107,7 @@ def test_parser_applies_default_type_and_source() -> None:
 
 
 def test_parser_reads_csv_text_like_json() -> None:
-    memory = parsed(
+    memory = parse_row(
         tags="a, b,,a",
         files='["x,y.py", "z.py"]',
         success="No",
@@ -128,15 +128,15 @@ def test_parser_reads_csv_text_like_json() -> None:
 
 
 def test_external_id_wins_over_id() -> None:
-    memory = parsed(id="row-1", external_id="lesson-1")
+    memory = parse_row(id="row-1", external_id="lesson-1")
     assert (memory.external_id, memory.metadata) == ("lesson-1", {"id": "row-1"})
 
 
 def test_row_without_id_is_identified_by_content() -> None:
-    first = parsed(goal="a", tags=["x"])
+    first = parse_row(goal="a", tags=["x"])
     assert first.external_id.startswith("sha256:")
     assert parse_memory({"tags": ["x"], "goal": "a", "content": "Use JWT", "result": ""}, source="notes") == first
-    assert parsed(goal="b", tags=["x"]).external_id != first.external_id
+    assert parse_row(goal="b", tags=["x"]).external_id != first.external_id
 
 
 def test_unknown_keys_are_kept_in_metadata() -> None:
@@ -181,8 +181,8 @@ def test_unknown_keys_are_kept_in_metadata() -> None:
     ],
 )
 def test_parser_reads_times_as_utc(given_time: object, instant: datetime) -> None:
-    assert parsed(learned_at=given_time).learned_at == instant
-    assert parsed(created_at=given_time).learned_at == instant
+    assert parse_row(learned_at=given_time).learned_at == instant
+    assert parse_row(created_at=given_time).learned_at == instant
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_parser_reads_times_as_utc(given_time: object, instant: datetime) -> Non
 )
 def test_parser_rejects_invalid_value_naming_key(row: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidMemoryError, match=message):
-        parsed(**row)
+        parse_row(**row)
 
 
 def test_parser_rejects_deep_nesting() -> None:
@@ -248,14 +248,14 @@ def test_parser_rejects_deep_nesting() -> None:
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(InvalidMemoryError, match="nested less deeply"):
-        parsed(other=deep)
+        parse_row(other=deep)
     while deep:  # freed level by level: freeing it at once would recurse too deeply
         deep = deep.pop()  # type: ignore[assignment]
 
 
 def test_parser_errors_shorten_long_values() -> None:
     with pytest.raises(InvalidMemoryError) as caught:
-        parsed(goal=["x" * 1_000])
+        parse_row(goal=["x" * 1_000])
     assert len(str(caught.value)) < 150
 
 
@@ -266,9 +266,8 @@ def test_parser_output_of_any_json_row_is_storable(row: dict[str, object]) -> No
         memory = parse_memory(row, source="notes")
     except InvalidMemoryError:
         return
-    stored = (
-        json.dumps(memory.metadata, allow_nan=False, ensure_ascii=False) + memory.execution_summary + memory.external_id
-    )
+    metadata = json.dumps(memory.metadata, allow_nan=False, ensure_ascii=False)
+    stored = metadata + memory.execution_summary + memory.external_id
     assert stored.encode()
     assert "\\u0000" not in stored
     assert "\x00" not in stored
@@ -276,6 +275,6 @@ def test_parser_output_of_any_json_row_is_storable(row: dict[str, object]) -> No
 
 
 def test_parser_applies_default_language() -> None:
-    assert parsed().language == "english"
+    assert parse_row().language == "english"
     for row, language in (({}, "german"), ({"language": ""}, "german"), ({"language": " Dutch"}, "dutch")):
         assert parse_memory({"content": "x", **row}, source="s", default_language="german").language == language

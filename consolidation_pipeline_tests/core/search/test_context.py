@@ -24,7 +24,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 
 FACT = "Run the database migrations before deploying the web service, or the health check fails on the new column."
 OTHER = "Invoices are rounded per line and not per total, otherwise the sum on the PDF differs."
-PLENTY = 100_000
+UNLIMITED = 100_000
 
 
 def piece(number: int, kind: str, text: str, sources: str = "", score: float = 0.5) -> ContextPiece:
@@ -33,11 +33,11 @@ def piece(number: int, kind: str, text: str, sources: str = "", score: float = 0
     return ContextPiece(UUID(int=number), kind, text, score, raw_ids, "general" if kind == "playbook" else None)
 
 
-def told(selection: ContextSelection) -> list[tuple[str, str]]:
+def list_texts(selection: ContextSelection) -> list[tuple[str, str]]:
     return [(one.piece.kind, one.text) for one in selection.selected]
 
 
-def cost(selection: ContextSelection) -> int:
+def count_tokens(selection: ContextSelection) -> int:
     pieces = [(one.piece, one.text) for one in selection.selected]
     return estimate_tokens("".join(format_item(p.kind, p.category, p.id, text) for p, text in pieces))
 
@@ -50,59 +50,58 @@ def test_context_states_fact_once_at_top_level() -> None:
         piece(4, "principle", f"- {FACT}", "abcd"),
         piece(5, "playbook", FACT.upper(), "abcd"),
     ]
-    assert told(select_pieces(pieces, budget=PLENTY)) == [("playbook", FACT.upper())]
-    assert told(select_pieces(pieces[:4], budget=PLENTY)) == [("principle", f"- {FACT}")]
-    assert told(select_pieces(pieces[:2], budget=PLENTY)) == [("merged", f"{FACT} Seen again today.")]
+    assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("playbook", FACT.upper())]
+    assert list_texts(select_pieces(pieces[:4], budget=UNLIMITED)) == [("principle", f"- {FACT}")]
+    assert list_texts(select_pieces(pieces[:2], budget=UNLIMITED)) == [("merged", f"{FACT} Seen again today.")]
 
 
 def test_context_omits_paraphrased_sources() -> None:
-    pattern, raw = piece(1, "pattern", FACT, "ab"), piece(2, "raw", "Deploys go wrong on old schemas.", "a", score=0.9)
-    assert told(select_pieces([pattern, raw], budget=PLENTY)) == [("pattern", FACT)]
+    pattern, raw = (
+        piece(1, "pattern", FACT, "ab"),
+        piece(2, "raw", "Deploys go wrong on old schemas.", "a", score=0.9),
+    )
+    assert list_texts(select_pieces([pattern, raw], budget=UNLIMITED)) == [("pattern", FACT)]
     unrelated = piece(2, "raw", "Deploys go wrong on old schemas.", "z", score=0.9)
-    assert len(select_pieces([pattern, unrelated], budget=PLENTY).selected) == 2
+    assert len(select_pieces([pattern, unrelated], budget=UNLIMITED).selected) == 2
 
 
 def test_context_adds_source_for_its_own_literal() -> None:
     own = "It took `make migrate` 40 minutes on the table `orders_2021`."
     pieces = [piece(1, "pattern", FACT, "ab"), piece(2, "raw", f"{FACT} {own}", "a", score=0.9)]
-    assert told(select_pieces(pieces, budget=PLENTY)) == [("pattern", FACT), ("raw", own)]
+    assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("pattern", FACT), ("raw", own)]
     twice = [*pieces, piece(3, "raw", f"{own} Really.", "b")]
-    assert told(select_pieces(twice, budget=PLENTY)) == [("pattern", FACT), ("raw", own)]
+    assert list_texts(select_pieces(twice, budget=UNLIMITED)) == [("pattern", FACT), ("raw", own)]
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (
-            "The gateway closes idle connections after 30 seconds.",
-            "The gateway closes idle connections after 60 seconds.",
-        ),
+        ("The gateway closes connections after 30 seconds.", "The gateway closes connections after 60 seconds."),
         ("The audit consumer works with batched acks.", "The audit consumer does not work with batched acks."),
         ("The payments worker must be restarted by hand.", "The search worker must be restarted by hand."),
     ],
 )
-def test_context_keeps_texts_that_differ(one: str, other: str) -> None:
+def test_context_keeps_differing_texts(one: str, other: str) -> None:
     pieces = [piece(1, "raw", one, "a"), piece(2, "raw", other, "b")]
-    assert [text for _, text in told(select_pieces(pieces, budget=PLENTY))] == [one, other]
+    assert [text for _, text in list_texts(select_pieces(pieces, budget=UNLIMITED))] == [one, other]
 
 
 def test_context_names_conflicting_pieces() -> None:
     texts = ("The gateway closes connections after 30 s.", "The gateway closes connections after 60 s.", OTHER)
-    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts)], budget=PLENTY)
+    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts)], budget=UNLIMITED)
     assert find_conflicting_pieces(selection.selected) == [(UUID(int=0), UUID(int=1), "number: 30 s / 60 s")]
 
 
 def test_context_skips_piece_over_budget() -> None:
     long = piece(1, "principle", " ".join(f"Sentence number {n} says {n * 7} things." for n in range(200)), "abc", 0.9)
     selection = select_pieces([long, piece(2, "pattern", FACT, "ab")], budget=120)
-    assert (told(selection), selection.left_out) == ([("pattern", FACT)], [long])
+    assert (list_texts(selection), selection.left_out) == ([("pattern", FACT)], [long])
 
 
 def test_context_omits_sentence_contained_in_longer() -> None:
     short = "Invoices are rounded per line."
-    assert told(select_pieces([piece(1, "raw", short, score=0.9), piece(2, "raw", OTHER)], budget=PLENTY)) == [
-        ("raw", OTHER)
-    ]
+    pieces = [piece(1, "raw", short, score=0.9), piece(2, "raw", OTHER)]
+    assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("raw", OTHER)]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +135,11 @@ PIECES = st.lists(
 @settings(max_examples=examples(80), deadline=None)
 @given(PIECES, st.integers(1, 400))
 def test_context_fits_budget_without_repeats(drawn: list[tuple[str, list[str], str, float]], budget: int) -> None:
-    pieces = [piece(at, kind, " ".join(said), sources, score) for at, (kind, said, sources, score) in enumerate(drawn)]
+    pieces = [
+        piece(at, kind, " ".join(texts), sources, score) for at, (kind, texts, sources, score) in enumerate(drawn)
+    ]
     selection = select_pieces(pieces, budget=budget)
-    assert cost(selection) <= budget
+    assert count_tokens(selection) <= budget
     forms = [normalize_text(s).removeprefix("- ") for one in selection.selected for s in split_sentences(one.text)]
     assert len([form for form in forms if form != "ok"]) == len({form for form in forms if form != "ok"})
     assert select_pieces(pieces[::-1], budget=budget) == selection

@@ -12,18 +12,15 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.search.ranking import bm25, reciprocal_rank_fusion, weighted_z_scores
 
 IDS = st.integers(0, 30)
-LEGS = st.lists(st.tuples(st.lists(IDS, unique=True), st.floats(0, 1)), max_size=4)
+RANKINGS = st.lists(st.tuples(st.lists(IDS, unique=True), st.floats(0, 1)), max_size=4)
 SCORED = st.lists(
     st.tuples(st.dictionaries(IDS, st.floats(0, 1, width=16)), st.floats(0, 1), st.just(0.0)), min_size=1, max_size=3
 )
 
 
 def test_rank_fusion_counts_ranks_from_one() -> None:
-    assert reciprocal_rank_fusion([["a", "b"], ["c"]], [0.6, 0.4]) == [
-        ("a", 0.6 / 61),
-        ("b", 0.6 / 62),
-        ("c", 0.4 / 61),
-    ]
+    fused = reciprocal_rank_fusion([["a", "b"], ["c"]], [0.6, 0.4])
+    assert fused == [("a", 0.6 / 61), ("b", 0.6 / 62), ("c", 0.4 / 61)]
     ((first, score),) = reciprocal_rank_fusion([["a"], ["a"]], [0.6, 0.4], k=60)
     assert first == "a"
     assert score == pytest.approx(1 / 61)
@@ -40,26 +37,26 @@ def test_fusion_of_nothing_is_empty() -> None:
     assert weighted_z_scores([{}, {}], [0.6, 0.4], [0.0, 0.0]) == []
 
 
-@given(LEGS)
-def test_rank_fusion_ignores_ranking_order(legs: list[tuple[list[int], float]]) -> None:
+@given(RANKINGS)
+def test_rank_fusion_ignores_ranking_order(rankings: list[tuple[list[int], float]]) -> None:
     fused = {
         tuple(reciprocal_rank_fusion([ids for ids, _ in order], [weight for _, weight in order]))
-        for order in permutations(legs)
+        for order in permutations(rankings)
     }
     assert len(fused) == 1
 
 
-@given(LEGS)
-def test_rank_fusion_descends_and_keeps_every_id(legs: list[tuple[list[int], float]]) -> None:
-    fused = reciprocal_rank_fusion([ids for ids, _ in legs], [weight for _, weight in legs])
-    assert sorted(id_ for id_, _ in fused) == sorted({id_ for ids, _ in legs for id_ in ids})
+@given(RANKINGS)
+def test_rank_fusion_descends_and_keeps_every_id(rankings: list[tuple[list[int], float]]) -> None:
+    fused = reciprocal_rank_fusion([ids for ids, _ in rankings], [weight for _, weight in rankings])
+    assert sorted(id_ for id_, _ in fused) == sorted({id_ for ids, _ in rankings for id_ in ids})
     assert fused == sorted(fused, key=lambda pair: (-pair[1], pair[0]))
 
 
 @given(SCORED)
-def test_z_score_fusion_ignores_order(legs: list[tuple[dict[int, float], float, float]]) -> None:
-    turned = [(dict(reversed(scores.items())), weight, absent) for scores, weight, absent in reversed(legs)]
-    fused = weighted_z_scores(*map(list, zip(*legs, strict=True)))
+def test_z_score_fusion_ignores_order(rankings: list[tuple[dict[int, float], float, float]]) -> None:
+    turned = [(dict(reversed(scores.items())), weight, absent) for scores, weight, absent in reversed(rankings)]
+    fused = weighted_z_scores(*map(list, zip(*rankings, strict=True)))
     assert fused == weighted_z_scores(*map(list, zip(*turned, strict=True)))
     assert fused == sorted(fused, key=lambda pair: (-pair[1], pair[0]))
 
@@ -71,9 +68,9 @@ def test_z_scores_standardize_over_all_ids() -> None:
 
 
 def test_z_scores_without_spread_add_nothing() -> None:
-    alone = weighted_z_scores([{"a": 2.0, "b": 0.0}], [0.6], [0.0])
-    assert weighted_z_scores([{"a": 2.0, "b": 0.0}, {"a": 0.3, "b": 0.3}], [0.6, 0.4], [0.0, 0.0]) == alone
-    assert weighted_z_scores([{"a": 2.0, "b": 0.0}, {}], [0.6, 0.4], [0.0, 0.0]) == alone
+    expected = weighted_z_scores([{"a": 2.0, "b": 0.0}], [0.6], [0.0])
+    assert weighted_z_scores([{"a": 2.0, "b": 0.0}, {"a": 0.3, "b": 0.3}], [0.6, 0.4], [0.0, 0.0]) == expected
+    assert weighted_z_scores([{"a": 2.0, "b": 0.0}, {}], [0.6, 0.4], [0.0, 0.0]) == expected
 
 
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0, 1.0]])

@@ -14,7 +14,7 @@ WORDS = "amber birch cedar delta ember flint grove heron iris juniper".split()
 FILLER = "Review the full content for insights."
 
 
-def lessons(count: int, filler: str = FILLER, *, filled: int = 10**6) -> list[str]:
+def make_lessons(count: int, filler: str = FILLER, *, filled: int = 10**6) -> list[str]:
     """Return distinct texts; the first ``filled`` end with the filler."""
     return [f"Lesson number {at} stands alone." + (f" {filler}" if at < filled else "") for at in range(count)]
 
@@ -25,7 +25,7 @@ def lessons(count: int, filler: str = FILLER, *, filled: int = 10**6) -> list[st
 )
 def test_boilerplate_needs_ten_texts_and_two_percent(count: int, filled: int, found: bool) -> None:
     expected = ("review the full content for insights",) if found else ()
-    assert find_boilerplate(lessons(count, filled=filled)) == expected
+    assert find_boilerplate(make_lessons(count, filled=filled)) == expected
 
 
 def test_boilerplate_counts_once_per_text() -> None:
@@ -42,16 +42,15 @@ def test_boilerplate_lists_most_frequent_first() -> None:
 
 
 @settings(deadline=None, max_examples=examples(30))
-@given(st.permutations(lessons(12) + lessons(12, "Another line.")))
+@given(st.permutations(make_lessons(12) + make_lessons(12, "Another line.")))
 def test_boilerplate_ignores_text_order(texts: list[str]) -> None:
     assert find_boilerplate(texts) == find_boilerplate(sorted(texts))
 
 
 def test_strip_boilerplate_keeps_other_text_verbatim() -> None:
     text = "First line.\n\n  Review the full content for insights!\nSecond:  two  blanks. Third?"
-    assert strip_boilerplate(text, {"review the full content for insights"}) == (
-        "First line.\nSecond:  two  blanks. Third?"
-    )
+    stripped = strip_boilerplate(text, {"review the full content for insights"})
+    assert stripped == "First line.\nSecond:  two  blanks. Third?"
 
 
 @pytest.mark.parametrize("text", ["", "Nothing of it here.", FILLER, f"{FILLER} {FILLER}"])

@@ -12,11 +12,11 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 CODE = "```python\nfor row in rows:\n    print(row)\n```"
 
 
-def texts(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     return [sentence.text for sentence in extract_sentences(text)]
 
 
-def worth(sentence: str) -> float:
+def score(sentence: str) -> float:
     (found,) = extract_sentences(sentence)
     return found.readability
 
@@ -41,7 +41,7 @@ def worth(sentence: str) -> float:
     ],
 )
 def test_extract_sentences_strips_markup(text: str, expected: list[str]) -> None:
-    assert texts(text) == expected
+    assert split(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_extract_sentences_strips_markup(text: str, expected: list[str]) -> None
     ],
 )
 def test_context_dependent_sentence_scores_lower(better: str, worse: str) -> None:
-    assert worth(better) > worth(worse) > 0
+    assert score(better) > score(worse) > 0
 
 
 @pytest.mark.parametrize(

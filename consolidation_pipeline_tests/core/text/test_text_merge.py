@@ -33,24 +33,24 @@ sources = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(SEPARATORS)
 blocks = st.tuples(sources, st.sampled_from((BLOCK, "```\nleft open v7", "~~~\nx = 5\n~~~\nafter it."))).map("\n".join)
 texts = st.lists(st.one_of(sources, blocks), min_size=1, max_size=5)
 # The same words in lower case: sentence ends are recognized by capitals, so they differ.
-twinned = st.tuples(texts, st.sampled_from((str.lower, str.title))).map(
+recased = st.tuples(texts, st.sampled_from((str.lower, str.title))).map(
     lambda drawn: [*drawn[0], *map(drawn[1], drawn[0])]
 )
 
 
-def form(text: str) -> str:
+def normalize(text: str) -> str:
     return normalize_text(text.strip().removesuffix("\n```"))
 
 
-def forms(text: str) -> set[str]:
-    return set(map(form, split_sentences(text)))
+def normalize_sentences(text: str) -> set[str]:
+    return set(map(normalize, split_sentences(text)))
 
 
-def split_alike(texts: list[str]) -> bool:
+def split_consistently(texts: list[str]) -> bool:
     """Return True if equal texts, and equal parts of texts, are always split into the same sentences."""
-    whole = {form(text): forms(text) for text in texts}
-    return all(forms(text) == whole[form(text)] for text in texts) and all(
-        whole.get(sentence, {sentence}) == {sentence} for text in texts for sentence in forms(text)
+    whole = {normalize(text): normalize_sentences(text) for text in texts}
+    return all(normalize_sentences(text) == whole[normalize(text)] for text in texts) and all(
+        whole.get(sentence, {sentence}) == {sentence} for text in texts for sentence in normalize_sentences(text)
     )
 
 
@@ -169,16 +169,16 @@ def test_merge_closes_open_code_block() -> None:
 
 
 @settings(deadline=None, max_examples=examples(300))
-@given(texts | twinned)
+@given(texts | recased)
 def test_merge_contains_every_source(given_texts: list[str]) -> None:
-    standing = forms(merge_texts(given_texts))
+    kept = normalize_sentences(merge_texts(given_texts))
     for text in given_texts:
-        assert forms(text) <= standing or form(text) in standing
-        standing.add(form(text))
+        assert normalize_sentences(text) <= kept or normalize(text) in kept
+        kept.add(normalize(text))
 
 
 @settings(deadline=None, max_examples=examples(300))
-@given(texts | twinned)
+@given(texts | recased)
 def test_merge_keeps_every_literal(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
     assert frozenset().union(*map(literals, given_texts)) <= literals(merged)
@@ -186,7 +186,7 @@ def test_merge_keeps_every_literal(given_texts: list[str]) -> None:
 
 
 @settings(deadline=None, max_examples=examples(300))
-@given(texts | twinned)
+@given(texts | recased)
 def test_merge_is_idempotent(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
     assert merge_texts([merged, *given_texts]) == merged
@@ -195,10 +195,10 @@ def test_merge_is_idempotent(given_texts: list[str]) -> None:
 @settings(deadline=None, max_examples=examples(200))
 @given(texts, st.data())
 def test_merge_order_changes_order_only(given_texts: list[str], data: st.DataObject) -> None:
-    assume(split_alike(given_texts))
+    assume(split_consistently(given_texts))
     first, *others = given_texts
     shuffled = data.draw(st.permutations(others))
-    assert forms(merge_texts([first, *shuffled])) == forms(merge_texts(given_texts))
+    assert normalize_sentences(merge_texts([first, *shuffled])) == normalize_sentences(merge_texts(given_texts))
 
 
 @settings(deadline=None, max_examples=examples(200))
@@ -211,21 +211,18 @@ def test_merge_of_any_text_is_lossless(given_texts: list[str]) -> None:
 
 def test_cap_keeps_whole_sentences_and_lists_rest() -> None:
     texts = ["Alpha one. Beta two.", "Gamma three is long. Delta four.", "Eps."]
-    assert merge_capped(texts, max_chars=27) == MergedText(
-        "Alpha one. Beta two.\n\nEps.", ("Gamma three is long.", "Delta four.")
-    )
+    dropped = ("Gamma three is long.", "Delta four.")
+    assert merge_capped(texts, max_chars=27) == MergedText("Alpha one. Beta two.\n\nEps.", dropped)
 
 
 def test_cap_cuts_first_text_between_sentences() -> None:
-    assert merge_capped(["Alpha one. Beta two.\nGamma."], max_chars=22) == MergedText(
-        "Alpha one. Beta two.", ("Gamma.",)
-    )
+    merged = merge_capped(["Alpha one. Beta two.\nGamma."], max_chars=22)
+    assert merged == MergedText("Alpha one. Beta two.", ("Gamma.",))
 
 
 def test_cap_keeps_long_first_sentence_whole() -> None:
-    assert merge_capped(["Alpha beta gamma. Delta.", "E."], max_chars=5) == MergedText(
-        "Alpha beta gamma.", ("Delta.", "E.")
-    )
+    merged = merge_capped(["Alpha beta gamma. Delta.", "E."], max_chars=5)
+    assert merged == MergedText("Alpha beta gamma.", ("Delta.", "E."))
 
 
 def test_unreached_cap_changes_nothing() -> None:
@@ -234,20 +231,17 @@ def test_unreached_cap_changes_nothing() -> None:
 
 
 @settings(deadline=None, max_examples=examples(200))
-@given(texts | twinned, st.integers(0, 200))
+@given(texts | recased, st.integers(0, 200))
 def test_capped_and_dropped_text_form_whole_merge(given_texts: list[str], max_chars: int) -> None:
     capped = merge_capped(given_texts, max_chars=max_chars)
     first = split_sentences(next((text for text in given_texts if text.strip()), ""))[:1]
     assert len(capped.content) <= max(max_chars, *(len(sentence) for sentence in first), 0)
-    dropped = set().union(*map(forms, capped.dropped))
-    assert forms(capped.content) | dropped == forms(merge_texts(given_texts))
+    dropped = set().union(*map(normalize_sentences, capped.dropped))
+    assert normalize_sentences(capped.content) | dropped == normalize_sentences(merge_texts(given_texts))
 
 
 def test_missing_literals_lists_lost_literals() -> None:
     sources = ["Timeout is 30 s in src/a.py.", "Do not use `sorted`."]
     assert find_missing_literals(sources, "Never use sorted; src/a.py waits 30 seconds.") == frozenset()
-    assert find_missing_literals(sources, "Use sorted; a.py waits.") == {
-        Literal("number", "30 s"),
-        Literal("path", "src/a.py"),
-        Literal("negation", "not"),
-    }
+    lost = {Literal("number", "30 s"), Literal("path", "src/a.py"), Literal("negation", "not")}
+    assert find_missing_literals(sources, "Use sorted; a.py waits.") == lost

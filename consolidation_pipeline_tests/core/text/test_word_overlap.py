@@ -14,7 +14,7 @@ WORDS = "retry timeout cache token deploy 缓存 超时 the of and".split()
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min_size=1, max_size=8)
 
 
-def shared(one: str, other: str) -> float:
+def overlap(one: str, other: str) -> float:
     """Return the share of content words that two texts have in common."""
     return float(build_word_sets([one, other]).overlap(np.array([0]), np.array([1]))[0])
 
@@ -62,7 +62,7 @@ def test_word_overlap_ignores_order(texts: list[str], data: st.DataObject) -> No
     ],
 )
 def test_word_overlap_uses_text_with_fewer_words(one: str, other: str, expected: float) -> None:
-    assert shared(one, other) == shared(other, one) == expected
+    assert overlap(one, other) == overlap(other, one) == expected
 
 
 def test_word_overlap_ignores_function_words() -> None:
