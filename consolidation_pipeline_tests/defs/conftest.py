@@ -1,3 +1,55 @@
-"""Fixtures of Dagster tests: invariants are checked after every run."""
+"""Fixtures of Dagster tests: an instance in memory and sample memories; invariants are checked after every run."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from consolidation_pipeline.defs.partitions import PROJECTS
+from consolidation_pipeline.service.intake.importer import import_memories
+from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
+
+SAMPLE_PATH = PROJECT_ROOT / "examples" / "memories.jsonl"
+Sample = Callable[[str, int], None]
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """In-memory Dagster instance: writing events to files takes longer than the run."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@pytest.fixture
+def sample(engine: Engine, settings: Settings, tmp_path: Path) -> Sample:
+    """Function that imports the first n rows of the sample into a project."""
+    del settings
+
+    def import_rows(slug: str, count: int) -> None:
+        rows = tmp_path / f"{count}.jsonl"
+        rows.write_text("".join(SAMPLE_PATH.read_text().splitlines(keepends=True)[:count]))
+        import_memories(engine, slug, str(rows), format="jsonl", source="sample")
+
+    return import_rows
+
+
+@cache
+def load_definitions() -> dg.Definitions:
+    from consolidation_pipeline.definitions import defs
+
+    return defs()
+
+
+def materialize(
+    instance: dg.DagsterInstance, slug: str, job: str = "consolidate", **tags: str
+) -> dg.ExecuteInProcessResult:
+    """Run a job of a project in this process."""
+    instance.add_dynamic_partitions(PROJECTS, [slug])
+    resolved = load_definitions().resolve_job_def(job)
+    return resolved.execute_in_process(partition_key=slug, instance=instance, tags=tags, raise_on_error=False)

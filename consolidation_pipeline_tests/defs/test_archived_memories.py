@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,15 +11,9 @@ import pytest
 from consolidation_pipeline.defs.archived_memories import archived_memories
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline_tests.defs.test_runs import materialize
+from consolidation_pipeline_tests.defs.conftest import materialize
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 @pytest.fixture
@@ -28,18 +21,14 @@ def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
     """Project with two memories unused for 100 days, one of them a decision, and a new one."""
     pipeline = Pipeline(engine, settings, tmp_path)
     pipeline.configure_new("alpha", forgetting=True)
-    old = {
-        "created_at": (datetime.now(UTC) - timedelta(days=100)).isoformat(),
-        "last_accessed_at": None,
-        "reused_count": 0,
-        "importance": 0.5,
-    }
+    created_at = (datetime.now(UTC) - timedelta(days=100)).isoformat()
+    old = {"created_at": created_at, "last_accessed_at": None, "reused_count": 0, "importance": 0.5}
     rows = [note("old", "One.", **old), note("decision", "Two.", **old, memory_type="decision"), note("new", "Three.")]
     pipeline.add(rows, "alpha")
     return pipeline
 
 
-def of_phase(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+def read_metadata(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     """Return the metadata values of the asset's materialization."""
     (event,) = result.asset_materializations_for_node("archived_memories")
     return {name: value.value for name, value in event.metadata.items()}
@@ -51,13 +40,10 @@ def test_archive_job_reports_its_counts(
 ) -> None:
     result = materialize(instance, "alpha", job=job)
     assert result.success
-    told = of_phase(result)
-    assert (told["memories_archived"], told["archived_forgotten"], told["archived_stale"]) == (
-        2,
-        forgotten,
-        2 - forgotten,
-    )
-    assert (told["merged_archived"], told["held_back"], told["active_after"]) == (0, 0, 1)
+    values = read_metadata(result)
+    counts = (values["memories_archived"], values["archived_forgotten"], values["archived_stale"])
+    assert counts == (2, forgotten, 2 - forgotten)
+    assert (values["merged_archived"], values["held_back"], values["active_after"]) == (0, 0, 1)
     checks = [e for e in result.get_asset_check_evaluations() if e.asset_key == archived_memories.key]
     assert len(checks) == 7
     assert all(check.passed for check in checks)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import dagster as dg
 from sqlalchemy import text
 
@@ -13,9 +11,7 @@ from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import project_runs, store
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import configure_project
-from consolidation_pipeline_tests.defs.test_runs import instance, sample
-
-__all__ = ["instance", "sample"]
+from consolidation_pipeline_tests.defs.conftest import Sample
 
 COUNTS = {"contradicts", "explains", "shares_theme", "parallel_context"}
 
@@ -43,27 +39,26 @@ def metadata(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, object]
 
 
 def test_associations_asset_reports_and_passes_checks(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+    engine: Engine, sample: Sample, instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 60)
     result = materialize(instance, "alpha", associations)
     assert result.success
-    told = metadata(result, "associations")
-    assert {"memories_in", "relations_found", "relations_added", "embeddings_failed"} | COUNTS == set(told)
-    assert told["memories_in"] == 20
-    assert told["relations_added"] == told["relations_found"] == sum(int(str(told[name])) for name in COUNTS) > 0
+    values = metadata(result, "associations")
+    assert {"memories_in", "relations_found", "relations_added", "embeddings_failed"} | COUNTS == set(values)
+    assert values["memories_in"] == 20
+    assert values["relations_added"] == values["relations_found"] == sum(int(str(values[name])) for name in COUNTS) > 0
     checks = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
     assert checks == {"relations_have_two_ends": True, "candidates_do_not_count": True}
     assert metadata(materialize(instance, "alpha", associations), "associations")["relations_added"] == 0
     with engine.connect() as connection:
-        jobs = connection.execute(
-            text("SELECT status, phases_completed, metrics FROM consolidation.consolidation_jobs ORDER BY created_at")
-        ).all()
+        query = "SELECT status, phases_completed, metrics FROM consolidation.consolidation_jobs ORDER BY created_at"
+        jobs = connection.execute(text(query)).all()
     assert [(job.status, job.phases_completed) for job in jobs] == [("completed", ["associations"])] * 2
-    assert jobs[0].metrics["associations"]["relations_added"] == told["relations_added"]
+    assert jobs[0].metrics["associations"]["relations_added"] == values["relations_added"]
 
 
-def test_associations_run_before_decay_scores(sample: Callable[[str, int], None], instance: dg.DagsterInstance) -> None:
+def test_associations_run_before_decay_scores(sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 30)
     result = materialize(instance, "alpha", associations, decay_scores)
     assert result.success
@@ -72,19 +67,17 @@ def test_associations_run_before_decay_scores(sample: Callable[[str, int], None]
     histogram = metadata(result, "decay_scores")["relevance_histogram"]
     assert isinstance(histogram, dg.TableMetadataValue)
     assert histogram.records[0].data["relevance"] == "0 to 0.01"
-    counted = sum(record.data["memories"] for record in histogram.records)
-    assert counted == metadata(result, "decay_scores")["memories_in"] == 30
+    total = sum(record.data["memories"] for record in histogram.records)
+    assert total == metadata(result, "decay_scores")["memories_in"] == 30
 
 
-def test_associations_asset_skips_without_model(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_associations_asset_skips_without_model(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 10)
     with engine.begin() as connection:
         options = {"embedding_model": "no-such-provider/model"}
         configure_project(connection, "alpha", config=options, consolidation_enabled=True)
     result = materialize(instance, "alpha", associations)
     assert result.success
-    told = metadata(result, "associations")
-    assert "no-such-provider/model cannot be loaded or reached" in str(told["skipped"])
-    assert (told["memories_in"], told["relations_added"], told["embeddings_failed"]) == (0, 0, 10)
+    values = metadata(result, "associations")
+    assert "no-such-provider/model cannot be loaded or reached" in str(values["skipped"])
+    assert (values["memories_in"], values["relations_added"], values["embeddings_failed"]) == (0, 0, 10)

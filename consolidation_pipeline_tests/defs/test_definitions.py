@@ -16,13 +16,12 @@ import yaml
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.service.runs.phases import ALL_PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline_tests.defs.conftest import load_definitions
 
 
 @pytest.fixture(scope="module")
 def definitions() -> dg.Definitions:
-    from consolidation_pipeline.definitions import defs
-
-    return defs()
+    return load_definitions()
 
 
 @pytest.fixture
@@ -89,24 +88,20 @@ def test_automation_is_stopped_by_default(definitions: dg.Definitions) -> None:
 
 
 def test_assets_load_beside_another_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = tmp_path / "shop_platform" / "defs"
-    theirs.mkdir(parents=True)
+    other_defs = tmp_path / "shop_platform" / "defs"
+    other_defs.mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text(
         '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "shop_platform"\n'
     )
-    (theirs / "orders.py").write_text("import dagster as dg\n\n\n@dg.asset\ndef orders() -> None: ...\n")
+    (other_defs / "orders.py").write_text("import dagster as dg\n\n\n@dg.asset\ndef orders() -> None: ...\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    from consolidation_pipeline.definitions import defs
-
-    merged = dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=tmp_path), defs())
+    own = load_definitions()
+    merged = dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=tmp_path), own)
     dg.Definitions.validate_loadable(merged)
-    assert {spec.key.to_user_string() for spec in merged.resolve_all_asset_specs()} == {
-        "orders",
-        "task_memories",
-        *ALL_PHASES,
-    }
-    assert {job.name for job in defs().jobs or ()} <= {job.name for job in merged.resolve_all_job_defs()}
+    assets = {spec.key.to_user_string() for spec in merged.resolve_all_asset_specs()}
+    assert assets == {"orders", "task_memories", *ALL_PHASES}
+    assert {job.name for job in own.jobs or ()} <= {job.name for job in merged.resolve_all_job_defs()}
 
 
 def test_installed_definitions_load_offline(tmp_path: Path) -> None:
@@ -125,21 +120,14 @@ assert not heavy & set(sys.modules), heavy & set(sys.modules)
 print(settings.IS_INSTALLED, settings.PROJECT_ROOT)
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "XDG_DATA_HOME": str(tmp_path / "data")}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["True", str(tmp_path / "data" / "consolidation-pipeline")]
 
 
 def test_package_logs_reach_run_event_log() -> None:
-    given = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text())
+    config = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text())
 
     @dg.asset
     def phase() -> None:
@@ -147,10 +135,9 @@ def test_package_logs_reach_run_event_log() -> None:
         logger.warning("memory %s is odd", 7)
         logger.info("nothing to see")
 
-    overrides = {name: given[name] for name in ("python_logs", "retention")}
+    overrides = {name: config[name] for name in ("python_logs", "retention")}
     with dg.instance_for_test(overrides=overrides) as instance:
         done = dg.materialize([phase], instance=instance)
-        told = [(entry.step_key, entry.level, entry.user_message) for entry in instance.all_logs(done.run_id)]
-    assert [line for line in told if "odd" in line[2] or "nothing to see" in line[2]] == [
-        ("phase", logging.WARNING, "memory 7 is odd")
-    ]
+        lines = [(entry.step_key, entry.level, entry.user_message) for entry in instance.all_logs(done.run_id)]
+    own_lines = [line for line in lines if "odd" in line[2] or "nothing to see" in line[2]]
+    assert own_lines == [("phase", logging.WARNING, "memory 7 is odd")]

@@ -46,7 +46,7 @@ def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
     return pipeline
 
 
-def ask(engine: Engine) -> dict[str, UUID]:
+def request_jobs(engine: Engine) -> dict[str, UUID]:
     return {slug: request_job(engine, slug, job="decay", triggered_by="ann").job_id for slug in SLUGS}
 
 
@@ -71,7 +71,7 @@ def statuses(pipeline: Pipeline) -> dict[str, str]:
 
 @pytest.mark.breaks_rules
 def test_batch_isolates_its_jobs(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
-    engine, jobs = pipeline.engine, ask(pipeline.engine)
+    engine, jobs = pipeline.engine, request_jobs(pipeline.engine)
     with engine.connect() as connection:
         ids = {slug: get_project(connection, slug).id for slug in SLUGS}
     pipeline.write(
@@ -79,14 +79,14 @@ def test_batch_isolates_its_jobs(pipeline: Pipeline, instance: dg.DagsterInstanc
     )
     cancel_job(engine, jobs["beta"], cancelled_by="bob")
     with project_lock(engine, ids["gamma"], "gamma", wait_seconds=0):
-        batch, told = run_batch(instance, list(jobs.values()))
+        batch, metadata = run_batch(instance, list(jobs.values()))
     assert statuses(pipeline) == {"alpha": "failed", "beta": "cancelled", "gamma": "pending", "delta": "completed"}
-    assert told == {"jobs": 4, "failed": 1, "skipped": 1, "busy": 1, "completed": 1}
+    assert metadata == {"jobs": 4, "failed": 1, "skipped": 1, "busy": 1, "completed": 1}
     runs = {run.tags["dagster/partition"]: run for run in instance.get_runs(dg.RunsFilter(tags={BATCH_TAG: batch}))}
     assert {slug: run.status.value for slug, run in runs.items()} == {"alpha": "FAILURE", "delta": "SUCCESS"}
     assert {runs[slug].tags[JOB_TAG] for slug in runs} == {str(jobs["alpha"]), str(jobs["delta"])}
-    made = instance.fetch_materializations(dg.AssetKey("decay_scores"), limit=9).records
-    assert [record.partition_key for record in made] == ["delta"]
+    records = instance.fetch_materializations(dg.AssetKey("decay_scores"), limit=9).records
+    assert [record.partition_key for record in records] == ["delta"]
     assert run_batch(instance, list(jobs.values()))[1] == {"jobs": 4, "skipped": 3, "completed": 1}
     assert statuses(pipeline)["gamma"] == "completed"
 
@@ -100,23 +100,24 @@ def test_job_waiting_in_batch_is_not_relaunched(pipeline: Pipeline, instance: dg
     pipeline.write("UPDATE {s}.consolidation_jobs SET created_at = created_at - interval '1 hour'")
     config = dict(request.run_config)
     run = instance.create_run_for_job(job_batch, run_config=config, status=started)
-    sensing = dg.build_sensor_context(instance=instance, resources={"store": pipeline.engine})
+    sensor_context = dg.build_sensor_context(instance=instance, resources={"store": pipeline.engine})
     assert isinstance(daily_decay(context), dg.SkipReason)
-    assert isinstance(requested_jobs_sensor(sensing), dg.SkipReason)
+    assert isinstance(requested_jobs_sensor(sensor_context), dg.SkipReason)
     child = instance.create_run_for_job(audit_retention, tags={BATCH_TAG: run.run_id}, status=started)
     assert fail_orphaned_runs(instance) == []
     instance.report_run_failed(run)
     assert fail_orphaned_runs(instance) == [child.run_id]
     assert find_runs_or_batches(instance, jobs) == {}  # the process died: the next run takes them
-    assert {again.tags[JOB_TAG] for again in requested_jobs_sensor(sensing).run_requests} == {str(job) for job in jobs}
+    requests = requested_jobs_sensor(sensor_context).run_requests
+    assert {request.tags[JOB_TAG] for request in requests} == {str(job) for job in jobs}
     run = instance.create_run_for_job(job_batch, run_config=config)
     instance.report_run_canceled(run)
-    job_status_sensor(sensing)
+    job_status_sensor(sensor_context)
     assert set(statuses(pipeline).values()) == {"cancelled"}
 
 
 def test_manual_jobs_are_batched_when_many_wait(pipeline: Pipeline) -> None:
-    ask(pipeline.engine)
+    request_jobs(pipeline.engine)
     waiting = list_pending_jobs(pipeline.engine)
     assert [request.job_name for request in build_run_requests(pipeline.engine, waiting)] == ["decay"] * 4
     assert {request.job_name for request in build_run_requests(pipeline.engine, waiting * MAX_SINGLE_RUNS)} == {

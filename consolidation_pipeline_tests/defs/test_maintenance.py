@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,6 @@ from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, up
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.undo.test_rollback import age_changes
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 @pytest.fixture
@@ -54,34 +47,34 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     return {name: value.value for name, value in event.step_output_data.metadata.items()}
 
 
-def failure(result: dg.ExecuteInProcessResult) -> dg.DagsterEvent:
+def read_failure(result: dg.ExecuteInProcessResult) -> Any:
+    """Return the failure data of the only failed step."""
     (event,) = result.filter_events(lambda event: event.is_step_failure)
-    return event
+    assert event.step_failure_data.user_failure_data is not None
+    return event.step_failure_data
 
 
-def job_of(pipeline: Pipeline) -> str:
+def load_job_id(pipeline: Pipeline) -> str:
     return str(pipeline.value("SELECT id FROM {s}.consolidation_jobs"))
 
 
 def test_rollback_job_reports_its_counts(merged: Pipeline, instance: dg.DagsterInstance) -> None:
-    target = job_of(merged)
+    target = load_job_id(merged)
     result = execute(rollback, instance, {"target": target, "reason": "wrong"}, **{TRIGGERED_BY_TAG: "ann"})
     assert result.success
-    told = metadata(result)
-    assert (told["scope"], told["changes"], told["memories_deleted"], told["redone"]) == ("job", 3, 1, False)
+    values = metadata(result)
+    assert (values["scope"], values["changes"], values["memories_deleted"], values["redone"]) == ("job", 3, 1, False)
     query = "SELECT DISTINCT changed_by, reason, group_id FROM {s}.consolidation_changes WHERE operation = 'rollback'"
-    assert [(r.changed_by, r.reason, str(r.group_id)) for r in merged.rows(query)] == [
-        ("ann", "wrong", told["rollback_id"])
-    ]
+    (row,) = merged.rows(query)
+    assert (row.changed_by, row.reason, str(row.group_id)) == ("ann", "wrong", values["rollback_id"])
 
 
 def test_rejected_rollback_job_keeps_error_text(merged: Pipeline, instance: dg.DagsterInstance) -> None:
-    target = job_of(merged)
+    target = load_job_id(merged)
     first = metadata(execute(rollback, instance, {"target": target}))["rollback_id"]
     result = execute(rollback, instance, {"target": target})
     assert not result.success
-    data = failure(result).step_failure_data
-    assert data.user_failure_data is not None
+    data = read_failure(result)
     assert f"{target} was rolled back before" in (data.user_failure_data.description or "")
     assert data.user_failure_data.metadata["conflicts"].value == [first]
     assert data.error is not None
@@ -89,44 +82,42 @@ def test_rejected_rollback_job_keeps_error_text(merged: Pipeline, instance: dg.D
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [("nonsense", "'nonsense' is not an id"), ("00000000-0000-4000-8000-000000000000", "is not the id")],
 )
 def test_invalid_rollback_id_keeps_error_text(
-    merged: Pipeline, instance: dg.DagsterInstance, target: str, said: str
+    merged: Pipeline, instance: dg.DagsterInstance, target: str, message: str
 ) -> None:
     del merged
-    data = failure(execute(rollback, instance, {"target": target})).step_failure_data
-    assert data.user_failure_data is not None
-    assert said in (data.user_failure_data.description or "")
+    data = read_failure(execute(rollback, instance, {"target": target}))
+    assert message in (data.user_failure_data.description or "")
 
 
 def test_restore_job_restores_archived_memories(merged: Pipeline, instance: dg.DagsterInstance) -> None:
     id_ = merged.value("SELECT id FROM {s}.task_memories WHERE NOT is_consolidated")
-    mark = {"archived_at": "2026-03-01T00:00:00Z", "archive_reason": "staleness"}
+    archived = {"archived_at": "2026-03-01T00:00:00Z", "archive_reason": "staleness"}
     with merged.engine.begin() as connection:
         author = Author(merged.project().id, None, "tester")
-        update_rows(connection, author, task_memories, [Change(id_, uuid4(), mark, 1)], operation="archive")
+        update_rows(connection, author, task_memories, [Change(id_, uuid4(), archived, 1)], operation="archive")
     result = execute(restore, instance, {"memories": [str(id_)], "reason": "needed"})
     assert result.success
-    told = metadata(result)
-    assert (told["restored"], told["memories"][0]["id"], told["memories"][0]["project"]) == (1, str(id_), SLUG)
+    values = metadata(result)
+    assert (values["restored"], values["memories"][0]["id"], values["memories"][0]["project"]) == (1, str(id_), SLUG)
     assert merged.value("SELECT archived_at FROM {s}.task_memories WHERE id = :id", id=id_) is None
-    data = failure(execute(restore, instance, {"memories": [str(uuid4())]})).step_failure_data
-    assert data.user_failure_data is not None
+    assert read_failure(execute(restore, instance, {"memories": [str(uuid4())]}))
 
 
 @pytest.mark.breaks_rules
 def test_retention_job_reports_removed_and_busy(merged: Pipeline, instance: dg.DagsterInstance) -> None:
-    kept = metadata(execute(audit_retention, instance))
-    assert (kept["changes_removed"], kept["events_removed"]) == (0, 0)
+    unaged = metadata(execute(audit_retention, instance))
+    assert (unaged["changes_removed"], unaged["events_removed"]) == (0, 0)
     age_changes(merged, timedelta(days=100))
     with project_lock(merged.engine, merged.project().id, SLUG, wait_seconds=0):
-        told = metadata(execute(audit_retention, instance))
-    assert (told["changes_removed"], told["projects_busy"], told["busy"]) == (0, 1, [SLUG])
-    told = metadata(execute(audit_retention, instance, **{TRIGGERED_BY_TAG: "weekly_audit_retention"}))
-    assert (told["changes_removed"], told["projects"], told["projects_busy"]) == (3, 1, 0)
-    assert told["removals"][SLUG]["operations"] == {"merge": 3}
+        values = metadata(execute(audit_retention, instance))
+    assert (values["changes_removed"], values["projects_busy"], values["busy"]) == (0, 1, [SLUG])
+    values = metadata(execute(audit_retention, instance, **{TRIGGERED_BY_TAG: "weekly_audit_retention"}))
+    assert (values["changes_removed"], values["projects"], values["projects_busy"]) == (3, 1, 0)
+    assert values["removals"][SLUG]["operations"] == {"merge": 3}
     by = "SELECT changed_by FROM {s}.consolidation_changes WHERE operation = 'retention'"
     assert merged.value(by) == "weekly_audit_retention"
 

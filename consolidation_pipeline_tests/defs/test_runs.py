@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -26,22 +25,14 @@ from consolidation_pipeline.defs.sensors import (
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
 from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
-from consolidation_pipeline.service.intake.importer import ensure_project, import_memories
+from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.jobs.job_requests import cancel_job, request_job
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
-from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.jobs import append_job, get_job, start_job
 from consolidation_pipeline.store.projects import configure_project, get_project
-
-SAMPLE = str(PROJECT_ROOT / "examples" / "memories.jsonl")
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    """In-memory Dagster instance: writing events to files takes longer than the run."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
+from consolidation_pipeline_tests.defs.conftest import Sample, load_definitions, materialize
 
 
 @pytest.fixture
@@ -51,54 +42,25 @@ def stored_instance() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-@pytest.fixture
-def sample(engine: Engine, settings: Settings, tmp_path: Path) -> Callable[[str, int], None]:
-    """Function that imports the first n rows of the sample into a project."""
-    del settings
-
-    def import_rows(slug: str, count: int) -> None:
-        rows = tmp_path / f"{count}.jsonl"
-        rows.write_text("".join(Path(SAMPLE).read_text().splitlines(keepends=True)[:count]))
-        import_memories(engine, slug, str(rows), format="jsonl", source="sample")
-
-    return import_rows
-
-
-@cache
-def definitions() -> dg.Definitions:
-    from consolidation_pipeline.definitions import defs
-
-    return defs()
-
-
-def materialize(
-    instance: dg.DagsterInstance, slug: str, job: str = "consolidate", **tags: str
-) -> dg.ExecuteInProcessResult:
-    instance.add_dynamic_partitions(PROJECTS, [slug])
-    return (
-        definitions()
-        .resolve_job_def(job)
-        .execute_in_process(partition_key=slug, instance=instance, tags=tags, raise_on_error=False)
-    )
-
-
-def jobs_of(requests: Iterable[dg.RunRequest]) -> set[str]:
+def list_job_ids(requests: Iterable[dg.RunRequest]) -> set[str]:
     """Return the ids of the jobs in requested batches."""
     return {job for request in requests for job in request.run_config["ops"]["run_pending_jobs"]["config"]["jobs"]}
 
 
 def job_rows(engine: Engine) -> list[tuple[object, ...]]:
-    query = (
-        "SELECT status, trigger_type, phases_completed, dagster_run_id FROM consolidation.consolidation_jobs "
-        "ORDER BY created_at"
-    )
+    columns = "status, trigger_type, phases_completed, dagster_run_id"
+    query = f"SELECT {columns} FROM consolidation.consolidation_jobs ORDER BY created_at"
     with engine.connect() as connection:
         return [tuple(row) for row in connection.execute(text(query))]
 
 
-def test_project_run_passes_all_checks(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def configure(engine: Engine, *, enabled: bool = True, **config: object) -> None:
+    """Replace the configuration of the project ``alpha``."""
+    with engine.begin() as connection:
+        configure_project(connection, "alpha", config=config, consolidation_enabled=enabled)
+
+
+def test_project_run_passes_all_checks(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 120)
     result = materialize(instance, "alpha")
     assert result.success
@@ -109,26 +71,26 @@ def test_project_run_passes_all_checks(
 
 
 def test_materializations_have_stable_metadata_names(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+    engine: Engine, sample: Sample, instance: dg.DagsterInstance
 ) -> None:
     del engine
     sample("alpha", 120)
     result = materialize(instance, "alpha")
-    told = {
+    metadata = {
         event.asset_key.to_user_string(): event.materialization.metadata
         for event in result.get_asset_materialization_events()
         if event.asset_key is not None
     }
-    names = {asset: set(metadata) for asset, metadata in told.items()}
+    names = {asset: set(values) for asset, values in metadata.items()}
     assert {"memories_in", "memories_embedded", "embeddings_reused", "embedding_model"} <= names["embedding_matrix"]
     assert {"calibration_version", "taken", "t_merge", "t_suggest", "t_pattern"} <= names["threshold_calibration"]
     assert {"curve", "wrong_merges", "wrong_merges_low", "paraphrases_found"} <= names["threshold_calibration"]
     assert {"memories_in", "pairs_added", "t_merge", "t_suggest", "t_pattern"} <= names["similarity_graph"]
     assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_vetoed", "map"} <= names["clusters"]
     assert {"memories_merged", "merged_created", "merged_extended"} <= names["merged_memories"]
-    made = {"groups_in", "groups_covered", "groups_discarded", "groups_failed"}
-    assert made | {"patterns_created", "patterns_updated", "patterns_needs_review"} <= names["patterns"]
-    assert made | {"principles_created", "principles_updated"} <= names["principles"]
+    grouped = {"groups_in", "groups_covered", "groups_discarded", "groups_failed"}
+    assert grouped | {"patterns_created", "patterns_updated", "patterns_needs_review"} <= names["patterns"]
+    assert grouped | {"principles_created", "principles_updated"} <= names["principles"]
     summarized = {"memories_in", "due", "summaries_created", "chunks", "chunks_failed", "waiting"}
     assert summarized | {"compression_ratio", "compression_target"} <= names["semantic_summaries"]
     assert {"summaries_in", "profiles_created", "profiles_updated"} <= names["procedural_profile"]
@@ -138,29 +100,22 @@ def test_materializations_have_stable_metadata_names(
     assert promoted <= names["playbook_entries"]
     assert {"memories_in", "relevance_median", "as_of"} <= names["decay_scores"]
     assert {"memories", "units", "reduction", "cost_usd", "llm/run_cost_usd", "report"} <= names["consolidation_report"]
-    sizes = told["clusters"]["sizes"]
+    sizes = metadata["clusters"]["sizes"]
     assert isinstance(sizes, dg.TableMetadataValue)
     merged = [record.data for record in sizes.records if record.data["tier"] == "merge"]
-    assert sum(row["groups"] for row in merged) == told["clusters"]["merge_groups"].value > 0
-    assert sum(row["groups"] * row["members"] for row in merged) == told["clusters"]["merge_members"].value
+    assert sum(row["groups"] for row in merged) == metadata["clusters"]["merge_groups"].value > 0
+    assert sum(row["groups"] * row["members"] for row in merged) == metadata["clusters"]["merge_members"].value
 
 
-def test_failing_phase_fails_job(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_failing_phase_fails_job(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 30)
-    with engine.begin() as connection:
-        configure_project(
-            connection, "alpha", config={"embedding_model": "no-such-provider/model"}, consolidation_enabled=True
-        )
+    configure(engine, embedding_model="no-such-provider/model")
     result = materialize(instance, "alpha")
     assert not result.success
     assert [row[:3] for row in job_rows(engine)] == [("failed", "manual", [])]
 
 
-def test_reembed_replaces_vectors_without_merging(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_reembed_replaces_vectors_without_merging(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 40)
     assert materialize(instance, "alpha", "reembed").success
     models = text("SELECT embedding_model, count(*) FROM consolidation.task_memories GROUP BY 1")
@@ -177,22 +132,22 @@ def test_reembed_replaces_vectors_without_merging(
 @pytest.mark.parametrize(("asset", "status"), [("embedding_matrix", "cancelled"), ("decay_scores", "completed")])
 def test_interrupted_run_is_cancelled_unless_done(
     engine: Engine,
-    sample: Callable[[str, int], None],
+    sample: Sample,
     instance: dg.DagsterInstance,
     monkeypatch: pytest.MonkeyPatch,
     asset: str,
     status: str,
 ) -> None:
-    judge = asset_checks._build_result
+    build_result = asset_checks._build_result
 
-    def cut_off(key: dg.AssetKey, *judged: Any) -> dg.AssetCheckResult:
+    def interrupt(key: dg.AssetKey, *outcome: Any) -> dg.AssetCheckResult:
         if key.to_user_string() != asset:
-            return judge(key, *judged)
+            return build_result(key, *outcome)
         (run,) = instance.get_runs()
         instance.report_run_canceling(run)
         raise dg.DagsterExecutionInterruptedError
 
-    monkeypatch.setattr(asset_checks, "_build_result", cut_off)
+    monkeypatch.setattr(asset_checks, "_build_result", interrupt)
     sample("alpha", 5)
     assert not materialize(instance, "alpha", "decay" if asset == "decay_scores" else "consolidate").success
     assert [row[0] for row in job_rows(engine)] == [status]
@@ -214,12 +169,7 @@ def test_interrupted_run_is_cancelled_unless_done(
     ],
 )
 def test_merging_and_summarizing_are_independent(
-    engine: Engine,
-    sample: Callable[[str, int], None],
-    instance: dg.DagsterInstance,
-    broken: str,
-    failed: str,
-    done: set[str],
+    engine: Engine, sample: Sample, instance: dg.DagsterInstance, broken: str, failed: str, done: set[str]
 ) -> None:
     sample("alpha", 60)
     with engine.begin() as connection:
@@ -231,32 +181,25 @@ def test_merging_and_summarizing_are_independent(
     assert done <= set(row.phases_completed)
 
 
-def test_unsummarized_memories_request_one_job(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_unsummarized_memories_request_one_job(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 60)
     context = dg.build_sensor_context(instance=instance, resources={"store": engine})
     tick = unsummarized_memories_sensor(context)
     assert isinstance(unsummarized_memories_sensor(context), dg.SkipReason)
-    (job,) = jobs_of(tick.run_requests)
+    (job,) = list_job_ids(tick.run_requests)
     result = materialize(instance, "alpha", job="summarize", **{JOB_TAG: job})
     assert job_rows(engine) == [("completed", "threshold", list(JOB_PHASES["summarize"]), result.run_id)]
     assert isinstance(unsummarized_memories_sensor(context), dg.SkipReason)
 
 
-def test_disabled_project_does_not_run(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_disabled_project_does_not_run(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 5)
-    with engine.begin() as connection:
-        configure_project(connection, "alpha", config={}, consolidation_enabled=False)
+    configure(engine, enabled=False)
     assert not materialize(instance, "alpha").success
     assert job_rows(engine) == []
 
 
-def test_projects_sensor_adds_partitions(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_projects_sensor_adds_partitions(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 3)
     sample("beta", 3)
     context = dg.build_sensor_context(instance=instance, resources={"store": engine})
@@ -267,24 +210,22 @@ def test_projects_sensor_adds_partitions(
     assert isinstance(projects_sensor(context), dg.SkipReason)
 
 
-@pytest.mark.parametrize(("rows", "asked"), [(99, 0), (100, 1)])
+@pytest.mark.parametrize(("rows", "requested"), [(99, 0), (100, 1)])
 def test_enough_new_memories_request_one_job(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance, rows: int, asked: int
+    engine: Engine, sample: Sample, instance: dg.DagsterInstance, rows: int, requested: int
 ) -> None:
     sample("alpha", rows)
     context = dg.build_sensor_context(instance=instance, resources={"store": engine})
     ticks = [new_memories_sensor(context), new_memories_sensor(context)]
-    jobs = jobs_of(request for tick in ticks for request in getattr(tick, "run_requests", None) or ())
-    assert len(jobs) == asked
-    assert [row[:2] for row in job_rows(engine)] == [("pending", "threshold")] * asked
+    jobs = list_job_ids(request for tick in ticks for request in getattr(tick, "run_requests", None) or ())
+    assert len(jobs) == requested
+    assert [row[:2] for row in job_rows(engine)] == [("pending", "threshold")] * requested
 
 
-def test_run_executes_requested_job(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_run_executes_requested_job(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 100)
     tick = new_memories_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine}))
-    (job,) = jobs_of(tick.run_requests)
+    (job,) = list_job_ids(tick.run_requests)
     result = materialize(instance, "alpha", **{JOB_TAG: job})
     assert job_rows(engine) == [("completed", "threshold", list(PHASES), result.run_id)]
     assert isinstance(
@@ -293,18 +234,18 @@ def test_run_executes_requested_job(
 
 
 def test_requested_job_launches_once_with_its_phases(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+    engine: Engine, sample: Sample, instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
-    context = dg.build_sensor_context(instance=instance, resources={"store": engine}, definitions=definitions())
+    context = dg.build_sensor_context(instance=instance, resources={"store": engine}, definitions=load_definitions())
     assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
-    asked = request_job(engine, "alpha", job="summarize", phases=["embedding_matrix"], triggered_by="ann")
+    requested = request_job(engine, "alpha", job="summarize", phases=["embedding_matrix"], triggered_by="ann")
     ticks = [requested_jobs_sensor(context) for _ in range(2)]
     (request,) = {request.run_key: request for tick in ticks for request in tick.run_requests}.values()
-    assert (request.run_key, request.job_name, request.partition_key) == (str(asked.job_id), "summarize", "alpha")
+    assert (request.run_key, request.job_name, request.partition_key) == (str(requested.job_id), "summarize", "alpha")
     assert [list(r.partition_keys) for r in ticks[0].dynamic_partitions_requests or ()] == [["alpha"]]
     instance.add_dynamic_partitions(PROJECTS, ["alpha"])
-    job = definitions().resolve_job_def("summarize")
+    job = load_definitions().resolve_job_def("summarize")
     result = job.execute_in_process(
         partition_key="alpha", instance=instance, tags=request.tags, asset_selection=list(request.asset_selection or ())
     )
@@ -313,56 +254,52 @@ def test_requested_job_launches_once_with_its_phases(
 
 
 def test_launched_or_cancelled_job_is_not_relaunched(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+    engine: Engine, sample: Sample, instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
     context = dg.build_sensor_context(instance=instance, resources={"store": engine})
-    asked = request_job(engine, "alpha", job="decay", triggered_by="ann")
-    tags = {JOB_TAG: str(asked.job_id)}
+    requested = request_job(engine, "alpha", job="decay", triggered_by="ann")
+    tags = {JOB_TAG: str(requested.job_id)}
     instance.add_dynamic_partitions(PROJECTS, ["alpha"])
-    run = instance.create_run_for_job(definitions().resolve_job_def("decay"), tags=tags)
+    run = instance.create_run_for_job(load_definitions().resolve_job_def("decay"), tags=tags)
     assert requested_jobs_sensor(context).run_requests  # created but not launched: the run key prevents a second launch
     instance.report_run_canceling(run)
     assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
     instance.delete_run(run.run_id)
     assert requested_jobs_sensor(context).run_requests
-    cancel_job(engine, asked.job_id, cancelled_by="bob")
+    cancel_job(engine, requested.job_id, cancelled_by="bob")
     assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
     assert not materialize(instance, "alpha", job="decay", **tags).success
     assert [row[0] for row in job_rows(engine)] == ["cancelled"]
 
 
 def test_nightly_schedule_takes_changed_projects(
-    engine: Engine, sample: Callable[[str, int], None], stored_instance: dg.DagsterInstance
+    engine: Engine, sample: Sample, stored_instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
     context = dg.build_schedule_context(instance=stored_instance, resources={"store": engine})
     assert "nothing new" in nightly_consolidation(context).skip_message  # it was imported after the scheduled time
     with engine.begin() as connection:
         connection.execute(text("UPDATE consolidation.task_memories SET created_at = created_at - interval '1 day'"))
-    (job,) = jobs_of(nightly_consolidation(context))
+    (job,) = list_job_ids(nightly_consolidation(context))
     assert stored_instance.get_dynamic_partitions(PROJECTS) == ["alpha"]
     materialize(stored_instance, "alpha", **{JOB_TAG: job})
     assert isinstance(nightly_consolidation(context), dg.SkipReason)
 
 
-def test_daily_decay_scores_only(
-    engine: Engine, sample: Callable[[str, int], None], stored_instance: dg.DagsterInstance
-) -> None:
+def test_daily_decay_scores_only(engine: Engine, sample: Sample, stored_instance: dg.DagsterInstance) -> None:
     sample("alpha", 5)
-    (job,) = jobs_of(daily_decay(dg.build_schedule_context(instance=stored_instance, resources={"store": engine})))
+    (job,) = list_job_ids(daily_decay(dg.build_schedule_context(instance=stored_instance, resources={"store": engine})))
     result = materialize(stored_instance, "alpha", job="decay", **{JOB_TAG: job})
     assert job_rows(engine) == [("completed", "scheduled", ["decay_scores"], result.run_id)]
 
 
-def test_lost_run_ends_its_job(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_lost_run_ends_its_job(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 5)
     with engine.begin() as connection:
         project = get_project(connection, "alpha")
         job = append_job(connection, project.id, trigger_type="scheduled", triggered_by="test", options={})
-        configure_project(connection, "alpha", config={}, consolidation_enabled=False)
+    configure(engine, enabled=False)
     run = materialize(instance, "alpha", **{JOB_TAG: str(job)})
     assert not run.success
     job_status_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine}))
@@ -375,10 +312,10 @@ def test_job_status_sensor_reconciles_runs_and_jobs(engine: Engine, instance: dg
 
     def launch(slug: str, how: dg.DagsterRunStatus) -> UUID:
         ensure_project(engine, slug)
-        asked = request_job(engine, slug, job="decay", triggered_by="ann")
-        tags = {JOB_TAG: str(asked.job_id)}
-        runs[slug] = instance.create_run_for_job(definitions().resolve_job_def("decay"), tags=tags, status=how)
-        return asked.job_id
+        requested = request_job(engine, slug, job="decay", triggered_by="ann")
+        tags = {JOB_TAG: str(requested.job_id)}
+        runs[slug] = instance.create_run_for_job(load_definitions().resolve_job_def("decay"), tags=tags, status=how)
+        return requested.job_id
 
     ended = {"failed": status.FAILURE, "cancelled": status.CANCELED, "waits": status.STARTING, "killed": status.STARTED}
     jobs = {slug: launch(slug, how) for slug, how in ended.items()}
@@ -389,10 +326,9 @@ def test_job_status_sensor_reconciles_runs_and_jobs(engine: Engine, instance: dg
     with engine.begin() as connection:
         start_job(connection, jobs["killed"], run_id=runs["killed"].run_id, options={})
     context = dg.build_sensor_context(instance=instance, resources={"store": engine})
-    told = job_status_sensor(context).skip_message
-    assert (
-        f"runs marked as failed: {runs['killed'].run_id}; runs cancelled with their jobs: {runs['void'].run_id}" in told
-    )
+    message = job_status_sensor(context).skip_message
+    assert f"runs marked as failed: {runs['killed'].run_id}" in message
+    assert f"; runs cancelled with their jobs: {runs['void'].run_id}" in message
     with engine.connect() as connection:
         rows = {slug: get_job(connection, job).status for slug, job in jobs.items()}
     assert rows == {
@@ -410,28 +346,26 @@ def test_job_status_sensor_reconciles_runs_and_jobs(engine: Engine, instance: dg
     assert job_status_sensor(context).skip_message == "all statuses are right"
 
 
-def test_repeated_run_does_not_repeat_job(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_repeated_run_does_not_repeat_job(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 5)
-    asked = request_job(engine, "alpha", job="decay", triggered_by="ann")
-    tags = {JOB_TAG: str(asked.job_id)}
+    requested = request_job(engine, "alpha", job="decay", triggered_by="ann")
+    tags = {JOB_TAG: str(requested.job_id)}
     assert materialize(instance, "alpha", job="decay", **tags).success
-    twice = materialize(instance, "alpha", job="decay", **tags)
-    assert not twice.success
+    repeated = materialize(instance, "alpha", job="decay", **tags)
+    assert not repeated.success
     assert [row[0] for row in job_rows(engine)] == ["completed"]
 
 
 @pytest.fixture
-def home(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def dagster_home(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dagster home with a database of the test server as storage."""
     (tmp_path / "dagster.yaml").write_text((PROJECT_ROOT / "dagster.yaml").read_text())
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", empty_database_url)
 
 
-@pytest.mark.usefixtures("home")
-def test_run_without_daemon_is_recorded(engine: Engine, sample: Callable[[str, int], None]) -> None:
+@pytest.mark.usefixtures("dagster_home")
+def test_run_without_daemon_is_recorded(engine: Engine, sample: Sample) -> None:
     sample("alpha", 60)
     first = run_project("alpha")
     assert (first.status, first.error) == ("completed", None)
@@ -445,15 +379,15 @@ def test_run_without_daemon_is_recorded(engine: Engine, sample: Callable[[str, i
     assert len(job_rows(engine)) == 1
 
 
-@pytest.mark.usefixtures("home")
-def test_single_phases_run_and_end_killed_run(engine: Engine, sample: Callable[[str, int], None]) -> None:
+@pytest.mark.usefixtures("dagster_home")
+def test_single_phases_run_and_end_killed_run(engine: Engine, sample: Sample) -> None:
     sample("alpha", 20)
     with dg.DagsterInstance.get() as instance, engine.begin() as connection:
-        job, started = definitions().resolve_job_def("decay"), dg.DagsterRunStatus.STARTED
+        job, started = load_definitions().resolve_job_def("decay"), dg.DagsterRunStatus.STARTED
         killed, alive = (instance.create_run_for_job(job, status=started).run_id for _ in range(2))
         project = get_project(connection, "alpha")
-        died = append_job(connection, project.id, trigger_type="manual", triggered_by="test", options={})
-        start_job(connection, died, run_id=killed, options={})
+        orphan = append_job(connection, project.id, trigger_type="manual", triggered_by="test", options={})
+        start_job(connection, orphan, run_id=killed, options={})
     outcome = run_project("alpha", phases=["similarity_graph", "embedding_matrix"])
     assert outcome.status == "completed", outcome.error
     assert [row[0] for row in job_rows(engine)] == ["failed", "completed"]
@@ -463,31 +397,30 @@ def test_single_phases_run_and_end_killed_run(engine: Engine, sample: Callable[[
     assert left == {killed: "FAILURE", alive: "STARTED", outcome.run_id: "SUCCESS"}
 
 
-@pytest.mark.usefixtures("home")
-def test_invalid_run_request_writes_nothing(engine: Engine, sample: Callable[[str, int], None]) -> None:
+@pytest.mark.usefixtures("dagster_home")
+def test_invalid_run_request_writes_nothing(engine: Engine, sample: Sample) -> None:
     sample("alpha", 3)
     with pytest.raises(UsageError, match=r"mergd.*its phases are embedding_matrix"):
         run_project("alpha", phases=["mergd"])
     with pytest.raises(NotFoundError, match="no project 'beta'; projects: alpha"):
         run_project("beta")
-    with engine.begin() as connection:
-        configure_project(connection, "alpha", config={}, consolidation_enabled=False)
+    configure(engine, enabled=False)
     with pytest.raises(ProjectDisabledError, match="disabled"):
         run_project("alpha")
     assert job_rows(engine) == []
 
 
-@pytest.mark.usefixtures("home", "engine")
-def test_register_projects_adds_partitions(sample: Callable[[str, int], None]) -> None:
+@pytest.mark.usefixtures("dagster_home", "engine")
+def test_register_projects_adds_partitions(sample: Sample) -> None:
     sample("alpha", 1)
     assert register_projects() == ["alpha"]
     with dg.DagsterInstance.get() as instance:
         assert instance.get_dynamic_partitions(PROJECTS) == ["alpha"]
 
 
-@pytest.mark.usefixtures("home", "engine")
+@pytest.mark.usefixtures("dagster_home", "engine")
 def test_run_writes_nothing_to_working_directory(
-    sample: Callable[[str, int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

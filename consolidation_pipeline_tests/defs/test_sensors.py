@@ -15,9 +15,9 @@ from consolidation_pipeline_tests.webhook_receiver import SECRET, run_receiver
 
 
 def tick(engine: Engine) -> str:
-    told = event_delivery_sensor(dg.build_sensor_context(resources={"store": engine}))
-    assert isinstance(told, dg.SkipReason)
-    return str(told.skip_message)
+    skipped = event_delivery_sensor(dg.build_sensor_context(resources={"store": engine}))
+    assert isinstance(skipped, dg.SkipReason)
+    return str(skipped.skip_message)
 
 
 def test_event_sensor_delivers_to_webhook(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
