@@ -48,13 +48,13 @@ class ArchiveResult:
     changed after the decision. ``active_after``: still active.
     """
 
-    stale: int
-    forgotten: int
-    merged: int
-    sources: int
-    held_back: int
-    changed: int
-    active_after: int
+    stale: int = 0
+    forgotten: int = 0
+    merged: int = 0
+    sources: int = 0
+    held_back: int = 0
+    changed: int = 0
+    active_after: int = 0
 
     @property
     def units(self) -> int:
@@ -70,8 +70,8 @@ class ArchiveResult:
 def archive_memories(run: ProjectRun) -> ArchiveResult:
     """Archive the units that the policies select; in a run of a plan, only those that the plan lists.
 
-    Without a plan, nothing is archived if the share of units is above ``archive_max_share``. Each batch is checked
-    again under lock: units that were used, pinned or changed meanwhile stay active.
+    Without a plan, nothing is archived if it would be a larger share of the units than ``archive_max_share``. Each
+    batch is checked again under lock: units that were used, pinned or changed meanwhile stay active.
     """
     policies = get_policies(run.options, run.job)
     with run.engine.connect() as connection:
@@ -80,16 +80,22 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
     if run.plan is not None:
         rows = rows[np.isin(ids[rows], to_ids([UUID(id_) for id_ in run.plan.archives]))]
     elif exceeds_share(len(rows), len(units), max_share=run.options.archive_max_share):
-        return ArchiveResult(0, 0, 0, 0, held_back=len(rows), changed=0, active_after=len(units))
+        return ArchiveResult(held_back=len(rows), active_after=len(units))
     done = Counter[str]()
-    for table, chosen in (("task_memories", rows[raw[rows]]), ("consolidated_memories", rows[~raw[rows]])):
-        for start in range(0, len(chosen), BATCH_ROWS):
-            done.update(_archive_batch(run, table, ids[chosen[start : start + BATCH_ROWS]], policies))
-    stale, forgotten = done[STALENESS], done[FORGOTTEN]
-    changed, left = len(rows) - stale - forgotten, len(units) - stale - forgotten
-    archived = ArchiveResult(stale, forgotten, done["merged"], done["sources"], 0, changed, left)
-    run.archived += archived.raw_memories
-    return archived
+    for table, table_rows in (("task_memories", rows[raw[rows]]), ("consolidated_memories", rows[~raw[rows]])):
+        for start in range(0, len(table_rows), BATCH_ROWS):
+            done.update(_archive_batch(run, table, ids[table_rows[start : start + BATCH_ROWS]], policies))
+    archived = done[STALENESS] + done[FORGOTTEN]
+    result = ArchiveResult(
+        stale=done[STALENESS],
+        forgotten=done[FORGOTTEN],
+        merged=done["merged"],
+        sources=done["sources"],
+        changed=len(rows) - archived,
+        active_after=len(units) - archived,
+    )
+    run.archived += result.raw_memories
+    return result
 
 
 def has_due_archives(connection: Connection, run: ProjectRun) -> bool:

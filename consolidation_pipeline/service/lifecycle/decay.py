@@ -73,8 +73,6 @@ def _are_valid(rows: DecayInputs, rates: DecayRates) -> npt.NDArray[np.bool_]:
 def _relevance(
     rows: DecayInputs, rates: DecayRates, ago: npt.NDArray[np.float64] | float = 0.0
 ) -> npt.NDArray[np.float64]:
-    """Return the relevance (n,) ``ago`` days before the time of the rows, with the relations of that time."""
+    """Return the relevance (n,) ``ago`` days before the time of the rows, whose relations count."""
     ages, idle = rows.age_days - ago, rows.access_days - ago
-    return np.asarray(
-        compute_relevance(ages, idle, rows.relations, rows.importance, rows.confidence, rates=rates)
-    ).reshape(-1)
+    return compute_relevance(ages, idle, rows.relations, rows.importance, rows.confidence, rates=rates)
