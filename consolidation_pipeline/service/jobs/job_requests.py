@@ -96,30 +96,17 @@ def request_job(
     own = parse_options(options or {}).model_dump(mode="json", exclude_unset=True)
     project = get_runnable_project(engine, slug)
     fail_dead_job(engine, project)
+    scope, effective = build_scope(job, selected, own), parse_options(own, base=parse_options(project.config))
+    wanted = build_new_job(project.id, scope, effective, trigger_type=trigger_type, triggered_by=triggered_by)
     with engine.begin() as connection:
-        row, created = ensure_live_job(
-            connection,
-            project.id,
-            scope=build_scope(job, selected, own),
-            options=parse_options(own, base=parse_options(project.config)),
-            trigger_type=trigger_type,
-            triggered_by=triggered_by,
-        )
+        row, created = ensure_live_job(connection, wanted)
         seconds = _estimate_seconds(connection, row)
     return describe_request(row, slug, created=created, estimated_seconds=seconds)
 
 
-def ensure_live_job(
-    connection: Connection,
-    project_id: UUID,
-    *,
-    scope: Mapping[str, Any],
-    options: ConsolidationOptions,
-    trigger_type: str,
-    triggered_by: str,
-) -> tuple[Row[Any], bool]:
-    """Return the project's live job, which is made if there is none, and True if it was made now."""
-    wanted = build_new_job(project_id, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
+def ensure_live_job(connection: Connection, wanted: NewJob) -> tuple[Row[Any], bool]:
+    """Return the project's live job, or ``wanted``, made as pending, if there is none; and True if it was made now."""
+    project_id = wanted.project_id
     while True:  # A live job that prevents a new one may end before it is read.
         made = append_pending_jobs(connection, [wanted])
         if (live := jobs.find_live_job(connection, project_id)) is not None:

@@ -35,6 +35,7 @@ from consolidation_pipeline.store.projects import Project, list_projects
 _OVERDUE = timedelta(days=1)
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
+# Function that decides if a project is due, with the reason.
 IsDue = Callable[[Backlog, ConsolidationOptions], Due]
 
 
@@ -71,38 +72,38 @@ def describe_skipped(decision: TriggerDecision) -> list[str]:
 
 
 def is_threshold_due(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Return if there are enough new memories since the last job."""
+    """Return a true Due if there are enough new memories since the last job."""
     return is_due(backlog.new, threshold=options.new_threshold)
 
 
 def is_due_tonight(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Return if there are new memories, or too many active ones."""
+    """Return a true Due if there are new memories, or too many active ones."""
     return is_nightly_due(backlog.active, backlog.new, threshold=options.active_threshold)
 
 
 def can_summarize(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Return if there are enough memories without a summary, or some of a session that has ended."""
+    """Return a true Due if there are enough memories without a summary, or some of a session that has ended."""
     if not options.summarize:
         return Due(False, "summarize is off")
     return is_summary_due(backlog.unsummarized, session_ended=backlog.session_ended)
 
 
 def has_memories(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Return if there is an active memory, raw or merged."""
+    """Return a true Due if there is an active memory, raw or merged."""
     del options
     active = backlog.active + backlog.merged
     return Due(active > 0, f"{active} active memories")
 
 
 def can_associate(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Return if there are two active memories, raw or merged, that may be related."""
+    """Return a true Due if there are two active memories, raw or merged, that may be related."""
     del options
     units = backlog.active + backlog.merged
     return Due(units > 1, f"{units} active memories")
 
 
 def can_forget(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Return if forgetting is on and there is an active memory."""
+    """Return a true Due if forgetting is on and there is an active memory."""
     if not options.forgetting:
         return Due(False, "forgetting is off")
     return has_memories(backlog, options)
@@ -142,7 +143,8 @@ def request_jobs(
         allowed = may_request(state, now, scheduled=trigger_type == "scheduled") if verdict else verdict
         if allowed and settings is not None and not backlog.new:
             idle = find_idle_reason(engine, backlog.slug, settings)
-            verdict, allowed = (verdict, allowed) if idle is None else (Due(False, idle), Due(False, idle))
+            if idle is not None:
+                verdict = allowed = Due(False, idle)
         if options is not None and allowed:
             selected[backlog.project_id] = backlog, options, "; ".join(filter(None, (verdict.reason, allowed.reason)))
             continue
@@ -156,12 +158,11 @@ def request_jobs(
     with engine.begin() as connection:
         made = append_pending_jobs(connection, wanted)
     for id_, (backlog, options, reason) in selected.items():
-        if id_ in made:
-            decision.requests.append(
-                TriggeredJob(backlog.slug, made[id_], backlog.active, options.timeout_seconds, reason)
-            )
-        else:
+        if id_ not in made:
             decision.skipped[backlog.slug] = "another job was requested at the same moment"
+            continue
+        launched = TriggeredJob(backlog.slug, made[id_], backlog.active, options.timeout_seconds, reason)
+        decision.requests.append(launched)
     return decision
 
 

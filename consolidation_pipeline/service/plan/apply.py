@@ -8,7 +8,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.errors import ConflictError, UsageError
-from consolidation_pipeline.service.jobs.job_requests import ensure_live_job
+from consolidation_pipeline.service.jobs.job_requests import build_new_job, ensure_live_job
 from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge
 from consolidation_pipeline.service.plan.knowledge_forecast import forecast_knowledge
 from consolidation_pipeline.service.plan.plan_document import Plan, PlannedKnowledge
@@ -32,7 +32,8 @@ def request_plan_job(engine: Engine, project: Project, plan: Plan, *, settings: 
     """Create a pending job that applies the plan and does nothing else; return its id.
 
     Raises:
-        UsageError: the plan is another project's. ConflictError: the project has a pending or running job.
+        UsageError: The plan is another project's.
+        ConflictError: The project has a pending or running job.
     """
     if plan.project != project.slug:
         raise UsageError(f"the plan is for project {plan.project}, not for {project.slug}")
@@ -45,22 +46,17 @@ def request_plan_job(engine: Engine, project: Project, plan: Plan, *, settings: 
         "archives": {str(archive.id): archive.policy for archive in plan.archives},
         "knowledge": {str(item.id): _hash_item(item) for item in _select_supported(plan)},
     }
+    scope, options = {"job": "consolidate", "plan": decisions}, effective_options(project, settings)
+    wanted = build_new_job(project.id, scope, options, trigger_type="manual", triggered_by=triggered_by)
     with engine.begin() as connection:
-        job, created = ensure_live_job(
-            connection,
-            project.id,
-            scope={"job": "consolidate", "plan": decisions},
-            options=effective_options(project, settings),
-            trigger_type="manual",
-            triggered_by=triggered_by,
-        )
+        job, created = ensure_live_job(connection, wanted)
     if not created:
         raise ConflictError(f"the project has a live job already: {job.id}", (str(job.id),))
     return UUID(str(job.id))
 
 
 def _select_supported(plan: Plan) -> list[PlannedKnowledge]:
-    """Return the knowledge whose sources are all in the plan still: a person may have removed merges from its file."""
+    """Return the knowledge that rests on nothing missing: a person may have removed merges from the plan's file."""
     present = {merge.id for merge in plan.merges}
     supported = []
     for item in plan.knowledge:
@@ -71,12 +67,9 @@ def _select_supported(plan: Plan) -> list[PlannedKnowledge]:
 
 
 def check_plan(run: ProjectRun) -> None:
-    """Check that every decision of the run's plan can still be made as planned.
+    """Raise ConflictError if a decision of the run's plan can no longer be made as planned.
 
-    A decision that an interrupted run has made already counts as possible.
-
-    Raises:
-        ConflictError: a decision would differ now; ``conflicts`` lists all of them.
+    A decision that an interrupted run has made already is no conflict.
     """
     if run.plan is None:
         return
@@ -91,7 +84,10 @@ def check_plan(run: ProjectRun) -> None:
         for row in rows.values()
         if row.retired_at is None or row.archive_reason is not None
     }
-    merge_hashes |= {str(merge.id): _hash_merge(merge) for merge in merges}
+    merge_hashes |= {
+        str(merge.id): _hash_decision(merge.id, (source.id for source in merge.sources), merge.merged.content)
+        for merge in merges
+    }
     knowledge_hashes = _hash_knowledge(run, clusters, merges)
     archivable = {*map(str, archived), *map(str, to_uuids(plan_archiving(run, merges).ids))}
     differences = [
@@ -123,7 +119,10 @@ def _describe_difference(noun: str, id_: str, possible: Container[str]) -> str:
 def _hash_knowledge(
     run: ProjectRun, clusters: Mapping[str, Sequence[ClusterMember]], merges: Sequence[PlannedMerge]
 ) -> dict[str, set[str]]:
-    """Return by id the hashes of the planned patterns, principles and entries: as forecast now, and as stored."""
+    """Return by id the hashes of the planned patterns, principles and entries: as forecast now, and as stored.
+
+    The text of a pattern that a language model writes is not in its plan. So stored rows also get the hash without it.
+    """
     assert run.plan is not None
     ids = list(map(UUID, run.plan.knowledge))
     with run.engine.connect() as connection:
@@ -139,14 +138,10 @@ def _hash_knowledge(
     return hashes
 
 
-def _hash_merge(merge: PlannedMerge) -> str:
-    return _hash_decision(merge.id, (source.id for source in merge.sources), merge.merged.content)
-
-
 def _hash_item(item: PlannedKnowledge) -> str:
     return _hash_decision(item.id, item.sources, item.text or "")
 
 
 def _hash_decision(id_: UUID, sources: Iterable[UUID], content: str) -> str:
-    """Return a hash of a decision: the row that is written, the memories it is made of, and its text."""
+    """Return a hash of a decision: the id of the row, the memories it is made from, and its text."""
     return content_hash("\n".join([str(id_), *sorted(map(str, sources)), content]))[:16]

@@ -1,7 +1,7 @@
 """Preview of grouping: the contents that a run would group, computed in memory by the functions of a run.
 
 Memories without a vector are embedded, a calibration that is due is made, and new memories are compared. No paid call
-is made: memories that a paid model has to embed first are left out and counted.
+is made: memories that a paid model would have to embed are left out and counted.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class GroupingPreview:
     """The contents that a run would group.
 
     ``unembedded``: memories that a paid model has to embed first; ``usage``: tokens and price of that.
-    ``calibration``: reason of a new calibration, None = the current one is kept. "paid": one is due that only a paid
-    model can make; the thresholds of the model's profile are used instead.
+    ``calibration``: reason of a new calibration, None = the current one is kept. ``paid``: there is none, and only a
+    paid model can make the first one; the preview uses the thresholds of the model's profile.
     """
 
     contents: Contents
@@ -51,7 +51,7 @@ def preview_grouping(run: ProjectRun) -> GroupingPreview:
     """Compute the contents that a run would group if it began now, and set the calibration of ``run``.
 
     Raises:
-        EmbeddingError: the model gave no usable vector.
+        EmbeddingError: The model gave no usable vector.
     """
     with run.engine.connect() as connection:
         nodes, plain, left_out = _load_or_embed(connection, run)
@@ -71,7 +71,7 @@ def _load_or_embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vect
     embedded, stored = similarity_graph.load_nodes_with_vectors(connection, project, model, plain=True)
     parts = [(embedded.ids, stored)] if dimension else []
     missing = _find_missing(nodes.ids, parts)
-    # Their graph version may be that of another model's graph.
+    # The graph version of a node without a vector may be that of another model's graph.
     nodes = replace(nodes, graph_version=np.where(np.isin(nodes.ids, missing), -1, nodes.graph_version))
     loaded = load_texts(connection, to_uuids(missing))
     texts = {id_: loaded[uuid] for id_, uuid in zip(missing.tolist(), to_uuids(missing), strict=True)}
@@ -92,7 +92,7 @@ def _find_missing(ids: Ids, parts: Sequence[tuple[Ids, Vectors]]) -> Ids:
 
 
 def _calibrate(connection: Connection, run: ProjectRun, nodes: Nodes, plain: Vectors) -> tuple[Vectors, str | None]:
-    """Return the grouping vectors (n, d), not centred, and the reason of a new calibration; set that of ``run``."""
+    """Return the grouping vectors (n, d), not centred, and the reason of a new calibration, which ``run`` then has."""
     current = run.calibration
     reason = find_renewal_reason(current, run, lambda: count_units(nodes), renew=is_free(run.embedder))
     if reason is None and current is not None:

@@ -1,7 +1,7 @@
 """Forecast of knowledge: the patterns, principles and playbook entries that would follow from the groups of a plan.
 
 It is computed in memory by the functions of a run, from the units that merging would leave. A language model's text is
-known only once it is paid for, as is what follows from it: such patterns are planned without a text.
+not known before it is paid for. Such patterns are planned without a text, and nothing that would follow from them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Clusters = Mapping[str, Sequence[ClusterMember]]
 
 @dataclass(frozen=True)
 class KnowledgeForecast:
-    """The knowledge that would change, and the highest bill of each model call that this takes."""
+    """Knowledge that would change, and the highest possible bill of each model call that this takes."""
 
     items: Sequence[PlannedKnowledge] = ()
     bills: Sequence[Bill] = ()
@@ -79,8 +79,8 @@ class _NewRow:
 class _KindForecast:
     """Patterns or principles as the run would leave them.
 
-    ``plans``: groups that would be written; ``rows``: their rows, where the text is known. ``successors``: by active
-    row that would be retired, the row that replaces it; ``superseded``: those of them that no group needs any more.
+    ``plans``: groups that would be written. ``rows``: their rows, if the text is known. ``successors``: active row that
+    would be retired -> row that replaces it. ``superseded``: those of them that are retired as no group needs them.
     """
 
     kind: AbstractionKind
@@ -100,11 +100,7 @@ class _KindForecast:
 
 
 def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[PlannedMerge]) -> KnowledgeForecast:
-    """Return the knowledge that the run would derive from these pattern groups after ``merges``.
-
-    Args:
-        clusters: members of the pattern groups by cluster key.
-    """
+    """Return the knowledge that the run would derive after ``merges`` from these pattern groups, by cluster key."""
     forecasts: list[_KindForecast] = []
     bills: list[Bill] = []
     with run.engine.connect() as connection:
@@ -163,7 +159,7 @@ def _forecast_kind(
     groups: Sequence[GroupIds],
     units: Mapping[UUID, UnitRow],
 ) -> _KindForecast:
-    """Do what ``derive_abstractions`` does, without writing."""
+    """Return the rows that ``derive_abstractions`` would write and retire."""
     forecast, present_keys = _KindForecast(kind), frozenset(group.cluster_key for group in groups)
     existing = load_existing_rows(connection, run.project.id, kind.name)
     existing = _retire_superseded(run, forecast, present_keys, existing)
@@ -183,7 +179,7 @@ def _forecast_kind(
 def _retire_superseded(
     run: ProjectRun, forecast: _KindForecast, present_keys: Collection[str], existing: Sequence[ExistingRow]
 ) -> list[ExistingRow]:
-    """Add the rows that no group needs any more to the forecast; return the rows after these were retired."""
+    """Add the rows that no group needs any more to the forecast; return all rows as they are when these are retired."""
     found = [(row, by) for row, by in find_superseded_rows(present_keys, existing) if run.may_write(row.id)]
     forecast.superseded += [row for row, _ in found]
     forecast.successors |= {row.id: by for row, by in found}
@@ -216,7 +212,7 @@ def _build_rows(
     plans: Sequence[PlannedAbstraction],
     drafts: Iterable[GroupDraft],
 ) -> list[_NewRow]:
-    """Return the rows of the groups that have a text."""
+    """Return the new rows of the drafts that have a text."""
     plan_of = {plan.group.cluster_key: plan for plan in plans}
     texts = [(plan_of[draft.group.cluster_key], draft.text) for draft in drafts if draft.text is not None]
     sessions = load_sessions(connection, (raw_id for plan, _ in texts for raw_id in plan.group.raw_ids))
@@ -230,7 +226,7 @@ def _build_rows(
 
 
 def _forecast_principles(connection: Connection, run: ProjectRun, patterns: _KindForecast) -> _KindForecast:
-    """Forecast the principles of the patterns that there would be."""
+    """Return the principles that would follow from the patterns after the run."""
     unchanged = [row for row in list_active_patterns(connection, run.project.id) if patterns.is_unchanged(row.id)]
     new = [(row, row.vector) for row in patterns.rows if row.vector is not None and row.id not in patterns.successors]
     active = [ActivePattern(row.id, row.columns["memory_type"], row.plan.group.raw_ids) for row, _ in new]
@@ -282,11 +278,7 @@ def _to_candidate(row: _NewRow) -> Candidate:
 
 
 def _list_items(forecast: _KindForecast, in_plan: Collection[UUID]) -> Iterator[PlannedKnowledge]:
-    """Yield the patterns or principles that would be written or retired.
-
-    Args:
-        in_plan: ids of the merged memories, patterns and principles that the plan writes.
-    """
+    """Yield the patterns or principles that would be written or retired. ``in_plan``: ids of all rows to be written."""
     columns_of = {row.id: row.columns for row in forecast.rows}
     for plan in forecast.plans:
         columns = columns_of.get(plan.target.id, {})

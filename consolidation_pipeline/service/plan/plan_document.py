@@ -17,7 +17,7 @@ class _Part(BaseModel):
 
 
 class PlannedSource(_Part):
-    """A raw memory that would be merged. ``merged_into``: the merged memory that has it already."""
+    """A raw memory that would be merged. ``merged_into``: the merged memory that holds it already."""
 
     id: UUID
     version: int
@@ -30,7 +30,7 @@ class PlannedSource(_Part):
 class MergeGroup(_Part):
     """One merge: the texts before (``sources``) and after (``text``).
 
-    ``similarity``: cosines between the sources in their order, for up to 25 sources. ``supersedes``: merged memories
+    ``similarity``: matrix of the cosines between the sources, None above 25 sources. ``supersedes``: merged memories
     that would be taken in. ``dropped``: sentences that would not fit and are kept in the details.
     """
 
@@ -85,9 +85,9 @@ class PlannedArchive(_Part):
 
 
 class Costs(_Part):
-    """Expected bill of a run: for embedding, and at most for merges, patterns and suggestions.
+    """Cost of a run: expected for embedding, at most for rewritten merges, patterns and suggestions.
 
-    What follows from these, such as principles, and summaries come on top.
+    Summaries, and what follows from patterns, such as principles, come on top.
     """
 
     memories_to_embed: int
@@ -100,8 +100,8 @@ class Costs(_Part):
 class Plan(_Part):
     """All changes that a run of a project would make as of an instant.
 
-    ``held_back``: a run would not make the ``archives`` unasked, as they are too large a share of the project; applying
-    the plan makes them. ``calibration``: reason of a new calibration, None = the current one is kept.
+    ``held_back``: a run without a plan would not make the ``archives``, as they are too large a share of the project;
+    applying the plan makes them. ``calibration``: reason of a new calibration, None = the current one is kept.
     """
 
     format: Literal[1] = 1
@@ -134,11 +134,7 @@ class Plan(_Part):
 
 
 def save_plan(plan: Plan, path: Path) -> None:
-    """Write a plan to a JSON file.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    """Write a plan to a JSON file. Raise UsageError if that fails."""
     try:
         path.write_text(plan.model_dump_json(indent=1) + "\n")
     except OSError as error:
@@ -146,11 +142,7 @@ def save_plan(plan: Plan, path: Path) -> None:
 
 
 def load_plan(path: Path) -> Plan:
-    """Read a plan from its file.
-
-    Raises:
-        UsageError: the file cannot be read, or is not a plan.
-    """
+    """Read a plan from its file. Raise UsageError if it cannot be read, or is not a plan."""
     try:
         return Plan.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -54,15 +54,16 @@ from consolidation_pipeline.store.knowledge.merged_memories import load_consolid
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity.clusters import ClusterMember
 
-# Largest number of sources with a similarity matrix in the plan; of larger groups only the lowest cosine is given.
+# Largest number of sources with a similarity matrix in the plan. Larger groups have only their lowest cosine.
 MAX_MATRIX_SOURCES = 25
 
 
 def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
-    """Return the changes that a run of the project would make now. Nothing is written, no paid call is made.
+    """Return the changes that a run of the project would make now. Nothing is written, and no paid call is made.
 
     Raises:
-        NotFoundError: no such project. EmbeddingError: the model gave no usable vector.
+        NotFoundError: There is no such project.
+        EmbeddingError: The model gave no usable vector.
     """
     run = preview_run(engine, slug, settings=settings)
     preview = preview_grouping(run)
@@ -84,7 +85,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         calibration=preview.calibration,
         memories=len(preview.contents.nodes),
         merges=[_to_merge_group(merge, preview.contents) for merge in merges],
-        questions=[*_list_questions(run, groups.members), *_list_term_questions(run, term_groups)],
+        questions=_list_questions(run, groups.members, term_groups),
         knowledge=list(knowledge.items),
         archives=_list_archives(run, archiving, merges),
         held_back=archiving.held_back,
@@ -103,7 +104,7 @@ def _select_tier(members: Iterable[ClusterMember], tier: str) -> dict[str, list[
 
 
 def _find_unmerged_groups(contents: Contents, members: Iterable[ClusterMember]) -> dict[str, list[UUID]]:
-    """Return the merge groups that are not one merged memory yet, as ``load_unmerged_groups`` does."""
+    """Return the merge groups that are not one merged memory yet, like ``load_unmerged_groups``."""
     nodes, found = contents.nodes, {}
     for key, group in _select_tier(members, "merge").items():
         ordered = [m.member_id for m in sorted(group, key=lambda m: (not m.is_representative, m.member_id))]
@@ -114,11 +115,7 @@ def _find_unmerged_groups(contents: Contents, members: Iterable[ClusterMember]) 
 
 
 def plan_all_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> list[PlannedMerge]:
-    """Plan the merges of all these groups.
-
-    Args:
-        groups: members by cluster key, the representative first.
-    """
+    """Return the merges of these groups: cluster key -> members, the representative first."""
     if not run.options.merge:
         return []
     keys = list(groups)
@@ -155,36 +152,22 @@ def _to_merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
     )
 
 
-def _list_questions(run: ProjectRun, members: Iterable[ClusterMember]) -> list[Question]:
-    groups = _select_tier(members, "suggest")
-    texts = _load_texts(run, [m.member_id for group in groups.values() for m in group])
-    return [
-        Question(
-            cluster_key=key,
-            members=[m.member_id for m in group],
-            vetoes=next(m.details["vetoes"] for m in group if m.is_representative),
-            texts={m.member_id: texts[m.member_id] for m in group if m.member_id in texts},
-        )
-        for key, group in groups.items()
+def _list_questions(
+    run: ProjectRun, members: Iterable[ClusterMember], term_groups: Sequence[SuggestGroup]
+) -> list[Question]:
+    """Return the groups of the suggest tier by key, then those formed by terms."""
+    found = [
+        (key, [m.member_id for m in group], next(m.details["vetoes"] for m in group if m.is_representative))
+        for key, group in _select_tier(members, "suggest").items()
     ]
-
-
-def _list_term_questions(run: ProjectRun, groups: Sequence[SuggestGroup]) -> list[Question]:
-    texts = _load_texts(run, [id_ for group in groups for id_ in group.members])
+    for group in term_groups:
+        pair = dict(zip("ab", map(str, group.members), strict=False))
+        veto = {**pair, "similarity": group.similarity, "conflicts": list(group.reasons)}
+        found.append((group.cluster_key, list(group.members), [veto]))
+    texts = _load_texts(run, [id_ for _, ids, _ in found for id_ in ids])
     return [
-        Question(
-            cluster_key=group.cluster_key,
-            members=list(group.members),
-            vetoes=[
-                {
-                    **dict(zip("ab", map(str, group.members), strict=False)),
-                    "similarity": group.similarity,
-                    "conflicts": list(group.reasons),
-                }
-            ],
-            texts={id_: texts[id_] for id_ in group.members},
-        )
-        for group in groups
+        Question(cluster_key=key, members=ids, vetoes=vetoes, texts={id_: texts[id_] for id_ in ids if id_ in texts})
+        for key, ids, vetoes in found
     ]
 
 
@@ -198,7 +181,7 @@ def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> dict[UUID, str]:
 class PlannedArchiving:
     """The units that would be archived, arrays of shape (m,): ids S16, True for raw memories, policies and reasons.
 
-    ``held_back``: they are too large a share of the project for a run to archive them unasked.
+    ``held_back``: they are too large a share of the project for a run without a plan.
     """
 
     ids: Ids
@@ -209,7 +192,7 @@ class PlannedArchiving:
 
 
 def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> PlannedArchiving:
-    """Apply the archive policies as of the run's instant to the units that there would be after ``merges``."""
+    """Return the units that the policies would archive at the run's instant, if ``merges`` were made before."""
     with run.engine.connect() as connection:
         ids, raw, units = load_archive_units(connection, run)
     merge_of = np.full(len(ids), -1)
