@@ -13,15 +13,14 @@ from consolidation_pipeline.store.ledger import ledger_reader
 from consolidation_pipeline.store.ledger.ledger_reader import LedgerFilter
 from consolidation_pipeline.store.projects import Project, get_project
 
-_PAGE = 500  # Changes of a stream that are read at once; one with its images may take many kilobytes.
+# Changes of a stream that are read at once. One change with its images may take many kilobytes.
+_PAGE = 500
 
 
 def list_ledger(engine: Engine, slug: str, *, limit: int, offset: int = 0, **filters: Any) -> dict[str, Any]:
     """Return the changes of a project, newest first, images included, and their number without the limit.
 
     Args:
-        engine: Engine of the store.
-        slug: Slug of the project.
         limit: Most changes to return.
         offset: Newest changes to skip.
         **filters: Fields of ``LedgerFilter``, such as ``operation``, ``job_id`` or ``since``.
@@ -41,20 +40,10 @@ def list_ledger(engine: Engine, slug: str, *, limit: int, offset: int = 0, **fil
 def stream_ledger(
     engine: Engine, slug: str, *, limit: int | None = None, offset: int = 0, **filters: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yield the changes that ``list_ledger`` returns, holding no connection between pages.
+    """Yield the changes that ``list_ledger`` returns, and hold no connection between pages. None as limit = all.
 
-    The ledger is append-only and is read from the newest change on, so all changes are of one state of it.
-
-    Args:
-        engine: Engine of the store.
-        slug: Slug of the project.
-        limit: Most changes to yield; None = all.
-        offset: Newest changes to skip.
-        **filters: See ``list_ledger``.
-
-    Raises:
-        NotFoundError: There is no such project. Raised at once, not with the first change.
-        UsageError: There is no such operation. Raised at once.
+    The ledger is append-only and is read from the newest change on, so that changes made meanwhile are not included.
+    The errors of ``list_ledger`` are raised at once, not with the first change.
     """
     where = _parse_filters(**filters)
     with engine.connect() as connection:
@@ -78,7 +67,7 @@ def _read_pages(
 
 
 def count_change_groups(engine: Engine, slug: str, **filters: Any) -> int:
-    """Count the groups that ``list_change_groups`` returns without a limit; same filters and errors."""
+    """Return the number of groups that ``list_change_groups`` would return without a limit."""
     where = _parse_filters(**filters)
     with engine.connect() as connection:
         return ledger_reader.count_changes(connection, get_project(connection, slug).id, where=where)[1]
@@ -87,7 +76,7 @@ def count_change_groups(engine: Engine, slug: str, **filters: Any) -> int:
 def list_change_groups(
     engine: Engine, slug: str, *, limit: int, offset: int = 0, **filters: Any
 ) -> list[dict[str, Any]]:
-    """Return the change groups of a project, newest first; filters and errors as of ``list_ledger``."""
+    """Return the change groups of a project, newest first; filters and errors are those of ``list_ledger``."""
     where = _parse_filters(**filters)
     with engine.connect() as connection:
         project = get_project(connection, slug)

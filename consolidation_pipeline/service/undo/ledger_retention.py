@@ -17,7 +17,7 @@ from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.ledger.ledger_retention import list_deleted_projects, remove_changes
 from consolidation_pipeline.store.projects import list_projects
 
-# Shortest retention; the database also rejects the removal of younger changes.
+# Shortest retention. The database also refuses to remove younger changes.
 MIN_LEDGER_DAYS = 90
 
 
@@ -32,7 +32,7 @@ class LedgerRemoval:
 
 @dataclass(frozen=True)
 class RetentionResult:
-    """Result of audit retention: removals, and ``busy`` projects, skipped as a run or a rollback held them."""
+    """Result of audit retention. ``busy``: projects that were skipped, as a run or rollback held them."""
 
     removals: Sequence[LedgerRemoval]
     busy: Sequence[str]
@@ -48,14 +48,9 @@ def remove_expired_changes(
 ) -> RetentionResult:
     """Remove changes older than the longest of ``audit_days``, ``rollback_days`` and 90 days from each ledger.
 
-    There is one transaction per project. It records the removal as a change of operation retention, which is never
-    removed. Deleted projects use the default options. If there is nothing to remove, nothing is written.
-
-    Args:
-        engine: Engine of the store.
-        settings: Settings of the process.
-        now: Instant by which ages are computed.
-        changed_by: Author of the records.
+    There is one transaction per project. It records the removal as a change of operation ``retention``, which is never
+    removed. The ledgers of deleted projects follow the default options. If there is nothing to remove, nothing is
+    written.
     """
     removals, busy = list[LedgerRemoval](), list[str]()
     for name, project_id, days in list(_list_retention_days(engine, settings)):
@@ -72,14 +67,14 @@ def remove_expired_changes(
 
 
 def _list_retention_days(engine: Engine, settings: Settings) -> Iterator[tuple[str, UUID, int]]:
-    """Yield name, id and days of retention of every project with a ledger; a deleted one is named by its id."""
+    """Yield name, id and days of retention of every project, also of deleted ones that left a ledger."""
     with engine.connect() as connection:
         projects, deleted = list_projects(connection), list_deleted_projects(connection)
     for project in projects:
-        yield project.slug, project.id, _days(effective_options(project, settings))
+        yield project.slug, project.id, _retention_days(effective_options(project, settings))
     for project_id in deleted:
-        yield f"deleted project {project_id}", project_id, _days(ConsolidationOptions())
+        yield f"deleted project {project_id}", project_id, _retention_days(ConsolidationOptions())
 
 
-def _days(options: ConsolidationOptions) -> int:
+def _retention_days(options: ConsolidationOptions) -> int:
     return max(options.audit_days, options.rollback_days, MIN_LEDGER_DAYS)

@@ -69,7 +69,6 @@ def trace_memory(engine: Engine, reference: str, *, depth: int) -> Lineage:
     The ``memory_type`` of a playbook entry is its category. Its sources include evidence that was added later.
 
     Args:
-        engine: Engine of the store.
         reference: Id of a memory or playbook entry, or at least its first 8 hexadecimal digits.
         depth: Levels of sources.
 
@@ -103,7 +102,7 @@ def _find_one(connection: Connection, reference: str) -> TracedMemory:
 
 
 def _group_by_child(edges: Sequence[Any]) -> dict[UUID, list[Any]]:
-    """Group edges by child, each edge once: a memory that is reached in two ways is listed on both levels."""
+    """Return the distinct edges of each child. A memory that is reached in two ways has an edge on both levels."""
     children: dict[UUID, dict[UUID, Any]] = {}
     for edge in edges:
         children.setdefault(edge.child_id, {})[edge.parent_id] = edge

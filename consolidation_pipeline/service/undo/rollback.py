@@ -35,10 +35,10 @@ class Rollback:
     """Result of a rollback.
 
     Attributes:
-        rollback_id: Group of its own changes; to roll that back is the redo.
-        scope: group or job. A change is undone with its group; a rollback has the scope of what it undid.
-        redone: True if a rollback was undone, so that its changes are in effect again.
-        kept_apart: Number of merges that later runs do not repeat, as they were undone as groups, not with their job.
+        rollback_id: Change group of the rollback. Rolling it back redoes the changes.
+        scope: group or job. A change is undone with its group. A redo has the scope of the rollback that it undoes.
+        redone: True if a rollback was undone, so that the changes are in effect again.
+        kept_apart: Number of merges that later runs do not repeat, as they were undone one by one, not with their job.
     """
 
     rollback_id: UUID
@@ -52,10 +52,10 @@ class Rollback:
 
     @property
     def note(self) -> str | None:
-        """Sentence on what later runs do after this rollback; None after a redo."""
+        """Advice about the effect on later runs; None after a redo."""
         if self.kept_apart:
             merges = "1 merge" if self.kept_apart == 1 else f"{self.kept_apart} merges"
-            return f"later runs keep the memories of {merges} apart; the redo lets them merge again"
+            return f"later runs keep the memories of {merges} apart; undo this rollback to let them merge again"
         if self.redone:
             return None
         return "the next run would do the same again: change the options, such as t_merge or merge=false, before it"
@@ -73,9 +73,7 @@ def roll_back(
     """Undo a job, a group, or the group of a change. If it fails, nothing is changed.
 
     Args:
-        engine: Engine of the store.
         target: Id of a job, a group or a change.
-        settings: Settings of the process.
         changed_by: Author of the rollback in the ledger.
         reason: Reason for the ledger; None = a standard text.
         cascade: Also undo the later changes that depend on it.
@@ -94,7 +92,7 @@ def roll_back(
     with hold_project(engine, found.project), engine.begin() as connection:
         lock_active_keys(connection, [found.project.id])
         found = find_rollback_target(connection, target) or found
-        _check(found, target, effective_options(found.project, settings).rollback_days)
+        _check_target(found, target, effective_options(found.project, settings).rollback_days)
         dependents = list_dependents(connection, found.changes)
         if dependents and not cascade:
             _reject_dependents(dependents)
@@ -104,7 +102,7 @@ def roll_back(
             return _revert(connection, found, changes, target=target, changed_by=changed_by, reason=reason)
 
 
-def _check(found: RollbackTarget, target: UUID, days: int) -> None:
+def _check_target(found: RollbackTarget, target: UUID, days: int) -> None:
     """Raise ConflictError or ExpiredError if the target cannot be rolled back."""
     if "retention" in found.operations:
         raise ConflictError(f"{target} records what audit retention removed: that cannot be restored")
@@ -119,7 +117,7 @@ def _check(found: RollbackTarget, target: UUID, days: int) -> None:
 
 
 def _reject_dependents(dependents: Sequence[Row[Any]]) -> None:
-    """Raise ConflictError naming the groups in the way, newest first, the order in which they can be undone."""
+    """Raise ConflictError naming the dependent groups, newest first: the order in which they can be undone."""
     groups = {row.group_id: row for row in reversed(dependents)}
     listed = [f"{row.operation} of {row.changed_at:%Y-%m-%d %H:%M}, group {id_}" for id_, row in groups.items()]
     more = f"; and {len(listed) - _SHOWN_GROUPS} more groups" if len(listed) > _SHOWN_GROUPS else ""
