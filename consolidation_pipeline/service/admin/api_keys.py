@@ -1,7 +1,7 @@
 """API keys: roles of the callers of the API and the MCP server.
 
-The secret of a key is shown once, on creation; its SHA-256 is stored. The secret is long and random, so a slow hash
-would add no safety and make every request slower.
+The secret of a key is shown once, on creation; its SHA-256 is stored. A slow hash would make each request slower and
+nothing safer, as the secret is long and random.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_NAME_CHARS = 200
 
 @dataclass(frozen=True)
 class ApiKey:
-    """API key without its secret. ``project`` None: it is for all projects."""
+    """API key without its secret. ``project``: slug; None = all projects."""
 
     id: UUID
     name: str
@@ -47,7 +47,7 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class Principal:
-    """Caller with its role. ``project_id`` None: all projects. ``key_id`` None: on this machine, without a key."""
+    """Caller with its role. ``project_id``: None = all projects. ``key_id``: None = on this machine, without a key."""
 
     role: str
     project_id: UUID | None = None
@@ -66,7 +66,7 @@ class Principal:
 
 LOCAL = Principal("admin")
 
-# Returns the principal of a secret, or None if the secret is not valid.
+# Function that returns the principal of a secret, or None if the secret is not valid.
 Authenticate = Callable[[Engine, str], Principal | None]
 
 
@@ -87,7 +87,7 @@ def create_key(engine: Engine, *, role: str, project: str | None = None, name: s
 
 
 def _check_key(role: str, name: str) -> str:
-    """Return the name without surrounding white space. Raise UsageError for an illegal role or name."""
+    """Return the name without surrounding blanks. Raise UsageError if role or name is not allowed."""
     if role not in ROLES:
         raise UsageError(f"role {role!r} does not exist; the roles are {', '.join(ROLES)}")
     if not name.isprintable() or not name.strip() or len(name) > _MAX_NAME_CHARS:
@@ -129,7 +129,7 @@ def _find_key(connection: Connection, reference: str) -> Row[Any]:
 
 
 def authenticate(engine: Engine, secret: str) -> Principal | None:
-    """Return the principal of a secret, or None if it is not a valid key. Records the use at most once a minute."""
+    """Return the principal of a secret, or None if it is no valid key. Record the use at most once a minute."""
     if not _SECRET_PATTERN.fullmatch(secret):
         return None
     hashed = _hash(secret)
@@ -141,7 +141,7 @@ def authenticate(engine: Engine, secret: str) -> Principal | None:
 
 
 def load_principal(engine: Engine, key_id: UUID) -> Principal | None:
-    """Return the principal of a key that was authenticated before, or None if it was revoked. Records the use."""
+    """Return the principal of a key that was authenticated before, or None if it was revoked. Record the use."""
     with autocommit_connection(engine) as connection:
         row = api_keys.get_key(connection, key_id)
     return None if row is None else _record_use(engine, row)

@@ -1,8 +1,8 @@
 """Browser sessions: signed tokens that name the API key of a login.
 
 Sessions are not stored. A token names the key and the end of the session, and is signed. Each request looks the key up,
-so revoking it ends its sessions. The signing secret is in the data folder: with it in the database, a copy of the
-database would be enough to forge sessions.
+so revoking it ends its sessions. The signing secret is in the data folder. If it were in the database, a copy of that
+would be enough to forge sessions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import secrets
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from uuid import UUID
@@ -35,37 +36,34 @@ def load_signing_secret(folder: Path) -> bytes:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            _write_once(path)
+            _create_secret(path)
         return path.read_bytes()
     except OSError:
         return secrets.token_bytes(_SECRET_BYTES)
 
 
-def _write_once(path: Path) -> None:
-    """Write the file at once, readable by its owner only. If another process was faster, its file stays."""
-    with NamedTemporaryFile(dir=path.parent, prefix=path.name) as draft:
+def _create_secret(path: Path) -> None:
+    """Create the whole file in one step, readable by its owner only, unless another process created it first."""
+    with NamedTemporaryFile(dir=path.parent, prefix=path.name) as draft, suppress(FileExistsError):
         draft.write(secrets.token_bytes(_SECRET_BYTES))
         draft.flush()
-        try:
-            os.link(draft.name, path)
-        except FileExistsError:
-            return
+        os.link(draft.name, path)
 
 
 class BrowserSessions:
-    """Sessions that are signed with one ``secret``. ``clock``: seconds since 1970."""
+    """Browser sessions that are signed with one ``secret``. ``clock`` returns seconds since 1970."""
 
     def __init__(self, secret: bytes, clock: Callable[[], float] = time.time) -> None:
         self._secret, self._clock = secret, clock
 
     def create_token(self, key_id: UUID | None) -> str:
-        """Return a new token for a key; None for a visitor before login, whose forms need a token too."""
+        """Return a new token for a key; without a key, for a visitor before login, whose forms need a token too."""
         ends = int(self._clock()) + SESSION_SECONDS
         payload = f"{key_id.hex if key_id else _NO_KEY}.{ends}.{secrets.token_urlsafe(12)}"
         return f"{payload}.{self._sign('session', payload)}"
 
     def is_valid(self, token: str) -> bool:
-        """Return True if the token is signed with our secret and has not ended."""
+        """Return True if the token is signed with this secret and has not ended."""
         payload, _, signature = token.rpartition(".")
         if not payload or not hmac.compare_digest(signature.encode(), self._sign("session", payload).encode()):
             return False

@@ -17,6 +17,7 @@ from consolidation_pipeline.store.projects import get_project
 # Number of jobs that are listed.
 MAX_JOBS = 10
 
+# Columns of every item, and the column that names it.
 _NUMBERS = ("calls", "failed", "cached", "reserved", "tokens", "cost_usd", "reserved_usd")
 _KEYS = {"day": "day", "model": "model", "purpose": "purpose", "job": "job_id"}
 _NO_JOB = UUID(int=0)
@@ -29,16 +30,7 @@ def describe_costs(
 
     Each item has its calls, failed calls, replies from the cache, tokens and US dollars. ``reserved`` counts calls that
     are not settled; they count as spent. ``today`` has what was spent since midnight UTC and what the budget has left.
-
-    Args:
-        engine: Engine of the store.
-        slug: Slug of the project.
-        settings: Settings of this process.
-        days: Number of days (UTC) to count, today included; None for all.
-        now: Current time.
-
-    Raises:
-        NotFoundError: There is no such project.
+    ``days`` is the number of days (UTC) to count, today included; None = all.
     """
     today = (now or datetime.now(UTC)).date()
     with engine.connect() as connection:

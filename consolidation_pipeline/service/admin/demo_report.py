@@ -31,7 +31,7 @@ MIN_COMMITS = 2
 
 @dataclass(frozen=True)
 class VetoedPair:
-    """Texts of two similar memories that were not merged, and their conflicting literals."""
+    """Texts of two similar memories that were not merged because of ``conflicts``: differing literals or negations."""
 
     a: str
     b: str
@@ -75,14 +75,15 @@ def explain_unusable_repository(repository: Path) -> str | None:
 
 
 def _load_vetoed_pairs(connection: Connection, project_id: UUID) -> list[VetoedPair]:
-    """Return the most similar pairs that were not merged because of conflicting literals."""
+    """Return the most similar pairs that a veto kept from being merged."""
     groups = load_clusters(connection, project_id, "suggest").values()
     vetoes: list[dict[str, Any]] = [veto for members in groups for veto in members[0].details.get("vetoes", ())]
     vetoes.sort(key=lambda veto: (-veto["similarity"], veto["a"], veto["b"]))
-    ids = [UUID(veto[side]) for veto in vetoes for side in ("a", "b")]
-    texts = load_unit_texts(connection, ids)
-    existing = (v for v in vetoes if UUID(v["a"]) in texts and UUID(v["b"]) in texts)
-    return [
-        VetoedPair(texts[UUID(v["a"])], texts[UUID(v["b"])], v["similarity"], v["conflicts"])
-        for v in islice(existing, MAX_EXAMPLES)
-    ]
+    found = load_unit_texts(connection, [UUID(veto[side]) for veto in vetoes for side in ("a", "b")])
+    texts = {str(id_): text for id_, text in found.items()}
+    pairs = (
+        VetoedPair(texts[veto["a"]], texts[veto["b"]], veto["similarity"], veto["conflicts"])
+        for veto in vetoes
+        if veto["a"] in texts and veto["b"] in texts
+    )
+    return list(islice(pairs, MAX_EXAMPLES))

@@ -1,6 +1,6 @@
 """Diagnosis of an installation: database, models, jobs, webhook, Dagster and its automation, spans, disk.
 
-Each check yields findings, and one that cannot be made is a finding itself.
+Each check yields findings. A check that cannot be made is a finding itself.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from consolidation_pipeline.tracing import find_exporters, find_tracing_problem
 # The embedded server stops writing when the disk is full. A run of 100,000 memories needs about 1 GB.
 LOW_DISK_BYTES = 1_000_000_000
 FULL_DISK_BYTES = 100_000_000
-# A sensor launches pending jobs within a minute and lost ones within ten; runs ahead of them may take longer.
+# A sensor launches pending jobs within a minute, and lost ones within ten. Runs before them may take longer.
 LONG_WAIT = timedelta(minutes=30)
 # A daemon sends a heartbeat every half minute.
 DAEMON_ALIVE = timedelta(minutes=5)
-# Seconds between the clocks of this process and of the server. Decay, retries and budgets use one or the other.
+# Seconds between this machine's clock and the server's. Decay, retries and budgets use one or the other.
 SKEW_WARNING = 2.0
 SKEW_PROBLEM = 60.0
-# Rows of the outbox. Those older than its retention are removed weekly.
+# Rows of the outbox. Those past its retention are removed weekly.
 MANY_EVENTS = 100_000
 _MAX_LISTED = 10
 
@@ -79,10 +79,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Automation:
-    """Names of the sensors and schedules that are on and off.
-
-    ``daemon_seen``: last heartbeat of their daemon, None if there was none.
-    """
+    """Names of the sensors and schedules that are on and off. ``daemon_seen``: last heartbeat of Dagster's daemon."""
 
     on: Sequence[str]
     off: Sequence[str]
@@ -103,31 +100,26 @@ def read_server(engine: Engine) -> ServerVersions:
 
 
 def diagnose(settings: Settings, find_automation: Callable[[], Automation]) -> Iterator[Finding]:
-    """Run all checks and yield their findings. A check that fails is a problem.
-
-    Args:
-        settings: Settings of this process.
-        find_automation: Function that asks Dagster for its sensors and schedules; only ``defs`` knows Dagster.
-    """
-    checks: list[tuple[str, Callable[[Settings], Iterator[Finding]]]] = [
-        ("database", _check_database),
-        ("embedding model", _check_model),
-        ("similarity join", _check_join),
-        ("Dagster storage", _check_dagster_storage),
-        ("Dagster files", _check_dagster_files),
-        ("automation", lambda _: _check_automation(find_automation())),
-        ("spans", _check_spans),
-        ("disk", _check_disk),
-    ]
-    for name, check in checks:
+    """Run all checks and yield their findings. ``find_automation`` asks Dagster, which only ``defs`` knows."""
+    checks: dict[str, Callable[[], Iterator[Finding]]] = {
+        "database": lambda: _check_database(settings),
+        "embedding model": lambda: _check_model(settings),
+        "similarity join": _check_join,
+        "Dagster storage": lambda: _check_dagster_storage(settings),
+        "Dagster files": _check_dagster_files,
+        "automation": lambda: _check_automation(find_automation()),
+        "spans": _check_spans,
+        "disk": lambda: _check_disk(settings),
+    }
+    for name, check in checks.items():
         try:
-            yield from check(settings)
+            yield from check()
         except ConsolidationError as error:
             yield Finding(name, "problem", str(error))
 
 
 def _list_finding(check: str, found: Sequence[str], *, what: str, fine: str, status: Status = "warning") -> Finding:
-    """Return a finding that names what was found, at most ten items, followed by ``what``; or ``fine`` if nothing."""
+    """Return a finding that lists at most ten items of ``found``, followed by ``what``; or ``fine`` if it is empty."""
     if not found:
         return Finding(check, "ok", fine)
     more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
@@ -145,8 +137,8 @@ def _check_database(settings: Settings) -> Iterator[Finding]:
     except SchemaOutOfDateError as error:
         outdated = str(error)
     server = read_server(engine)
-    vector = f"pgvector {server.pgvector}" if server.pgvector else "pgvector not set up yet"
-    yield Finding("database", "ok", f"{describe_database(settings)}: Postgres {server.postgres}, {vector}")
+    pgvector = f"pgvector {server.pgvector}" if server.pgvector else "pgvector not set up yet"
+    yield Finding("database", "ok", f"{describe_database(settings)}: Postgres {server.postgres}, {pgvector}")
     if outdated is not None:
         # The embedded database is migrated when it is opened, any other one only by `init`.
         yield Finding("schema", "warning" if settings.database_url is None else "problem", outdated)
@@ -164,16 +156,16 @@ def _check_database(settings: Settings) -> Iterator[Finding]:
 def _check_projects(engine: Engine) -> Iterator[Finding]:
     with engine.connect() as connection:
         projects = list_projects(connection)
-        dead = [job for job in list_live_jobs(connection) if job.status == "running" and not job.busy]
+        live = list_live_jobs(connection)
+    stuck = [f"job {job.id} of {job.slug}" for job in live if job.status == "running" and not job.busy]
     disabled = [project.slug for project in projects if not project.consolidation_enabled]
     off = f", disabled: {', '.join(disabled)}" if disabled else ""
     yield Finding("projects", "ok", f"{len(projects)} projects{off}")
-    stuck = [f"job {job.id} of {job.slug}" for job in dead]
     yield _list_finding("jobs", stuck, what="died while running; the next run continues it", fine="no job is stuck")
 
 
 def _check_jobs(engine: Engine) -> Iterator[Finding]:
-    """Find dead jobs, requests that nothing launches and overdue projects: signs that sensors or schedules are off."""
+    """Find dead jobs, and signs that sensors or schedules are off: waiting requests and overdue projects."""
     now = datetime.now(UTC)
     with engine.connect() as connection:
         dead = [f"{job.job} of {job.project} ({job.error})" for job in list_failing_jobs(connection) if job.dead]
@@ -247,7 +239,7 @@ def _check_vectors(
 
 
 def _check_clock(server_time: datetime, before: datetime, after: datetime) -> Finding:
-    """Compare the server's clock with this machine's clock before and after: the difference is certain skew."""
+    """Compare the server's time with this machine's time before and after it was read. Report only certain skew."""
     skew = max((before - server_time).total_seconds(), (server_time - after).total_seconds(), 0.0)
     status: Status = "problem" if skew > SKEW_PROBLEM else "warning" if skew > SKEW_WARNING else "ok"
     return Finding("clock", status, f"the database's clock and this machine's are {skew:.1f} s apart")
@@ -299,13 +291,11 @@ def _check_model(settings: Settings) -> Iterator[Finding]:
     yield Finding("embedding model", "ok", f"{embedder.name}, {dimension} dimensions, inside the package")
 
 
-def _check_join(settings: Settings) -> Iterator[Finding]:
-    """Try the compiled kernel if it is in numba's cache. Nothing is compiled here: most joins never need it."""
-    del settings
+def _check_join() -> Iterator[Finding]:
+    """Try the compiled kernel if it is in numba's cache. It is not compiled here, as most joins never need it."""
     if find_platform_problem() is None and not KERNEL.is_kept:
-        keeping = f"keeps it in {KERNEL.folder}"
-        if KERNEL.folder is None:
-            keeping = "cannot keep it: set NUMBA_CACHE_DIR to a folder that can be written"
+        unwritable = "cannot keep it: set NUMBA_CACHE_DIR to a folder that can be written"
+        keeping = unwritable if KERNEL.folder is None else f"keeps it in {KERNEL.folder}"
         message = f"NumPy; a join that saves {COMPILING:.0f} s by a compiled kernel compiles it first, and {keeping}"
     else:
         reason = find_kernel_problem()
@@ -318,8 +308,7 @@ def _check_dagster_storage(settings: Settings) -> Iterator[Finding]:
     yield Finding("Dagster storage", "ok", f"{where}: {hide_password(dagster_url(settings))}")
 
 
-def _check_dagster_files(settings: Settings) -> Iterator[Finding]:
-    del settings
+def _check_dagster_files() -> Iterator[Finding]:
     missing = [name for name in ("dagster.yaml", "workspace.yaml") if not (RESOURCE_DIR / name).is_file()]
     if missing:
         yield Finding("Dagster files", "problem", f"{' and '.join(missing)} not found in {RESOURCE_DIR}")
@@ -342,8 +331,7 @@ def _check_automation(found: Automation) -> Iterator[Finding]:
     yield _list_finding("automation", found.off, what="are off", fine=f"{', '.join(found.on)} are on")
 
 
-def _check_spans(settings: Settings) -> Iterator[Finding]:
-    del settings
+def _check_spans() -> Iterator[Finding]:
     exporters, problem = find_exporters(), find_tracing_problem()
     fine = f"sent by {', '.join(exporters)}" if exporters else "none are sent: OTEL_EXPORTER_OTLP_ENDPOINT is not set"
     yield Finding("spans", "warning" if problem else "ok", problem or fine)

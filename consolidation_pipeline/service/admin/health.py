@@ -20,13 +20,13 @@ from consolidation_pipeline.store.database.engine import Connection, Engine, che
 
 # Upper bounds of the buckets of run durations, seconds. The last one is the maximum of `timeout_seconds`.
 RUN_BOUNDS = (1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0)
-# Totals read every job and every model call: 1.6 s for about a million calls (0.9 GB) on a busy machine.
+# Computing the totals reads every job and every model call: 1.6 s for a million calls (0.9 GB) on a busy machine.
 TOTALS_CACHE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class WorkStatus:
-    """Work that waits, and dead jobs, as of now; totals and memories by state, as of the last minute."""
+    """Waiting work and number of dead jobs now; totals and memories by state, at most a minute old."""
 
     waiting: WaitingWork
     jobs_dead: int

@@ -37,7 +37,7 @@ class Page:
 
 
 def list_knowledge(engine: Engine, slug: str, knowledge: KnowledgeFilter, *, limit: int, offset: int = 0) -> Page:
-    """Return the active memories of one kind (``KINDS``), by confidence or age. Raise NotFoundError."""
+    """Return the active memories that pass a filter, in the order of ``store.list_knowledge``."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
         rows = store.list_knowledge(connection, project.id, knowledge, limit=limit, offset=offset)
@@ -46,14 +46,7 @@ def list_knowledge(engine: Engine, slug: str, knowledge: KnowledgeFilter, *, lim
 
 
 def describe_knowledge(engine: Engine, id_: UUID) -> dict[str, Any]:
-    """Return a memory or playbook entry with its sources, one level down, and what was derived from it.
-
-    Adds to ``trace_memory``: ``confidence``, ``pattern_type``, ``tags``, ``files``, ``successor`` and the details of
-    consolidated memories.
-
-    Raises:
-        NotFoundError: There is no such memory or entry.
-    """
+    """Return a memory or playbook entry with its direct sources, its main columns, and what was derived from it."""
     traced = trace_memory(engine, str(id_), depth=1)
     known = {} if traced.kind == "playbook" else get_memory(engine, id_)
     details = known.get("details") or {}
@@ -68,7 +61,7 @@ def describe_knowledge(engine: Engine, id_: UUID) -> dict[str, Any]:
 
 
 def list_runs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list[dict[str, Any]]:
-    """Return a project's jobs, newest first. ``undone`` is None if the job changed nothing. Raise NotFoundError."""
+    """Return a project's jobs, newest first. ``undone`` of a job is None if it changed nothing."""
     jobs = list_jobs(engine, slug, limit=limit, offset=offset)
     with engine.connect() as connection:
         undone = load_undo_states(connection, [job["id"] for job in jobs])
@@ -79,9 +72,6 @@ def list_groups_with_subjects(engine: Engine, slug: str, *, limit: int, offset: 
     """Return change groups, each with ``about``: the ``id`` and ``content`` of a memory that it created or changed.
 
     ``about`` is None if the memory was deleted. ``filters`` are those of ``history.list_change_groups``.
-
-    Raises:
-        NotFoundError: There is no such project.
     """
     groups = list_change_groups(engine, slug, limit=limit, offset=offset, **filters)
     with engine.connect() as connection:
@@ -93,10 +83,7 @@ def list_groups_with_subjects(engine: Engine, slug: str, *, limit: int, offset: 
 def draw_map(engine: Engine, slug: str) -> str | None:
     """Return an SVG map of the project: similar memories are near each other, and topics have colours.
 
-    It shows a sample of a large project. None if fewer than two memories have a vector.
-
-    Raises:
-        NotFoundError: There is no such project.
+    The map of a large project shows a sample. None if fewer than two memories have a vector.
     """
     with engine.connect() as connection:
         project = get_project(connection, slug)

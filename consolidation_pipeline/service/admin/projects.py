@@ -34,10 +34,7 @@ def find_project(engine: Engine, reference: str) -> Project:
 
 
 def find_owners(engine: Engine, ids: Sequence[UUID]) -> Mapping[UUID, UUID]:
-    """Return row id -> project id for memories, playbook entries, suggestions, jobs, changes and change groups.
-
-    Unknown ids are left out.
-    """
+    """Return id -> project id of memories, playbook entries, suggestions, jobs, changes and groups that exist."""
     with autocommit_connection(engine) as connection:
         return store.load_project_ids(connection, ids)
 
@@ -67,12 +64,9 @@ def configure_project(
     """Set the options of ``config``, reset those in ``resets`` to their defaults, keep the others.
 
     Args:
-        engine: Engine of the store.
-        slug: Slug of the project.
-        settings: Settings of this process.
         config: Values of the options to set, by name or alias.
         resets: Names of the options to reset.
-        enabled: Switch consolidation on or off; None keeps it.
+        enabled: Switch consolidation on or off; None = leave it.
 
     Raises:
         NotFoundError: There is no such project.
@@ -98,7 +92,7 @@ def get_configuration(engine: Engine, slug: str, *, settings: Settings) -> tuple
 
 
 def delete_project(engine: Engine, slug: str, *, confirmed: bool) -> tuple[Project, ProjectCounts]:
-    """Delete a project with everything in it but the ledger, and return what it held.
+    """Delete a project with everything in it but the ledger; return it and its counts before.
 
     Raises:
         NotFoundError: There is no such project.
