@@ -109,11 +109,7 @@ class RowParser:
         self._dimensions = {LOCAL_MODEL: DIMENSION}
 
     def __call__(self, fields: Mapping[str, object]) -> NewMemory:
-        """Return the memory that a row describes.
-
-        Raises:
-            InvalidMemoryError: A field is not legal, or the vector has another length than others of its model.
-        """
+        """Return the memory that a row describes. Raise InvalidMemoryError if it is not legal."""
         memory = parse_memory(fields, **self._defaults)
         model, length = memory.embedding_model, len(memory.embedding or ())
         if model is None or not length:

@@ -123,7 +123,7 @@ def withdraw_suggestion(engine: Engine, id: UUID, *, decided_by: str) -> Suggest
 def list_pending(
     engine: Engine, slug: str, *, min_similarity: float | None = None, type: str | None = None, limit: int | None = None
 ) -> list[UUID]:
-    """Return the ids of a project's pending suggestions, the most similar first. None of a filter = all.
+    """Return the ids of a project's pending suggestions, the most similar first; a filter of None selects all.
 
     Raises:
         NotFoundError: There is no such project.

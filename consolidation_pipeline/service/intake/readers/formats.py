@@ -26,10 +26,10 @@ _FORMAT_LIST = (
 
 
 def read_rows(path: str | Path, format: str) -> Iterator[Row | BadRow]:
-    """Yield the rows of ``path`` in the order of the source. ``format`` is a key of ``READERS``.
+    """Return an iterator of the rows of ``path`` in their order. ``format`` is a key of ``READERS``.
 
     Raises:
-        UsageError: The format is unknown; while iterating: the source cannot be read at all.
+        UsageError: The format is unknown. While iterating: the source cannot be read at all.
     """
     if format not in READERS:
         raise UsageError(f"unknown format {format!r}; known formats: {_FORMAT_LIST}")
@@ -39,8 +39,7 @@ def read_rows(path: str | Path, format: str) -> Iterator[Row | BadRow]:
 def guess_format(path: str | Path) -> str:
     """Return the format by the ending of a file (before .gz) or by what a folder holds; jsonl for standard input.
 
-    Raises:
-        UsageError: The format cannot be determined; the message lists the formats.
+    Raise UsageError, which lists the formats, if there is no such format.
     """
     path = Path(path)
     if str(path) == STDIN:

@@ -98,8 +98,8 @@ class _NoteParser:
         if is_record and len(title.split()) == 1:
             # "correction", "best_practice": a category, not a title.
             title_fields["tags"], title = [title], ""
-        if _body(kept):
-            text = "\n\n".join(part for part in (title, _body(kept)) if part)
+        if body := _body(kept):
+            text = f"{title}\n\n{body}" if title else body
             yield _row(section.line + 1, text, above, _merge_fields(title_fields, fields))
 
     def _items(self, listing: ListBlock, inside: _Heading) -> Iterator[Row | BadRow]:
@@ -109,8 +109,8 @@ class _NoteParser:
             if all(_ANCHOR.fullmatch(self._lines[line]) for line in item):
                 continue
             kept, fields = extract_attributes(self._item_lines(item))
-            if _body(kept):
-                yield _row(item.start + 1, _body(kept), heading, fields)
+            if body := _body(kept):
+                yield _row(item.start + 1, body, heading, fields)
 
     def _item_lines(self, item: range) -> list[tuple[str, bool]]:
         (first, is_code), *more = self._marked(item)
