@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, Engine, Table, event, text
 
 from consolidation_pipeline.core.memories.memories import NewMemory, content_hash, normalized_hash
-from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, metadata
-from consolidation_pipeline.store.database.vector_copy import format_vector
-from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, insert_rows
+from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, metadata, task_memories
+from consolidation_pipeline.store.database.vector_copy import format_vector, to_ids
+from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
+from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, insert_rows, update_rows
+from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, create_project
 
 MODEL = "local:test"
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SPECIAL_TEXT = (
+    "tab\t newline\n return\r backslash \\ \\N \\. quote ' \" comma , brace {} [] NULL "
+    "é 漢字 🙂 \u2028 \x7f \x01 %s %(x)s :x"
+)
 # Caches that the next run recomputes; all other columns are equal after a rollback.
-CACHES = {"relevance_score", "relevance_at", "graph_version"}
+CACHE_COLUMNS = {"relevance_score", "relevance_at", "graph_version"}
 
 
-def plant_project(connection: Connection, slug: str = "garden") -> Project:
+def add_project(connection: Connection, slug: str = "garden") -> Project:
     """Create a project without memories."""
     return create_project(connection, slug)
 
@@ -34,7 +42,7 @@ def new_memory(key: str, **fields: Any) -> NewMemory:
     )
 
 
-def plant_memories(connection: Connection, project: Project, memories: Sequence[NewMemory]) -> list[UUID]:
+def add_memories(connection: Connection, project: Project, memories: Sequence[NewMemory]) -> list[UUID]:
     """Store memories; return their ids in the same order."""
     append_memories(connection, project.id, project.slug, enumerate(memories, 1))
     query = f"SELECT external_id, id FROM {SCHEMA}.task_memories WHERE project_id = :project"
@@ -77,25 +85,52 @@ def merged_values(content: str, sources: Sequence[UUID] = (), *, seed: int = 0, 
     } | fields
 
 
-def plant_merged(
-    connection: Connection, project: Project, content: str, sources: Sequence[UUID], **fields: Any
+def add_merged(
+    connection: Connection, project: Project, content: str, sources: Sequence[UUID] = (), **fields: Any
 ) -> UUID:
     """Insert a merged memory whose sources stay active; return its id."""
-    change = Change(uuid4(), uuid4(), merged_values(content, sources, **fields))
-    insert_rows(connection, author(project), consolidated_memories, [change], operation="merge")
-    return change.entity_id
+    return insert_row(connection, project, consolidated_memories, **merged_values(content, sources, **fields)).entity_id
+
+
+def insert_row(connection: Connection, project: Project, table: Table, **values: Any) -> Change:
+    """Insert a row in a group of its own; return its change."""
+    change = Change(uuid4(), uuid4(), values)
+    insert_rows(connection, author(project), table, [change], operation="edit")
+    return change
+
+
+def update_row(
+    connection: Connection, project: Project, table: Table, id_: UUID, version: int = 1, **values: Any
+) -> Change:
+    """Update a row in a group of its own; return its change."""
+    change = Change(id_, uuid4(), values, version)
+    update_rows(connection, author(project), table, [change], operation="edit")
+    return change
+
+
+def hide_sources(connection: Connection, project: Project, sources: Sequence[UUID], merged: UUID) -> None:
+    """Mark unchanged raw memories as merged into ``merged``."""
+    changes = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in sources]
+    update_rows(connection, author(project), task_memories, changes, operation="merge")
+
+
+def save_unit_vectors(
+    connection: Connection, ids: Sequence[UUID], *, table: str = "task_memories", model: str = MODEL, seed: int = 0
+) -> None:
+    """Save the vector of seed ``seed`` as the first row's embedding, the next seed's as the second's, and so on."""
+    save_embeddings(connection, table, to_ids(ids), np.stack([unit_vector(seed + n) for n in range(len(ids))]), model)
 
 
 def contents(connection: Connection) -> dict[str, list[tuple[str | None, ...]]]:
     """Return the rows of every ledgered table, files and lineage, as text without caches."""
-    held = {}
+    found = {}
     for name in [*LEDGERED, "memory_files", "memory_lineage"]:
         table = metadata.tables[f"{SCHEMA}.{name}"]
-        columns = ", ".join(f"{column.name}::text" for column in table.c if column.name not in CACHES)
+        columns = ", ".join(f"{column.name}::text" for column in table.c if column.name not in CACHE_COLUMNS)
         keys = ", ".join(column.name for column in table.primary_key)
         rows = connection.execute(text(f"SELECT {columns} FROM {table} ORDER BY {keys}"))
-        held[name] = [tuple(row) for row in rows]
-    return held
+        found[name] = [tuple(row) for row in rows]
+    return found
 
 
 def newest_change(connection: Connection) -> int:
@@ -104,26 +139,33 @@ def newest_change(connection: Connection) -> int:
     return int(connection.execute(text(query)).scalar_one())
 
 
-def standing_since(connection: Connection, seq: int) -> list[int]:
-    """Return the changes after ``seq`` that were not undone, without pairs of change and rollback."""
+def list_effective_changes(connection: Connection, seq: int) -> list[int]:
+    """Return the changes after ``seq`` that are in force: neither undone changes nor their rollbacks."""
     query = f"SELECT seq, id, reverts_change_id FROM {SCHEMA}.consolidation_changes WHERE seq > :seq ORDER BY seq"
     rows = connection.execute(text(query), {"seq": seq}).all()
     undone_by = {row.reverts_change_id: row for row in rows}
-    gone: set[UUID] = set()
+    cancelled: set[UUID] = set()
     for row in rows:
-        if row.id not in gone and row.id in undone_by:
-            gone |= {row.id, undone_by[row.id].id}
-    return [row.seq for row in rows if row.id not in gone]
+        if row.id not in cancelled and row.id in undone_by:
+            cancelled |= {row.id, undone_by[row.id].id}
+    return [row.seq for row in rows if row.id not in cancelled]
+
+
+def load_llm_calls(ledger: SpendLedger) -> list[Any]:
+    """Return the calls of a spend ledger's project, oldest first."""
+    with ledger.engine.connect() as connection:
+        query = f"SELECT * FROM {SCHEMA}.llm_calls WHERE project_id = :project ORDER BY created_at, id"
+        return list(connection.execute(text(query), {"project": ledger.project_id}))
 
 
 @contextmanager
-def counted_statements(connection: Connection) -> Iterator[list[str]]:
-    """Statements sent inside the block, without the data of COPY."""
+def record_statements(connection: Connection | Engine) -> Iterator[list[str]]:
+    """Record the statements sent inside the block, without the data of COPY."""
     sent: list[str] = []
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    def record(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         sent.append(statement)
 
-    event.listen(connection.engine, "before_cursor_execute", note)
+    event.listen(connection.engine, "before_cursor_execute", record)
     yield sent
-    event.remove(connection.engine, "before_cursor_execute", note)
+    event.remove(connection.engine, "before_cursor_execute", record)

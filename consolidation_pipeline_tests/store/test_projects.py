@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -13,11 +11,10 @@ from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.database.schema import SCHEMA, metadata, playbook_entries, task_memories
+from consolidation_pipeline.store.database.schema import SCHEMA, metadata, playbook_entries
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.jobs.jobs import append_job
-from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.projects import (
     configure_project,
     create_project,
@@ -29,24 +26,25 @@ from consolidation_pipeline.store.similarity.similarity_graph import TOPIC, Neig
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
-    author,
+    add_memories,
+    add_merged,
+    add_project,
+    hide_sources,
+    insert_row,
     new_memory,
-    plant_memories,
-    plant_merged,
-    plant_project,
 )
 
-GOOD = ["a", "0", "a.b_c-d", "9-", "a" * 63, "project.2024_v1-x"]
-BAD = ["", "A", "-a", ".a", "_a", "a" * 64, "a b", "a/b", "ä", "a\n", "a\nb", "٣", "a,b", "a'b", " a", "a "]
+VALID_SLUGS = ["a", "0", "a.b_c-d", "9-", "a" * 63, "project.2024_v1-x"]
+INVALID_SLUGS = ["", "A", "-a", ".a", "_a", "a" * 64, "a b", "a/b", "ä", "a\n", "a\nb", "٣", "a,b", "a'b", " a", "a "]
 
 
-@pytest.mark.parametrize("slug", GOOD)
+@pytest.mark.parametrize("slug", VALID_SLUGS)
 def test_valid_slug_is_accepted(connection: Connection, slug: str) -> None:
     assert create_project(connection, slug, {"merge": False}).slug == slug
     assert get_project(connection, slug).config == {"merge": False}
 
 
-@pytest.mark.parametrize("slug", BAD)
+@pytest.mark.parametrize("slug", INVALID_SLUGS)
 def test_invalid_slug_is_rejected_by_code_and_database(connection: Connection, slug: str) -> None:
     with pytest.raises(UsageError, match="1 to 63"):
         create_project(connection, slug)
@@ -59,14 +57,14 @@ def test_invalid_slug_is_rejected_by_code_and_database(connection: Connection, s
 @example("a\n")
 def test_code_and_database_agree_on_slugs(connection: Connection, slug: str) -> None:
     rule = f"SELECT CAST(:slug AS text) ~ '{'^[a-z0-9][a-z0-9._-]{0,62}$'}'"
-    taken = connection.execute(text(rule), {"slug": slug}).scalar_one()
+    is_valid = connection.execute(text(rule), {"slug": slug}).scalar_one()
     with connection.begin_nested() as transaction:
         try:
             create_project(connection, slug)
         except UsageError:
-            assert not taken
+            assert not is_valid
         else:
-            assert taken
+            assert is_valid
         transaction.rollback()
 
 
@@ -98,38 +96,33 @@ def test_configure_project_replaces_config(engine: Engine) -> None:
 
 def test_delete_project_keeps_ledger(engine: Engine) -> None:
     with engine.begin() as connection:
-        kept = plant_project(connection, "kept")
-        plant_memories(connection, kept, [new_memory("stays", files=("a.py",))])
-        gone = plant_project(connection, "gone")
-        raw = plant_memories(connection, gone, [new_memory(key, files=("a.py",)) for key in "ab"])
-        merged = plant_merged(connection, gone, "ab", raw, files=["a.py"])
-        hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in raw]
-        update_rows(connection, author(gone), task_memories, hide, operation="merge")
-        entry = Change(uuid4(), uuid4(), {"content": "Do.", "content_hash": "h"})
-        insert_rows(connection, author(gone), playbook_entries, [entry], operation="promote")
-        append_job(connection, gone.id, trigger_type="manual", triggered_by="test", options={})
-        append_event(connection, gone.id, "test.event", {})
+        kept = add_project(connection, "kept")
+        add_memories(connection, kept, [new_memory("stays", files=("a.py",))])
+        deleted = add_project(connection, "deleted")
+        raw = add_memories(connection, deleted, [new_memory(key, files=("a.py",)) for key in "ab"])
+        merged = add_merged(connection, deleted, "ab", raw, files=["a.py"])
+        hide_sources(connection, deleted, raw, merged)
+        insert_row(connection, deleted, playbook_entries, content="Do.", content_hash="h")
+        append_job(connection, deleted.id, trigger_type="manual", triggered_by="test", options={})
+        append_event(connection, deleted.id, "test.event", {})
         columns = "project_id, purpose, model, prompt_hash, status"
         call = f"INSERT INTO {SCHEMA}.llm_calls ({columns}) VALUES (:project, '', '', '', 'failed')"
-        connection.execute(text(call), {"project": gone.id})
+        connection.execute(text(call), {"project": deleted.id})
         low, high = (to_ids([id_]) for id_ in sorted(raw))
         pair = Neighbors(low, high, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
-        for project in (kept, gone):
+        for project in (kept, deleted):
             append_neighbors(connection, project.id, MODEL, [pair])
     with engine.begin() as connection:
-        delete_project(connection, gone)
+        delete_project(connection, deleted)
     with engine.connect() as connection:
-        left = {}
+        row_counts = {}
         for table in metadata.sorted_tables:
             owner = "id" if table.name == "projects" else "project_id"
             query = f"SELECT count(*) FROM {table} WHERE {owner} = :project"
-            left[table.name] = connection.execute(text(query), {"project": gone.id}).scalar_one()
-        assert {name for name, rows in left.items() if rows} == {
-            "consolidation_changes",
-            "consolidation_events",
-            "llm_calls",
-        }
-        assert left["consolidation_changes"] == 4
+            row_counts[table.name] = connection.execute(text(query), {"project": deleted.id}).scalar_one()
+        filled = {name for name, rows in row_counts.items() if rows}
+        assert filled == {"consolidation_changes", "consolidation_events", "llm_calls"}
+        assert row_counts["consolidation_changes"] == 4
         assert [project.slug for project in list_projects(connection)] == ["kept"]
         assert len(load_neighbors(connection, kept.id, MODEL, 0.0)) == 1
         assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_files")).scalar_one() == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -16,7 +16,6 @@ from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_me
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.jobs.jobs import append_job
 from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
-from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.relevance import save_relevance
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration
@@ -24,16 +23,17 @@ from consolidation_pipeline.store.similarity.clusters import ClusterMember, repl
 from consolidation_pipeline.store.similarity.similarity_graph import MERGE, Neighbors, append_neighbors
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
+    NOW,
+    add_memories,
+    add_merged,
+    add_project,
     author,
-    merged_values,
+    hide_sources,
     new_memory,
-    plant_memories,
-    plant_merged,
-    plant_project,
-    unit_vector,
+    save_unit_vectors,
+    update_row,
 )
 
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
 FINDERS = {name: f for name, f in vars(invariants).items() if name.startswith("find_") and inspect.isfunction(f)}
 
 # (check, statement that violates the invariant, expected text in the finding)
@@ -52,11 +52,7 @@ SUGGESTION = (
     f"gen_random_uuid()::text, {{}} FROM {RAW}"
 )
 VIOLATIONS: list[tuple[str, str, str]] = [
-    (
-        "find_shared_originals",
-        SUGGESTION.format("'pending', NULL") + ", generate_series(1, 2) WHERE id = :a",
-        "{a} 2",
-    ),
+    ("find_shared_originals", SUGGESTION.format("'pending', NULL") + ", generate_series(1, 2) WHERE id = :a", "{a} 2"),
     ("find_invalid_approvals", SUGGESTION.format("'validated', NULL") + " WHERE id = :a", "None"),
     ("find_invalid_approvals", SUGGESTION.format("'validated', gen_random_uuid()") + " WHERE id = :a", "-"),
     ("find_invalid_approvals", SUGGESTION.format("'rejected', CAST(:m AS uuid)") + " WHERE id = :a", "{m}"),
@@ -155,11 +151,7 @@ VIOLATIONS: list[tuple[str, str, str]] = [
         f"UPDATE {MERGED} SET kind = 'summary', abstraction_level = 2 WHERE id = :m",
         "{a} {m}",
     ),
-    (
-        "find_invalid_profiles",
-        f"UPDATE {MERGED} SET kind = 'procedural', abstraction_level = 3 WHERE id = :m",
-        "{m}",
-    ),
+    ("find_invalid_profiles", f"UPDATE {MERGED} SET kind = 'procedural', abstraction_level = 3 WHERE id = :m", "{m}"),
     ("find_unsupported_entries", ENTRY.format("'active', 0.9, 95, NULL, ARRAY[:a, :b, :a]::uuid[]"), "-"),
     (
         "find_foreign_support",
@@ -191,14 +183,13 @@ def ids(connection: Connection, project: Project) -> dict[str, UUID]:
     }
     times = {"d": {"learned_at": NOW - timedelta(days=90)}}
     rows = [new_memory(key, execution_summary=body, **times.get(key, {})) for key, body in bodies.items()]
-    raw = plant_memories(connection, project, rows)
-    save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(5)]), MODEL)
-    m = plant_merged(connection, project, "Retry after 30 seconds.", raw[:2], seed=4)
-    n = plant_merged(connection, project, "Alone.", [], seed=5)
-    o = plant_merged(connection, project, "Unused.", [raw[4]], seed=6)
-    behind = {raw[0]: m, raw[1]: m, raw[4]: o}
-    hide = [Change(id_, uuid4(), {"consolidated_into_id": into}, 1) for id_, into in behind.items()]
-    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    raw = add_memories(connection, project, rows)
+    save_unit_vectors(connection, raw)
+    m = add_merged(connection, project, "Retry after 30 seconds.", raw[:2], seed=4)
+    n = add_merged(connection, project, "Alone.", [], seed=5)
+    o = add_merged(connection, project, "Unused.", [raw[4]], seed=6)
+    hide_sources(connection, project, raw[:2], m)
+    hide_sources(connection, project, raw[4:], o)
     job = append_job(
         connection, project.id, trigger_type="manual", triggered_by="test", options={"forget_threshold": 0.01}
     )
@@ -227,7 +218,7 @@ def test_healthy_project_violates_no_invariant(
     assert finder(connection, project.id) == []
 
 
-def test_every_invariant_has_a_test_violation() -> None:
+def test_every_invariant_has_test_violation() -> None:
     assert {name for name, _, _ in VIOLATIONS} == FINDERS.keys()
 
 
@@ -235,9 +226,9 @@ def test_every_invariant_has_a_test_violation() -> None:
 def test_violation_is_found_in_its_project_only(
     connection: Connection, project: Project, ids: dict[str, UUID], name: str, statement: str, expected: str
 ) -> None:
-    other = plant_project(connection, "other")
-    named = {key: value for key, value in ids.items() if f":{key}" in statement}
-    connection.execute(text(statement), named)
+    other = add_project(connection, "other")
+    parameters = {key: value for key, value in ids.items() if f":{key}" in statement}
+    connection.execute(text(statement), parameters)
     found = FINDERS[name](connection, project.id)
     assert found
     assert expected.format(**ids) in "\n".join(found)
@@ -245,16 +236,14 @@ def test_violation_is_found_in_its_project_only(
 
 
 def test_empty_project_violates_no_invariant(connection: Connection) -> None:
-    empty = plant_project(connection, "empty")
+    empty = add_project(connection, "empty")
     assert [finder(connection, empty.id) for finder in FINDERS.values()] == [[]] * len(FINDERS)
 
 
 def test_dropped_literal_is_not_lost(connection: Connection, project: Project) -> None:
-    (raw,) = plant_memories(connection, project, [new_memory("a", execution_summary="Retry. Wait 30 seconds.")])
-    values = merged_values("Retry.", [raw], details={"dropped": ["Wait 30 seconds."]})
-    merged = plant_merged(connection, project, "Retry.", [raw], details=values["details"])
-    update = [Change(raw, uuid4(), {"consolidated_into_id": merged}, 1)]
-    update_rows(connection, author(project), task_memories, update, operation="merge")
+    (raw,) = add_memories(connection, project, [new_memory("a", execution_summary="Retry. Wait 30 seconds.")])
+    merged = add_merged(connection, project, "Retry.", [raw], details={"dropped": ["Wait 30 seconds."]})
+    hide_sources(connection, project, [raw], merged)
     assert FINDERS["find_lost_literals"](connection, project.id) == []
 
 
@@ -262,7 +251,7 @@ def test_superseded_memory_with_successor_is_not_lost(
     connection: Connection, project: Project, ids: dict[str, UUID]
 ) -> None:
     statement = f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = :by WHERE id = :id"
-    third = plant_merged(connection, project, "third", [])
+    third = add_merged(connection, project, "third", [])
     connection.execute(text(statement), {"id": ids["m"], "by": ids["n"]})
     assert FINDERS["find_lost_memories"](connection, project.id) == []
     connection.execute(text(statement), {"id": ids["n"], "by": third})
@@ -281,14 +270,14 @@ def test_manual_edit_of_archived_memory_is_no_violation(
 ) -> None:
     """The same holds if retention removed the ledger rows of that time."""
     find = FINDERS[name]
-    with connection.begin_nested() as unedited:
+    with connection.begin_nested() as savepoint:
         connection.execute(text(statement), {"d": ids["d"]})
         assert find(connection, project.id) != []
         connection.execute(text("SET LOCAL session_replication_role = replica"))
         connection.execute(text(f"DELETE FROM {SCHEMA}.consolidation_changes"))
         assert find(connection, project.id) == []
-        unedited.rollback()
-    update_rows(connection, author(project), task_memories, [Change(ids["d"], uuid4(), values, 2)], operation="edit")
+        savepoint.rollback()
+    update_row(connection, project, task_memories, ids["d"], 2, **values)
     assert find(connection, project.id) == []
 
 

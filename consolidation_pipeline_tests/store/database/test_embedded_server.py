@@ -18,15 +18,15 @@ import pytest
 from consolidation_pipeline.errors import StoreError
 from consolidation_pipeline.store.database.embedded_server import start_server
 
-# Opens the server, prints its URL, and runs until its standard input ends.
-USE = """
+# Program that opens the server, prints its URL, and runs until its standard input ends.
+PROGRAM = """
 import sys
 from pathlib import Path
 from consolidation_pipeline.store.database.embedded_server import server_url
 print(server_url(Path(sys.argv[1]), "memories"), flush=True)
 sys.stdin.read()
 """
-THREADS = """
+THREADED_PROGRAM = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,8 +35,8 @@ with ThreadPoolExecutor(4) as pool:
     print(set(pool.map(lambda _: server_url(Path(sys.argv[1]), "memories"), range(4))).pop(), flush=True)
 sys.stdin.read()
 """
-# As USE, but the library stops waiting for the first start before the server is ready.
-IMPATIENT = (
+# As PROGRAM, but the library stops waiting for the first start before the server is ready.
+IMPATIENT_PROGRAM = (
     """
 import warnings
 warnings.simplefilter("ignore")
@@ -48,10 +48,10 @@ def impatient(command, *args, **kwargs):
     return run(command, *args, **kwargs)
 postgres_server.pgexec = impatient
 """
-    + USE
+    + PROGRAM
 )
-# As USE, but the folder holds no database at first.
-AGAIN = (
+# As PROGRAM, but the folder holds no database at first.
+RETRYING_PROGRAM = (
     """
 import shutil, sys
 from pathlib import Path
@@ -62,17 +62,17 @@ try:
 except StoreError:
     shutil.rmtree(Path(sys.argv[1]) / "postgres")
 """
-    + USE
+    + PROGRAM
 )
 
 
-def _start(data_dir: Path, program: str = USE) -> subprocess.Popen[str]:
+def _start_process(data_dir: Path, program: str = PROGRAM) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", program, str(data_dir)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-def _url(process: subprocess.Popen[str]) -> str:
+def _read_url(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     assert url, process.communicate()[1]
@@ -80,20 +80,20 @@ def _url(process: subprocess.Popen[str]) -> str:
 
 
 @contextmanager
-def _user(data_dir: Path, program: str = USE) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def _server_process(data_dir: Path, program: str = PROGRAM) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Process that uses the server until the block ends, then exits cleanly."""
-    process = _start(data_dir, program)
+    process = _start_process(data_dir, program)
     try:
-        yield process, _url(process)
+        yield process, _read_url(process)
     finally:
         _, errors = process.communicate(timeout=60)
     assert process.returncode in (0, -9), errors
 
 
-def _postmaster(data_dir: Path) -> int | None:
+def _postmaster_pid(data_dir: Path) -> int | None:
     """Return the server's process id, or None if it was stopped."""
-    note = data_dir / "postgres" / "postmaster.pid"
-    return int(note.read_text().splitlines()[0]) if note.exists() else None
+    file = data_dir / "postgres" / "postmaster.pid"
+    return int(file.read_text().splitlines()[0]) if file.exists() else None
 
 
 def _is_alive(pid: int | None) -> bool:
@@ -101,17 +101,14 @@ def _is_alive(pid: int | None) -> bool:
     return bool(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
 
 
-def _answers(url: str) -> bool:
+def _accepts_queries(url: str) -> bool:
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT 1").fetchone() == (1,)
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Folder outside pytest's own, which other users cannot read.
-
-    Under root, the server runs as another user.
-    """
+    """Folder outside pytest's own: under root the server runs as another user, who cannot read those."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
 
@@ -124,103 +121,97 @@ def data_dir() -> Iterator[Path]:
 
 
 def test_two_processes_share_one_server(data_dir: Path) -> None:
-    with _user(data_dir) as (_, first):
-        server = _postmaster(data_dir)
-        with _user(data_dir) as (_, second):
+    with _server_process(data_dir) as (_, first):
+        server = _postmaster_pid(data_dir)
+        with _server_process(data_dir) as (_, second):
             assert second == first
-            assert _postmaster(data_dir) == server
-        assert _answers(first)
-    assert _postmaster(data_dir) is None
+            assert _postmaster_pid(data_dir) == server
+        assert _accepts_queries(first)
+    assert _postmaster_pid(data_dir) is None
     assert not _is_alive(server)
 
 
 def test_killed_process_does_not_stop_shared_server(data_dir: Path) -> None:
-    with _user(data_dir) as (_, url):
-        with _user(data_dir) as (other, _):
+    with _server_process(data_dir) as (_, url):
+        with _server_process(data_dir) as (other, _):
             other.kill()
-        assert _answers(url)
-    assert _postmaster(data_dir) is None
+        assert _accepts_queries(url)
+    assert _postmaster_pid(data_dir) is None
 
 
 def test_last_process_stops_restarted_server(data_dir: Path) -> None:
-    with _user(data_dir):
-        crashed = psutil.Process(_postmaster(data_dir))
+    with _server_process(data_dir):
+        crashed = psutil.Process(_postmaster_pid(data_dir))
         parts = crashed.children()
         crashed.kill()
         psutil.wait_procs([crashed, *parts], timeout=30)
-        with _user(data_dir) as (_, url):
-            assert _answers(url)
-        anew = _postmaster(data_dir)
-        assert anew != crashed.pid
-    assert _postmaster(data_dir) is None
-    assert not _is_alive(anew)
+        with _server_process(data_dir) as (_, url):
+            assert _accepts_queries(url)
+        restarted = _postmaster_pid(data_dir)
+        assert restarted != crashed.pid
+    assert _postmaster_pid(data_dir) is None
+    assert not _is_alive(restarted)
 
 
 def test_next_process_adopts_orphaned_server(data_dir: Path) -> None:
-    with _user(data_dir) as (only, _):
-        only.kill()
-    left = _postmaster(data_dir)
-    assert left is not None
-    with _user(data_dir) as (_, url):
-        assert _postmaster(data_dir) == left
-        assert _answers(url)
-    assert _postmaster(data_dir) is None
+    with _server_process(data_dir) as (process, _):
+        process.kill()
+    orphan = _postmaster_pid(data_dir)
+    assert orphan is not None
+    with _server_process(data_dir) as (_, url):
+        assert _postmaster_pid(data_dir) == orphan
+        assert _accepts_queries(url)
+    assert _postmaster_pid(data_dir) is None
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), 2**22 - 1], ids=["taken by another process", "of nobody"])
 @pytest.mark.parametrize("lines", [8, 3], ids=["complete", "cut off"])
 def test_stale_postmaster_pid_is_ignored(data_dir: Path, pid: int, lines: int) -> None:
-    place = data_dir / "postgres"
-    if not place.exists():
-        with _user(data_dir):
+    cluster = data_dir / "postgres"
+    if not cluster.exists():
+        with _server_process(data_dir):
             pass
-    note = [str(pid), str(place), "1700000000", "5432", str(place), "", "  1234567   12", "ready   "]
-    (place / "postmaster.pid").write_text("\n".join(note[:lines]) + "\n")
-    with _user(data_dir) as (_, url):
-        assert _postmaster(data_dir) != pid
-        assert _answers(url)
+    lines_of_file = [str(pid), str(cluster), "1700000000", "5432", str(cluster), "", "  1234567   12", "ready   "]
+    (cluster / "postmaster.pid").write_text("\n".join(lines_of_file[:lines]) + "\n")
+    with _server_process(data_dir) as (_, url):
+        assert _postmaster_pid(data_dir) != pid
+        assert _accepts_queries(url)
 
 
 def test_slow_server_start_is_awaited(data_dir: Path) -> None:
-    with _user(data_dir, IMPATIENT) as (_, url):
-        assert _answers(url)
-    assert _postmaster(data_dir) is None
+    with _server_process(data_dir, IMPATIENT_PROGRAM) as (_, url):
+        assert _accepts_queries(url)
+    assert _postmaster_pid(data_dir) is None
 
 
-def test_threads_start_server_once(folder: Path) -> None:
-    with _user(folder, THREADS) as (_, url):
-        assert _answers(url)
-    assert _postmaster(folder) is None
+@pytest.mark.parametrize(("name", "program"), [("four threads", THREADED_PROGRAM), ("my data", PROGRAM)])
+def test_threads_start_server_in_folder_with_space(folder: Path, name: str, program: str) -> None:
+    with _server_process(folder / name, program) as (_, url):
+        assert _accepts_queries(url)
+    assert _postmaster_pid(folder / name) is None
 
 
 def test_four_processes_start_one_server(folder: Path) -> None:
-    processes = [_start(folder) for _ in range(4)]
+    processes = [_start_process(folder) for _ in range(4)]
     try:
-        urls = {_url(process) for process in processes}
+        urls = {_read_url(process) for process in processes}
         assert len(urls) == 1
-        assert _answers(urls.pop())
+        assert _accepts_queries(urls.pop())
     finally:
         with ThreadPoolExecutor(4) as pool:  # all exit at the same time, too
             list(pool.map(lambda process: process.communicate(timeout=60), processes))
     assert [process.returncode for process in processes] == [0] * 4
-    assert _postmaster(folder) is None
+    assert _postmaster_pid(folder) is None
 
 
 def test_long_data_folder_with_spaces_works(folder: Path) -> None:
     data_dir = folder / "my data & more; 100%20 ü" / ("long " * 25).strip()
     assert len(str(data_dir)) > 107
-    with _user(data_dir) as (_, url):
-        assert _answers(url)
-        with _user(data_dir) as (_, again):
+    with _server_process(data_dir) as (_, url):
+        assert _accepts_queries(url)
+        with _server_process(data_dir) as (_, again):
             assert again == url
-    assert _postmaster(data_dir) is None
-
-
-def test_short_data_folder_with_spaces_works(folder: Path) -> None:
-    data_dir = folder / "my data"
-    with _user(data_dir) as (_, url):
-        assert _answers(url)
-    assert _postmaster(data_dir) is None
+    assert _postmaster_pid(data_dir) is None
 
 
 def test_file_as_data_folder_is_named(folder: Path) -> None:
@@ -232,6 +223,6 @@ def test_file_as_data_folder_is_named(folder: Path) -> None:
 def test_failed_start_can_be_retried(folder: Path) -> None:
     (folder / "postgres").mkdir()
     (folder / "postgres" / "PG_VERSION").write_text("18\n")  # an incomplete database
-    with _user(folder, AGAIN) as (_, url):
-        assert _answers(url)
-    assert _postmaster(folder) is None
+    with _server_process(folder, RETRYING_PROGRAM) as (_, url):
+        assert _accepts_queries(url)
+    assert _postmaster_pid(folder) is None

@@ -7,7 +7,6 @@ import sys
 import uuid
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -27,18 +26,17 @@ from consolidation_pipeline.store.database.engine import (
     with_driver,
 )
 from consolidation_pipeline.store.database.schema import SCHEMA, metadata
-from consolidation_pipeline.store.database.vector_copy import to_ids
-from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration, load_calibration
 from consolidation_pipeline.store.similarity.similarity_graph import load_neighbors, load_nodes
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
+    add_memories,
+    add_merged,
+    add_project,
     contents,
     new_memory,
-    plant_memories,
-    plant_merged,
-    plant_project,
+    save_unit_vectors,
     unit_vector,
 )
 
@@ -48,7 +46,7 @@ from consolidation_pipeline.store.database.engine import connect_engine, upgrade
 upgrade(connect_engine(with_driver(sys.argv[1], "psycopg")))
 """
 # Every object in schema public that belongs to no extension.
-STRAYS = """
+FOREIGN_OBJECTS = """
     SELECT o.class::regclass::text, o.oid FROM (
         SELECT 'pg_class'::regclass AS class, oid FROM pg_class WHERE relnamespace = 'public'::regnamespace
         UNION ALL SELECT 'pg_proc'::regclass, oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace
@@ -106,27 +104,27 @@ def test_downgrade_to_base_is_reversible(engine: Engine) -> None:
     assert _relations(engine) == before
 
 
-PAIR = (
+INSERT_PAIR = (
     f"INSERT INTO {SCHEMA}.memory_neighbors (project_id, embedding_model, a, b, similarity{{}}) "
     f"SELECT project_id, embedding_model, min(id::text)::uuid, max(id::text)::uuid, 0.9{{}} "
     f"FROM {SCHEMA}.task_memories WHERE embedding_model IS NOT NULL GROUP BY 1, 2"
 )
 
 
-def _plant_garden(connection: Connection) -> None:
+def _add_sample_graph(connection: Connection) -> None:
     """Insert two embedded and compared memories, their merged memory and a calibration."""
-    project = plant_project(connection)
-    raw = plant_memories(connection, project, [new_memory(key) for key in "ab"])
-    save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(2)]), MODEL)
-    plant_merged(connection, project, "ab", raw)
+    project = add_project(connection)
+    raw = add_memories(connection, project, [new_memory(key) for key in "ab"])
+    save_unit_vectors(connection, raw)
+    add_merged(connection, project, "ab", raw)
     append_calibration(connection, project.id, MODEL, Calibration(1, unit_vector(1), {"t_merge": 0.9}, 2))
     connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET graph_version = 1"))
-    connection.execute(text(PAIR.format(", verdict", ", 2")))
+    connection.execute(text(INSERT_PAIR.format(", verdict", ", 2")))
 
 
 def test_downgrade_clears_graph_only(engine: Engine) -> None:
     with engine.begin() as connection:
-        _plant_garden(connection)
+        _add_sample_graph(connection)
         before = contents(connection)
     downgrade(engine, "0001")
     with engine.begin() as connection:
@@ -135,7 +133,7 @@ def test_downgrade_clears_graph_only(engine: Engine) -> None:
         for table in ("task_memories", "consolidated_memories"):
             assert connection.execute(text(compared.format(SCHEMA, table))).scalar_one() == 0
             connection.execute(text(f"UPDATE {SCHEMA}.{table} SET graph_version = 1"))
-        connection.execute(text(PAIR.format("", "")))
+        connection.execute(text(INSERT_PAIR.format("", "")))
     with pytest.raises(SchemaOutOfDateError):
         check_schema(engine)
     upgrade(engine)
@@ -145,11 +143,11 @@ def test_downgrade_clears_graph_only(engine: Engine) -> None:
         assert contents(connection) == before
         assert len(load_neighbors(connection, project.id, MODEL, 0.0)) == 0
         nodes = load_nodes(connection, project.id, MODEL)
-        held = load_calibration(connection, project.id, MODEL)
+        calibration = load_calibration(connection, project.id, MODEL)
     assert len(nodes) == 2
-    assert held is not None
+    assert calibration is not None
     # The options differ, so the next run makes a new calibration, and all memories count as not compared.
-    assert (held.version, held.options, held.report) == (1, {}, {})
+    assert (calibration.version, calibration.options, calibration.report) == (1, {}, {})
 
 
 def test_migration_supersedes_overlapping_suggestions(engine: Engine) -> None:
@@ -162,15 +160,15 @@ def test_migration_supersedes_overlapping_suggestions(engine: Engine) -> None:
     a, b, c = (uuid.uuid4() for _ in range(3))
     downgrade(engine, "0004")
     with engine.begin() as connection:
-        plant_project(connection)
+        add_project(connection)
         for later, ids in enumerate(([a, b], [b, c])):
             connection.execute(text(suggestion), {"ids": ids, "name": str(later), "later": later})
     upgrade(engine)
     with engine.begin() as connection:
         query = f"SELECT status FROM {SCHEMA}.consolidation_suggestions ORDER BY created_at"
         assert list(connection.scalars(text(query))) == ["pending", "superseded"]
-        held = connection.scalars(text(f"SELECT memory_id FROM {SCHEMA}.suggestion_originals")).all()
-        assert set(held) == {a, b}
+        reserved = connection.scalars(text(f"SELECT memory_id FROM {SCHEMA}.suggestion_originals")).all()
+        assert set(reserved) == {a, b}
         # A superseded suggestion that is made again: the older unique key does not allow it.
         superseded = f"UPDATE {SCHEMA}.consolidation_suggestions SET status = 'superseded' WHERE fingerprint = '0'"
         connection.execute(text(superseded))
@@ -183,10 +181,10 @@ def test_migration_supersedes_overlapping_suggestions(engine: Engine) -> None:
 
 def test_project_delete_cascades_after_downgrade(engine: Engine) -> None:
     with engine.begin() as connection:
-        _plant_garden(connection)
+        _add_sample_graph(connection)
     downgrade(engine, "0001")
     with engine.begin() as connection:
-        connection.execute(text(PAIR.format("", "")))
+        connection.execute(text(INSERT_PAIR.format("", "")))
         connection.execute(text(f"DELETE FROM {SCHEMA}.projects"))
         assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_neighbors")).scalar_one() == 0
 
@@ -229,7 +227,7 @@ def test_every_table_and_column_has_comment(engine: Engine) -> None:
 
 def test_public_schema_holds_extension_only(engine: Engine) -> None:
     with engine.connect() as connection:
-        assert connection.execute(text(STRAYS)).all() == []
+        assert connection.execute(text(FOREIGN_OBJECTS)).all() == []
         assert connection.execute(text("SELECT '[1,2]'::vector::text")).scalar_one() == "[1,2]"
 
 
@@ -245,9 +243,9 @@ def test_external_database_with_schema_is_opened(settings: Settings) -> None:
 
 
 @pytest.fixture
-def powerless(empty: Engine) -> Iterator[Engine]:
+def unprivileged(empty: Engine) -> Iterator[Engine]:
     """Engine of a user with no privilege but to connect."""
-    role = f"powerless_{uuid.uuid4().hex[:8]}"
+    role = f"unprivileged_{uuid.uuid4().hex[:8]}"
     with empty.begin() as connection:
         connection.execute(text(f"CREATE ROLE {role}"))
     empty.dispose()
@@ -264,9 +262,9 @@ def powerless(empty: Engine) -> Iterator[Engine]:
         connection.execute(text(f"DROP ROLE {role}"))
 
 
-def test_missing_create_privilege_is_reported(powerless: Engine) -> None:
+def test_missing_create_privilege_is_reported(unprivileged: Engine) -> None:
     with pytest.raises(StoreError, match="may not create schema `consolidation`"):
-        upgrade(powerless)
+        upgrade(unprivileged)
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,10 @@ from consolidation_pipeline_tests.store.sample_rows import MODEL, new_memory
 
 ID, NOW = UUID(int=7), datetime(2026, 1, 1, tzinfo=UTC)
 PROJECT = UUID(md5(b"1").hexdigest())
-# A memory in `PAST`.
+# A memory in `OLD_ROWS`.
 RANKED = search_hits.RankedMemory(PROJECT, 0.9, None, None, None)
-Ask = Callable[[Connection, UUID], Any]
-HOT: Sequence[tuple[str, Ask, str]] = (
+RunQuery = Callable[[Connection, UUID], Any]
+HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     (
         "memories by id",
         lambda c, _: search_hits.load_hits(c, [RANKED]),
@@ -67,7 +67,7 @@ HOT: Sequence[tuple[str, Ask, str]] = (
         "task_memories_archived_idx consolidated_memories_archived_idx",
     ),
     (
-        "brought back",
+        "restored rows",
         lambda c, p: abstractions.load_existing_rows(c, p, "pattern"),
         "consolidation_changes_reverts_change_id_key",
     ),
@@ -101,7 +101,7 @@ HOT: Sequence[tuple[str, Ask, str]] = (
 
 ROWS = 2_000
 # Old rows of 500 projects; few of their memories, jobs, events and suggestions are still open.
-PAST = (
+OLD_ROWS = (
     "projects (id, slug) SELECT md5(n::text)::uuid, 'p' || n FROM generate_series(1, 500) n",
     "task_memories (project_id, source, external_id, memory_type, execution_summary, content_hash, normalized_hash, "
     "archived_at) SELECT {project}, 'test', n::text, 'learning', 'a', n::text, n::text, "
@@ -131,7 +131,7 @@ PAST = (
     "SELECT {project}, 'a', '{{}}', {then}, {then} FROM {n}",
     "api_keys (name, key_hash, role) SELECT 'a', n::text, 'reader' FROM {n}",
 )
-TERMS = {
+SQL_TERMS = {
     "n": f"generate_series(1, {ROWS}) n",
     "project": "md5((1 + n % 500)::text)::uuid",
     "then": "now() - n * interval '1 hour'",
@@ -140,11 +140,11 @@ TERMS = {
 
 
 @pytest.fixture(scope="module")
-def past(shared_engine: Engine) -> Iterator[Connection]:
+def old_rows(shared_engine: Engine) -> Iterator[Connection]:
     """Connection in an uncommitted transaction with old rows in the tables."""
     with shared_engine.connect() as connection:
-        for rows in PAST:
-            connection.execute(text(f"INSERT INTO {SCHEMA}.{rows.format(**TERMS)}"))
+        for rows in OLD_ROWS:
+            connection.execute(text(f"INSERT INTO {SCHEMA}.{rows.format(**SQL_TERMS)}"))
             connection.execute(text(f"ANALYZE {SCHEMA}.{rows.partition(' ')[0]}"))
         # These rows fit a few pages, for which Postgres prefers a sequential scan.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
@@ -152,25 +152,25 @@ def past(shared_engine: Engine) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     """Statements sent to the driver, with their parameters."""
-    given: list[tuple[str, Any]] = []
+    sent: list[tuple[str, Any]] = []
     execute = psycopg.Cursor.execute
 
-    def note(cursor: Any, query: Any, params: Any = None, **more: Any) -> Any:
-        given.append((str(query), params))
+    def record(cursor: Any, query: Any, params: Any = None, **more: Any) -> Any:
+        sent.append((str(query), params))
         return execute(cursor, query, params, **more)
 
-    monkeypatch.setattr(psycopg.Cursor, "execute", note)
-    return given
+    monkeypatch.setattr(psycopg.Cursor, "execute", record)
+    return sent
 
 
-@pytest.mark.parametrize(("ask", "indexes"), [pytest.param(ask, names, id=name) for name, ask, names in HOT])
-def test_hot_query_uses_index(past: Connection, asked: list[tuple[str, Any]], ask: Ask, indexes: str) -> None:
-    ask(past, PROJECT)
-    of_ours = [(query, params) for query, params in asked if "consolidation." in query and "TABLE" not in query]
-    driver: Any = past.connection.driver_connection
-    plans = [driver.execute(f"EXPLAIN {query}", params).fetchall() for query, params in of_ours]
-    told = "\n".join(line for plan in plans for (line,) in plan)
-    read = set(re.findall(r"Index (?:Only )?Scan (?:Backward )?(?:using|on) (\w+)", told))
-    assert set(indexes.split()) <= read, told
+@pytest.mark.parametrize(("run", "indexes"), [pytest.param(run, names, id=name) for name, run, names in HOT_QUERIES])
+def test_hot_query_uses_index(old_rows: Connection, sent: list[tuple[str, Any]], run: RunQuery, indexes: str) -> None:
+    run(old_rows, PROJECT)
+    own = [(query, params) for query, params in sent if "consolidation." in query and "TABLE" not in query]
+    driver: Any = old_rows.connection.driver_connection
+    plans = [driver.execute(f"EXPLAIN {query}", params).fetchall() for query, params in own]
+    plan_text = "\n".join(line for plan in plans for (line,) in plan)
+    used = set(re.findall(r"Index (?:Only )?Scan (?:Backward )?(?:using|on) (\w+)", plan_text))
+    assert set(indexes.split()) <= used, plan_text

@@ -99,9 +99,8 @@ def test_float32_survives_copy_text_and_binding(tables: Connection, vector: Vect
 def test_load_vectors_rejects_other_dimensions(tables: Connection, lengths: list[int | None]) -> None:
     for length in lengths:
         vector = None if length is None else format_vector(np.ones(length, np.float32))
-        tables.execute(
-            text("INSERT INTO v (id, embedding) VALUES (gen_random_uuid(), CAST(:v AS vector))"), {"v": vector}
-        )
+        insert = "INSERT INTO v (id, embedding) VALUES (gen_random_uuid(), CAST(:v AS vector))"
+        tables.execute(text(insert), {"v": vector})
     with pytest.raises(EmbeddingError, match="4 dimensions"):
         _load(tables, 4)
 
@@ -134,7 +133,7 @@ def test_loaded_arrays_own_their_memory(tables: Connection) -> None:
 def test_columns_of_every_type_round_trip(tables: Connection, n: int) -> None:
     tables.execute(text("CREATE TEMP TABLE c (id uuid, r real, d float8, s int2, i int4, b bigint) ON COMMIT DROP"))
     values = np.resize([0.1, -1e30, np.nan, np.inf, 3.0], n)
-    given = {
+    columns = {
         "id": _ids(n),
         "r": values.astype(np.float32),
         "d": values,
@@ -142,12 +141,12 @@ def test_columns_of_every_type_round_trip(tables: Connection, n: int) -> None:
         "i": np.arange(n, dtype=np.int32) - 2,
         "b": np.arange(n, dtype=np.int64) << 40,
     }
-    copy_columns(tables, "c (id, r, d, s, i, b)", given)
+    copy_columns(tables, "c (id, r, d, s, i, b)", columns)
     kinds = {"id": "S16", "r": ">f4", "d": ">f8", "s": ">i2", "i": ">i4", "b": ">i8"}
     loaded = load_columns(tables, "SELECT id, r, d, s, i, b FROM c ORDER BY id", {}, kinds)
-    for name, column in zip(given, loaded, strict=True):
-        assert column.dtype == given[name].dtype
-        assert column.tobytes() == given[name].tobytes()
+    for name, column in zip(columns, loaded, strict=True):
+        assert column.dtype == columns[name].dtype
+        assert column.tobytes() == columns[name].tobytes()
 
 
 def test_load_columns_rejects_null(tables: Connection) -> None:

@@ -33,9 +33,9 @@ from consolidation_pipeline.store.jobs.jobs import (
 )
 from consolidation_pipeline.store.jobs.project_lock import is_project_busy, project_lock
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline_tests.store.sample_rows import plant_project
+from consolidation_pipeline_tests.store.sample_rows import add_project
 
-HOLD = """
+LOCK_HOLDER = """
 import sys
 from uuid import UUID
 from consolidation_pipeline.store.database.engine import connect_engine, with_driver
@@ -49,7 +49,7 @@ with project_lock(connect_engine(with_driver(sys.argv[1], "psycopg")), UUID(sys.
 @pytest.fixture
 def project(engine: Engine) -> Project:
     with engine.begin() as connection:
-        return plant_project(connection)
+        return add_project(connection)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def connection(engine: Engine, project: Project) -> Iterator[Connection]:
 def other_process(database_url: str, project: Project) -> Iterator[subprocess.Popen[str]]:
     """Process that holds the lock of the project."""
     pipe = subprocess.PIPE
-    command = [sys.executable, "-c", HOLD, database_url, str(project.id)]
+    command = [sys.executable, "-c", LOCK_HOLDER, database_url, str(project.id)]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
@@ -76,7 +76,13 @@ def _append(connection: Connection, project: Project, **values: Any) -> UUID:
     return append_job(connection, project.id, **given)
 
 
-def _at_once(count: int, work: Callable[[], Any]) -> list[Any]:
+def _get(connection: Connection, job: UUID) -> Any:
+    row = get_job(connection, job)
+    assert row is not None
+    return row
+
+
+def _run_concurrently(count: int, work: Callable[[], Any]) -> list[Any]:
     """Run ``work`` in ``count`` threads at once; return the results and conflict errors."""
     barrier = threading.Barrier(count)
 
@@ -91,20 +97,20 @@ def _at_once(count: int, work: Callable[[], Any]) -> list[Any]:
         return [future.result() for future in [pool.submit(start) for _ in range(count)]]
 
 
-def _busy(engine: Engine, project: Project) -> bool:
+def _is_busy(engine: Engine, project: Project) -> bool:
     with engine.connect() as connection:
         return is_project_busy(connection, project.id)
 
 
 def test_concurrent_requests_create_one_job(engine: Engine, project: Project) -> None:
-    def ask() -> UUID:
+    def request() -> UUID:
         with engine.begin() as connection:
             return _append(connection, project)
 
-    results = _at_once(8, ask)
-    made = [result for result in results if isinstance(result, UUID)]
-    assert len(made) == 1
-    assert {error.conflicts for error in results if isinstance(error, ConflictError)} == {(str(made[0]),)}
+    results = _run_concurrently(8, request)
+    created = [result for result in results if isinstance(result, UUID)]
+    assert len(created) == 1
+    assert {error.conflicts for error in results if isinstance(error, ConflictError)} == {(str(created[0]),)}
 
 
 def test_rejected_job_keeps_transaction_usable(connection: Connection, project: Project) -> None:
@@ -123,7 +129,7 @@ def test_finished_job_allows_next_one(connection: Connection, project: Project, 
 
 
 def test_each_project_has_its_own_job(connection: Connection, project: Project) -> None:
-    jobs = {_append(connection, project), _append(connection, plant_project(connection, "other"))}
+    jobs = {_append(connection, project), _append(connection, add_project(connection, "other"))}
     assert {row.id for row in list_live_jobs(connection)} == jobs
 
 
@@ -142,8 +148,7 @@ def test_progress_is_share_of_planned_phases(connection: Connection, project: Pr
 
     def record(phase: str, **counters: int) -> tuple[float, list[str]]:
         record_phase(connection, job, phase, planned=4, metrics={"n": len(phase)}, counters=counters)
-        row = get_job(connection, job)
-        assert row is not None
+        row = _get(connection, job)
         return row.progress, row.phases_completed
 
     assert record("embed") == (0.25, ["embed"])
@@ -152,8 +157,7 @@ def test_progress_is_share_of_planned_phases(connection: Connection, project: Pr
     assert record("merge", memories_merged=3, clusters_merged=1) == (0.75, ["graph", "embed", "merge"])
     assert record("decay")[0] == 1.0
     assert record("extra")[0] == 1.0
-    row = get_job(connection, job)
-    assert row is not None
+    row = _get(connection, job)
     assert (row.memories_merged, row.clusters_merged) == (5, 1)
     assert row.metrics == {phase: {"n": 5} for phase in ("embed", "graph", "merge", "decay", "extra")}
 
@@ -161,9 +165,7 @@ def test_progress_is_share_of_planned_phases(connection: Connection, project: Pr
 def test_run_without_planned_phases_completes_at_once(connection: Connection, project: Project) -> None:
     job = _append(connection, project)
     record_phase(connection, job, "embed", planned=0, metrics={}, counters={})
-    row = get_job(connection, job)
-    assert row is not None
-    assert row.progress == 1.0
+    assert _get(connection, job).progress == 1.0
 
 
 def test_failed_phases_are_listed_with_all_errors(connection: Connection, project: Project) -> None:
@@ -171,8 +173,7 @@ def test_failed_phases_are_listed_with_all_errors(connection: Connection, projec
     for phase, error in (("graph", "no memory"), ("merge", "it's 100% broken: %s :x"), ("graph", "again")):
         record_failed_phase(connection, job, phase, error)
     finish_job(connection, job, "failed", error="given up")
-    row = get_job(connection, job)
-    assert row is not None
+    row = _get(connection, job)
     assert row.phases_failed == ["merge", "graph"]
     assert row.error_message == "graph: no memory\nmerge: it's 100% broken: %s :x\ngraph: again"
 
@@ -185,13 +186,12 @@ def test_job_finishes_only_once(engine: Engine, project: Project) -> None:
         with engine.begin() as connection:
             return finish_job(connection, job, "completed", metrics={"reduction": 0.5})
 
-    assert sorted(_at_once(4, end)) == [False, False, False, True]
+    assert sorted(_run_concurrently(4, end)) == [False, False, False, True]
     with engine.begin() as connection:
         assert not finish_job(connection, job, "failed", error="too late")
         events = connection.execute(text(f"SELECT type, payload FROM {SCHEMA}.consolidation_events")).all()
         assert [tuple(row) for row in events] == [("consolidation.completed", {"job_id": str(job), "error": None})]
-        row = get_job(connection, job)
-        assert row is not None
+        row = _get(connection, job)
         assert (row.status, row.progress, row.error_message) == ("completed", 1, None)
         assert row.metrics == {"reduction": 0.5, "cost_usd": 0, "tokens": 0, "calls": 0}
         assert row.slug == project.slug
@@ -201,35 +201,32 @@ def test_job_cancelled_before_start_has_no_duration(connection: Connection, proj
     job = _append(connection, project)
     assert finish_job(connection, job, "cancelled")
     assert not start_job(connection, job, run_id=None, options={})
-    row = get_job(connection, job)
-    assert row is not None
+    row = _get(connection, job)
     assert (row.started_at, row.duration_seconds, row.progress) == (None, 0, 0)
 
 
 def test_jobs_are_listed_newest_first_in_pages(connection: Connection, project: Project) -> None:
-    made = []
+    created = []
     for number in range(5):
-        made.append(_append(connection, project))
-        finish_job(connection, made[-1], "completed" if number < 4 else "failed")
-        for column in ("created_at", "completed_at"):
-            shift = (
-                f"UPDATE {SCHEMA}.consolidation_jobs SET {column} = now() + make_interval(secs => :n) WHERE id = :id"
-            )
-            connection.execute(text(shift), {"n": number, "id": made[-1]})
+        created.append(_append(connection, project))
+        finish_job(connection, created[-1], "completed" if number < 4 else "failed")
+        shift = "created_at = now() + make_interval(secs => :n), completed_at = now() + make_interval(secs => :n)"
+        update = f"UPDATE {SCHEMA}.consolidation_jobs SET {shift} WHERE id = :id"
+        connection.execute(text(update), {"n": number, "id": created[-1]})
     pages = [list_jobs(connection, project.id, limit=2, offset=offset) for offset in (0, 2, 4, 6)]
-    assert [row.id for page in pages for row in page] == made[::-1]
+    assert [row.id for page in pages for row in page] == created[::-1]
     assert get_job(connection, uuid4()) is None
 
 
 def test_project_lock_excludes_other_process(
     engine: Engine, project: Project, other_process: subprocess.Popen[str]
 ) -> None:
-    assert _busy(engine, project)
+    assert _is_busy(engine, project)
     with pytest.raises(ProjectBusyError, match="garden"), project_lock(engine, project.id, "garden", wait_seconds=0.2):
         pytest.fail("two holders have the lock of one project")
     other_process.communicate("")
     assert other_process.returncode == 0
-    assert not _busy(engine, project)
+    assert not _is_busy(engine, project)
 
 
 def test_killed_process_releases_project_lock(
@@ -237,33 +234,33 @@ def test_killed_process_releases_project_lock(
 ) -> None:
     other_process.kill()
     with project_lock(engine, project.id, "garden", wait_seconds=30):
-        assert _busy(engine, project)
-    assert not _busy(engine, project)
+        assert _is_busy(engine, project)
+    assert not _is_busy(engine, project)
 
 
 def test_project_lock_covers_one_project(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
-        others = [plant_project(connection, f"other{n}") for n in range(20)]  # lock keys of either sign
-    for held in [project, *others]:
-        with project_lock(engine, held.id, held.slug, wait_seconds=0):
-            assert [_busy(engine, p) for p in [project, *others]] == [p is held for p in [project, *others]]
-            with pytest.raises(ProjectBusyError), project_lock(engine, held.id, held.slug, wait_seconds=0):
+        others = [add_project(connection, f"other{n}") for n in range(20)]  # lock keys of either sign
+    for locked in [project, *others]:
+        with project_lock(engine, locked.id, locked.slug, wait_seconds=0):
+            assert [_is_busy(engine, p) for p in [project, *others]] == [p is locked for p in [project, *others]]
+            with pytest.raises(ProjectBusyError), project_lock(engine, locked.id, locked.slug, wait_seconds=0):
                 pytest.fail("two holders have the lock of one project")
-    assert not _busy(engine, project)
+    assert not _is_busy(engine, project)
 
 
 def test_lock_request_reports_lost_connection(engine: Engine, project: Project) -> None:
-    def cut(connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
+    def terminate_backend(connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
         if "pg_try_advisory_lock" in statement:
             with engine.connect() as other:
                 pid = connection.connection.driver_connection.info.backend_pid  # type: ignore[union-attr]
                 other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
 
-    event.listen(engine, "before_cursor_execute", cut)
+    event.listen(engine, "before_cursor_execute", terminate_backend)
     with pytest.raises(OperationalError), project_lock(engine, project.id, "garden", wait_seconds=0):
         pass
-    event.remove(engine, "before_cursor_execute", cut)
-    assert not _busy(engine, project)
+    event.remove(engine, "before_cursor_execute", terminate_backend)
+    assert not _is_busy(engine, project)
 
 
 def test_project_lock_is_released_on_error(engine: Engine, project: Project) -> None:
@@ -275,12 +272,12 @@ def test_project_lock_is_released_on_error(engine: Engine, project: Project) -> 
 
 
 def test_project_lock_survives_lost_connection(engine: Engine, project: Project) -> None:
-    cut = """
+    terminate_holder = """
         SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     """
     with project_lock(engine, project.id, "garden", wait_seconds=0), engine.connect() as connection:
-        connection.execute(text(cut))
+        connection.execute(text(terminate_holder))
     with project_lock(engine, project.id, "garden", wait_seconds=10):
         pass
 
@@ -294,6 +291,7 @@ def test_event_notifies_at_commit(engine: Engine, database_url: str, project: Pr
             append_event(connection, project.id, "test.kept", {"text": "it's %s :x"})
             assert list(listener.notifies(timeout=0.3)) == []
             connection.commit()
-            heard = list(listener.notifies(timeout=10, stop_after=1))
+            notifications = list(listener.notifies(timeout=10, stop_after=1))
             rows = connection.execute(text(f"SELECT id, type, payload FROM {SCHEMA}.consolidation_events")).all()
-    assert [(UUID(note.payload), "test.kept", {"text": "it's %s :x"}) for note in heard] == [tuple(row) for row in rows]
+    ids = [UUID(notification.payload) for notification in notifications]
+    assert [tuple(row) for row in rows] == [(id_, "test.kept", {"text": "it's %s :x"}) for id_ in ids]

@@ -24,6 +24,7 @@ from consolidation_pipeline.store.database.engine import Engine, connect_engine
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger, load_spent
 from consolidation_pipeline_tests.hypothesis_examples import examples
+from consolidation_pipeline_tests.store.sample_rows import load_llm_calls
 
 CALL = Call("pattern", "openai/gpt-4o-mini", "hash", Bill(60, 40, Decimal("0.1")))
 BUDGETS = Budgets(usd_per_run=1.0, usd_per_day=5.0, tokens_per_run=100_000)
@@ -50,12 +51,6 @@ def load_total(ledger: SpendLedger) -> Spent:
         return load_spent(connection, ledger.project_id, ledger.job_id)
 
 
-def load_calls(ledger: SpendLedger) -> list[Any]:
-    with ledger.engine.connect() as connection:
-        query = f"SELECT * FROM {SCHEMA}.llm_calls WHERE project_id = :project ORDER BY created_at, id"
-        return list(connection.execute(text(query), {"project": ledger.project_id}))
-
-
 def move_to_yesterday(ledger: SpendLedger) -> None:
     with ledger.engine.begin() as connection:
         connection.execute(text(f"UPDATE {SCHEMA}.llm_calls SET created_at = created_at - interval '1 day'"))
@@ -73,7 +68,7 @@ def test_failed_call_costs_bill_or_reservation(ledger: SpendLedger) -> None:
     assert load_total(ledger) == Spent(Decimal(0), Decimal(0), 0)
     ledger.fail(reserve_id(ledger), None, "the connection was lost")
     assert load_total(ledger) == Spent(Decimal("0.1"), Decimal("0.1"), 100)
-    assert [(row.status, row.attempt, row.error_message) for row in load_calls(ledger)] == [
+    assert [(row.status, row.attempt, row.error_message) for row in load_llm_calls(ledger)] == [
         ("failed", 1, "refused"),
         ("failed", 2, "the connection was lost"),
     ]
@@ -125,7 +120,7 @@ def test_job_attempts_per_prompt_are_limited(ledger: SpendLedger) -> None:
         reserve(ledger, max_attempts=3)
     reserve(ledger, "other", max_attempts=3)
     assert reserve(replace(ledger, job_id=uuid4()), max_attempts=3) is not None
-    assert [row.attempt for row in load_calls(ledger)] == [1, 2, 3, 1, 1]
+    assert [row.attempt for row in load_llm_calls(ledger)] == [1, 2, 3, 1, 1]
 
 
 def test_answered_prompt_is_not_reserved_again(ledger: SpendLedger) -> None:
@@ -140,7 +135,7 @@ def test_replies_are_shared_within_project_only(ledger: SpendLedger) -> None:
     later = replace(ledger, job_id=uuid4())
     assert later.load(["hash", "other"])["hash"].accepted == {"a": 1}
     assert replace(ledger, project_id=uuid4()).load(["hash"]) == {}
-    cached = load_calls(ledger)[-1]
+    cached = load_llm_calls(ledger)[-1]
     assert (cached.status, cached.job_id, cached.cost_usd, cached.prompt_tokens) == ("cached", later.job_id, 0, 0)
     assert load_total(later).usd_in_run == 0
 
@@ -184,7 +179,7 @@ def test_concurrent_processes_respect_budget(ledger: SpendLedger) -> None:
         child.join()
     assert [child.exitcode for child in children] == [0, 0, 0]
     assert load_total(ledger).usd_in_run == 1
-    assert len(load_calls(ledger)) == 100
+    assert len(load_llm_calls(ledger)) == 100
 
 
 def test_killed_process_keeps_reservation_spent(ledger: SpendLedger) -> None:
@@ -250,5 +245,5 @@ def test_call_failures_never_exceed_budget(engine: Engine, steps: list[tuple[str
         total = load_total(ledger)
         assert total.usd_in_run <= 1
         assert total.usd_in_day <= Decimal("1.5")
-    paid = Counter(row.prompt_hash for row in load_calls(ledger) if row.status == "settled")
+    paid = Counter(row.prompt_hash for row in load_llm_calls(ledger) if row.status == "settled")
     assert all(count == 1 for count in paid.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -25,21 +25,21 @@ from consolidation_pipeline.store.knowledge.relations import (
     load_related_pairs,
     load_relations,
 )
-from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
+    NOW,
+    add_memories,
+    add_merged,
+    add_project,
     author,
-    counted_statements,
+    hide_sources,
     new_memory,
-    plant_memories,
-    plant_merged,
-    plant_project,
+    record_statements,
     unit_vector,
+    update_row,
 )
-
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def new_relation(
@@ -53,11 +53,6 @@ def insert_relations(connection: Connection, project: Project, *relations: NewRe
     return append_relations(connection, author(project), relations, now=NOW)
 
 
-def hide_sources(connection: Connection, project: Project, sources: list[UUID], into: UUID) -> None:
-    changes = [Change(id_, uuid4(), {"consolidated_into_id": into}, 1) for id_ in sources]
-    update_rows(connection, author(project), task_memories, changes, operation="merge")
-
-
 def load_related(connection: Connection, project: Project) -> set[tuple[UUID, UUID, str]]:
     found = load_related_pairs(connection, project.id)
     types = [RELATION_TYPES[at] for at in found.relation_type]
@@ -66,16 +61,15 @@ def load_related(connection: Connection, project: Project) -> set[tuple[UUID, UU
 
 def test_association_inputs_are_newest_active_units(connection: Connection, project: Project) -> None:
     memories = [new_memory(str(n), memory_type="decision", learned_at=NOW - timedelta(hours=n)) for n in range(6)]
-    ids = plant_memories(connection, project, memories)
-    merged = plant_merged(connection, project, "merged", ids[1:3], learned_at=NOW - timedelta(hours=2))
-    plant_merged(connection, project, "pattern", ids, kind="pattern", abstraction_level=2, learned_at=NOW)
-    plant_merged(connection, project, "retired", [], learned_at=NOW, retired_at=NOW)
+    ids = add_memories(connection, project, memories)
+    merged = add_merged(connection, project, "merged", ids[1:3], learned_at=NOW - timedelta(hours=2))
+    add_merged(connection, project, "pattern", ids, kind="pattern", abstraction_level=2, learned_at=NOW)
+    add_merged(connection, project, "retired", [], learned_at=NOW, retired_at=NOW)
     hide_sources(connection, project, ids[1:3], merged)
-    archive = [Change(ids[3], uuid4(), {"archived_at": NOW}, 1)]
-    update_rows(connection, author(project), task_memories, archive, operation="archive")
+    update_row(connection, project, task_memories, ids[3], archived_at=NOW)
     save_embeddings(connection, "task_memories", to_ids(ids[:1]), unit_vector(1)[None], MODEL)
     save_embeddings(connection, "task_memories", to_ids(ids[4:5]), unit_vector(1, 5)[None], "other")
-    plant_memories(connection, plant_project(connection, "other"), [new_memory("x")])
+    add_memories(connection, add_project(connection, "other"), [new_memory("x")])
 
     inputs = load_association_inputs(connection, project.id, MODEL)
     assert to_uuids(inputs.ids) == sorted([ids[0], merged, ids[4], ids[5]])
@@ -97,7 +91,7 @@ def test_association_inputs_are_newest_active_units(connection: Connection, proj
 
 
 def test_association_inputs_break_time_ties_by_id(connection: Connection, project: Project) -> None:
-    ids = plant_memories(connection, project, [new_memory(key, learned_at=NOW) for key in "abcdef"])
+    ids = add_memories(connection, project, [new_memory(key, learned_at=NOW) for key in "abcdef"])
     assert to_uuids(load_association_inputs(connection, project.id, MODEL, newest=4).ids) == sorted(ids)[:4]
 
 
@@ -108,15 +102,14 @@ def test_empty_project_has_no_association_inputs(connection: Connection, project
 
 
 def test_relation_is_recorded_with_its_reason(connection: Connection, project: Project) -> None:
-    a, b = plant_memories(connection, project, [new_memory("a"), new_memory("b")])
+    a, b = add_memories(connection, project, [new_memory("a"), new_memory("b")])
     assert insert_relations(connection, project, new_relation(b, a, EXPLAINS)) == 1
     assert insert_relations(connection, project) == 0
     (row,) = connection.execute(text(f"SELECT * FROM {SCHEMA}.memory_relations")).all()
     assert (row.a_id, row.b_id, row.relation_type, row.status, row.confidence) == (b, a, "explains", "confirmed", 0.7)
     assert (row.created_at, row.version, row.similarity) == (NOW, 1, pytest.approx(0.8))
-    (change,) = connection.execute(
-        text(f"SELECT * FROM {SCHEMA}.consolidation_changes WHERE entity_type = 'memory_relations'")
-    ).all()
+    query = f"SELECT * FROM {SCHEMA}.consolidation_changes WHERE entity_type = 'memory_relations'"
+    (change,) = connection.execute(text(query)).all()
     assert (change.operation, change.entity_id, change.confidence) == ("associate", row.id, 0.7)
     assert change.reason == f"explains: {row.reason}"
     with pytest.raises(ConflictError, match="exists already"), connection.begin_nested():
@@ -124,9 +117,9 @@ def test_relation_is_recorded_with_its_reason(connection: Connection, project: P
 
 
 def test_many_relations_take_few_statements(connection: Connection, project: Project) -> None:
-    ids = sorted(plant_memories(connection, project, [new_memory(str(n)) for n in range(60)]))
+    ids = sorted(add_memories(connection, project, [new_memory(str(n)) for n in range(60)]))
     many = [new_relation(a, b) for at, a in enumerate(ids) for b in ids[at + 1 :]]
-    with counted_statements(connection) as statements:
+    with record_statements(connection) as statements:
         assert insert_relations(connection, project, *many) == 1770
     assert len(statements) < 10
     query = f"SELECT count(DISTINCT group_id) FROM {SCHEMA}.consolidation_changes WHERE operation = 'associate'"
@@ -142,25 +135,23 @@ def test_relation_id_is_directed_only_if_type_is() -> None:
 
 
 def test_related_pairs_name_current_units(connection: Connection, project: Project) -> None:
-    a, b, c, d, e = plant_memories(connection, project, [new_memory(key) for key in "abcde"])
-    first, last = (plant_merged(connection, project, name, [a, b]) for name in ("first", "last"))
+    a, b, c, d, e = add_memories(connection, project, [new_memory(key) for key in "abcde"])
+    first, last = (add_merged(connection, project, name, [a, b]) for name in ("first", "last"))
     insert_relations(connection, project, new_relation(a, c, EXPLAINS), new_relation(d, e, status="rejected"))
     insert_relations(connection, project, new_relation(a, b), new_relation(first, e))
     assert load_related(connection, project) == {
         (a, c, "explains"), (d, e, "shares_theme"), (a, b, "shares_theme"), (first, e, "shares_theme")
     }  # fmt: skip
     hide_sources(connection, project, [a, b], first)
-    gone = [Change(first, uuid4(), {"superseded_by_id": last, "retired_at": NOW}, 1)]
-    update_rows(connection, author(project), consolidated_memories, gone, operation="merge")
-    archive = [Change(d, uuid4(), {"archived_at": NOW}, 1)]
-    update_rows(connection, author(project), task_memories, archive, operation="archive")
+    update_row(connection, project, consolidated_memories, first, superseded_by_id=last, retired_at=NOW)
+    update_row(connection, project, task_memories, d, archived_at=NOW)
     assert load_related(connection, project) == {
         (last, c, "explains"), (last, last, "shares_theme"), (last, e, "shares_theme")
     }  # fmt: skip
 
 
 def test_relation_decision_records_group_for_each(connection: Connection, project: Project) -> None:
-    ids = plant_memories(connection, project, [new_memory(key) for key in "abcd"])
+    ids = add_memories(connection, project, [new_memory(key) for key in "abcd"])
     relations = [new_relation(ids[0], other, status="candidate") for other in ids[1:]]
     insert_relations(connection, project, *relations)
     rows = load_relations(connection, [relation.id for relation in relations] + [uuid4()])
@@ -175,8 +166,8 @@ def test_relation_decision_records_group_for_each(connection: Connection, projec
 
 
 def test_relations_are_listed_newest_first_with_texts(connection: Connection, project: Project) -> None:
-    a, b = plant_memories(connection, project, [new_memory("a", goal="Goal.", feedback="Good."), new_memory("b")])
-    merged = plant_merged(connection, project, "merged text", [])
+    a, b = add_memories(connection, project, [new_memory("a", goal="Goal.", feedback="Good."), new_memory("b")])
+    merged = add_merged(connection, project, "merged text", [])
     append_relations(connection, author(project), [new_relation(a, b)], now=NOW - timedelta(days=1))
     insert_relations(
         connection, project, new_relation(merged, a, EXPLAINS, status="rejected"), new_relation(a, uuid4())
@@ -191,4 +182,4 @@ def test_relations_are_listed_newest_first_with_texts(connection: Connection, pr
     assert [row.id for row in list_relations(connection, project.id, limit=2)] == [rows[0].id, rows[1].id]
     assert [row.id for row in list_relations(connection, project.id, limit=9, status="rejected")] == [rows[1].id]
     assert count_relations(connection, project.id) == {"confirmed": 2, "rejected": 1}
-    assert list_relations(connection, plant_project(connection, "other").id, limit=9) == []
+    assert list_relations(connection, add_project(connection, "other").id, limit=9) == []

@@ -26,14 +26,14 @@ from consolidation_pipeline.store.ledger.revert import revert_changes
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.store.sample_rows import (
+    add_memories,
+    add_project,
     author,
     contents,
+    list_effective_changes,
     merged_values,
     new_memory,
     newest_change,
-    plant_memories,
-    plant_project,
-    standing_since,
     unit_vector,
 )
 
@@ -78,13 +78,13 @@ EDITS: dict[Table, dict[str, st.SearchStrategy[Any]]] = {
 }  # fmt: skip
 
 
-class Garden:
+class RandomHistory:
     """Project with four memories, and random operations on it."""
 
     def __init__(self, connection: Connection, data: st.DataObject) -> None:
         self.connection, self.data = connection, data
-        self.project: Project = plant_project(connection)
-        self.raw: list[UUID] = plant_memories(connection, self.project, [new_memory(key) for key in "abcd"])
+        self.project: Project = add_project(connection)
+        self.raw: list[UUID] = add_memories(connection, self.project, [new_memory(key) for key in "abcd"])
         self.states = [(newest_change(connection), contents(connection))]
         # The same choices must give the same ids, or hypothesis cannot repeat a failure.
         self.fresh = map(UUID, map("00000000-0000-4000-8000-{:012}".format, count(1)))
@@ -137,18 +137,16 @@ class Garden:
     def merge(self) -> None:
         sources = self._some_raw()
         merged = self._insert(consolidated_memories, merged_values("merged", sources, files=self.data.draw(lists)))
-        group, into = next(self.fresh), {"consolidated_into_id": merged}
-        hidden = [Change(id_, group, into, self._version(id_)) for id_ in sources]
-        update_rows(self.connection, author(self.project), task_memories, hidden, operation="merge")
+        group, values = next(self.fresh), {"consolidated_into_id": merged}
+        changes = [Change(id_, group, values, self._version(id_)) for id_ in sources]
+        update_rows(self.connection, author(self.project), task_memories, changes, operation="merge")
 
     def summarize(self) -> None:
-        free = self.connection.scalars(
-            text(f"SELECT id FROM {task_memories} WHERE summarized_into_id IS NULL ORDER BY id")
-        ).all()
+        query = f"SELECT id FROM {task_memories} WHERE summarized_into_id IS NULL ORDER BY id"
+        free = self.connection.scalars(text(query)).all()
         chosen = self.data.draw(st.lists(st.sampled_from(free), unique=True, min_size=1)) if free else []
-        self._insert(
-            consolidated_memories, merged_values("summary", chosen, kind="summary", abstraction_level=2, files=[])
-        )
+        values = merged_values("summary", chosen, kind="summary", abstraction_level=2, files=[])
+        self._insert(consolidated_memories, values)
 
     def undo(self) -> None:
         """Undo everything since a random point."""
@@ -160,7 +158,7 @@ class Garden:
 
     def revert(self, to: int) -> None:
         """Undo the changes since the state with this number, at once or one by one, newest first."""
-        changes = standing_since(self.connection, self.states[to][0])
+        changes = list_effective_changes(self.connection, self.states[to][0])
         at_once = self.data.draw(st.booleans())
         for part in [changes] if at_once else [[change] for change in reversed(changes)]:
             revert_changes(self.connection, author(self.project), part, group_id=next(self.fresh), reason=None)
@@ -174,14 +172,11 @@ class Garden:
         return self.data.draw(st.lists(st.sampled_from(self.raw), unique=True, min_size=1))
 
     def _version(self, id_: UUID) -> int:
-        return int(
-            self.connection.execute(
-                text(f"SELECT version FROM {task_memories} WHERE id = :id"), {"id": id_}
-            ).scalar_one()
-        )
+        query = f"SELECT version FROM {task_memories} WHERE id = :id"
+        return int(self.connection.execute(text(query), {"id": id_}).scalar_one())
 
 
-def _assert_ledger_tells_the_contents(connection: Connection) -> None:
+def _assert_ledger_matches_rows(connection: Connection) -> None:
     """Assert that the newest image of each row in the ledger equals the stored row."""
     query = f"""
         SELECT DISTINCT ON (entity_id) entity_type, entity_id, version_after, new_state
@@ -208,14 +203,14 @@ def _assert_ledger_tells_the_contents(connection: Connection) -> None:
 @given(data=st.data())
 def test_undo_and_redo_restore_any_history(connection: Connection, data: st.DataObject) -> None:
     with connection.begin() as transaction:
-        garden = Garden(connection, data)
+        history = RandomHistory(connection, data)
         for _ in range(data.draw(st.integers(1, 7))):
-            garden.step()
-        _assert_ledger_tells_the_contents(connection)
-        chosen = data.draw(st.sampled_from(range(len(garden.states))))
-        garden.revert(chosen)
-        assert contents(connection) == garden.states[chosen][1]
-        _assert_ledger_tells_the_contents(connection)
-        garden.revert(-1)
-        assert contents(connection) == garden.states[-1][1]
+            history.step()
+        _assert_ledger_matches_rows(connection)
+        chosen = data.draw(st.sampled_from(range(len(history.states))))
+        history.revert(chosen)
+        assert contents(connection) == history.states[chosen][1]
+        _assert_ledger_matches_rows(connection)
+        history.revert(-1)
+        assert contents(connection) == history.states[-1][1]
         transaction.rollback()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,6 +20,7 @@ from consolidation_pipeline.store.database.schema import (
 )
 from consolidation_pipeline.store.ledger.ledger_reader import (
     LedgerFilter,
+    RollbackTarget,
     count_changes,
     find_rollback_target,
     is_undo,
@@ -32,13 +33,16 @@ from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_row
 from consolidation_pipeline.store.ledger.revert import revert_changes
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.store.sample_rows import (
+    NOW,
+    add_memories,
+    add_project,
     author,
     contents,
-    counted_statements,
+    insert_row,
     merged_values,
     new_memory,
-    plant_memories,
-    plant_project,
+    record_statements,
+    update_row,
 )
 
 
@@ -47,8 +51,8 @@ class History:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.project: Project = plant_project(connection)
-        self.raw = plant_memories(connection, self.project, [new_memory(key) for key in "abcd"])
+        self.project: Project = add_project(connection)
+        self.raw = add_memories(connection, self.project, [new_memory(key) for key in "abcd"])
         self.versions = dict.fromkeys(self.raw, 1)
 
     def edit(self, *ids: UUID, job: UUID | None = None) -> UUID:
@@ -70,8 +74,7 @@ class History:
 
     def roll_back(self, target: UUID, *, cascade: bool = False) -> UUID:
         """Roll back the target of an id, as the rollback service does; return the rollback's group id."""
-        scope = find_rollback_target(self.connection, target)
-        assert scope is not None
+        scope = self.find_target(target)
         if scope.undone_by:
             raise ConflictError("rolled back before")
         dependents = list_dependents(self.connection, scope.changes)
@@ -84,6 +87,15 @@ class History:
         self.versions = dict(self.connection.execute(chosen).tuples().all())
         return group
 
+    def find_target(self, target: UUID) -> RollbackTarget:
+        scope = find_rollback_target(self.connection, target)
+        assert scope is not None
+        return scope
+
+    def number_dependents(self, target: UUID) -> list[int]:
+        """Return the changes that depend on a rollback target, as numbers from 1."""
+        return self.numbers(row.seq for row in list_dependents(self.connection, self.find_target(target).changes))
+
     def numbers(self, seqs: Iterable[int]) -> list[int]:
         """Return the changes as numbers from 1."""
         every = sorted(row.seq for row in list_changes(self.connection, self.project.id, limit=1000))
@@ -91,6 +103,13 @@ class History:
 
     def state(self) -> dict[str, list[tuple[str | None, ...]]]:
         return contents(self.connection)
+
+    def insert(self, table: Table, values: dict[str, Any]) -> Change:
+        return insert_row(self.connection, self.project, table, **values)
+
+    def update_merged(self, id_: UUID, **values: Any) -> UUID:
+        """Update a merged memory; return the group id."""
+        return update_row(self.connection, self.project, consolidated_memories, id_, **values).group_id
 
     def value(self, table: Table, id_: UUID, column: str) -> Any:
         return self.connection.execute(
@@ -112,44 +131,26 @@ def test_rollback_target_resolves_group_job_and_change(history: History) -> None
     first, second = history.edit(*history.raw[:2], job=job), history.edit(history.raw[2], job=job)
     history.edit(history.raw[3])
     change = list_changes(history.connection, history.project.id, limit=9, where=LedgerFilter(job_id=job))[-1].id
-    scopes = [find_rollback_target(history.connection, target) for target in (change, first, second, job)]
-    found = [(scope.kind, history.numbers(scope.changes), scope.project) for scope in scopes if scope is not None]
-    project = history.project
-    assert found == [
-        ("group", [1, 2], project),
-        ("group", [1, 2], project),
-        ("group", [3], project),
-        ("job", [1, 2, 3], project),
-    ]
+    scopes = [history.find_target(target) for target in (change, first, second, job)]
+    expected = [("group", [1, 2]), ("group", [1, 2]), ("group", [3]), ("job", [1, 2, 3])]
+    assert [(scope.kind, history.numbers(scope.changes)) for scope in scopes] == expected
+    assert all(scope.project == history.project for scope in scopes)
     assert find_rollback_target(history.connection, uuid4()) is None
 
 
-def test_partly_undone_job_targets_the_rest(history: History) -> None:
+def test_partly_undone_job_targets_other_changes(history: History) -> None:
     job = uuid4()
     first = history.edit(history.raw[0], job=job)
     history.edit(history.raw[1], job=job)
     history.roll_back(first)
-    scope = find_rollback_target(history.connection, job)
-    assert scope is not None
-    assert history.numbers(scope.changes) == [2]
+    assert history.numbers(history.find_target(job).changes) == [2]
 
 
 def test_undone_group_names_its_rollback(history: History) -> None:
     group = history.edit(*history.raw[:2])
     undoing = history.roll_back(group)
-    scope = find_rollback_target(history.connection, group)
-    assert scope is not None
+    scope = history.find_target(group)
     assert (scope.changes, scope.undone_by) == ([], [undoing])
-
-
-def test_undone_change_is_not_undone_again(history: History) -> None:
-    history.edit(*history.raw[:2])
-    rows = list_changes(history.connection, history.project.id, limit=9)
-    history.roll_back(rows[0].id)
-    with pytest.raises(ConflictError, match="rolled back before"):
-        revert_changes(
-            history.connection, author(history.project), [row.seq for row in rows], group_id=uuid4(), reason=None
-        )
 
 
 def test_rollback_keeps_kind_of_its_target(history: History) -> None:
@@ -158,8 +159,7 @@ def test_rollback_keeps_kind_of_its_target(history: History) -> None:
     for named, kind in ((group, "group"), (job, "job")):
         target = named
         for is_redo in (False, True, False, True):
-            scope = find_rollback_target(history.connection, target)
-            assert scope is not None
+            scope = history.find_target(target)
             assert scope.kind == kind
             assert is_undo(history.connection, scope.changes[0]) == is_redo
             target = history.roll_back(target)
@@ -205,19 +205,12 @@ def test_dependents_include_later_groups_of_same_rows(history: History) -> None:
     third = history.edit(*history.raw[1:3])
     history.edit(history.raw[3])
     before = history.state()
-    scope = find_rollback_target(history.connection, first)
-    assert scope is not None
-    dependents = list_dependents(history.connection, scope.changes)
-    assert history.numbers(row.seq for row in dependents) == [2, 3, 4, 5]
+    assert history.number_dependents(first) == [2, 3, 4, 5]
     with pytest.raises(ConflictError):
         history.roll_back(first)
     history.roll_back(history.roll_back(first, cascade=True))
     assert history.state() == before
-    assert {group: undone for group, undone in history.undone().items() if group in {first, second, third}} == {
-        first: False,
-        second: False,
-        third: False,
-    }
+    assert not any(history.undone()[group] for group in (first, second, third))
 
 
 def test_undone_changes_do_not_block_rollback(history: History) -> None:
@@ -251,20 +244,10 @@ def test_derived_rows_depend_on_their_sources(history: History) -> None:
     pattern, _ = history.derive("pattern", [merged])
     history.derive("pattern", [pattern])
     history.edit(history.raw[3])
-    scope = find_rollback_target(history.connection, merging)
-    assert scope is not None
-    dependents = list_dependents(history.connection, scope.changes)
-    assert history.numbers(row.seq for row in dependents) == [2, 3]
+    assert history.number_dependents(merging) == [2, 3]
     history.roll_back(merging, cascade=True)
     history.roll_back(list_changes(history.connection, history.project.id, limit=100)[3].group_id)
     assert history.state() == before
-
-
-def _inserted(history: History, table: Table, values: dict[str, Any]) -> tuple[UUID, UUID]:
-    """Insert a row in its own group; return its id and its group id."""
-    change = Change(uuid4(), uuid4(), values)
-    insert_rows(history.connection, author(history.project), table, [change], operation="edit")
-    return change.entity_id, change.group_id
 
 
 def _relation(a: UUID, b: UUID) -> dict[str, Any]:
@@ -281,7 +264,7 @@ def _suggestion(originals: list[UUID], result: UUID | None) -> dict[str, Any]:
 
 
 # Tables whose rows reference a merged memory; the second id is that of a raw memory.
-NAMING: list[tuple[Table, Callable[[UUID, UUID], dict[str, Any]]]] = [
+REFERENCES: list[tuple[Table, Callable[[UUID, UUID], dict[str, Any]]]] = [
     (memory_relations, lambda merged, raw: _relation(merged, raw)),
     (memory_relations, lambda merged, raw: _relation(raw, merged)),
     (playbook_entries, lambda merged, raw: _entry(merged, [raw])),
@@ -291,25 +274,16 @@ NAMING: list[tuple[Table, Callable[[UUID, UUID], dict[str, Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("table", "values"), NAMING)
+@pytest.mark.parametrize(("table", "values"), REFERENCES)
 def test_references_depend_on_derived_row(
     history: History, table: Table, values: Callable[[UUID, UUID], dict[str, Any]]
 ) -> None:
     before = history.state()
     merged, merging = history.derive("merged", history.raw[:2])
-    row, _ = _inserted(history, table, values(merged, history.raw[3]))
-    update_rows(
-        history.connection,
-        author(history.project),
-        table,
-        [Change(row, uuid4(), {"status": history.value(table, row, "status")}, 1)],
-        operation="review",
-    )
+    row = history.insert(table, values(merged, history.raw[3])).entity_id
+    update_row(history.connection, history.project, table, row, status=history.value(table, row, "status"))
     after = history.state()
-    scope = find_rollback_target(history.connection, merging)
-    assert scope is not None
-    dependents = list_dependents(history.connection, scope.changes)
-    assert history.numbers(row.seq for row in dependents) == [2, 3]
+    assert history.number_dependents(merging) == [2, 3]
     undoing = history.roll_back(merging, cascade=True)
     assert history.state() == before
     history.roll_back(undoing)
@@ -319,53 +293,41 @@ def test_references_depend_on_derived_row(
 def test_superseded_row_depends_on_successor(history: History) -> None:
     older, _ = history.derive("merged", history.raw[:2])
     newer, merging = history.derive("merged", history.raw[2:])
-    retire = Change(older, uuid4(), {"superseded_by_id": newer, "retired_at": datetime(2026, 3, 1, tzinfo=UTC)}, 1)
-    update_rows(history.connection, author(history.project), consolidated_memories, [retire], operation="merge")
-    scope = find_rollback_target(history.connection, merging)
-    assert scope is not None
-    assert history.numbers(row.seq for row in list_dependents(history.connection, scope.changes)) == [3]
+    history.update_merged(older, superseded_by_id=newer, retired_at=NOW)
+    assert history.number_dependents(merging) == [3]
 
 
 def test_earlier_reference_does_not_depend_on_rewording(history: History) -> None:
     merged, _ = history.derive("merged", history.raw[:2])
-    _inserted(history, memory_relations, _relation(merged, history.raw[3]))
-    reword = Change(merged, uuid4(), {"content": "other words"}, 1)
-    update_rows(history.connection, author(history.project), consolidated_memories, [reword], operation="merge")
-    scope = find_rollback_target(history.connection, reword.group_id)
-    assert scope is not None
-    assert list_dependents(history.connection, scope.changes) == []
-    _inserted(history, memory_relations, _relation(history.raw[3], merged))
-    assert history.numbers(row.seq for row in list_dependents(history.connection, scope.changes)) == [4]
+    history.insert(memory_relations, _relation(merged, history.raw[3]))
+    rewording = history.update_merged(merged, content="other words")
+    assert history.number_dependents(rewording) == []
+    history.insert(memory_relations, _relation(history.raw[3], merged))
+    assert history.number_dependents(rewording) == [4]
 
 
-def test_old_reference_stays_independent_after_redo(
-    history: History,
-) -> None:
+def test_old_reference_stays_independent_after_redo(history: History) -> None:
     merged, _ = history.derive("merged", history.raw[:2])
-    _, related = _inserted(history, memory_relations, _relation(merged, history.raw[3]))
-    reword = Change(merged, uuid4(), {"content": "other words"}, 1)
-    update_rows(history.connection, author(history.project), consolidated_memories, [reword], operation="merge")
+    related = history.insert(memory_relations, _relation(merged, history.raw[3])).group_id
+    rewording = history.update_merged(merged, content="other words")
     after = history.state()
-    undone = [history.roll_back(reword.group_id), history.roll_back(related)]
+    undone = [history.roll_back(rewording), history.roll_back(related)]
     for rollback in reversed(undone):
         history.roll_back(rollback)
     assert history.state() == after
-    history.roll_back(reword.group_id)
+    history.roll_back(rewording)
 
 
 def test_reference_ignores_change_without_new_content(history: History) -> None:
     merged, _ = history.derive("merged", history.raw[:2])
-    tag = Change(merged, uuid4(), {"tags": ["x"]}, 1)
-    update_rows(history.connection, author(history.project), consolidated_memories, [tag], operation="edit")
-    _inserted(history, memory_relations, _relation(merged, history.raw[3]))
-    scope = find_rollback_target(history.connection, tag.group_id)
-    assert scope is not None
-    assert list_dependents(history.connection, scope.changes) == []
+    tagging = history.update_merged(merged, tags=["x"])
+    history.insert(memory_relations, _relation(merged, history.raw[3]))
+    assert history.number_dependents(tagging) == []
 
 
 def test_redo_needs_referenced_row(history: History) -> None:
     merged, merging = history.derive("merged", history.raw[:2])
-    _, related = _inserted(history, memory_relations, _relation(merged, history.raw[3]))
+    related = history.insert(memory_relations, _relation(merged, history.raw[3])).group_id
     _, pattern = history.derive("pattern", [merged])
     redo_relation, redo_pattern = history.roll_back(related), history.roll_back(pattern)
     redo_merging = history.roll_back(merging)
@@ -382,10 +344,9 @@ def test_dependents_need_few_statements(history: History) -> None:
     job = uuid4()
     merged = [history.derive("merged", [history.raw[at % 4]], job=job)[0] for at in range(40)]
     for id_ in merged:
-        _inserted(history, playbook_entries, _entry(id_, [id_]))
-    scope = find_rollback_target(history.connection, job)
-    assert scope is not None
-    with counted_statements(history.connection) as sent:
+        history.insert(playbook_entries, _entry(id_, [id_]))
+    scope = history.find_target(job)
+    with record_statements(history.connection) as sent:
         assert len(list_dependents(history.connection, scope.changes)) == 40
     assert len(sent) <= 6
 
@@ -394,9 +355,7 @@ def test_archived_source_has_no_later_dependents(history: History) -> None:
     history.derive("merged", history.raw[:2])
     edit = history.edit(history.raw[0])
     history.derive("merged", history.raw[:2])
-    scope = find_rollback_target(history.connection, edit)
-    assert scope is not None
-    assert list_dependents(history.connection, scope.changes) == []
+    assert history.number_dependents(edit) == []
 
 
 def test_changes_are_counted_and_filtered(history: History) -> None:
@@ -419,11 +378,9 @@ def test_changes_are_counted_and_filtered(history: History) -> None:
     assert history.numbers(row.seq for row in older) == [5]
     ids, total = list_job_changes(connection, job, limit=3)
     assert total == 4
-    assert (
-        ids
-        == [row.id for row in reversed(list_changes(connection, project, limit=9, where=LedgerFilter(job_id=job)))][:3]
-    )
+    oldest_first = list_changes(connection, project, limit=9, where=LedgerFilter(job_id=job))[::-1]
+    assert ids == [row.id for row in oldest_first[:3]]
     assert [row.changes for row in list_groups(connection, project, limit=9)] == [1, 1, 4]
     assert [row.operation for row in list_groups(connection, project, limit=1)] == ["rollback"]
     assert [row.changes for row in list_groups(connection, project, limit=9, offset=2)] == [4]
-    assert count_changes(connection, plant_project(connection, "other").id) == (0, 0)
+    assert count_changes(connection, add_project(connection, "other").id) == (0, 0)

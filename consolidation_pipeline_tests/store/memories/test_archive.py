@@ -12,29 +12,29 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.admin.project_counts import count_project, count_raw_memories
-from consolidation_pipeline.store.database.schema import SCHEMA, task_memories
+from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
-from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
 from consolidation_pipeline.store.memories.archive import (
     ArchiveCandidates,
     MemoryUpdate,
     archive_rows,
+    edit_rows,
     load_archive_candidates,
-    pin_rows,
     restore_rows,
 )
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.store.sample_rows import (
+    NOW,
+    add_memories,
+    add_merged,
+    add_project,
     author,
     contents,
-    counted_statements,
+    hide_sources,
     new_memory,
-    plant_memories,
-    plant_merged,
-    plant_project,
+    record_statements,
 )
 
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -42,12 +42,14 @@ def ago(days: float) -> datetime:
     return NOW - timedelta(days=days)
 
 
-def load(connection: Connection, project: Project, table: str = "task_memories", **how: Any) -> ArchiveCandidates:
+def load_candidates(
+    connection: Connection, project: Project, table: str = "task_memories", **how: Any
+) -> ArchiveCandidates:
     return load_archive_candidates(connection, project.id, table, **{"as_of": NOW, "restored_since": LONG_AGO} | how)
 
 
-def mark(id_: UUID, version: int = 1) -> MemoryUpdate:
-    return MemoryUpdate(id_, version, uuid4(), "in words", "staleness")
+def new_update(id_: UUID, version: int = 1) -> MemoryUpdate:
+    return MemoryUpdate(id_, version, uuid4(), "unused", "staleness")
 
 
 @pytest.fixture
@@ -60,20 +62,19 @@ def raw(connection: Connection, project: Project) -> list[UUID]:
         "d": {"learned_at": ago(200)},
         "e": {"learned_at": ago(50)},
     }
-    ids = plant_memories(connection, project, [new_memory(key, **values) for key, values in fields.items()])
+    ids = add_memories(connection, project, [new_memory(key, **values) for key, values in fields.items()])
     merge(connection, project, ids[2:4], learned_at=ago(300), last_accessed_at=ago(290), reuse_count=4)
     return ids
 
 
 def merge(connection: Connection, project: Project, sources: list[UUID], **fields: Any) -> UUID:
-    merged = plant_merged(connection, project, "merged", sources, **fields)
-    hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in sources]
-    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    merged = add_merged(connection, project, "merged", sources, **fields)
+    hide_sources(connection, project, sources, merged)
     return merged
 
 
 def test_archive_candidates_load_policy_inputs(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    found = load(connection, project)
+    found = load_candidates(connection, project)
     rows = {id_: at for at, id_ in enumerate(to_uuids(found.ids))}
     assert list(rows) == sorted([raw[0], raw[1], raw[4]])
     units, (a, b, e) = found.units, (rows[raw[at]] for at in (0, 1, 4))
@@ -90,31 +91,31 @@ def test_archive_candidates_load_policy_inputs(connection: Connection, project: 
 
 def test_newest_source_counts_as_access_of_merged(connection: Connection, project: Project, raw: list[UUID]) -> None:
     del raw
-    found = load(connection, project, "consolidated_memories")
+    found = load_candidates(connection, project, "consolidated_memories")
     assert (found.units.idle_days.tolist(), found.units.age_days.tolist()) == ([200.0], [300.0])
     assert (found.units.reused_count.tolist(), found.sources.tolist()) == ([4], [2])
 
 
 def test_archive_candidates_are_filtered(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    other = plant_project(connection, "other")
-    plant_merged(connection, project, "pattern", [], kind="pattern", abstraction_level=2)
-    assert len(load(connection, project, "consolidated_memories").ids) == 1
-    assert to_uuids(load(connection, project, ids=to_ids([raw[4], raw[2]])).ids) == [raw[4]]
-    assert len(load(connection, project, ids=to_ids([])).ids) == 0
-    assert len(load(connection, other).ids) == 0
+    other = add_project(connection, "other")
+    add_merged(connection, project, "pattern", [], kind="pattern", abstraction_level=2)
+    assert len(load_candidates(connection, project, "consolidated_memories").ids) == 1
+    assert to_uuids(load_candidates(connection, project, ids=to_ids([raw[4], raw[2]])).ids) == [raw[4]]
+    assert len(load_candidates(connection, project, ids=to_ids([])).ids) == 0
+    assert len(load_candidates(connection, other).ids) == 0
 
 
 def test_recently_restored_memory_counts_as_pinned(connection: Connection, project: Project, raw: list[UUID]) -> None:
     def pinned(**how: Any) -> dict[UUID, bool]:
-        found = load(connection, project, **how)
+        found = load_candidates(connection, project, **how)
         return dict(zip(to_uuids(found.ids), found.units.pinned.tolist(), strict=True))
 
-    archive_rows(connection, author(project), "task_memories", [mark(raw[1]), mark(raw[4])], at=NOW)
-    restore_rows(connection, author(project), "task_memories", [mark(raw[1], 2)])
+    archive_rows(connection, author(project), "task_memories", [new_update(raw[1]), new_update(raw[4])], at=NOW)
+    restore_rows(connection, author(project), "task_memories", [new_update(raw[1], 2)])
     assert pinned() == {raw[0]: True, raw[1]: True}
-    back = connection.execute(text("SELECT now()")).scalar_one()
-    assert pinned(restored_since=back)[raw[1]] is False
-    assert pinned(restored_since=back - timedelta(microseconds=1))[raw[1]] is True
+    restored_at = connection.execute(text("SELECT now()")).scalar_one()
+    assert pinned(restored_since=restored_at)[raw[1]] is False
+    assert pinned(restored_since=restored_at - timedelta(microseconds=1))[raw[1]] is True
 
 
 @pytest.mark.parametrize("table", ["task_memories", "consolidated_memories"])
@@ -125,20 +126,20 @@ def test_restore_undoes_archiving_except_version(
     id_ = raw[0] if table == "task_memories" else merged
     version = f"UPDATE {SCHEMA}.{table} SET version = 1 WHERE id = :id"
     before = contents(connection)
-    with counted_statements(connection) as sent:
-        archive_rows(connection, author(project), table, [mark(id_)], at=NOW)
+    with record_statements(connection) as sent:
+        archive_rows(connection, author(project), table, [new_update(id_)], at=NOW)
     assert len(sent) < 15
     assert contents(connection) != before
-    restore_rows(connection, author(project), table, [mark(id_, 2)])
-    pin_rows(connection, author(project), table, [mark(id_, 3)], pinned=False)
-    pin_rows(connection, author(project), table, [mark(id_, 4)], pinned=id_ == raw[0])
+    restore_rows(connection, author(project), table, [new_update(id_, 2)])
+    edit_rows(connection, author(project), table, [new_update(id_, 3)], values={"pinned": False})
+    edit_rows(connection, author(project), table, [new_update(id_, 4)], values={"pinned": id_ == raw[0]})
     connection.execute(text(version), {"id": id_})
     assert contents(connection) == before
 
 
 def test_archive_rejects_stale_version(connection: Connection, project: Project, raw: list[UUID]) -> None:
     with pytest.raises(ConflictError, match=str(raw[0])):
-        archive_rows(connection, author(project), "task_memories", [mark(raw[0], 2)], at=NOW)
+        archive_rows(connection, author(project), "task_memories", [new_update(raw[0], 2)], at=NOW)
 
 
 def test_sources_of_archived_merged_count_as_archived(
@@ -148,10 +149,10 @@ def test_sources_of_archived_merged_count_as_archived(
         return tuple(count_raw_memories(connection, project.id))
 
     assert counts() == (5, 3, 2, 0)
-    archive_rows(connection, author(project), "task_memories", [mark(raw[4])], at=NOW)
+    archive_rows(connection, author(project), "task_memories", [new_update(raw[4])], at=NOW)
     assert counts() == (5, 2, 2, 1)
     merged = connection.execute(text(f"SELECT id FROM {SCHEMA}.consolidated_memories")).scalar_one()
-    archive_rows(connection, author(project), "consolidated_memories", [mark(merged)], at=NOW)
+    archive_rows(connection, author(project), "consolidated_memories", [new_update(merged)], at=NOW)
     assert counts() == (5, 2, 0, 3)
     found = count_project(connection, project.id)
     assert (found.merged, found.units, found.reduction) == (0, 2, 0.0)

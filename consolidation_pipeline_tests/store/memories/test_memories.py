@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,13 @@ from consolidation_pipeline.store.memories.memories import AppendResult, append_
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
-    counted_statements,
+    NOW,
+    SPECIAL_TEXT,
+    add_memories,
+    add_project,
     new_memory,
-    plant_memories,
-    plant_project,
+    record_statements,
 )
-
-NASTY = "tab\t newline\n return\r backslash \\ \\N \\. quote ' \" , {} [] é 漢字 🙂 \u2028 \x7f \x01 %s %(x)s :x"
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def _append(connection: Connection, project: Project, *memories: NewMemory) -> AppendResult:
@@ -49,10 +48,10 @@ def test_second_import_changes_nothing(connection: Connection, project: Project)
 
 
 def test_memory_id_depends_on_project_and_source(connection: Connection, project: Project) -> None:
-    (id_,) = plant_memories(connection, project, [new_memory("a")])
+    (id_,) = add_memories(connection, project, [new_memory("a")])
     assert id_ == memory_id("garden", "test", "a")
-    other = plant_project(connection, "other")
-    assert plant_memories(connection, other, [new_memory("a")]) != [id_]
+    other = add_project(connection, "other")
+    assert add_memories(connection, other, [new_memory("a")]) != [id_]
     assert _append(connection, project, new_memory("a", source="elsewhere")).added == 1
 
 
@@ -79,24 +78,24 @@ def test_append_without_memories_stores_nothing(connection: Connection, project:
 
 def test_append_stores_every_field(connection: Connection, project: Project) -> None:
     memory = NewMemory(
-        source=NASTY,
-        external_id=NASTY,
+        source=SPECIAL_TEXT,
+        external_id=SPECIAL_TEXT,
         memory_type="decision",
-        execution_summary=NASTY,
-        goal=NASTY,
+        execution_summary=SPECIAL_TEXT,
+        goal=SPECIAL_TEXT,
         result="",
         feedback=" ",
         lessons_learned="\\N",
-        tags=(NASTY, "", "NULL", "null", '"', "a,b", "{}"),
-        files=(NASTY, "NULL", "a b.py"),
+        tags=(SPECIAL_TEXT, "", "NULL", "null", '"', "a,b", "{}"),
+        files=(SPECIAL_TEXT, "NULL", "a b.py"),
         success=False,
         importance=0.1 + 0.2,
-        user_id=NASTY,
+        user_id=SPECIAL_TEXT,
         agent_id="a",
         session_id="s",
         task_id="t",
         learned_at=NOW,
-        metadata={NASTY: [NASTY, None, 1.5, {"x": []}]},
+        metadata={SPECIAL_TEXT: [SPECIAL_TEXT, None, 1.5, {"x": []}]},
         tool_usage=[],
         error_patterns=["a", "b"],
         language="german",
@@ -106,7 +105,7 @@ def test_append_stores_every_field(connection: Connection, project: Project) -> 
     )
     _append(connection, project, memory)
     (row,) = _rows(connection)
-    body = f"{NASTY.strip()}\n{NASTY.strip()}\n\\N"
+    body = f"{SPECIAL_TEXT.strip()}\n{SPECIAL_TEXT.strip()}\n\\N"
     special = {
         "tags": list(memory.tags),
         "files": sorted(memory.files),
@@ -114,13 +113,10 @@ def test_append_stores_every_field(connection: Connection, project: Project) -> 
         "normalized_hash": normalized_hash(body),
         "embedding_dim": None,
     }
-    held = row._mapping
+    stored = {**row._mapping, "files": sorted(row.files)}
     expected = {name: getattr(memory, name) for name in memory.__dataclass_fields__} | special
-    assert {name: held[name] for name in expected if name != "files"} == {
-        k: v for k, v in expected.items() if k != "files"
-    }
-    assert sorted(held["files"]) == expected["files"]
-    assert held["version"] == 1
+    assert {name: stored[name] for name in expected} == expected
+    assert stored["version"] == 1
     assert load_texts(connection, [row.id]) == {row.id: body}
 
 
@@ -133,7 +129,7 @@ def test_memory_without_time_is_learned_now(connection: Connection, project: Pro
 
 def test_append_needs_few_statements(connection: Connection, project: Project) -> None:
     memories = [new_memory(str(n), files=(f"{n}.py",)) for n in range(20_000)]
-    with counted_statements(connection) as statements:
+    with record_statements(connection) as statements:
         assert _append(connection, project, *memories) == AppendResult(20_000, 0, ())
     assert len(statements) == 5
     assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_files")).scalar_one() == 20_000

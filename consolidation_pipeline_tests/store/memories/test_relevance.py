@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from uuid import UUID, uuid4
+from datetime import timedelta
+from uuid import UUID
 
 import numpy as np
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.schema import memory_relations, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
-from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories.relevance import load_decay_inputs, save_relevance
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.store.sample_rows import (
-    author,
+    NOW,
+    add_memories,
+    add_merged,
+    add_project,
+    hide_sources,
+    insert_row,
     new_memory,
-    plant_memories,
-    plant_merged,
-    plant_project,
+    update_row,
 )
-
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def _relate(connection: Connection, project: Project, a: UUID, b: UUID, status: str, confidence: float) -> None:
     values = {"a_id": a, "b_id": b, "relation_type": "explains", "confidence": confidence, "status": status}
-    change = Change(uuid4(), uuid4(), values | {"created_at": NOW - timedelta(days=1)})
-    insert_rows(connection, author(project), memory_relations, [change], operation="associate")
+    insert_row(connection, project, memory_relations, **values, created_at=NOW - timedelta(days=1))
 
 
 def test_decay_inputs_are_read_as_of_instant(connection: Connection, project: Project) -> None:
     times = {"learned_at": NOW - timedelta(days=10), "last_accessed_at": NOW - timedelta(hours=12)}
     memories = [new_memory("a", importance=0.9, **times), new_memory("b", learned_at=NOW + timedelta(days=1))]
-    a, b, archived = plant_memories(connection, project, [*memories, new_memory("c")])
-    update = [Change(archived, uuid4(), {"archived_at": NOW}, 1)]
-    update_rows(connection, author(project), task_memories, update, operation="archive")
+    a, b, archived = add_memories(connection, project, [*memories, new_memory("c")])
+    update_row(connection, project, task_memories, archived, archived_at=NOW)
     _relate(connection, project, a, b, "confirmed", 0.4)
     _relate(connection, project, archived, a, "confirmed", 0.8)
     _relate(connection, project, b, a, "candidate", 1.0)
@@ -56,19 +54,18 @@ def test_decay_inputs_are_read_as_of_instant(connection: Connection, project: Pr
 
 
 def test_decay_inputs_exclude_inactive_rows(connection: Connection, project: Project) -> None:
-    ids = plant_memories(connection, project, [new_memory(key) for key in "ab"])
-    active = plant_merged(connection, project, "active", ids)
-    plant_merged(connection, project, "retired", [], retired_at=NOW)
-    update = [Change(ids[0], uuid4(), {"consolidated_into_id": active}, 1)]
-    update_rows(connection, author(project), task_memories, update, operation="merge")
+    ids = add_memories(connection, project, [new_memory(key) for key in "ab"])
+    active = add_merged(connection, project, "active", ids)
+    add_merged(connection, project, "retired", [], retired_at=NOW)
+    hide_sources(connection, project, ids[:1], active)
     assert to_uuids(load_decay_inputs(connection, project.id, "task_memories", NOW).ids) == [ids[1]]
     assert to_uuids(load_decay_inputs(connection, project.id, "consolidated_memories", NOW).ids) == [active]
-    nothing = load_decay_inputs(connection, plant_project(connection, "empty").id, "task_memories", NOW)
-    assert {len(getattr(nothing, name)) for name in nothing.__dataclass_fields__} == {0}
+    empty = load_decay_inputs(connection, add_project(connection, "empty").id, "task_memories", NOW)
+    assert {len(getattr(empty, name)) for name in empty.__dataclass_fields__} == {0}
 
 
 def test_save_relevance_writes_score_and_time_only(connection: Connection, project: Project) -> None:
-    ids = plant_memories(connection, project, [new_memory(key) for key in "ab"])
+    ids = add_memories(connection, project, [new_memory(key) for key in "ab"])
     save_relevance(connection, "task_memories", to_ids(ids[:1]), np.array([0.1 + 0.2]), NOW)
     rows = {row.id: row for row in connection.execute(text(f"SELECT * FROM {task_memories}"))}
     assert (rows[ids[0]].relevance_score, rows[ids[0]].relevance_at) == (0.1 + 0.2, NOW)

@@ -29,12 +29,12 @@ from consolidation_pipeline.store.search.retrievers import (
     open_snapshot,
 )
 from consolidation_pipeline.store.search.vector_indexes import VectorIndex, build_indexes, drop_indexes, find_indexes
-from consolidation_pipeline_tests.store.sample_rows import plant_merged, plant_project, unit_vector
+from consolidation_pipeline_tests.store.sample_rows import add_merged, add_project, unit_vector
 
 ROWS, DIMENSION, MODEL = 3_000, 16, "it's/a:model%20"
 RAW = SearchFilters(["raw"])
 # Every hundredth memory is a decision; vectors are random.
-PLANT = f"""
+INSERT_MEMORIES = f"""
     INSERT INTO {SCHEMA}.task_memories (project_id, source, external_id, memory_type, execution_summary, content_hash,
         normalized_hash, embedding, embedding_model, embedding_dim)
     SELECT :project, 'test', n::text, CASE WHEN n % 100 = 0 THEN 'decision' ELSE 'learning' END,
@@ -46,17 +46,17 @@ PLANT = f"""
 
 
 @pytest.fixture
-def planted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Project with enough memories for a vector index."""
     monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", ROWS)
     with engine.begin() as connection:
-        project = plant_project(connection)
-        connection.execute(text(PLANT), {"project": project.id, "rows": ROWS, "model": MODEL})
+        project = add_project(connection)
+        connection.execute(text(INSERT_MEMORIES), {"project": project.id, "rows": ROWS, "model": MODEL})
         connection.execute(text(f"ANALYZE {SCHEMA}.task_memories"))
     return project
 
 
-def bound(project: Project, **more: Any) -> dict[str, Any]:
+def parameters(project: Project, **more: Any) -> dict[str, Any]:
     vector = format_vector(unit_vector(1, DIMENSION))
     return {"project": project.id, "model": MODEL, "dimension": DIMENSION, "vector": vector, "limit": 20} | more
 
@@ -68,7 +68,7 @@ def explain(connection: Connection, query: str, parameters: Mapping[str, Any]) -
     return "\n".join(line for (line,) in fetch_rows(connection, f"EXPLAIN {query}", parameters))
 
 
-def nearest(
+def search(
     connection: Connection, project: Project, filters: SearchFilters, *, indexed: bool
 ) -> list[tuple[UUID, float]]:
     vector = unit_vector(1, DIMENSION)
@@ -81,62 +81,58 @@ def nearest(
 
 @pytest.mark.parametrize("archived", [False, True])
 def test_semantic_search_uses_vector_index(
-    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch, archived: bool
+    engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch, archived: bool
 ) -> None:
     monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", 0)
-    indexes = [VectorIndex(table, planted.id, MODEL, DIMENSION) for table in ("task_memories", "consolidated_memories")]
-    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name for index in indexes]
+    indexes = [VectorIndex(table, project.id, MODEL, DIMENSION) for table in ("task_memories", "consolidated_memories")]
+    assert build_indexes(engine, project.id, MODEL, DIMENSION) == [index.name for index in indexes]
     filters = SearchFilters(LEVELS, include_archived=archived)
     with engine.begin() as connection:
-        used = find_indexes(connection, planted.id, MODEL, DIMENSION)
+        used = find_indexes(connection, project.id, MODEL, DIMENSION)
         assert used == {index.table: index for index in indexes}
-        plan = explain(connection, build_nearest_query(filters, used), bound(planted, **filters.parameters))
+        plan = explain(connection, build_nearest_query(filters, used), parameters(project, **filters.parameters))
         for index in indexes:
             assert f"Index Scan using {index.name}" in plan
         assert f"(embedding)::halfvec({DIMENSION})" in plan
-        exact = explain(connection, build_nearest_query(RAW, {}), bound(planted))
+        exact = explain(connection, build_nearest_query(RAW, {}), parameters(project))
         assert "task_memories_active_idx" in exact
         assert not {indexes[0].name, "task_memories_embedded_content_idx"} & set(exact.split())
 
 
-def test_vector_index_covers_searchable_rows(engine: Engine, planted: Project) -> None:
+def test_vector_index_covers_searchable_rows(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
-        merged, other = plant_merged(connection, planted, "all of them", []), plant_project(connection, "other")
-        connection.execute(text(PLANT), {"project": other.id, "rows": 5, "model": MODEL})
-        connection.execute(
-            text(f"UPDATE {SCHEMA}.task_memories SET consolidated_into_id = :merged WHERE external_id::int > 10"),
-            {"merged": merged},
-        )
-    was, index = (VectorIndex("task_memories", planted.id, model, DIMENSION) for model in ("former", MODEL))
+        merged, other = add_merged(connection, project, "all of them", []), add_project(connection, "other")
+        connection.execute(text(INSERT_MEMORIES), {"project": other.id, "rows": 5, "model": MODEL})
+        hide = f"UPDATE {SCHEMA}.task_memories SET consolidated_into_id = :merged WHERE external_id::int > 10"
+        connection.execute(text(hide), {"merged": merged})
+    former, index = (VectorIndex("task_memories", project.id, model, DIMENSION) for model in ("former", MODEL))
     with engine.begin() as connection:
-        connection.execute(text(f'CREATE INDEX "{was.name}" ON {SCHEMA}.task_memories (id)'))
-    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name]
-    held = (
-        "SELECT relname, reltuples FROM pg_class WHERE relkind = 'i' AND relname ~ '_memories_embedding_[0-9a-f]{12}_'"
-    )
+        connection.execute(text(f'CREATE INDEX "{former.name}" ON {SCHEMA}.task_memories (id)'))
+    assert build_indexes(engine, project.id, MODEL, DIMENSION) == [index.name]
+    existing = "SELECT relname, reltuples FROM pg_class WHERE relkind = 'i' AND relname ~ 'embedding_[0-9a-f]{12}_'"
     with engine.begin() as connection:
-        assert connection.execute(text(held)).all() == [(index.name, 10)]
-    drop_indexes(engine, planted.id)
+        assert connection.execute(text(existing)).all() == [(index.name, 10)]
+    drop_indexes(engine, project.id)
     with engine.begin() as connection:
-        assert connection.execute(text(held)).all() == []
+        assert connection.execute(text(existing)).all() == []
 
 
-def test_keyword_search_uses_word_index_if_large(engine: Engine, planted: Project) -> None:
+def test_keyword_search_uses_word_index_if_large(engine: Engine, project: Project) -> None:
     words = {"language0": "english", "words0": "'topic77'", "each": ["topic77"], "pool": 9}
     with engine.begin() as connection:
-        plan = explain(connection, build_keyword_query(RAW, 1, indexed=True), bound(planted, **words))
+        plan = explain(connection, build_keyword_query(RAW, 1, indexed=True), parameters(project, **words))
         assert "task_memories_content_tsv_idx" in plan
-        small = explain(connection, build_keyword_query(RAW, 1, indexed=False), bound(planted, **words))
+        small = explain(connection, build_keyword_query(RAW, 1, indexed=False), parameters(project, **words))
         assert "task_memories_content_tsv_idx" not in small
         assert "task_memories_active_idx" in small
 
 
-def test_snapshot_is_consistent_and_read_only(engine: Engine, planted: Project) -> None:
+def test_snapshot_is_consistent_and_read_only(engine: Engine, project: Project) -> None:
     with open_snapshot(engine) as connection:
-        before = [nearest(connection, planted, RAW, indexed=False) for _ in range(9)]
+        before = [search(connection, project, RAW, indexed=False) for _ in range(9)]
         with engine.begin() as other:
             other.execute(text(f"DELETE FROM {SCHEMA}.task_memories"))
-        assert nearest(connection, planted, RAW, indexed=False) == before[0] != []
+        assert search(connection, project, RAW, indexed=False) == before[0] != []
         plans = (
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE strpos(statement, 'table_name') > 0"
         )
@@ -146,23 +142,23 @@ def test_snapshot_is_consistent_and_read_only(engine: Engine, planted: Project) 
     with pytest.raises(ReadOnlySqlTransaction), open_snapshot(engine) as connection:
         fetch_rows(connection, f"DELETE FROM {SCHEMA}.projects RETURNING id", {})
     with open_snapshot(engine) as connection:
-        assert nearest(connection, planted, RAW, indexed=False) == []
+        assert search(connection, project, RAW, indexed=False) == []
 
 
-def test_lexemes_follow_languages_of_project(engine: Engine, planted: Project) -> None:
+def test_lexemes_follow_languages_of_project(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
-        assert load_lexemes(connection, planted.id, "The houses, die Häuser") == {
+        assert load_lexemes(connection, project.id, "The houses, die Häuser") == {
             "english": ["die", "hous", "häuser"],
             "german": ["haus", "hous", "the"],
         }
-        assert load_lexemes(connection, plant_project(connection, "empty").id, "houses") == {}
+        assert load_lexemes(connection, add_project(connection, "empty").id, "houses") == {}
 
 
-def test_vector_index_finds_most_exact_neighbors(engine: Engine, planted: Project) -> None:
-    build_indexes(engine, planted.id, MODEL, DIMENSION)
+def test_vector_index_finds_most_exact_neighbors(engine: Engine, project: Project) -> None:
+    build_indexes(engine, project.id, MODEL, DIMENSION)
     with engine.begin() as connection:
-        exact, approximate = (nearest(connection, planted, RAW, indexed=on) for on in (False, True))
+        exact, approximate = (search(connection, project, RAW, indexed=on) for on in (False, True))
         assert len(exact) == 20
         # The index is approximate and may miss some rows.
         assert len({near.id for near in exact} & {near.id for near in approximate}) >= 14
@@ -171,93 +167,88 @@ def test_vector_index_finds_most_exact_neighbors(engine: Engine, planted: Projec
             assert similarity == pytest.approx(cosines.get(id_, similarity), abs=1e-12)
 
 
-def test_filter_does_not_starve_indexed_search(engine: Engine, planted: Project) -> None:
-    build_indexes(engine, planted.id, MODEL, DIMENSION)
+def test_filter_does_not_starve_indexed_search(engine: Engine, project: Project) -> None:
+    build_indexes(engine, project.id, MODEL, DIMENSION)
     with engine.begin() as connection:
         connection.execute(text("SELECT set_config('hnsw.max_scan_tuples', '50', true)"))
         for filters in (SearchFilters(["raw"], types=["decision"]), SearchFilters(LEVELS, types=["decision"])):
-            exact = nearest(connection, planted, filters, indexed=False)
-            assert nearest(connection, planted, filters, indexed=True) == exact
+            exact = search(connection, project, filters, indexed=False)
+            assert search(connection, project, filters, indexed=True) == exact
 
 
-def test_indexes_are_built_once_for_large_projects(engine: Engine, planted: Project) -> None:
+def test_indexes_are_built_once_for_large_projects(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
-        small = plant_project(connection, "small")
-        connection.execute(text(PLANT), {"project": small.id, "rows": 5, "model": "other"})
-        assert find_indexes(connection, planted.id, MODEL, DIMENSION) == {}
+        small = add_project(connection, "small")
+        connection.execute(text(INSERT_MEMORIES), {"project": small.id, "rows": 5, "model": "other"})
+        assert find_indexes(connection, project.id, MODEL, DIMENSION) == {}
     assert build_indexes(engine, small.id, "other", DIMENSION) == []
-    assert build_indexes(engine, planted.id, MODEL, 4_001) == []
-    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
-    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == []
+    assert build_indexes(engine, project.id, MODEL, 4_001) == []
+    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 1
+    assert build_indexes(engine, project.id, MODEL, DIMENSION) == []
     with engine.connect() as connection:
         assert find_indexes(connection, small.id, MODEL, DIMENSION) == {}
 
 
 def test_index_builds_with_little_shared_memory(
-    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_indexes, "_BYTES_OF_LINKS", 2**30)
     monkeypatch.setattr(vector_indexes, "_MAX_BUILD_MEMORY", 2**40)
     with engine.begin() as connection:
         connection.execute(text(f"ALTER TABLE {SCHEMA}.task_memories SET (parallel_workers = 2)"))
-    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 1
     with engine.connect() as connection:
         assert connection.execute(text("SHOW maintenance_work_mem")).scalar_one() == "64MB"
 
 
 def test_connection_lost_during_build_is_reported(
-    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lose(connection: Connection, _: VectorIndex) -> bool:
+    def terminate_backend(connection: Connection, _: VectorIndex) -> bool:
         connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
         return True
 
     with monkeypatch.context() as patch:
-        patch.setattr(vector_indexes, "_build", lose)
+        patch.setattr(vector_indexes, "_build", terminate_backend)
         with pytest.raises(OperationalError, match="terminating connection"):
-            build_indexes(engine, planted.id, MODEL, DIMENSION)
-    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+            build_indexes(engine, project.id, MODEL, DIMENSION)
+    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 1
 
 
 def test_open_transaction_does_not_block_index_build(
-    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_indexes, "_LOCK_TIMEOUT", "50ms")
     with engine.begin() as writer:
         writer.execute(text(f"UPDATE {SCHEMA}.task_memories SET reused_count = 1 WHERE external_id = '1'"))
-        assert build_indexes(engine, planted.id, MODEL, DIMENSION) == []
+        assert build_indexes(engine, project.id, MODEL, DIMENSION) == []
     with engine.connect() as connection:
-        assert find_indexes(connection, planted.id, MODEL, DIMENSION) == {}
-    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+        assert find_indexes(connection, project.id, MODEL, DIMENSION) == {}
+    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 1
 
 
-def test_search_ignores_other_dimensions(engine: Engine, planted: Project) -> None:
+def test_search_ignores_other_dimensions(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
-        other = {"project": planted.id, "vector": format_vector(np.ones(3, np.float32))}
-        connection.execute(
-            text(
-                f"UPDATE {SCHEMA}.task_memories SET embedding = CAST(:vector AS vector), embedding_dim = 3 "
-                "WHERE project_id = :project AND external_id::int <= 100"
-            ),
-            other,
+        update = (
+            f"UPDATE {SCHEMA}.task_memories SET embedding = CAST(:vector AS vector), embedding_dim = 3 "
+            "WHERE project_id = :project AND external_id::int <= 100"
         )
-        assert len(nearest(connection, planted, RAW, indexed=False)) == 20
+        connection.execute(text(update), {"project": project.id, "vector": format_vector(np.ones(3, np.float32))})
+        assert len(search(connection, project, RAW, indexed=False)) == 20
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 40, 200])
-def test_keyword_matches_count_words_of_text(engine: Engine, planted: Project, times: int) -> None:
-    told = " ".join(["gizmo"] * times + ["widget", "o'clock", "a\\b", "1,000"])
+def test_keyword_matches_count_words_of_text(engine: Engine, project: Project, times: int) -> None:
+    content = " ".join(["gizmo"] * times + ["widget", "o'clock", "a\\b", "1,000"])
     with engine.begin() as connection:
-        connection.execute(
-            text(f"UPDATE {SCHEMA}.task_memories SET execution_summary = :words WHERE external_id = '1'"),
-            {"words": told},
-        )
-        words = load_lexemes(connection, planted.id, "gizmo widgets sprocket")
+        update = f"UPDATE {SCHEMA}.task_memories SET execution_summary = :content WHERE external_id = '1'"
+        connection.execute(text(update), {"content": content})
+        words = load_lexemes(connection, project.id, "gizmo widgets sprocket")
         found, same = (
-            find_keyword_matches(connection, planted.id, RAW, lexemes=words, pool=9, indexed=indexed)
+            find_keyword_matches(connection, project.id, RAW, lexemes=words, pool=9, indexed=indexed)
             for indexed in (False, True)
         )
         connection.rollback()
     assert (found.ids, found.counts.tolist()) == (same.ids, same.counts.tolist())
     assert found.kinds == ["raw"]
-    assert (found.lengths.tolist(), found.counts.tolist()) == ([len(told)], [[times, 0, 1]])
+    assert (found.lengths.tolist(), found.counts.tolist()) == ([len(content)], [[times, 0, 1]])

@@ -9,8 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.schema import SCHEMA
-from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
-from consolidation_pipeline.store.memories.embeddings import save_embeddings
+from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.calibrations import (
     Calibration,
@@ -22,7 +21,14 @@ from consolidation_pipeline.store.similarity.calibrations import (
 )
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes, replace_grouping_vectors
 from consolidation_pipeline.store.similarity.similarity_graph import load_nodes_with_vectors
-from consolidation_pipeline_tests.store.sample_rows import MODEL, new_memory, plant_memories, plant_project, unit_vector
+from consolidation_pipeline_tests.store.sample_rows import (
+    MODEL,
+    add_memories,
+    add_project,
+    new_memory,
+    save_unit_vectors,
+    unit_vector,
+)
 
 TIERS = {"t_merge": 0.9, "t_suggest": 0.8, "t_pattern": 0.6, "t_principle": 0.5}
 
@@ -30,8 +36,8 @@ TIERS = {"t_merge": 0.9, "t_suggest": 0.8, "t_pattern": 0.6, "t_principle": 0.5}
 @pytest.fixture
 def raw(connection: Connection, project: Project) -> list[UUID]:
     """Ids of four embedded memories, ascending."""
-    ids = sorted(plant_memories(connection, project, [new_memory(key) for key in "abcd"]))
-    save_embeddings(connection, "task_memories", to_ids(ids), np.stack([unit_vector(n) for n in range(4)]), MODEL)
+    ids = sorted(add_memories(connection, project, [new_memory(key) for key in "abcd"]))
+    save_unit_vectors(connection, ids)
     return ids
 
 
@@ -43,12 +49,12 @@ def test_newest_calibration_is_loaded_unchanged(connection: Connection, project:
     )
     for snapshot in (Calibration(1, None, TIERS, 5), given, Calibration(2, None, TIERS, 6)):
         append_calibration(connection, project.id, MODEL, snapshot)
-    held = load_calibration(connection, project.id, MODEL)
-    assert held is not None
-    assert (held.version, held.memories, held.thresholds) == (3, 7, given.thresholds)
-    assert (held.boilerplate, held.options, held.report) == (given.boilerplate, given.options, given.report)
-    assert held.center is not None
-    assert held.center.tobytes() == center.tobytes()
+    loaded = load_calibration(connection, project.id, MODEL)
+    assert loaded is not None
+    assert (loaded.version, loaded.memories, loaded.thresholds) == (3, 7, given.thresholds)
+    assert (loaded.boilerplate, loaded.options, loaded.report) == (given.boilerplate, given.options, given.report)
+    assert loaded.center is not None
+    assert loaded.center.tobytes() == center.tobytes()
     assert load_calibration(connection, project.id, "other") is None
 
 
@@ -56,7 +62,7 @@ def test_calibration_versions_list_every_model(connection: Connection, project: 
     assert describe_versions(connection, project.id) == ""
     for model, version in (("b", 1), ("a", 1), ("a", 12), ("a", 3)):
         append_calibration(connection, project.id, model, Calibration(version, None, TIERS, 1))
-    append_calibration(connection, plant_project(connection, "other").id, "a", Calibration(40, None, TIERS, 1))
+    append_calibration(connection, add_project(connection, "other").id, "a", Calibration(40, None, TIERS, 1))
     assert describe_versions(connection, project.id) == "a 12, b 1"
 
 
@@ -78,20 +84,18 @@ def test_disordered_thresholds_of_newest_are_found(
 def test_decisions_come_from_reviewed_suggestions(connection: Connection, project: Project) -> None:
     assert load_decisions(connection, project.id) == []
     pairs = {status: [uuid4(), uuid4()] for status in ("pending", "validated", "rejected", "superseded")}
+    insert = (
+        f"INSERT INTO {SCHEMA}.consolidation_suggestions (project_id, group_id, status, suggested_content, "
+        "original_memory_ids, original_versions, fingerprint) "
+        "VALUES (:project, 'g', :status, 'x', :ids, '{1,1}', :status)"
+    )
     for status, ids in pairs.items():
-        connection.execute(
-            text(
-                f"INSERT INTO {SCHEMA}.consolidation_suggestions (project_id, group_id, status, suggested_content, "
-                "original_memory_ids, original_versions, fingerprint) "
-                "VALUES (:project, 'g', :status, 'x', :ids, '{1,1}', :status)"
-            ),
-            {"project": project.id, "status": status, "ids": ids},
-        )
+        connection.execute(text(insert), {"project": project.id, "status": status, "ids": ids})
     found = load_decisions(connection, project.id)
     assert sorted(found, key=lambda decision: decision[1]) == [(pairs["rejected"], False), (pairs["validated"], True)]
 
 
-def replace(
+def replace_vectors(
     connection: Connection,
     project: Project,
     hashes: dict[UUID, str],
@@ -106,7 +110,7 @@ def replace(
 
 
 def test_grouping_vectors_replace_plain_vectors(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    replace(connection, project, {raw[1]: "h1", raw[3]: "h1"}, {"h1": unit_vector(9)}, None)
+    replace_vectors(connection, project, {raw[1]: "h1", raw[3]: "h1"}, {"h1": unit_vector(9)}, None)
     nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
     found = dict(zip(to_uuids(nodes.ids), vectors.tolist(), strict=True))
     assert found[raw[0]] == unit_vector(0).tolist()
@@ -116,12 +120,14 @@ def test_grouping_vectors_replace_plain_vectors(connection: Connection, project:
 
 
 def test_grouping_vectors_replace_checked_only(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    replace(connection, project, {raw[0]: "h1", raw[1]: "h2"}, {"h1": unit_vector(8), "h2": unit_vector(9)}, None)
-    replace(connection, project, {raw[2]: "h1"}, {}, [raw[1], raw[2]])
+    replace_vectors(
+        connection, project, {raw[0]: "h1", raw[1]: "h2"}, {"h1": unit_vector(8), "h2": unit_vector(9)}, None
+    )
+    replace_vectors(connection, project, {raw[2]: "h1"}, {}, [raw[1], raw[2]])
     assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h1", raw[2]: "h1"}
     nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
     assert vectors[to_uuids(nodes.ids).index(raw[2])].tolist() == unit_vector(8).tolist()
-    replace(connection, project, {raw[0]: "h3"}, {"h3": unit_vector(7)}, None)
+    replace_vectors(connection, project, {raw[0]: "h3"}, {"h3": unit_vector(7)}, None)
     assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h3"}
-    replace(connection, project, {}, {}, None)
+    replace_vectors(connection, project, {}, {}, None)
     assert load_text_hashes(connection, project.id, MODEL) == {}

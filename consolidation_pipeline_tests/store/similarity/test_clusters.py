@@ -21,49 +21,51 @@ from consolidation_pipeline.store.similarity.clusters import (
     replace_clusters,
     replace_details,
 )
-from consolidation_pipeline_tests.store.sample_rows import new_memory, plant_memories, plant_project
+from consolidation_pipeline_tests.store.sample_rows import add_memories, add_project, new_memory
 
 
 @pytest.fixture
 def raw(connection: Connection, project: Project) -> list[UUID]:
     """Ids of four memories, ascending."""
-    return sorted(plant_memories(connection, project, [new_memory(key) for key in "abcd"]))
+    return sorted(add_memories(connection, project, [new_memory(key) for key in "abcd"]))
 
 
-def _members(raw: list[UUID], **fields: Any) -> list[ClusterMember]:
-    given: dict[str, Any] = {
-        "similarity": 0.1 + 0.2,
-        "details": {"cohesion_mean": 0.9, "vetoes": [{"a": "it's"}]},
-    } | fields
+DETAILS = {"cohesion_mean": 0.9, "vetoes": [{"a": "it's"}]}
+
+
+def _members(
+    raw: list[UUID], *, similarity: float = 0.1 + 0.2, details: dict[str, Any] = DETAILS
+) -> list[ClusterMember]:
     return [
-        ClusterMember("merge", "one", raw[0], "raw", 1.0, True, given["details"]),
-        ClusterMember("merge", "one", raw[1], "raw", given["similarity"], False, {}),
+        ClusterMember("merge", "one", raw[0], "raw", 1.0, True, details),
+        ClusterMember("merge", "one", raw[1], "raw", similarity, False, {}),
         ClusterMember("pattern", "two", raw[2], "merged", None, True, {}),
     ]
 
 
 def test_replace_clusters_replaces_all_groups(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    other = plant_project(connection, "other")
+    other = add_project(connection, "other")
     replace_clusters(connection, other.id, None, _members(raw))
     for changed in (_members(raw), _members(raw, similarity=0.5), _members(raw, details={}), _members(raw)[:2], []):
         job = uuid4()
         replace_clusters(connection, project.id, job, changed)
-        held = [
-            m
-            for tier in ("merge", "pattern")
-            for group in load_clusters(connection, project.id, tier).values()
-            for m in group
-        ]
-        assert [(m.tier, m.cluster_key, m.member_id, m.details) for m in held] == [
-            (m.tier, m.cluster_key, m.member_id, m.details) for m in changed
-        ]
+        stored, expected = (
+            [(m.tier, m.cluster_key, m.member_id, m.details) for m in members]
+            for members in (_load_members(connection, project), changed)
+        )
+        assert stored == expected
         jobs = f"SELECT count(*) FROM {SCHEMA}.memory_clusters WHERE project_id = :project AND job_id = :job"
         written = connection.execute(text(jobs), {"project": project.id, "job": job}).scalar_one()
         assert bool(written) == bool(changed)
     assert len(load_clusters(connection, other.id, "merge")["one"]) == 2
 
 
-def _formed(raw: list[UUID], tier: str = "merge", **fields: Any) -> TierGroups:
+def _load_members(connection: Connection, project: Project) -> list[ClusterMember]:
+    tiers = [load_clusters(connection, project.id, tier) for tier in ("merge", "pattern")]
+    return [member for groups in tiers for group in groups.values() for member in group]
+
+
+def _two_groups(raw: list[UUID], tier: str = "merge", **fields: Any) -> TierGroups:
     """Return two groups of two: the first two memories and the last two."""
     given: dict[str, Any] = {
         "keys": ["one", "two"],
@@ -94,21 +96,20 @@ def test_only_changed_groups_are_written(
     connection: Connection, project: Project, raw: list[UUID], fields: dict[str, Any], changed: set[str]
 ) -> None:
     job = uuid4()
-    replace_clusters(connection, project.id, None, _formed(raw).members())
-    later = _formed(raw, **fields)
-    moved = set() if "details" in fields else changed
-    assert find_changed_groups(connection, project.id, [later]) == moved
-    replace_clusters(connection, project.id, job, later.members(moved), changed=moved)
-    assert replace_details(connection, project.id, job, [later]) == len(changed - moved)
+    replace_clusters(connection, project.id, None, _two_groups(raw).members())
+    later = _two_groups(raw, **fields)
+    regrouped = set() if "details" in fields else changed
+    assert find_changed_groups(connection, project.id, [later]) == regrouped
+    replace_clusters(connection, project.id, job, later.members(regrouped), changed=regrouped)
+    assert replace_details(connection, project.id, job, [later]) == len(changed - regrouped)
     written = f"SELECT DISTINCT cluster_key FROM {SCHEMA}.memory_clusters WHERE job_id = '{job}'"
     assert set(connection.scalars(text(written))) == changed & set(later.keys)
-    held = [m for tier in ("merge", "pattern") for g in load_clusters(connection, project.id, tier).values() for m in g]
     # The driver returns a real as its shortest decimal.
-    told = [
+    stored, expected = (
         [replace(m, similarity=None) for m in sorted(rows, key=lambda m: m.member_id)]
-        for rows in (held, later.members())
-    ]
-    assert told[0] == told[1]
+        for rows in (_load_members(connection, project), later.members())
+    )
+    assert stored == expected
     assert find_changed_groups(connection, project.id, [later]) == set()
     assert replace_details(connection, project.id, job, [later]) == 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -13,7 +12,6 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
 from consolidation_pipeline.store.database.schema import task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
-from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
 from consolidation_pipeline.store.ledger.revert import revert_changes
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.projects import Project
@@ -37,23 +35,25 @@ from consolidation_pipeline.store.similarity.similarity_graph import (
 )
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
+    NOW,
+    add_memories,
+    add_merged,
+    add_project,
     author,
+    hide_sources,
     new_memory,
     newest_change,
-    plant_memories,
-    plant_merged,
-    plant_project,
+    save_unit_vectors,
     unit_vector,
+    update_row,
 )
-
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture
 def raw(connection: Connection, project: Project) -> list[UUID]:
     """Ids of four embedded memories, ascending."""
-    ids = sorted(plant_memories(connection, project, [new_memory(key, reused_count=2) for key in "abcd"]))
-    save_embeddings(connection, "task_memories", to_ids(ids), np.stack([unit_vector(n) for n in range(4)]), MODEL)
+    ids = sorted(add_memories(connection, project, [new_memory(key, reused_count=2) for key in "abcd"]))
+    save_unit_vectors(connection, ids)
     return ids
 
 
@@ -69,7 +69,7 @@ def _connect(connection: Connection, project: Project, ids: list[UUID], model: s
     append_neighbors(connection, project.id, model, [_all_pairs(ids)])
 
 
-def _part(pairs: Neighbors, part: slice) -> Neighbors:
+def _slice(pairs: Neighbors, part: slice) -> Neighbors:
     return Neighbors(*(column[part] for column in vars(pairs).values()))
 
 
@@ -83,24 +83,22 @@ def _pairs(connection: Connection, project: Project, model: str = MODEL) -> set[
 
 
 def _archive(connection: Connection, project: Project, id_: UUID) -> int:
-    change = Change(id_, uuid4(), {"archived_at": NOW}, 1)
-    update_rows(connection, author(project), task_memories, [change], operation="archive")
+    update_row(connection, project, task_memories, id_, archived_at=NOW)
     return newest_change(connection)
 
 
 def test_nodes_hold_comparable_memories_in_order(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    merged = plant_merged(connection, project, "ab", raw[:2], seed=5, reuse_count=9)
-    plant_merged(connection, project, "retired", [], seed=6, retired_at=NOW)
-    hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in raw[:2]]
-    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    merged = add_merged(connection, project, "ab", raw[:2], seed=5, reuse_count=9)
+    add_merged(connection, project, "retired", [], seed=6, retired_at=NOW)
+    hide_sources(connection, project, raw[:2], merged)
     _archive(connection, project, raw[3])
-    plant_memories(connection, project, [new_memory("no vector")])
+    add_memories(connection, project, [new_memory("no vector")])
     mark_compared(connection, to_ids(raw[:1]), 4)
 
     nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
-    alone = load_nodes(connection, project.id, MODEL)
+    without_vectors = load_nodes(connection, project.id, MODEL)
     assert to_uuids(nodes.ids) == raw[:3]
-    assert all(np.array_equal(column, vars(alone)[name]) for name, column in vars(nodes).items())
+    assert all(np.array_equal(column, vars(without_vectors)[name]) for name, column in vars(nodes).items())
     assert sorted(to_uuids(load_uncompared_ids(connection, project.id, MODEL, 4))) == raw[1:3]
     assert count_units(connection, project.id, MODEL) == 2
     assert nodes.graph_version.tolist() == [4, -1, -1]
@@ -115,8 +113,8 @@ def test_nodes_hold_comparable_memories_in_order(connection: Connection, project
 
 def test_repeats_share_normalized_text(connection: Connection, project: Project) -> None:
     texts = {"a": "Use JWT.", "b": "use  jwt", "c": "Use OAuth."}
-    raw = plant_memories(connection, project, [new_memory(key, execution_summary=body) for key, body in texts.items()])
-    save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(3)]), MODEL)
+    raw = add_memories(connection, project, [new_memory(key, execution_summary=body) for key, body in texts.items()])
+    save_unit_vectors(connection, raw)
     nodes = load_nodes(connection, project.id, MODEL)
     repeats = dict(zip(to_uuids(nodes.ids), to_uuids(nodes.repeats), strict=True))
     assert repeats[raw[0]] == repeats[raw[1]] != repeats[raw[2]]
@@ -129,7 +127,7 @@ def test_empty_project_has_no_nodes(connection: Connection, project: Project) ->
     assert load_neighbors(connection, project.id, MODEL, 0.5).similarity.shape == (0,)
 
 
-def test_dimension_is_that_of_nodes(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_dimension_is_read_from_nodes(connection: Connection, project: Project, raw: list[UUID]) -> None:
     save_embeddings(connection, "task_memories", to_ids(raw[:1]), unit_vector(1, 8)[None], MODEL)
     with pytest.raises(EmbeddingError, match=r"\d dimensions"):
         load_nodes_with_vectors(connection, project.id, MODEL)
@@ -154,13 +152,13 @@ def test_pairs_across_types_are_stored_not_loaded(connection: Connection, projec
         _all_pairs(raw), verdict=np.array([CROSS_TYPE, TOPIC, CROSS_TYPE, ASK, MERGE, CROSS_TYPE], np.int16)
     )
     assert append_neighbors(connection, project.id, MODEL, [pairs]) == 6
-    judged = pairs.select(pairs.verdict != CROSS_TYPE)
-    assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(judged)
+    within_types = pairs.select(pairs.verdict != CROSS_TYPE)
+    assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(within_types)
 
 
 def test_neighbors_are_appended_in_blocks(connection: Connection, project: Project, raw: list[UUID]) -> None:
     whole = _all_pairs(raw)
-    blocks = (_part(whole, part) for part in (slice(0, 2), slice(2, 2), slice(2, 6)))
+    blocks = (_slice(whole, part) for part in (slice(0, 2), slice(2, 2), slice(2, 6)))
     assert append_neighbors(connection, project.id, MODEL, blocks) == 6
     assert append_neighbors(connection, project.id, MODEL, []) == 0
     assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(whole)
@@ -170,10 +168,10 @@ def test_too_many_pairs_are_rejected(
     connection: Connection, project: Project, raw: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = _all_pairs(raw)
-    blocks = [_part(whole, part) for part in (slice(0, 4), slice(4, 6))]
+    blocks = [_slice(whole, part) for part in (slice(0, 4), slice(4, 6))]
     monkeypatch.setattr(similarity_graph, "MAX_PAIRS", 5)
-    refused = pytest.raises(TooManyPairsError, match=r"more than 5 pairs .* set a higher t_pattern")
-    with refused, connection.begin_nested():
+    too_many = pytest.raises(TooManyPairsError, match=r"more than 5 pairs .* set a higher t_pattern")
+    with too_many, connection.begin_nested():
         append_neighbors(connection, project.id, MODEL, blocks)
     assert _pairs(connection, project) == set()
     monkeypatch.setattr(similarity_graph, "MAX_PAIRS", 6)
@@ -181,7 +179,7 @@ def test_too_many_pairs_are_rejected(
 
 
 def test_pruning_removes_pairs_of_changed_memories(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    other = plant_project(connection, "other")
+    other = add_project(connection, "other")
     _connect(connection, project, raw)
     _connect(connection, project, raw, model="other")
     _connect(connection, other, raw)
@@ -206,9 +204,8 @@ def test_pairs_survive_merge_and_undo(connection: Connection, project: Project, 
     _connect(connection, project, raw)
     mark_compared(connection, to_ids(raw), 1)
     before = newest_change(connection)
-    merged = plant_merged(connection, project, "ab", raw[:2], seed=5)
-    hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in raw[:2]]
-    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    merged = add_merged(connection, project, "ab", raw[:2], seed=5)
+    hide_sources(connection, project, raw[:2], merged)
     assert prune_neighbors(connection, project.id, MODEL) == 0
     changes = list(range(before + 1, newest_change(connection) + 1))
     revert_changes(connection, author(project), changes, group_id=uuid4(), reason=None)
