@@ -200,6 +200,30 @@ def reply_with_broken_json(_: Request) -> Reply:
     return Reply(b'{"object": "list", "data": [{"index": 0, "embe', headers={"Content-Type": "application/json"})
 
 
+# Failures that any request may meet, by name.
+ERRORS: dict[str, Behaviour] = {
+    **{str(status): reply_with_error(status) for status in (400, 429, 500, 502)},
+    "truncated": reply_with_broken_json,
+    "dropped": drop_connection,
+}
+
+
+def record_concurrency(expected: int, behaviour: Behaviour) -> tuple[Behaviour, list[int]]:
+    """Return a behaviour that first waits for ``expected`` requests at once, and its counts: running now, at most."""
+    together, lock, running = threading.Barrier(expected, timeout=30), threading.Lock(), [0, 0]
+
+    def record(request: Request) -> Reply | None:
+        with lock:
+            running[0] += 1
+            running[1] = max(running)
+        together.wait()
+        with lock:
+            running[0] -= 1
+        return behaviour(request)
+
+    return record, running
+
+
 def never_reply(_: Request) -> None:
     """Never reply, so that the client times out."""
 

@@ -50,10 +50,10 @@ def test_local_vectors_match_wordllama() -> None:
 
 
 def test_local_vectors_rank_similar_texts_closer() -> None:
-    close, same, other = LocalEmbedder().embed(
+    text, similar, unrelated = LocalEmbedder().embed(
         ["database connection timed out", "the connection to the database ran into a timeout", "bake bread at 220 C"]
     )
-    assert close @ same > close @ other + 0.2
+    assert text @ similar > text @ unrelated + 0.2
 
 
 def test_local_embedder_accepts_no_texts() -> None:
@@ -123,7 +123,7 @@ def test_other_model_names_use_litellm() -> None:
     assert embedder.name == "openai/text-embedding-3-large"
 
 
-OFFLINE = """
+OFFLINE_PROGRAM = """
 import logging, os, sys
 NETWORK = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
 sys.addaudithook(lambda event, _: os._exit(99) if event in NETWORK else None)  # no exception that could be swallowed
@@ -138,6 +138,8 @@ assert (root.handlers, root.level) == ([], logging.WARNING), "wordllama has conf
 
 def test_local_embedder_works_offline_in_new_process(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", OFFLINE], env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", OFFLINE_PROGRAM], env=environment, capture_output=True, text=True, check=False
+    )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
     assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from consolidation_pipeline.embed.embedder import Usage
 from consolidation_pipeline.embed.remote import BATCH_CHARACTERS, BATCH_TEXTS, CONCURRENCY, LiteLLMEmbedder
 from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline_tests.embed.conftest import MODEL, make_texts
 from consolidation_pipeline_tests.openai_server import (
     Behaviour,
     OpenAIServer,
@@ -23,6 +23,7 @@ from consolidation_pipeline_tests.openai_server import (
     json_response,
     never_reply,
     openai_server,
+    record_concurrency,
     replace_vector,
     reply_with_broken_json,
     reply_with_embeddings,
@@ -31,93 +32,65 @@ from consolidation_pipeline_tests.openai_server import (
     text_vector,
 )
 
-MODEL = "openai/text-embedding-3-large"
 DOLLARS_PER_TOKEN = 0.13e-6
 
 
 @pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    with openai_server() as running:
-        yield running
+def embedder(provider: OpenAIServer, waits: list[float]) -> LiteLLMEmbedder:
+    return connect(provider, sleep=waits.append)
 
 
-@pytest.fixture
-def waits() -> list[float]:
-    return []
+def connect(provider: OpenAIServer, **options: Any) -> LiteLLMEmbedder:
+    return LiteLLMEmbedder(MODEL, api_base=provider.api_base, api_key="key", **options)
 
 
-@pytest.fixture
-def embedder(server: OpenAIServer, waits: list[float]) -> LiteLLMEmbedder:
-    return to(server, sleep=waits.append)
-
-
-def to(server: OpenAIServer, **options: Any) -> LiteLLMEmbedder:
-    return LiteLLMEmbedder(MODEL, api_base=server.api_base, api_key="key", **options)
-
-
-def unit(texts: list[str]) -> NDArray[np.float64]:
+def expected_vectors(texts: list[str]) -> NDArray[np.float64]:
     vectors = np.array([text_vector(text) for text in texts])
     lengths: NDArray[np.float64] = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / lengths
 
 
-def numbered(count: int) -> list[str]:
-    return [f"memory number {i}" for i in range(count)]
-
-
 def test_remote_vectors_are_unit_float32_in_order(embedder: LiteLLMEmbedder) -> None:
-    texts = numbered(5)
+    texts = make_texts(5)
     vectors = embedder.embed(texts)
     assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, unit(texts), atol=1e-6)
+    np.testing.assert_allclose(vectors, expected_vectors(texts), atol=1e-6)
 
 
-def test_remote_embedder_sends_nothing_for_no_texts(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_remote_embedder_sends_nothing_for_no_texts(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     assert embedder.embed([]).shape == (0, 0)
-    assert to(server, dimension=8).embed([]).shape == (0, 8)
-    assert server.requests == []
+    assert connect(provider, dimension=8).embed([]).shape == (0, 8)
+    assert provider.requests == []
 
 
-def test_many_texts_are_embedded_in_batches(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
-    texts = numbered(2 * BATCH_TEXTS + 44)
-    np.testing.assert_allclose(embedder.embed(texts), unit(texts), atol=1e-6)
-    assert sorted(len(request.body["input"]) for request in server.requests) == [44, BATCH_TEXTS, BATCH_TEXTS]
+def test_many_texts_are_embedded_in_batches(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    texts = make_texts(2 * BATCH_TEXTS + 44)
+    np.testing.assert_allclose(embedder.embed(texts), expected_vectors(texts), atol=1e-6)
+    assert sorted(len(request.body["input"]) for request in provider.requests) == [44, BATCH_TEXTS, BATCH_TEXTS]
 
 
-def test_batches_bound_total_text_length(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_batches_bound_total_text_length(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     half, over = "a" * (BATCH_CHARACTERS // 2), "b" * (BATCH_CHARACTERS + 1)
     embedder.embed([half, half, over, half])
-    sent = [request.body["input"] for request in server.requests]
+    sent = [request.body["input"] for request in provider.requests]
     assert sorted(sent) == [[half], [half, half], [over]]
 
 
-def test_unordered_vectors_are_sorted_by_index(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
-    server.behaviour = reply_with_embeddings(edit=reverse_rows)
-    np.testing.assert_allclose(embedder.embed(numbered(5)), unit(numbered(5)), atol=1e-6)
+def test_unordered_vectors_are_sorted_by_index(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    provider.behaviour = reply_with_embeddings(edit=reverse_rows)
+    np.testing.assert_allclose(embedder.embed(make_texts(5)), expected_vectors(make_texts(5)), atol=1e-6)
 
 
-def test_embedder_limits_concurrent_requests(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
-    together, lock = threading.Barrier(CONCURRENCY, timeout=30), threading.Lock()
-    running: list[int] = [0, 0]
-
-    def counting(request: Request) -> Reply | None:
-        with lock:
-            running[0] += 1
-            running[1] = max(running)
-        together.wait()
-        with lock:
-            running[0] -= 1
-        return reply_with_embeddings()(request)
-
-    server.behaviour = counting
-    embedder.embed(numbered(2 * CONCURRENCY * BATCH_TEXTS))
+def test_embedder_limits_concurrent_requests(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    provider.behaviour, running = record_concurrency(CONCURRENCY, reply_with_embeddings())
+    embedder.embed(make_texts(2 * CONCURRENCY * BATCH_TEXTS))
     assert running == [0, CONCURRENCY]
 
 
-def test_embedder_honors_retry_after(server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float]) -> None:
-    server.then(reply_with_error(429, retry_after=7), reply_with_error(429, retry_after=3600), reply_with_error(429))
-    np.testing.assert_allclose(embedder.embed(["a"]), unit(["a"]), atol=1e-6)
-    assert len(server.requests) == 4
+def test_embedder_honors_retry_after(provider: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float]) -> None:
+    provider.then(reply_with_error(429, retry_after=7), reply_with_error(429, retry_after=3600), reply_with_error(429))
+    np.testing.assert_allclose(embedder.embed(["a"]), expected_vectors(["a"]), atol=1e-6)
+    assert len(provider.requests) == 4
     assert 7 <= waits[0] <= 10.5
     assert waits[1] == 60
     assert 4 <= waits[2] <= 6
@@ -127,92 +100,94 @@ def test_embedder_honors_retry_after(server: OpenAIServer, embedder: LiteLLMEmbe
     "behaviour", [reply_with_error(500), reply_with_error(503), reply_with_error(529), reply_with_broken_json]
 )
 def test_failing_server_is_tried_four_times(
-    server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], behaviour: Behaviour
+    provider: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], behaviour: Behaviour
 ) -> None:
-    server.behaviour = behaviour
+    provider.behaviour = behaviour
     with pytest.raises(EmbeddingError, match=rf"{MODEL} gave no vectors, attempt 4 for texts 0 to 1"):
         embedder.embed(["a", "b"])
-    assert len(server.requests) == 4
+    assert len(provider.requests) == 4
     assert all(least <= wait <= 1.5 * least for wait, least in zip(waits, [1, 2, 4], strict=True))
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_permanent_error_is_not_retried(
-    server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], status: int
+    provider: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], status: int
 ) -> None:
-    server.behaviour = reply_with_error(status)
+    provider.behaviour = reply_with_error(status)
     with pytest.raises(EmbeddingError, match=r"attempt 1 .*longest: text 1 \('longer'\), 6 characters.*test error"):
         embedder.embed(["a", "longer", "b"])
-    assert (len(server.requests), waits) == (1, [])
+    assert (len(provider.requests), waits) == (1, [])
 
 
 def test_embedding_error_prints_nothing(
-    server: OpenAIServer, embedder: LiteLLMEmbedder, capfd: pytest.CaptureFixture[str]
+    provider: OpenAIServer, embedder: LiteLLMEmbedder, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    server.behaviour = reply_with_error(401)
+    provider.behaviour = reply_with_error(401)
     with pytest.raises(EmbeddingError):
         embedder.embed(["a"])
     assert capfd.readouterr() == ("", "")
 
 
-def test_reply_without_vectors_is_rejected(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
-    server.behaviour = lambda _: json_response({"greeting": "hello"})
+def test_reply_without_vectors_is_rejected(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    provider.behaviour = lambda _: json_response({"greeting": "hello"})
     with pytest.raises(EmbeddingError, match=r"0 vectors for 1 texts, texts 0 to 0 \(longest: text 0 \('a'\)"):
         embedder.embed(["a"])
 
 
-def test_embedder_times_out_unresponsive_server(server: OpenAIServer, waits: list[float]) -> None:
-    server.behaviour = never_reply
+def test_embedder_times_out_unresponsive_server(provider: OpenAIServer, waits: list[float]) -> None:
+    provider.behaviour = never_reply
     with pytest.raises(EmbeddingError, match=r"attempt 4 .*[Tt]ime"):
-        to(server, timeout=0.1, sleep=waits.append).embed(["a"])
+        connect(provider, timeout=0.1, sleep=waits.append).embed(["a"])
     assert len(waits) == 3
 
 
-def test_embedder_retries_after_timeout(server: OpenAIServer, waits: list[float]) -> None:
-    server.then(never_reply)
-    np.testing.assert_allclose(to(server, timeout=1.0, sleep=waits.append).embed(["a"]), unit(["a"]), atol=1e-6)
+def test_embedder_retries_after_timeout(provider: OpenAIServer, waits: list[float]) -> None:
+    provider.then(never_reply)
+    np.testing.assert_allclose(
+        connect(provider, timeout=1.0, sleep=waits.append).embed(["a"]), expected_vectors(["a"]), atol=1e-6
+    )
     assert len(waits) >= 1
 
 
 def test_unreachable_server_is_tried_four_times(waits: list[float]) -> None:
-    with openai_server() as gone:
-        embedder = to(gone, sleep=waits.append)
+    with openai_server() as stopped:
+        embedder = connect(stopped, sleep=waits.append)
     with pytest.raises(EmbeddingError, match="attempt 4"):
         embedder.embed(["a"])
     assert len(waits) == 3
 
 
-def test_error_stops_remaining_batches(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_error_stops_remaining_batches(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     refused = threading.Event()
 
-    def refusing_the_first(request: Request) -> Reply | None:
+    def refuse_first(request: Request) -> Reply | None:
         if request.body["input"][0] == "memory number 0":
             return reply_with_error(401)(request)
         refused.wait(0.5)
         return reply_with_embeddings()(request)
 
-    server.behaviour = refusing_the_first
+    provider.behaviour = refuse_first
     with pytest.raises(EmbeddingError):
-        embedder.embed(numbered(40 * BATCH_TEXTS))
-    assert len(server.requests) <= 2 * CONCURRENCY
+        embedder.embed(make_texts(40 * BATCH_TEXTS))
+    assert len(provider.requests) <= 2 * CONCURRENCY
 
 
 @pytest.mark.parametrize(
-    "spoiled",
+    "edit",
     [
         drop_last_row,
         lambda rows: [*rows, {**rows[0], "index": len(rows)}],
         lambda rows: [{**row, "index": 0} for row in rows],
         lambda rows: [{**row, "index": row["index"] + 1} for row in rows],
     ],
-    ids=["one too few", "one too many", "one index for all", "counted from one"],
+    ids=["missing", "extra", "same index", "indexed from one"],
 )
 def test_unmatched_vectors_are_rejected(
-    server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], spoiled: Any
+    provider: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], edit: Any
 ) -> None:
-    server.behaviour = reply_with_embeddings(edit=spoiled)
+    provider.behaviour = reply_with_embeddings(edit=edit)
     with pytest.raises(EmbeddingError, match=r"gave \d vectors for 3 texts, texts 0 to 2.*each text needs one"):
-        embedder.embed(numbered(3))
+        embedder.embed(make_texts(3))
     assert waits == []
 
 
@@ -220,88 +195,86 @@ def test_unmatched_vectors_are_rejected(
     "vector", [[0.0] * 8, [float("nan")] + [1.0] * 7, [float("inf")] + [1.0] * 7], ids=["zero", "nan", "inf"]
 )
 def test_embedder_rejects_zero_or_nan_vector(
-    server: OpenAIServer, embedder: LiteLLMEmbedder, vector: list[float]
+    provider: OpenAIServer, embedder: LiteLLMEmbedder, vector: list[float]
 ) -> None:
-    def spoiling_one(request: Request) -> Reply | None:
+    def invalidate_one(request: Request) -> Reply | None:
         texts = request.body["input"]
         bad = texts.index("memory number 130") if "memory number 130" in texts else -1
         return reply_with_embeddings(edit=replace_vector(bad, vector))(request)
 
-    server.behaviour = spoiling_one
+    provider.behaviour = invalidate_one
     with pytest.raises(EmbeddingError, match=r"text 130 \('memory number 130'\): its vector is zero or holds NaN"):
-        embedder.embed(numbered(200))
+        embedder.embed(make_texts(200))
 
 
 @pytest.mark.parametrize("vector", [[1.0] * 7, []], ids=["shorter", "empty"])
 def test_embedder_rejects_vector_of_wrong_length(
-    server: OpenAIServer, embedder: LiteLLMEmbedder, vector: list[float]
+    provider: OpenAIServer, embedder: LiteLLMEmbedder, vector: list[float]
 ) -> None:
-    server.behaviour = reply_with_embeddings(edit=replace_vector(1, vector))
+    provider.behaviour = reply_with_embeddings(edit=replace_vector(1, vector))
     with pytest.raises(EmbeddingError, match=rf"text 1 \('memory number 1'\): .* {len(vector)} dimensions, 8 are"):
-        embedder.embed(numbered(3))
+        embedder.embed(make_texts(3))
 
 
-def test_dimension_change_between_calls_is_rejected(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_dimension_change_between_calls_is_rejected(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     embedder.embed(["a"])
-    server.behaviour = reply_with_embeddings(dimension=16)
+    provider.behaviour = reply_with_embeddings(dimension=16)
     with pytest.raises(EmbeddingError, match=r"text 0 \('b'\): its vector has 16 dimensions, 8 are expected"):
         embedder.embed(["b"])
 
 
-def test_dimension_change_between_batches_is_rejected(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
-    server.then(reply_with_embeddings(dimension=16))
+def test_dimension_change_between_batches_is_rejected(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    provider.then(reply_with_embeddings(dimension=16))
     with pytest.raises(EmbeddingError, match=r"dimensions, (8|16) are expected"):
-        embedder.embed(numbered(2 * BATCH_TEXTS))
+        embedder.embed(make_texts(2 * BATCH_TEXTS))
 
 
-def test_unexpected_dimension_is_rejected(server: OpenAIServer) -> None:
+def test_unexpected_dimension_is_rejected(provider: OpenAIServer) -> None:
     with pytest.raises(EmbeddingError, match="has 8 dimensions, 3072 are expected"):
-        to(server, dimension=3072).embed(["a"])
+        connect(provider, dimension=3072).embed(["a"])
 
 
-def test_blank_text_is_rejected_before_request(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_blank_text_is_rejected_before_request(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     with pytest.raises(EmbeddingError, match=r"text 2 \(' '\) is blank"):
         embedder.embed(["a", "b", " "])
-    assert server.requests == []
+    assert provider.requests == []
 
 
-def test_batches_arrive_before_error_is_raised(server: OpenAIServer, waits: list[float]) -> None:
-    embedder = to(server, sleep=waits.append)
+def test_batches_arrive_before_error_is_raised(provider: OpenAIServer, waits: list[float]) -> None:
+    embedder = connect(provider, sleep=waits.append)
     refused = "memory number 130"
-    server.behaviour = lambda request: (
+    provider.behaviour = lambda request: (
         reply_with_error(401) if refused in request.body["input"] else reply_with_embeddings()
     )(request)
-    texts, parts = numbered(3 * BATCH_TEXTS), []
+    texts, parts = make_texts(3 * BATCH_TEXTS), []
     with pytest.raises(EmbeddingError, match="test error with status 401"):
         parts.extend(embedder.embed_batches(texts))
-    found = {first: len(vectors) for first, vectors in parts}
-    assert found[0] == BATCH_TEXTS
-    assert BATCH_TEXTS not in found
-    assert set(found) <= {0, 2 * BATCH_TEXTS}
+    sizes = {first: len(vectors) for first, vectors in parts}
+    assert sizes[0] == BATCH_TEXTS
+    assert BATCH_TEXTS not in sizes
+    assert set(sizes) <= {0, 2 * BATCH_TEXTS}
 
 
-def test_embedding_estimate_makes_no_request(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_embedding_estimate_makes_no_request(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     assert embedder.estimate(["hello world", "hello <|endoftext|>"]) == Usage(9, 9 * DOLLARS_PER_TOKEN)
-    assert server.requests == []
+    assert provider.requests == []
 
 
 def test_embedding_estimate_without_price_counts_tokens() -> None:
     assert LiteLLMEmbedder("openai/our-own-model").estimate(["hello world"]) == Usage(2, None)
 
 
-def test_embedder_reads_address_and_key_from_environment(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedder_reads_url_and_key_from_environment(provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setenv("OPENAI_API_BASE", server.api_base)
+    monkeypatch.setenv("OPENAI_API_BASE", provider.api_base)
     monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")
     LiteLLMEmbedder(MODEL).embed(["a"])
-    to(server).embed(["a"])
-    assert [request.headers["authorization"] for request in server.requests] == [
-        "Bearer from-the-environment",
-        "Bearer key",
-    ]
+    connect(provider).embed(["a"])
+    keys = [request.headers["authorization"] for request in provider.requests]
+    assert keys == ["Bearer from-the-environment", "Bearer key"]
 
 
-OFFLINE = """
+OFFLINE_PROGRAM = """
 import os, sys
 NETWORK = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
 sys.addaudithook(lambda event, _: os._exit(99) if event in NETWORK else None)  # no exception that could be swallowed
@@ -313,5 +286,7 @@ assert load_embedder("openai/text-embedding-3-large").estimate(["two words"]).to
 @pytest.mark.slow
 def test_litellm_counts_tokens_offline() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LITELLM_")}
-    run = subprocess.run([sys.executable, "-c", OFFLINE], env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", OFFLINE_PROGRAM], env=environment, capture_output=True, text=True, check=False
+    )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

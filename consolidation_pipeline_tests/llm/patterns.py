@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from pydantic import BaseModel, Field
-from sqlalchemy import text
 
 from consolidation_pipeline.llm.gateway import Gateway
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_invented_quotes, find_unknown_ids
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Reply, Request, drop_connection
+from consolidation_pipeline_tests.store.sample_rows import load_llm_calls
 
 MODEL = "openai/gpt-4o-mini"
-KEY = "sk-a-very-secret-key-0123456789"
+API_KEY = "sk-a-very-secret-key-0123456789"
 # Price of a reply: 100 prompt tokens at 0.15 and 20 completion tokens at 0.60 dollars per million.
-COST = Decimal("0.000027")
+REPLY_COST = Decimal("0.000027")
 SOURCES = ("Retry after 30 s when the API answers 429.", "A 429 means: wait 30 s, then retry.")
 
 
@@ -33,20 +37,20 @@ class Pattern(BaseModel):
     evidence: list[Evidence]
 
 
-GOOD = {
+VALID_REPLY = {
     "pattern": "Wait 30 s after a 429.",
     "confidence": 0.9,
     "evidence": [{"unit": 1, "quote": "Retry after 30 s"}, {"unit": 2, "quote": "wait 30 s"}],
 }
 
 
-def well(_: object) -> dict[str, Any]:
+def valid_reply(_: object) -> dict[str, Any]:
     """Return a valid reply."""
-    return GOOD
+    return VALID_REPLY
 
 
-def ask_for(number: int = 0, **changes: Any) -> Prompt:
-    """Return a prompt; each number gives another one."""
+def make_prompt(number: int = 0, **changes: Any) -> Prompt:
+    """Return a prompt that differs from those of other numbers."""
     values = {"name": "pattern", "version": 1, "system": "Find a pattern.", "task": f"Question {number}."}
     return Prompt(**{**values, "sources": SOURCES, "max_tokens": 500, **changes})
 
@@ -62,16 +66,25 @@ def find_problems(prompt: Prompt, reply: Pattern) -> list[str]:
 
 
 Connect = Callable[..., Gateway]
-"""A gateway to the provider; keywords are the gateway's, and ``model`` and ``ledger``."""
+"""Function that returns a gateway to the provider; keywords: those of the gateway, ``model`` and ``ledger``."""
 
 
-def calls(ledger: SpendLedger) -> list[Any]:
-    """Return the rows of the ledger, oldest first."""
-    with ledger.engine.connect() as connection:
-        query = f"SELECT * FROM {SCHEMA}.llm_calls WHERE project_id = :project ORDER BY created_at, id"
-        return list(connection.execute(text(query), {"project": ledger.project_id}))
-
-
-def spent(ledger: SpendLedger) -> Decimal:
+def sum_spent(ledger: SpendLedger) -> Decimal:
     """Return the settled and reserved dollars of the project."""
-    return sum((row.reserved_usd if row.cost_usd is None else row.cost_usd for row in calls(ledger)), Decimal(0))
+    rows = load_llm_calls(ledger)
+    return sum((row.reserved_usd if row.cost_usd is None else row.cost_usd for row in rows), Decimal(0))
+
+
+def kill_during_request(provider: OpenAIServer, ledger: SpendLedger, program: str, *arguments: str) -> None:
+    """Run a program in a process that is killed when its first request arrives."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def kill(request: Request) -> Reply:
+        os.kill(children[0].pid, signal.SIGKILL)
+        return drop_connection(request)
+
+    provider.behaviour = kill
+    url = ledger.engine.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-c", program, url, str(ledger.project_id), str(ledger.job_id), provider.api_base]
+    children.append(subprocess.Popen([*command, *arguments]))
+    assert children[0].wait() == -signal.SIGKILL

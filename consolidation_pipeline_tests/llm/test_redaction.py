@@ -5,9 +5,7 @@ import pytest
 from consolidation_pipeline.llm.redaction import redact
 
 
-def test_redact_removes_known_and_likely_keys(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_redact_removes_known_and_likely_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_PROVIDER_API_KEY", "from-the-environment")
     text = f"given-key from-the-environment sk-abcdefghijklmnop1234 cnsl_{'A' * 43} Bearer xyz.123"
     assert redact(text, ["given-key"]) == "[redacted] [redacted] [redacted] [redacted] Bearer [redacted]"

@@ -17,22 +17,22 @@ class Lesson(BaseModel):
     confidence: float = Field(ge=0, le=1)
 
 
-GOOD = json.dumps({"text": "use JWT", "confidence": 0.9})
+VALID_REPLY = json.dumps({"text": "use JWT", "confidence": 0.9})
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        GOOD,
-        f"  \n{GOOD}\n",
-        wrap_in_markdown(GOOD),
-        wrap_in_prose(GOOD),
-        wrap_in_prose(wrap_in_markdown(GOOD)),
-        f"I first thought of {{}} but: {GOOD}",
-        f"{json.dumps({'draft': 1})}\n{GOOD}",
-        f"{GOOD} {GOOD}",
-        f"[{GOOD}]",
-        "{" * 5000 + GOOD,
+        VALID_REPLY,
+        f"  \n{VALID_REPLY}\n",
+        wrap_in_markdown(VALID_REPLY),
+        wrap_in_prose(VALID_REPLY),
+        wrap_in_prose(wrap_in_markdown(VALID_REPLY)),
+        f"I first thought of {{}} but: {VALID_REPLY}",
+        f"{json.dumps({'draft': 1})}\n{VALID_REPLY}",
+        f"{VALID_REPLY} {VALID_REPLY}",
+        f"[{VALID_REPLY}]",
+        "{" * 5000 + VALID_REPLY,
     ],
 )
 def test_reply_object_is_found_in_prose(reply: str) -> None:
@@ -46,8 +46,8 @@ def test_reply_object_is_found_in_prose(reply: str) -> None:
         ("   ", "the reply is empty"),
         ("I cannot help with that.", "no complete JSON object"),
         ("[1, 2]", "no complete JSON object"),
-        (truncate_half(GOOD), "no complete JSON object"),
-        ('{"lessons": [' + GOOD, "no complete JSON object"),
+        (truncate_half(VALID_REPLY), "no complete JSON object"),
+        ('{"lessons": [' + VALID_REPLY, "no complete JSON object"),
         ('{"text": "a", "confidence": NaN}', "no complete JSON object"),
         ('{"text": "a", "confidence": 1e999}', "not finite"),
         ('{"text": "a\\u0000b", "confidence": 1}', "NUL"),

@@ -16,50 +16,50 @@ class ProviderError(Exception):
         self.litellm_response_headers = {"retry-after": retry_after}
 
 
-def climb(*errors: Exception) -> tuple[int, list[float]]:
+def retry(*errors: Exception) -> tuple[int, list[float]]:
     """Retry until the errors are used up; return the number of attempts and the waits in seconds."""
-    left, made = list(errors), 0
+    left, attempts = list(errors), 0
     waits: list[float] = []
 
     def attempt() -> int:
-        nonlocal made
-        made += 1
+        nonlocal attempts
+        attempts += 1
         if left:
             raise left.pop(0)
-        return made
+        return attempts
 
     return with_retries(attempt, sleep=waits.append), waits
 
 
 def test_retry_waits_grow_and_honor_retry_after() -> None:
-    made, (first, second, third) = climb(ProviderError(500), ProviderError(429, "7"), ProviderError(503, "3600"))
-    assert made == 4
+    attempts, (first, second, third) = retry(ProviderError(500), ProviderError(429, "7"), ProviderError(503, "3600"))
+    assert attempts == 4
     assert 1 <= first <= 1.5
     assert 7 <= second <= 10.5
     assert third == 60
 
 
 def test_retry_after_accepts_http_date() -> None:
-    _, (wait,) = climb(ProviderError(429, formatdate(time.time() + 3000, usegmt=True)))
+    _, (wait,) = retry(ProviderError(429, formatdate(time.time() + 3000, usegmt=True)))
     assert wait == 60
-    _, (wait,) = climb(ProviderError(429, formatdate(0, usegmt=True)))
+    _, (wait,) = retry(ProviderError(429, formatdate(0, usegmt=True)))
     assert 1 <= wait <= 1.5
-    _, (wait,) = climb(ProviderError(429, "soon"))
+    _, (wait,) = retry(ProviderError(429, "soon"))
     assert 1 <= wait <= 1.5
 
 
 def test_retries_stop_after_four_attempts() -> None:
     with pytest.raises(GivenUpError, match="attempt 4 failed: status 500"):
-        climb(*[ProviderError(500)] * 4)
+        retry(*[ProviderError(500)] * 4)
 
 
 @pytest.mark.parametrize("error", [ProviderError(400), ProviderError(404), TypeError("a bug")])
 def test_permanent_errors_are_not_transient(error: Exception) -> None:
     assert not is_transient(error)
     with pytest.raises(GivenUpError, match="attempt 1 failed"):
-        climb(error)
+        retry(error)
 
 
 def test_package_errors_pass_through_retries() -> None:
     with pytest.raises(BudgetExhaustedError):
-        climb(BudgetExhaustedError("no money"))
+        retry(BudgetExhaustedError("no money"))
