@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext, add_suggestions
+from consolidation_pipeline_tests.api.routes import PUBLIC_PATHS
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 LONGEST_TEXT = 150
@@ -25,205 +26,158 @@ class Example:
     """A request to a route.
 
     Attributes:
+        request: method and route; routes of health and metrics as they are, others below ``API``.
         keep: name of a kept value -> its path in the reply.
         also: another route with the same reply.
         role: role of the key; "": no key.
         path: value of the route's parameter; default: the project's slug.
     """
 
-    chapter: str
     title: str
-    method: str
-    route: str
+    request: str
     body: Mapping[str, Any] | None = None
     query: str = ""
     keep: Mapping[str, str] = field(default_factory=dict)
-    also: str | None = None
+    also: str = ""
     role: str = "admin"
     path: str = SLUG
+    chapter: str = ""
+
+    @property
+    def method(self) -> str:
+        return self.request.split()[0]
+
+    @property
+    def routes(self) -> list[str]:
+        """The route and the other one with the same reply."""
+        routes = [self.request.split()[1], *filter(None, [self.also])]
+        return [route if route in PUBLIC_PATHS else API + route for route in routes]
 
 
-CONSOLIDATION = f"{API}/consolidation"
-SUGGESTIONS = f"{API}/suggestions"
-
-EXAMPLES = [
-    Example(
-        "Jobs",
-        "Trigger a run",
-        "POST",
-        f"{CONSOLIDATION}/trigger",
-        {
-            "project_id": SLUG,
-            "options": {"merge": True, "summarize": True, "archive": True, "promote": True, "min_cluster_size": 2},
-        },
-        keep={"waiting": "job_id"},
-        also=f"{API}/admin/consolidate-memories",
-    ),
-    Example("Jobs", "Cancel a job", "POST", f"{CONSOLIDATION}/cancel/{{job_id}}", path="{waiting}"),
-    Example(
-        "Jobs",
-        "Follow a job",
-        "GET",
-        f"{CONSOLIDATION}/status/{{job_id}}",
-        path="{job}",
-        also=f"{API}/admin/consolidation-status/{{job_id}}",
-    ),
-    Example("Jobs", "List jobs", "GET", f"{CONSOLIDATION}/jobs/{{project}}", query="?limit=1"),
-    Example("Jobs", "Summarize", "POST", f"{API}/summaries/{{project}}"),
-    Example("Jobs", "Renew the profile", "POST", f"{API}/procedural/{{project}}", path=FOREIGN),
-    Example(
-        "Projects",
-        "Set options",
-        "POST",
-        f"{CONSOLIDATION}/configure/{{project}}",
-        {"similarity_threshold": 0.97, "archive_stale_days": 120, "consolidation_enabled": True},
-    ),
-    Example("Projects", "Options in force", "GET", f"{CONSOLIDATION}/configure/{{project}}"),
-    Example(
-        "Projects",
-        "Project metrics",
-        "GET",
-        f"{CONSOLIDATION}/metrics/{{project}}",
-        also=f"{API}/admin/consolidation-metrics/{{project}}",
-    ),
-    Example(
-        "Search",
-        "Search",
-        "POST",
-        f"{API}/consolidated-memories/search",
-        {"project_id": SLUG, "query": "when must the migrations run?", "limit": 1, "include_sources": True},
-        role="reader",
-    ),
-    Example(
-        "Search",
-        "A consolidated memory",
-        "GET",
-        f"{API}/consolidated-memories/{{id}}",
-        path="{merged}",
-        role="reader",
-    ),
-    Example(
-        "Search",
-        "Lineage",
-        "GET",
-        f"{API}/consolidated-memories/{{id}}/lineage",
-        query="?depth=1",
-        path="{merged}",
-        role="reader",
-    ),
-    Example(
-        "Search",
-        "Context for a task",
-        "POST",
-        f"{API}/consolidated-context",
-        {"project_id": SLUG, "task_description": "Deploy the workers with a database migration"},
-        role="reader",
-    ),
-    Example(
-        "Memories",
-        "Add a memory",
-        "POST",
-        f"{API}/memories",
-        {
-            "project_id": SLUG,
-            "content": "The importer needs the file as UTF-8.",
-            "memory_type": "error_fix",
-            "tags": ["import"],
-        },
-        role="agent",
-        keep={"added": "id"},
-    ),
-    Example(
-        "Memories",
-        "Add many memories",
-        "POST",
-        f"{API}/memories/bulk",
-        {"project_id": SLUG, "memories": [{"content": "Stop the workers before a restore."}, {"text": "?"}]},
-        role="agent",
-    ),
-    Example("Memories", "A memory", "GET", f"{API}/memories/{{id}}", path="{added}", role="agent"),
-    Example(
-        "Memories",
-        "Give feedback",
-        "POST",
-        f"{API}/memories/{{id}}/feedback",
-        {"helpful": True, "note": "Saved me an hour"},
-        path="{added}",
-        role="agent",
-    ),
-    Example(
-        "Memories",
-        "Pin",
-        "POST",
-        f"{API}/memories/{{id}}/pin",
-        {"pinned": False, "reason": "May be archived again"},
-        path="{pinned}",
-    ),
-    Example("Memories", "Archive", "POST", f"{API}/memories/{{id}}/archive", {"reason": "Obsolete"}, path="{memory}"),
-    Example("Memories", "Restore", "POST", f"{API}/memories/{{id}}/restore", path="{memory}"),
-    Example(
-        "Review and playbook",
-        "Review queue",
-        "GET",
-        f"{API}/review/{{project}}",
-        keep={"entry": "waiting.0.id"},
-    ),
-    Example("Review and playbook", "Approve", "POST", f"{API}/review/approve", {"ids": ["{entry}"]}),
-    Example("Review and playbook", "The playbook", "GET", f"{API}/playbook/{{project}}", role="reader"),
-    Example(
-        "Review and playbook",
-        "Dismiss",
-        "POST",
-        f"{API}/review/dismiss",
-        {"ids": ["{entry}"], "reason": "Not how we work any more"},
-    ),
-    Example("Suggestions", "List suggestions", "GET", SUGGESTIONS, query=f"?project={SLUG}&limit=1"),
-    Example("Suggestions", "A suggestion", "GET", f"{SUGGESTIONS}/{{id}}", path="{suggestion}"),
-    Example(
-        "Suggestions",
-        "Approve a merge",
-        "POST",
-        f"{SUGGESTIONS}/{{id}}/validate",
-        {"content": "What both of them say, in a person's words.", "note": "The newer one holds"},
-        path="{suggestion}",
-    ),
-    Example(
-        "Suggestions",
-        "Reject a merge",
-        "POST",
-        f"{SUGGESTIONS}/{{id}}/reject",
-        {"note": "Two different things"},
-        path="{rejected}",
-    ),
-    Example("Suggestions", "Withdraw a suggestion", "DELETE", f"{SUGGESTIONS}/{{id}}", path="{withdrawn}"),
-    Example("Plan, history, rollback", "Preview a run", "POST", f"{CONSOLIDATION}/plan", {"project_id": FOREIGN}),
-    Example(
-        "Plan, history, rollback",
-        "History",
-        "GET",
-        f"{CONSOLIDATION}/history/{{project}}",
-        query="?operation=merge&limit=1",
-        keep={"group": "history.0.group_id"},
-    ),
-    Example(
-        "Plan, history, rollback",
-        "Changes",
-        "GET",
-        f"{CONSOLIDATION}/changes/{{project}}",
-        query="?limit=1",
-    ),
-    Example(
-        "Plan, history, rollback",
-        "Roll back",
-        "POST",
-        f"{CONSOLIDATION}/rollback",
-        {"consolidation_id": "{group}", "reason": "Incorrect merge"},
-        keep={"rollback": "rollback_id"},
-    ),
-    Example("Health", "Is the process alive?", "GET", "/health/live", role=""),
-    Example("Health", "Can it work?", "GET", "/health/ready", role=""),
-    Example("Health", "Prometheus metrics", "GET", "/metrics", role=""),
-]
+CHAPTERS = {
+    "Jobs": [
+        Example(
+            "Trigger a run",
+            "POST /consolidation/trigger",
+            {
+                "project_id": SLUG,
+                "options": {"merge": True, "summarize": True, "archive": True, "promote": True, "min_cluster_size": 2},
+            },
+            keep={"waiting": "job_id"},
+            also="/admin/consolidate-memories",
+        ),
+        Example("Cancel a job", "POST /consolidation/cancel/{job_id}", path="{waiting}"),
+        Example(
+            "Follow a job",
+            "GET /consolidation/status/{job_id}",
+            path="{job}",
+            also="/admin/consolidation-status/{job_id}",
+        ),
+        Example("List jobs", "GET /consolidation/jobs/{project}", query="?limit=1"),
+        Example("Summarize", "POST /summaries/{project}"),
+        Example("Renew the profile", "POST /procedural/{project}", path=FOREIGN),
+    ],
+    "Projects": [
+        Example(
+            "Set options",
+            "POST /consolidation/configure/{project}",
+            {"similarity_threshold": 0.97, "archive_stale_days": 120, "consolidation_enabled": True},
+        ),
+        Example("Options in force", "GET /consolidation/configure/{project}"),
+        Example(
+            "Project metrics", "GET /consolidation/metrics/{project}", also="/admin/consolidation-metrics/{project}"
+        ),
+    ],
+    "Search": [
+        Example(
+            "Search",
+            "POST /consolidated-memories/search",
+            {"project_id": SLUG, "query": "when must the migrations run?", "limit": 1, "include_sources": True},
+            role="reader",
+        ),
+        Example("A consolidated memory", "GET /consolidated-memories/{id}", path="{merged}", role="reader"),
+        Example("Lineage", "GET /consolidated-memories/{id}/lineage", query="?depth=1", path="{merged}", role="reader"),
+        Example(
+            "Context for a task",
+            "POST /consolidated-context",
+            {"project_id": SLUG, "task_description": "Deploy the workers with a database migration"},
+            role="reader",
+        ),
+    ],
+    "Memories": [
+        Example(
+            "Add a memory",
+            "POST /memories",
+            {
+                "project_id": SLUG,
+                "content": "The importer needs the file as UTF-8.",
+                "memory_type": "error_fix",
+                "tags": ["import"],
+            },
+            role="agent",
+            keep={"added": "id"},
+        ),
+        Example(
+            "Add many memories",
+            "POST /memories/bulk",
+            {"project_id": SLUG, "memories": [{"content": "Stop the workers before a restore."}, {"text": "?"}]},
+            role="agent",
+        ),
+        Example("A memory", "GET /memories/{id}", path="{added}", role="agent"),
+        Example(
+            "Give feedback",
+            "POST /memories/{id}/feedback",
+            {"helpful": True, "note": "Saved me an hour"},
+            path="{added}",
+            role="agent",
+        ),
+        Example(
+            "Pin", "POST /memories/{id}/pin", {"pinned": False, "reason": "May be archived again"}, path="{pinned}"
+        ),
+        Example("Archive", "POST /memories/{id}/archive", {"reason": "Obsolete"}, path="{memory}"),
+        Example("Restore", "POST /memories/{id}/restore", path="{memory}"),
+    ],
+    "Review and playbook": [
+        Example("Review queue", "GET /review/{project}", keep={"entry": "waiting.0.id"}),
+        Example("Approve", "POST /review/approve", {"ids": ["{entry}"]}),
+        Example("The playbook", "GET /playbook/{project}", role="reader"),
+        Example("Dismiss", "POST /review/dismiss", {"ids": ["{entry}"], "reason": "Not how we work any more"}),
+    ],
+    "Suggestions": [
+        Example("List suggestions", "GET /suggestions", query=f"?project={SLUG}&limit=1"),
+        Example("A suggestion", "GET /suggestions/{id}", path="{suggestion}"),
+        Example(
+            "Approve a merge",
+            "POST /suggestions/{id}/validate",
+            {"content": "What both of them say, in a person's words.", "note": "The newer one holds"},
+            path="{suggestion}",
+        ),
+        Example("Reject a merge", "POST /suggestions/{id}/reject", {"note": "Two different things"}, path="{rejected}"),
+        Example("Withdraw a suggestion", "DELETE /suggestions/{id}", path="{withdrawn}"),
+    ],
+    "Plan, history, rollback": [
+        Example("Preview a run", "POST /consolidation/plan", {"project_id": FOREIGN}),
+        Example(
+            "History",
+            "GET /consolidation/history/{project}",
+            query="?operation=merge&limit=1",
+            keep={"group": "history.0.group_id"},
+        ),
+        Example("Changes", "GET /consolidation/changes/{project}", query="?limit=1"),
+        Example(
+            "Roll back",
+            "POST /consolidation/rollback",
+            {"consolidation_id": "{group}", "reason": "Incorrect merge"},
+            keep={"rollback": "rollback_id"},
+        ),
+    ],
+    "Health": [
+        Example("Is the process alive?", "GET /health/live", role=""),
+        Example("Can it work?", "GET /health/ready", role=""),
+        Example("Prometheus metrics", "GET /metrics", role=""),
+    ],
+}
+EXAMPLES = [replace(example, chapter=chapter) for chapter, examples in CHAPTERS.items() for example in examples]
 
 
 @dataclass(frozen=True)
@@ -266,31 +220,31 @@ def prepare_rows(api: ApiContext) -> dict[str, str]:
 
 def send_examples(api: ApiContext, examples: Sequence[Example] = EXAMPLES) -> list[ExampleReply]:
     """Send the examples in order and return their replies."""
-    known = prepare_rows(api)
-    return [_send_example(example, api, known) for example in examples]
+    kept = prepare_rows(api)
+    return [_send_example(example, api, kept) for example in examples]
 
 
-def _send_example(example: Example, api: ApiContext, known: dict[str, str]) -> ExampleReply:
-    path = re.sub(r"\{\w+\}", _fill(example.path, known), example.route) + example.query
-    body = _fill(example.body, known)
+def _send_example(example: Example, api: ApiContext, kept: dict[str, str]) -> ExampleReply:
+    path = re.sub(r"\{\w+\}", _fill(example.path, kept), example.routes[0]) + example.query
+    body = _fill(example.body, kept)
     response = api.client(example.role or None).request(example.method, path, json=body)
     for name, where in example.keep.items():
-        known[name] = str(_reach(response.json(), where))
+        kept[name] = str(_find_value(response.json(), where))
     return ExampleReply(
         example, path, body, response.status_code, response.text, response.headers["content-type"].partition(";")[0]
     )
 
 
-def _fill(value: Any, known: Mapping[str, str]) -> Any:
+def _fill(value: Any, kept: Mapping[str, str]) -> Any:
     """Return the value with every ``{name}`` in it replaced."""
     if isinstance(value, str):
-        return value.format_map(known)
+        return value.format_map(kept)
     if isinstance(value, Mapping):
-        return {name: _fill(one, known) for name, one in value.items()}
-    return [_fill(one, known) for one in value] if isinstance(value, list) else value
+        return {name: _fill(one, kept) for name, one in value.items()}
+    return [_fill(one, kept) for one in value] if isinstance(value, list) else value
 
 
-def _reach(reply: Any, where: str) -> Any:
+def _find_value(reply: Any, where: str) -> Any:
     for step in where.split("."):
         reply = reply[int(step)] if step.isdigit() else reply[step]
     return reply
@@ -310,7 +264,7 @@ curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8642/api/v1/playbook/notes
   refused unless the host is a loopback address.
 - **Projects** are named by slug or id, in paths and in `project_id`.
 - **Errors** are problems (RFC 9457): `error` is a code for programs, `message` says what is wrong and what is allowed.
-  `conflicts` lists ids of rows (409), `errors` lists invalid values (422). Unknown fields are refused. A body is at
+  `conflicts` lists ids of rows (409), `errors` lists invalid values (422). Unkept fields are refused. A body is at
   most `CONSOLIDATION_API_MAX_BODY` (1 MB), else 413.
 - **Requests**: `X-Request-ID` is accepted or created, returned, and logged with project and job. A key may make
   `CONSOLIDATION_API_RATE` requests a second (500), up to `CONSOLIDATION_API_BURST` (1,000) at once; then 429 with
@@ -330,10 +284,10 @@ def to_document(answers: Sequence[ExampleReply]) -> str:
             chapter = answer.example.chapter
             parts.append(f"## {chapter}\n")
         parts.append(_section(answer))
-    return _steady("\n".join(parts))
+    return _replace_varying("\n".join(parts))
 
 
-def _steady(page: str) -> str:
+def _replace_varying(page: str) -> str:
     """Replace values that differ between runs; ids by fixed ones in order of appearance."""
     order = {found: at for at, found in enumerate(dict.fromkeys(_ID.findall(page)))}
     page = _ID.sub(lambda found: str(uuid5(NAMESPACE_URL, str(order[found[0]]))), page)
@@ -350,17 +304,16 @@ _STATE = re.compile(r'("state": ")[0-9a-f]{64}')
 
 def _section(answer: ExampleReply) -> str:
     example = answer.example
-    lines = [f"### {example.title}: `{example.method} {example.route}`", ""]
+    lines = [f"### {example.title}: `{example.method} {example.routes[0]}`", ""]
     if example.also:
-        lines += [f"The same: `{example.method} {example.also}`", ""]
+        lines += [f"The same: `{example.method} {example.routes[1]}`", ""]
     lines += ["```http", f"{example.method} {answer.path}"]
     if answer.body is not None:
         lines += ["", json.dumps(answer.body, indent=2, ensure_ascii=False)]
     lines += ["```", "", f"{answer.status}:", ""]
     if answer.media_type == "application/json":
-        return "\n".join(
-            [*lines, "```json", json.dumps(shorten(json.loads(answer.reply)), indent=2, ensure_ascii=False), "```", ""]
-        )
+        reply = json.dumps(shorten(json.loads(answer.reply)), indent=2, ensure_ascii=False)
+        return "\n".join([*lines, "```json", reply, "```", ""])
     text = [line for line in answer.reply.splitlines() if not re.match(r"#|\w+_(bucket|created)\b", line)]
     return "\n".join([*lines, "```text", *text[:SHOWN_KEYS], "```", ""])
 

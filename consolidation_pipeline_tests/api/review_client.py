@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from hashlib import sha256
 from uuid import UUID
 
 from httpx import Response
 from starlette.testclient import TestClient
 
-from consolidation_pipeline.store.ledger.ledger_writer import Author
-from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions
+from consolidation_pipeline.store.review.suggestions import NewSuggestion
+from consolidation_pipeline_tests.api.conftest import insert_suggestions
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
@@ -22,9 +21,8 @@ def add_pair_suggestions(pipeline: Pipeline, slug: str = SHOP, *, count: int = 1
     """Add suggestions to merge pairs of memories that differ in a number; return ids, the most similar first."""
     rows = [note(f"{n}-{side}", f"After {n + 3}{side} minutes. {LESSONS[n]}") for n in range(count) for side in (0, 5)]
     pipeline.add(rows, slug)
-    project = pipeline.project(slug)
     query = "SELECT id, version, external_id FROM {s}.task_memories WHERE project_id = :of"
-    ids = {row.external_id: (row.id, row.version) for row in pipeline.rows(query, of=project.id)}
+    ids = {row.external_id: (row.id, row.version) for row in pipeline.rows(query, of=pipeline.project(slug).id)}
     proposed = [
         NewSuggestion(
             cluster_key=f"{slug}-{n}",
@@ -38,8 +36,7 @@ def add_pair_suggestions(pipeline: Pipeline, slug: str = SHOP, *, count: int = 1
         )
         for n in range(count)
     ]
-    with pipeline.engine.begin() as connection:
-        return append_suggestions(connection, Author(project.id, None, "test"), proposed, now=datetime.now(UTC))
+    return insert_suggestions(pipeline, slug, proposed)
 
 
 class PageVisitor:

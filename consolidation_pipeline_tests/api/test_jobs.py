@@ -137,9 +137,8 @@ def test_history_route_pages_filters_and_counts(admin: TestClient, api: ApiConte
     whole = read().json()
     assert (whole["limit"], whole["offset"]) == (50, 0)
     assert whole["total"] == len(whole["history"]) > 1
-    assert [one["changed_at"] for one in whole["history"]] == sorted(
-        (one["changed_at"] for one in whole["history"]), reverse=True
-    )
+    times = [one["changed_at"] for one in whole["history"]]
+    assert times == sorted(times, reverse=True)
     second = read(limit=1, offset=1).json()
     assert (second["total"], second["history"]) == (whole["total"], whole["history"][1:2])
     merges = read(operation="merge").json()
@@ -168,9 +167,8 @@ def test_ledger_is_identical_as_json_and_jsonl(admin: TestClient, api: ApiContex
 
 
 def test_rollback_route_undoes_and_redoes(admin: TestClient, api: ApiContext) -> None:
-    undone = admin.post(
-        f"{API}/consolidation/rollback", json={"consolidation_id": str(api.job_id), "reason": "Incorrect merge"}
-    )
+    body = {"consolidation_id": str(api.job_id), "reason": "Incorrect merge"}
+    undone = admin.post(f"{API}/consolidation/rollback", json=body)
     assert (undone.status_code, undone.json()["success"]) == (200, True)
     assert undone.json()["memories_deleted"] >= 1
     assert undone.json()["warnings"]
@@ -187,11 +185,8 @@ def test_rollback_after_rollback_days_returns_400(admin: TestClient, api: ApiCon
     # Triggers protect the ledger against updates, so they are disabled to backdate the change.
     with api.pipeline.engine.begin() as connection:
         connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
-        connection.exec_driver_sql(
-            "UPDATE consolidation.consolidation_changes SET changed_at = changed_at - interval '8 days' "
-            "WHERE group_id = %s",
-            (group["group_id"],),
-        )
+        age = "UPDATE consolidation.consolidation_changes SET changed_at = changed_at - interval '8 days'"
+        connection.exec_driver_sql(f"{age} WHERE group_id = %s", (group["group_id"],))
     late = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": group["group_id"]})
     assert (late.status_code, late.json()["error"]) == (400, "expired")
 

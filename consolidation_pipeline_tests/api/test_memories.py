@@ -6,7 +6,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
@@ -33,10 +32,11 @@ def search(reader: TestClient, query: str, **more: Any) -> dict[str, Any]:
 
 
 def count_uses(api: ApiContext) -> int:
-    query = """SELECT (SELECT sum(reused_count) FROM consolidation.task_memories)
-        + (SELECT sum(reuse_count) FROM consolidation.consolidated_memories)"""
-    with api.pipeline.engine.connect() as connection:
-        return int(connection.execute(text(query)).scalar_one())
+    raw, merged = (
+        "SELECT sum(reused_count) FROM {s}.task_memories",
+        "SELECT sum(reuse_count) FROM {s}.consolidated_memories",
+    )
+    return int(api.pipeline.value(raw) + api.pipeline.value(merged))
 
 
 def test_search_hits_count_as_uses_after_shutdown(api: ApiContext) -> None:
@@ -51,24 +51,16 @@ def test_added_memory_is_idempotent_and_searchable(agent: TestClient, reader: Te
     row = {"content": "Rotate the signing keys monthly.", "tags": ["keys"], "feedback": "Worked.", "importance": 0.7}
     made = agent.post(f"{API}/memories", json={"project_id": SLUG, "id": "k1", **row})
     again = agent.post(f"{API}/memories", json={"project": SLUG, "external_id": "k1", **row})
-    assert (made.status_code, made.json()["status"], again.status_code, again.json()["status"]) == (
-        201,
-        "added",
-        200,
-        "existing",
-    )
+    assert (made.status_code, made.json()["status"]) == (201, "added")
+    assert (again.status_code, again.json()["status"]) == (200, "existing")
     id_ = made.json()["id"]
     assert again.json()["id"] == id_
     other = agent.post(f"{API}/memories", json={"project_id": SLUG, "id": "k1", "execution_summary": "Else."})
     assert (other.status_code, other.json()["error"]) == (422, "invalid_memory")
     memory = agent.get(f"{API}/memories/{id_}").json()
     assert {name: memory[name] for name in row} == row
-    assert (memory["kind"], memory["level"], memory["status"], memory["agent_id"]) == (
-        "raw",
-        0,
-        "active",
-        f"api:agent of {SLUG}",
-    )
+    assert (memory["kind"], memory["level"], memory["status"]) == ("raw", 0, "active")
+    assert memory["agent_id"] == f"api:agent of {SLUG}"
     assert search(reader, "how often do signing keys rotate")["results"][0]["id"] == id_
 
 

@@ -26,14 +26,11 @@ def read_samples(metrics: PrometheusMetrics) -> dict[str, float]:
 
 
 def add_llm_call(api: ApiContext, status: str, usd: float | None, tokens: int) -> None:
-    api.pipeline.write(
+    insert = (
         "INSERT INTO {s}.llm_calls (project_id, purpose, model, prompt_hash, status, prompt_tokens, "
-        "completion_tokens, reserved_usd, cost_usd) VALUES (:of, 'pattern', 'm', 'h', :status, :sent, 7, 0.5, :usd)",
-        of=api.pipeline.project().id,
-        status=status,
-        sent=tokens,
-        usd=usd,
+        "completion_tokens, reserved_usd, cost_usd) VALUES (:of, 'pattern', 'm', 'h', :status, :sent, 7, 0.5, :usd)"
     )
+    api.pipeline.write(insert, of=api.pipeline.project().id, status=status, sent=tokens, usd=usd)
 
 
 @pytest.fixture
@@ -55,10 +52,8 @@ def test_prometheus_metrics_equal_row_counts(api_with_jobs: ApiContext) -> None:
     assert (samples["consolidation_run_seconds_bucket30.0"], samples["consolidation_run_seconds_bucket60.0"]) == (0, 1)
     assert samples["consolidation_llm_cost_dollars_total"] == pytest.approx(0.3)
     assert samples["consolidation_llm_reserved_dollars"] == 0.5
-    assert (samples["consolidation_llm_tokens_totalsent"], samples["consolidation_llm_tokens_totalreceived"]) == (
-        110,
-        14,
-    )
+    tokens = [samples[f"consolidation_llm_tokens_total{direction}"] for direction in ("sent", "received")]
+    assert tokens == [110, 14]
     assert (samples["consolidation_llm_calls_totalsettled"], samples["consolidation_llm_calls_totalcached"]) == (1, 0)
     assert samples["consolidation_suggestions_waiting"] == 0
 
@@ -66,10 +61,9 @@ def test_prometheus_metrics_equal_row_counts(api_with_jobs: ApiContext) -> None:
 def test_metric_counters_are_cached_and_never_fall(api_with_jobs: ApiContext) -> None:
     metrics = PrometheusMetrics(api_with_jobs.pipeline.engine)
     first = read_samples(metrics)
-    api_with_jobs.pipeline.write(
-        "UPDATE {s}.llm_calls SET status = 'settled', cost_usd = 0.1 WHERE status = 'reserved'"
-    )
-    api_with_jobs.pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'cancelled' WHERE status = 'pending'")
+    write = api_with_jobs.pipeline.write
+    write("UPDATE {s}.llm_calls SET status = 'settled', cost_usd = 0.1 WHERE status = 'reserved'")
+    write("UPDATE {s}.consolidation_jobs SET status = 'cancelled' WHERE status = 'pending'")
     then, other = read_samples(metrics), read_samples(PrometheusMetrics(api_with_jobs.pipeline.engine))
     assert then["consolidation_llm_cost_dollars_total"] == first["consolidation_llm_cost_dollars_total"]
     assert (then["consolidation_jobspending"], then["consolidation_pending_job_oldest_seconds"]) == (0, 0)

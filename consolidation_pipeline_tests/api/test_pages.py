@@ -14,7 +14,7 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline.store.database.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
-from consolidation_pipeline_tests.api.conftest import ApiContext
+from consolidation_pipeline_tests.api.conftest import ApiContext, add_entry
 from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
@@ -145,14 +145,9 @@ def test_knowledge_page_filters_and_pages(api: ApiContext, visitor: PageVisitor)
 
 
 def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVisitor) -> None:
-    api.pipeline.write(
-        "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category) "
-        "SELECT id, 'Batch the requests.', 'h', 'review', 'performance' FROM {s}.projects WHERE slug = :slug",
-        slug=SLUG,
-    )
+    entry_id = add_entry(api)
     playbook = f"/projects/{SLUG}/playbook"
-    [entry] = api.pipeline.rows("SELECT id FROM {s}.playbook_entries WHERE content_hash = 'h'")
-    path = f"/projects/{SLUG}/memories/{entry.id}"
+    path = f"/projects/{SLUG}/memories/{entry_id}"
     assert f'action="{path}/approve"' in visitor.get(playbook).text
     assert f'formaction="{path}/dismiss"' in visitor.get(path).text
     reader = PageVisitor(api.client(None))
@@ -168,7 +163,7 @@ def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVi
     assert undo is not None
     assert visitor.submit(undo[1], on=undo[1]).status_code == 303
     assert api.pipeline.value("SELECT status FROM {s}.playbook_entries WHERE content_hash = 'h'") == "active"
-    assert visitor.submit(f"/projects/{SHOP}/memories/{entry.id}/dismiss").status_code == 404
+    assert visitor.submit(f"/projects/{SHOP}/memories/{entry_id}/dismiss").status_code == 404
 
 
 def test_undo_page_lists_dependents_before_cascade(api: ApiContext, visitor: PageVisitor) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import pytest
+from httpx import Response
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
@@ -17,7 +18,6 @@ from consolidation_pipeline_tests.api.conftest import FOREIGN, ApiContext
 from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions, find_form_token
 from consolidation_pipeline_tests.api.routes import Route, list_page_routes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
-from consolidation_pipeline_tests.service.table_dumps import compute_checksums
 
 # Pages that need no login.
 PUBLIC_PAGES = {"/", "/login", "/logout", "/static/{name}"}
@@ -33,20 +33,21 @@ class Pages:
 
     def visitor(self, role: str | None = "admin", project: str | None = None) -> PageVisitor:
         """Return a visitor logged in with a role; ``role`` None: not logged in."""
-        person = PageVisitor(self.api.client(None))
+        visitor = PageVisitor(self.api.client(None))
         if role is not None:
-            assert person.log_in(self.api.key(role, project)).status_code == 303
-        return person
+            assert visitor.log_in(self.api.key(role, project)).status_code == 303
+        return visitor
+
+    def open(self, visitor: PageVisitor, route: Route) -> Response:
+        """Request a page or send its form."""
+        path = self.path(route)
+        return visitor.get(path) if route.method == "GET" else visitor.submit(path)
 
     def path(self, route: Route) -> str:
         """Return the route's path with ids of existing rows."""
         target = self.suggestion if route.path.startswith("/review") else self.api.job_id
         id_ = self.api.memory if "/memories/" in route.path else str(target)
         return route.path.format_map({"project": SLUG, "id": id_, "name": "pages.css"})
-
-    def table_checksums(self) -> list[tuple[str, int, int]]:
-        """Return checksums of all tables but ``api_keys``, in which each use of a key is recorded."""
-        return [counted for counted in compute_checksums(self.api.pipeline) if counted[0] != "api_keys"]
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +70,8 @@ def test_visitor_without_login_is_redirected_to_login(pages: Pages) -> None:
         if route.role is not None and route.method == "GET":
             answer = visitor.get(pages.path(route))
             assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/login"), str(route)
-    assert visitor.log_in(pages.api.key("reader"), back="/projects/notes?page=2").headers["location"] == (
-        "/projects/notes?page=2"
-    )
+    back = "/projects/notes?page=2"
+    assert visitor.log_in(pages.api.key("reader"), back=back).headers["location"] == back
 
 
 @pytest.mark.parametrize("back", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"])
@@ -80,7 +80,7 @@ def test_login_refuses_redirect_to_other_site(pages: Pages, back: str) -> None:
 
 
 def test_form_without_session_token_returns_403(pages: Pages) -> None:
-    visitor, before = pages.visitor(), pages.table_checksums()
+    visitor, before = pages.visitor(), pages.api.table_checksums()
     other = find_form_token(pages.visitor().get("/projects").text)
     for route in pages.routes:
         if route.method == "POST":
@@ -88,30 +88,28 @@ def test_form_without_session_token_returns_403(pages: Pages) -> None:
                 answer = visitor.client.post(pages.path(route), data={"key": pages.api.key("admin"), **data})
                 assert answer.status_code == 403, str(route)
                 assert "another site" in answer.text
-    assert pages.table_checksums() == before
+    assert pages.api.table_checksums() == before
     assert visitor.get("/projects").status_code == 200
 
 
 def test_readers_and_agents_see_pages_without_deciding(pages: Pages) -> None:
-    before = pages.table_checksums()
+    before = pages.api.table_checksums()
     for role in ("reader", "agent"):
         visitor = pages.visitor(role)
         for route in pages.routes:
             if route.role is None:
                 continue
-            path = pages.path(route)
-            answer = visitor.get(path) if route.method == "GET" else visitor.submit(path)
+            answer = pages.open(visitor, route)
             assert answer.status_code == (200 if route.role == "reader" else 403), (str(route), role, answer.text)
         assert "Approve" not in visitor.get("/review").text
-    assert pages.table_checksums() == before
+    assert pages.api.table_checksums() == before
 
 
 def test_project_key_sees_no_pages_of_other_projects(pages: Pages) -> None:
-    visitor, before = pages.visitor("admin", FOREIGN), pages.table_checksums()
+    visitor, before = pages.visitor("admin", FOREIGN), pages.api.table_checksums()
     for route in pages.routes:
         if route.role is not None and "{" in route.path:
-            path = pages.path(route)
-            answer = visitor.get(path) if route.method == "GET" else visitor.submit(path)
+            answer = pages.open(visitor, route)
             assert answer.status_code in (403, 404), str(route)
             assert "migrations" not in answer.text
     assert SLUG not in visitor.get("/projects").text
@@ -119,7 +117,7 @@ def test_project_key_sees_no_pages_of_other_projects(pages: Pages) -> None:
     assert 'role="status"' not in visitor.get(f"/review?done={pages.suggestion}").text
     assert visitor.get(f"/projects/{FOREIGN}/memories/{pages.api.memory}").status_code == 404
     assert visitor.get(f"/projects/{FOREIGN}/changes?job={pages.api.job_id}").status_code == 404
-    assert pages.table_checksums() == before
+    assert pages.api.table_checksums() == before
 
 
 def test_session_cookie_is_strict_and_holds_no_key(pages: Pages) -> None:

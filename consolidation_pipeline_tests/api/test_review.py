@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext, add_entry
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
@@ -38,11 +38,7 @@ def test_manual_change_is_rolled_back_by_group(admin: TestClient, api: ApiContex
 
 
 def test_review_queue_lists_and_decides_entries(admin: TestClient, api: ApiContext) -> None:
-    api.pipeline.write(
-        "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category) "
-        "SELECT id, 'Batch the requests.', 'h', 'review', 'performance' FROM {s}.projects WHERE slug = :slug",
-        slug=SLUG,
-    )
+    add_entry(api)
     review = admin.get(f"{API}/review/{SLUG}", params={"kind": "playbook"}).json()
     (waiting,) = review["waiting"]
     assert (review["totals"]["playbook"], waiting["content"]) == (1, "Batch the requests.")
@@ -63,19 +59,18 @@ def test_review_queue_lists_and_decides_entries(admin: TestClient, api: ApiConte
 
 
 @pytest.mark.parametrize(
-    "send_request",
+    ("method", "path"),
     [
-        lambda client, _: client.post(f"{API}/consolidation/trigger", json={"project_id": SLUG}),
-        lambda client, _: client.post(f"{API}/consolidation/plan", json={"project_id": SLUG}),
-        lambda client, _: client.get(f"{API}/consolidation/history/{SLUG}"),
-        lambda client, _: client.get(f"{API}/consolidation/history/nobody"),
-        lambda client, _: client.get(f"{API}/playbook/{SLUG}"),
+        ("POST", "consolidation/trigger"),
+        ("POST", "consolidation/plan"),
+        ("GET", f"consolidation/history/{SLUG}"),
+        ("GET", "consolidation/history/nobody"),
+        ("GET", f"playbook/{SLUG}"),
     ],
 )
-def test_project_key_gets_403_for_any_other_project(
-    api: ApiContext, send_request: Callable[[TestClient, ApiContext], Any]
-) -> None:
-    answer = send_request(api.client("admin", FOREIGN), api)
+def test_project_key_gets_403_for_any_other_project(api: ApiContext, method: str, path: str) -> None:
+    body = {"project_id": SLUG} if method == "POST" else None
+    answer = api.client("admin", FOREIGN).request(method, f"{API}/{path}", json=body)
     assert (answer.status_code, answer.json()["message"]) == (403, f"this key is for project {FOREIGN} only")
 
 
@@ -94,19 +89,6 @@ def test_project_key_gets_404_for_foreign_rows(
 ) -> None:
     answer = send_request(api.client("admin", FOREIGN), api)
     assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
-
-
-def test_route_needs_valid_key_with_sufficient_role(api: ApiContext) -> None:
-    path = f"{API}/consolidation/metrics/{SLUG}"
-    without = api.client(None).get(path)
-    assert (without.status_code, without.json()["error"]) == (401, "unauthorized")
-    assert without.headers["www-authenticate"].startswith("Bearer")
-    wrong = api.client(None).get(path, headers={"Authorization": "Bearer cnsl_wrong"})
-    assert wrong.status_code == 401
-    lesser = api.client("agent").get(path)
-    assert (lesser.status_code, lesser.json()["error"]) == (403, "forbidden")
-    assert api.client("reader").get(f"{API}/playbook/{SLUG}").status_code == 200
-    assert api.client(None).get(path, headers={"X-API-Key": api.key("admin")}).status_code == 200
 
 
 def test_rate_limited_key_returns_429(api: ApiContext) -> None:

@@ -62,9 +62,8 @@ def test_keyboard_review_decides_edits_and_undoes(api: ApiContext, site: str, br
     for letter in "ar":  # in the text field they are letters
         browser.press(letter)
     browser.press("Escape")
-    press_and_navigate(browser, "a")
-    press_and_navigate(browser, "a")
-    press_and_navigate(browser, "a")
+    for _ in range(3):
+        press_and_navigate(browser, "a")
     assert "5 of 5" not in browser.text()
     press_and_navigate(browser, "u")
     assert "Undone." in browser.text()

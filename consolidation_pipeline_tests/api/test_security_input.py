@@ -30,6 +30,7 @@ INVALID_BODIES = (
     b'{"project_id": ' + b"9" * 10_000 + b"}",
     b'{"project_id": 1e999, "query": NaN, "limit": -Infinity}',
 )
+JSON_TYPE = {"Content-Type": "application/json"}
 WRONG_VALUES = (None, -1.5, 10**400, "", [[]], {"a": {"b": [None]}})
 
 FEW_EXAMPLES = settings(
@@ -78,9 +79,7 @@ def test_invalid_or_too_deep_json_is_refused(
 ) -> None:
     for route in routes_with_body:
         for sent in INVALID_BODIES:
-            answer = route.send(
-                client, path_parameters(api), content=sent, headers={"Content-Type": "application/json"}
-            )
+            answer = route.send(client, path_parameters(api), content=sent, headers=JSON_TYPE)
             assert_valid_reply(answer, (str(route), sent[:40]))
         form = route.send(
             client, path_parameters(api), content=b"project_id=notes", headers={"Content-Type": "text/plain"}
@@ -106,9 +105,7 @@ def test_ten_megabyte_bodies_return_413(routes_with_body: list[Route], api: ApiC
     whole = b"".join(chunks())
     for route in routes_with_body:
         for sent in (whole, chunks()):
-            answer = route.send(
-                client, path_parameters(api), content=sent, headers={"Content-Type": "application/json"}
-            )
+            answer = route.send(client, path_parameters(api), content=sent, headers=JSON_TYPE)
             assert (answer.status_code, answer.json()["error"]) == (413, "too_large"), str(route)
 
 
@@ -119,9 +116,7 @@ def test_body_fields_of_wrong_type_never_return_500(
         for field in route.body:
             for value in WRONG_VALUES:
                 sent = json.dumps(replace_at(route.body, (field,), value)).encode()
-                answer = route.send(
-                    client, path_parameters(api), content=sent, headers={"Content-Type": "application/json"}
-                )
+                answer = route.send(client, path_parameters(api), content=sent, headers=JSON_TYPE)
                 assert_valid_reply(answer, (str(route), field, value))
 
 
@@ -132,9 +127,7 @@ def test_body_texts_survive_sql_and_odd_unicode(
         for at in find_text_positions(route.body):
             for text in (SQL_TEXT, ODD_TEXT, *UNSTORABLE):
                 sent = json.dumps(replace_at(route.body, at, text)).encode()
-                answer = route.send(
-                    client, path_parameters(api), content=sent, headers={"Content-Type": "application/json"}
-                )
+                answer = route.send(client, path_parameters(api), content=sent, headers=JSON_TYPE)
                 assert_valid_reply(answer, (str(route), at, text))
                 if text in UNSTORABLE:
                     assert answer.status_code == 422 or answer.json().get("errors"), (str(route), at, text)
@@ -147,9 +140,8 @@ def test_url_parameters_survive_sql_and_odd_unicode(api: ApiContext, client: Tes
         declared = schema["paths"][route.path][route.method.lower()].get("parameters", ())
         for text in (SQL_TEXT, ODD_TEXT, UNSTORABLE[0], "9" * 400, "x" * 20_000):
             for name in (one["name"] for one in declared if one["in"] == "query"):
-                assert_valid_reply(
-                    route.send(client, path_parameters(api), params={name: text}), (str(route), name, text[:40])
-                )
+                answer = route.send(client, path_parameters(api), params={name: text})
+                assert_valid_reply(answer, (str(route), name, text[:40]))
             for name in (one["name"] for one in declared if one["in"] == "path"):
                 path = path_parameters(api) | {name: quote(text, safe="")}
                 assert_valid_reply(route.send(client, path), (str(route), name, text[:40]))
@@ -170,8 +162,8 @@ def test_odd_texts_are_stored_unchanged(client: TestClient) -> None:
     made = client.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows}).json()
     assert made["errors"] == []
     for text, id_ in zip(texts, made["ids"], strict=True):
-        request = client.get(f"{API}/memories/{id_}").json()
-        assert (request["content"], request["goal"], request["metadata"]) == (text, text, {text: [text]})
+        memory = client.get(f"{API}/memories/{id_}").json()
+        assert (memory["content"], memory["goal"], memory["metadata"]) == (text, text, {text: [text]})
         search_body = {"project_id": SLUG, "query": f"   {text}", "tags": [text.strip()], "limit": 100}
         found = client.post(f"{API}/consolidated-memories/search", json=search_body)
         assert found.status_code == 200, text

@@ -233,9 +233,8 @@ def _decide(client: Client, _: str) -> None:
 
 
 def _review(client: Client, _: str) -> None:
-    waiting = client.pick(
-        client.select("SELECT id FROM {s}.consolidated_memories WHERE needs_review AND retired_at IS NULL")
-    )
+    query = "SELECT id FROM {s}.consolidated_memories WHERE needs_review AND retired_at IS NULL"
+    waiting = client.pick(client.select(query))
     if waiting is not None:
         decide_review(client.engine, [waiting.id], approved=client.rng.random() < 0.7, changed_by=client.name)
         client.log("reviewed", id=waiting.id)
@@ -259,16 +258,14 @@ def _memories(client: Client, slug: str, condition: str) -> list[UUID]:
 
 def _archive(client: Client, slug: str) -> None:
     ids = _memories(client, slug, "NOT pinned AND NOT is_archived AND NOT is_consolidated")
-    client.log(
-        "archived", groups=[one.group_id for one in archive_manually(client.engine, ids, changed_by=client.name)]
-    )
+    done = archive_manually(client.engine, ids, changed_by=client.name)
+    client.log("archived", groups=[one.group_id for one in done])
 
 
 def _restore(client: Client, slug: str) -> None:
     ids = _memories(client, slug, "is_archived")
-    client.log(
-        "restored", groups=[one.group_id for one in restore_memories(client.engine, ids, changed_by=client.name)]
-    )
+    done = restore_memories(client.engine, ids, changed_by=client.name)
+    client.log("restored", groups=[one.group_id for one in done])
 
 
 def _pin(client: Client, slug: str) -> None:

@@ -58,20 +58,16 @@ def find_faults(pipeline: Pipeline, timeline: list[dict[str, Any]], delivered_id
 
 def _find_lost_or_duplicated(pipeline: Pipeline, slug: str, timeline: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a message for each written memory that is not stored exactly once, or is stored again."""
-    written = {
-        row["id"]: row for line in timeline if line["what"] == "writes" and line["slug"] == slug for row in line["rows"]
-    }
-    acknowledged_ids = {
-        id_ for line in timeline if line["what"] == "acknowledged" and line["slug"] == slug for id_ in line["ids"]
-    }
+    own_lines = [line for line in timeline if line.get("slug") == slug]
+    written = {row["id"]: row for line in own_lines if line["what"] == "writes" for row in line["rows"]}
+    acknowledged_ids = {id_ for line in own_lines if line["what"] == "acknowledged" for id_ in line["ids"]}
     query = """
         SELECT m.id::text, external_id, concat(goal, execution_summary) AS content FROM {s}.task_memories m
         JOIN {s}.projects p ON p.id = m.project_id WHERE slug = :slug AND source = :source
     """
     rows = pipeline.rows(query, slug=slug, source=SOURCE)
-    yield from (
-        f"{slug} lost the acknowledged memory {id_}" for id_ in sorted(acknowledged_ids - {row.id for row in rows})
-    )
+    lost_ids = acknowledged_ids - {row.id for row in rows}
+    yield from (f"{slug} lost the acknowledged memory {id_}" for id_ in sorted(lost_ids))
     names = Counter(row.external_id for row in rows)
     yield from (f"{slug} has {name} {names[name]} times" for name in written if names[name] != 1)
     for row in rows:
@@ -105,13 +101,11 @@ def _find_overspending(pipeline: Pipeline) -> Iterator[str]:
     """
     rows = pipeline.rows(spent, most=OPTIONS["llm"]["budget_tokens_per_run"])
     yield from (f"job {row.job_id} spent {row.tokens} tokens" for row in rows)
-    yield from (
-        f"job {row.job_id} paid {row.times} times for the same answer"
-        for row in pipeline.rows(
-            "SELECT job_id, count(*) AS times FROM {s}.llm_calls WHERE status = 'settled' AND job_id IS NOT NULL "
-            "GROUP BY job_id, prompt_hash HAVING count(*) > 1"
-        )
-    )
+    repeated = """
+        SELECT job_id, count(*) AS times FROM {s}.llm_calls WHERE status = 'settled' AND job_id IS NOT NULL
+        GROUP BY job_id, prompt_hash HAVING count(*) > 1
+    """
+    yield from (f"job {row.job_id} paid {row.times} times for the same answer" for row in pipeline.rows(repeated))
 
 
 def roll_back_everything(pipeline: Pipeline, slug: str) -> None:

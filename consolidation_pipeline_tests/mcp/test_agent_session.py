@@ -39,8 +39,8 @@ def test_agent_uses_all_tools_in_one_session(connect_agent: ConnectAgent, pipeli
 
         judged = agent.call("memory_feedback", memory_id=merged["id"], helpful=True, note="[1] was right")
         assert judged["importance"] > judged["importance_before"]
-        taken_back = agent.call("rollback_consolidation", target=judged["group_id"])
-        assert (taken_back["changes"], taken_back["redone"]) == (1, False)
+        reverted = agent.call("rollback_consolidation", target=judged["group_id"])
+        assert (reverted["changes"], reverted["redone"]) == (1, False)
 
         undone = agent.call("rollback_consolidation", target=done["undo"], reason="a test")
         assert (undone["scope"], undone["memories_restored"]) == ("job", 3)

@@ -75,19 +75,16 @@ def test_role_lists_and_calls_only_its_tools(connect_agent: ConnectAgent, role: 
         assert len(listed) == count
         for spec in TOOLS:
             if spec.name not in listed:
-                assert (
-                    agent.expect_error(spec.name)
-                    == f"forbidden: {spec.name} needs the role {spec.role}; yours is {role}"
-                )
+                message = f"forbidden: {spec.name} needs the role {spec.role}; yours is {role}"
+                assert agent.expect_error(spec.name) == message
         assert agent.expect_error("drop_everything") == "Unknown tool: drop_everything"
 
 
 def test_project_argument_is_needed_with_several(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
     with connect_agent() as agent:
         assert agent.expect_error("consolidation_status") == "usage: name a project: bank, shop"
-        assert agent.expect_error("plan_consolidation", project="nowhere").startswith(
-            "not_found: there is no project 'nowhere'"
-        )
+        error = agent.expect_error("plan_consolidation", project="nowhere")
+        assert error.startswith("not_found: there is no project 'nowhere'")
     with connect_agent(shop_admin) as agent:
         assert agent.call("add_memory", content="Paid orders are final.")["project"] == "shop"
         assert agent.call("search_consolidated_memories", query="orders", project="shop")["project"] == "shop"
@@ -99,18 +96,19 @@ def test_tools_hide_rows_of_foreign_projects(
     with connect_agent() as agent:
         memory = agent.call("add_memory", project="bank", content="The vault opens at nine.")["id"]
         change = agent.call("memory_feedback", memory_id=memory, helpful=False)["group_id"]
-    hints_found = "not_found: you have no access to a project 'bank'; your project is shop"
+    no_access = "not_found: you have no access to a project 'bank'; your project is shop"
+    calls: list[tuple[str, dict[str, str]]] = [
+        *((name, {}) for name in ("plan_consolidation", "run_consolidation", "consolidation_status")),
+        ("search_consolidated_memories", {"query": "vault"}),
+        ("get_consolidated_context", {"task": "open"}),
+        ("add_memory", {"content": "x"}),
+    ]
     for principal in (shop_admin, replace(shop_admin, project_id=None)):
         with connect_agent(principal) as agent:
-            for name in ("plan_consolidation", "run_consolidation", "consolidation_status"):
-                assert agent.expect_error(name, project="bank") == hints_found
-            assert agent.expect_error("search_consolidated_memories", query="vault", project="bank") == hints_found
-            assert agent.expect_error("get_consolidated_context", task="open", project="bank") == hints_found
-            assert agent.expect_error("add_memory", content="x", project="bank") == hints_found
-            assert (
-                agent.expect_error("trace_memory_lineage", memory_id=memory)
-                == f"not_found: there is no memory {memory}"
-            )
+            for name, arguments in calls:
+                assert agent.expect_error(name, **arguments, project="bank") == no_access
+            traced = agent.expect_error("trace_memory_lineage", memory_id=memory)
+            assert traced == f"not_found: there is no memory {memory}"
             assert agent.expect_error("memory_feedback", memory_id=memory, helpful=True).endswith(f"no memory {memory}")
             assert agent.expect_error("rollback_consolidation", target=change).startswith("not_found: ")
     with connect_agent() as agent:
@@ -118,9 +116,7 @@ def test_tools_hide_rows_of_foreign_projects(
     with connect_agent(shop_admin) as agent:
         assert agent.expect_error("consolidation_status", job_id=job) == f"not_found: there is no job {job}"
         assert agent.expect_error("rollback_consolidation", target=job).startswith("not_found: ")
-    assert (
-        pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE source = 'mcp' AND execution_summary = 'x'") == 0
-    )
+    assert pipeline.rows("SELECT id FROM {s}.task_memories WHERE source = 'mcp' AND execution_summary = 'x'") == []
 
 
 @pytest.mark.usefixtures("shop_admin")
@@ -181,21 +177,21 @@ def test_unexpected_tool_error_hides_its_message(
 
 
 def test_run_tool_joins_running_run(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
-    go_on, begun = Event(), []
+    may_end, started = Event(), []
 
     def run(slug: str, **_: object) -> LaunchOutcome:
-        begun.append(slug)
-        go_on.wait(60)
+        started.append(slug)
+        may_end.wait(60)
         return LaunchOutcome(slug, None, "failed", "the run never opened the project")
 
     class ReleaseOnThirdStart(InProcessRunBackend):
-        started = 0
+        starts = 0
 
-        def start(self, *where: Any, **how: Any) -> PollRun:
-            poll = super().start(*where, **how)
-            self.started += 1
-            if self.started == 3:
-                go_on.set()
+        def start(self, *arguments: Any, **options: Any) -> PollRun:
+            poll = super().start(*arguments, **options)
+            self.starts += 1
+            if self.starts == 3:
+                may_end.set()
             return poll
 
     with connect_agent(shop_admin, runs=ReleaseOnThirdStart(run)) as agent:
@@ -204,31 +200,31 @@ def test_run_tool_joins_running_run(connect_agent: ConnectAgent, shop_admin: Pri
             assert (answer["status"], answer["job_id"]) == ("pending", None)
         answer = agent.call("run_consolidation")
     assert (answer["status"], answer["error"]) == ("failed", "the run never opened the project")
-    assert begun == ["shop"]
+    assert started == ["shop"]
 
 
 def test_run_tool_reports_progress(connect_agent: ConnectAgent, shop_admin: Principal, pipeline: Pipeline) -> None:
-    hints_found: list[tuple[float, str | None]] = []
+    reports: list[tuple[float, str | None]] = []
 
-    async def listen(progress: float, total: float | None, message: str | None) -> None:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
         assert total == 1.0
-        hints_found.append((progress, message))
+        reports.append((progress, message))
 
     def run(slug: str, **_: object) -> LaunchOutcome:
         with pipeline.open(slug, planned=("embedding_matrix", "decay_scores")) as opened:
             with opened.phase("embedding_matrix"):
                 pass
-            while not hints_found:
+            while not reports:
                 time.sleep(0.01)
             with opened.phase("decay_scores"):
                 pass
         return LaunchOutcome(slug, opened.job_id)
 
     with connect_agent(shop_admin, runs=InProcessRunBackend(run)) as agent:
-        answer = agent.send("run_consolidation", progress=listen)
+        answer = agent.send("run_consolidation", progress=report)
     assert answer.structured_content is not None
     assert answer.structured_content["status"] == "completed"
-    assert hints_found[0] == (0.5, "done: embedding_matrix")
+    assert reports[0] == (0.5, "done: embedding_matrix")
 
 
 def test_queued_run_tool_requests_one_job(
