@@ -44,13 +44,12 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 def test_distributed_instance_matches_local_settings() -> None:
-    one, several = load_yaml("dagster.yaml"), load_yaml("deploy/distributed/dagster.yaml")
-    assert several["storage"] == one["storage"]
-    assert several["concurrency"] == one["concurrency"]
-    assert several["run_retries"] == one["run_retries"]
+    local, distributed = load_yaml("dagster.yaml"), load_yaml("deploy/distributed/dagster.yaml")
+    for section in ("storage", "concurrency", "run_retries"):
+        assert distributed[section] == local[section]
     waits = "free_slots_after_run_end_seconds"
-    assert several["run_monitoring"][waits] == one["run_monitoring"][waits] > 0
-    launcher = several["run_launcher"]
+    assert distributed["run_monitoring"][waits] == local["run_monitoring"][waits] > 0
+    launcher = distributed["run_launcher"]
     module = pytest.importorskip(launcher["module"])
     assert vars(module)[launcher["class"]].__mro__[1].__name__ == "CeleryRunLauncher"
     assert module.app.main == "dagster"
@@ -66,8 +65,8 @@ def test_distributed_workspace_names_code_server(services: dict[str, dict[str, A
 
 def test_compose_sets_only_known_variables(services: dict[str, dict[str, Any]]) -> None:
     text = (DEPLOY / "docker-compose.yml").read_text()
-    ours = {name for service in services.values() for name in service["environment"]} - {"POSTGRES_USER", "POSTGRES_DB"}
-    assert ours | set(re.findall(r"\$\{(\w+)", text)) <= known_variables()
+    own = {name for service in services.values() for name in service["environment"]} - {"POSTGRES_USER", "POSTGRES_DB"}
+    assert own | set(re.findall(r"\$\{(\w+)", text)) <= known_variables()
 
 
 def test_compose_runs_existing_commands(services: dict[str, dict[str, Any]]) -> None:
@@ -137,9 +136,8 @@ def test_helm_values_match_dagster_version_and_limits() -> None:
     deployment = values["dagster-user-deployments"]["deployments"][0]
     assert deployment["dagsterApiGrpcArgs"] == ["-m", CODE_MODULE]
     assert deployment["image"]["tag"] == version("consolidation-pipeline")
-    assert deployment["podSecurityContext"]["runAsUser"] == int(
-        re.findall(r"^USER (\d+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)[0]
-    )
+    (user,) = re.findall(r"^USER (\d+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert deployment["podSecurityContext"]["runAsUser"] == int(user)
     limits = values["dagsterDaemon"]["runCoordinator"]["config"]["queuedRunCoordinator"]["tagConcurrencyLimits"]
     assert limits == load_yaml("dagster.yaml")["concurrency"]["runs"]["tag_concurrency_limits"]
     assert set(re.findall(r"\b(?:CONSOLIDATION|DAGSTER)_\w+", text)) <= known_variables()

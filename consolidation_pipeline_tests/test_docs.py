@@ -6,6 +6,7 @@ import functools
 import importlib
 import re
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -26,6 +27,20 @@ def read_page(name: str) -> str:
     return (PROJECT_ROOT / name).read_text()
 
 
+def read_pages(*names: str) -> str:
+    return "".join(map(read_page, names))
+
+
+def load_commands() -> dict[str, Any]:
+    """Return the commands of the command line, by name."""
+    from typer.main import get_command
+
+    from consolidation_pipeline.cli.app import app
+
+    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    return commands
+
+
 def test_data_page_lists_every_table() -> None:
     listed = set(re.findall(r"^\| `(\w+)` \|", read_page("docs/data.md"), flags=re.MULTILINE))
     assert listed == {table.name for table in metadata.tables.values()}
@@ -33,11 +48,7 @@ def test_data_page_lists_every_table() -> None:
 
 def test_assets_page_lists_every_definition(definitions: dg.Definitions) -> None:
     page = read_page("docs/assets.md")
-    checks = {spec.name for check in definitions.asset_checks or () for spec in check.check_specs}  # type: ignore[union-attr]
-    assets = {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
-    named = [*(definitions.jobs or ()), *(definitions.sensors or ()), *(definitions.schedules or ())]
-    missing = [name for name in {*checks, *assets, *(thing.name for thing in named)} if f"`{name}`" not in page]
-    assert missing == []
+    assert [name for name in definition_names(definitions) if f"`{name}`" not in page] == []
 
 
 def test_env_example_lists_every_setting() -> None:
@@ -54,32 +65,15 @@ def test_links_in_docs_have_existing_targets() -> None:
 
 
 def test_commands_in_readme_exist() -> None:
-    from typer.main import get_command
-
-    from consolidation_pipeline.cli.app import app
-
-    known = set(get_command(app).commands)  # type: ignore[attr-defined]
-    pages = (
-        read_page("README.md")
-        + read_page("docs/operations.md")
-        + read_page("docs/mcp.md")
-        + read_page("docs/deploy.md")
-    )
+    pages = read_pages("README.md", "docs/operations.md", "docs/mcp.md", "docs/deploy.md")
     used = set(re.findall(r"(?:^|`|\$ )consolidation ([a-z]+)", pages, flags=re.MULTILINE))
     assert used
-    assert used <= known
+    assert used <= set(load_commands())
 
 
 def test_subcommands_in_docs_exist() -> None:
-    from typer.main import get_command
-
-    from consolidation_pipeline.cli.app import app
-
-    commands = get_command(app).commands  # type: ignore[attr-defined]
-    groups = {name: found.commands for name, found in commands.items() if hasattr(found, "commands")}
-    pages = "".join(
-        read_page(name) for name in ("README.md", "CHANGELOG.md", "docs/assets.md", "docs/operations.md", "docs/mcp.md")
-    )
+    groups = {name: found.commands for name, found in load_commands().items() if hasattr(found, "commands")}
+    pages = read_pages("README.md", "CHANGELOG.md", "docs/assets.md", "docs/operations.md", "docs/mcp.md")
     used = re.findall(rf"consolidation ({'|'.join(groups)}) ([\w|]+)", pages)
     missing = [f"{group} {name}" for group, names in used for name in names.split("|") if name not in groups[group]]
     assert used
@@ -87,7 +81,7 @@ def test_subcommands_in_docs_exist() -> None:
 
 
 def test_options_in_docs_exist() -> None:
-    pages = "".join(read_page(name) for name in ("README.md", "docs/assets.md", "docs/operations.md"))
+    pages = read_pages("README.md", "docs/assets.md", "docs/operations.md")
     configured = re.findall(r"projects configure \w+((?: \w+=\S*)+)", pages)
     inline = re.findall(r"`(\w+)=\w+`", pages)
     used = {*inline, *(name for found in configured for name in re.findall(r"(\w+)=", found))}
@@ -96,8 +90,8 @@ def test_options_in_docs_exist() -> None:
 
 
 def test_names_on_features_pages_exist(definitions: dg.Definitions) -> None:
-    known = {*OPTION_NAMES, *schema_names(), *dagster_names(definitions), *interface_names()}
-    pages = read_page("docs/features.md") + read_page("docs/design-differences.md")
+    known = {*OPTION_NAMES, *schema_names(), *definition_names(definitions), *metadata_names(), *interface_names()}
+    pages = read_pages("docs/features.md", "docs/design-differences.md")
     names = set(re.findall(r"`([^`]+)`", pages))
     missing = sorted(name for name in names - known if not name_exists(name))
     assert len(names) > 200
@@ -110,23 +104,23 @@ def schema_names() -> set[str]:
     return {"playbook_changes", *indexes, *(t.name for t in tables), *(c.name for t in tables for c in t.columns)}
 
 
-def dagster_names(definitions: dg.Definitions) -> set[str]:
+def definition_names(definitions: dg.Definitions) -> set[str]:
+    """Return the names of assets, checks, jobs, sensors and schedules."""
     checks = {spec.name for check in definitions.asset_checks or () for spec in check.check_specs}  # type: ignore[union-attr]
     assets = {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
     named = [*(definitions.jobs or ()), *(definitions.sensors or ()), *(definitions.schedules or ())]
-    listed = re.findall(
-        r"`(\w+)`", re.search(r"\| asset \|.*?\n\n", read_page("docs/assets.md"), flags=re.DOTALL).group()
-    )  # type: ignore[union-attr]
-    return checks | assets | {thing.name for thing in named} | set(listed)
+    return checks | assets | {one.name for one in named}
+
+
+def metadata_names() -> set[str]:
+    """Return the names in the table of assets and their metadata."""
+    table, *_ = re.findall(r"\| asset \|.*?\n\n", read_page("docs/assets.md"), flags=re.DOTALL)
+    return set(re.findall(r"`(\w+)`", table))
 
 
 def interface_names() -> set[str]:
     """Return routes, body fields and MCP tools from pages that other tests check, and commands."""
-    from typer.main import get_command
-
-    from consolidation_pipeline.cli.app import app
-
-    groups = {name: getattr(found, "commands", {}) for name, found in get_command(app).commands.items()}  # type: ignore[attr-defined]
+    groups = {name: getattr(found, "commands", {}) for name, found in load_commands().items()}
     commands = {f"consolidation {name}" for name in groups}
     commands |= {f"consolidation {name} {sub}" for name, found in groups.items() for sub in found}
     api = read_page("docs/api.md")

@@ -25,7 +25,7 @@ def capture_log(request: pytest.FixtureRequest) -> CaptureLog:
     """Function that captures the package's log in a format."""
     logger = logging.getLogger("consolidation_pipeline")
 
-    def catch(formatter: logging.Formatter) -> io.StringIO:
+    def capture(formatter: logging.Formatter) -> io.StringIO:
         caught = io.StringIO()
         handler = logging.StreamHandler(caught)
         handler.setFormatter(formatter)
@@ -33,7 +33,7 @@ def capture_log(request: pytest.FixtureRequest) -> CaptureLog:
         request.addfinalizer(lambda: logger.removeHandler(handler))
         return caught
 
-    return catch
+    return capture
 
 
 def test_json_log_line_has_context_and_traceback(capture_log: CaptureLog) -> None:
@@ -45,13 +45,8 @@ def test_json_log_line_has_context_and_traceback(capture_log: CaptureLog) -> Non
             logger.exception("it broke", extra={"fields": {"status": 500}})
     (line,) = caught.getvalue().splitlines()
     record = json.loads(line)
-    assert {name: record[name] for name in ("level", "message", "project", "job", "status")} == {
-        "level": "ERROR",
-        "message": "it broke",
-        "project": "shop",
-        "job": "j1",
-        "status": 500,
-    }
+    expected = {"level": "ERROR", "message": "it broke", "project": "shop", "job": "j1", "status": 500}
+    assert expected.items() <= record.items()
     assert record["error"].endswith("ValueError: two\nlines")
     assert record["time"].endswith("+00:00")
 

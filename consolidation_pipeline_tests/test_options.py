@@ -86,14 +86,12 @@ def test_lower_tier_threshold_may_not_exceed_higher() -> None:
 
 def test_options_override_their_base() -> None:
     base = parse_options({"llm_model": "openai/x", "t_merge": 0.9})
-    assert non_default_options(parse_options({"t_merge": 0.95}, base=base)) == {
-        "llm_model": "openai/x",
-        "t_merge": 0.95,
-    }
+    options = parse_options({"t_merge": 0.95}, base=base)
+    assert non_default_options(options) == {"llm_model": "openai/x", "t_merge": 0.95}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "abc", None, [], True])
-def test_threshold_refuses_values_that_are_no_number(value: object) -> None:
+def test_threshold_refuses_values_other_than_numbers(value: object) -> None:
     with pytest.raises(InvalidOptionError, match="t_merge = "):
         parse_options({"t_merge": value})
 
@@ -129,7 +127,6 @@ def test_every_error_is_documented_with_exit_code() -> None:
 
 def test_project_language_must_be_known_to_postgres() -> None:
     assert (ConsolidationOptions().language, parse_options({"language": "german"}).language) == ("english", "german")
-    with pytest.raises(
-        InvalidOptionError, match="language = 'klingon' is not allowed: expected 'arabic' or 'armenian'"
-    ):
+    message = "language = 'klingon' is not allowed: expected 'arabic' or 'armenian'"
+    with pytest.raises(InvalidOptionError, match=message):
         parse_options({"language": "klingon"})

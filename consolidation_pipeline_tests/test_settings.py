@@ -29,15 +29,15 @@ def test_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("value", "folder"),
     [("data", PROJECT_ROOT / "data"), ("/srv/memories", Path("/srv/memories")), ("~/m", Path.home() / "m")],
 )
 def test_data_folder_ignores_working_directory(
-    given: str, meant: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    value: str, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CONSOLIDATION_DATA_DIR", given)
-    assert Settings().data_dir == meant
+    monkeypatch.setenv("CONSOLIDATION_DATA_DIR", value)
+    assert Settings().data_dir == folder
 
 
 def test_settings_repr_hides_password() -> None:

@@ -57,8 +57,8 @@ def test_run_is_healthy_while_its_worker_lives(instance: dg.DagsterInstance, lau
         assert launcher.check_run_worker_health(run).status.name == "RUNNING"
     health = launcher.check_run_worker_health(run)
     assert (health.status.name, health.msg) == ("FAILED", "the worker that executed it died")
-    by_hand = add_started_run(instance)
-    assert launcher.check_run_worker_health(by_hand).status.name == "RUNNING"
+    untracked = add_started_run(instance)
+    assert launcher.check_run_worker_health(untracked).status.name == "RUNNING"
 
 
 def test_broker_defaults_to_dagster_database(launcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,12 +111,9 @@ def test_delivered_messages_are_deleted_after_one_day(launcher: Any, engine: Eng
     create_queue(launcher.celery)
     rows = "(1, true, NULL), (2, false, localtimestamp), (3, false, localtimestamp - interval '2 days')"
     with engine.begin() as connection:
-        connection.execute(
-            text(
-                "INSERT INTO kombu_message (id, visible, timestamp, payload, version, queue_id) "
-                f"SELECT n, v, t, '', 1, (SELECT id FROM kombu_queue) FROM (VALUES {rows}) AS r (n, v, t)"
-            )
-        )
+        insert = "INSERT INTO kombu_message (id, visible, timestamp, payload, version, queue_id)"
+        select = f"SELECT n, v, t, '', 1, (SELECT id FROM kombu_queue) FROM (VALUES {rows}) AS r (n, v, t)"
+        connection.execute(text(f"{insert} {select}"))
     assert delete_delivered_messages(engine, older_than=timedelta(days=1)) == 1
     with engine.connect() as connection:
         assert set(connection.execute(text("SELECT id FROM kombu_message")).scalars()) == {1, 2}

@@ -45,7 +45,7 @@ def status_reply(code: int, **headers: str) -> bytes:
 
 
 class Receiver:
-    """Receiver: records ``messages`` in order and responds by queued responses or ``answer``."""
+    """Receiver of webhooks: records ``messages`` in order and responds by queued responses or ``answer``."""
 
     def __init__(self, port: int, scheme: str) -> None:
         self.port, self.scheme = port, scheme
