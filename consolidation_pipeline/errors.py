@@ -85,7 +85,7 @@ class ProjectBusyError(ConflictError):
 
 
 class JobEndedError(ConflictError):
-    """The job was ended while its run went on, because another run took over. The run writes nothing more."""
+    """Another run took over the job while its run went on. The run writes nothing more."""
 
 
 class JobCancelledError(JobEndedError):

@@ -1,15 +1,15 @@
-"""One project as pandas DataFrames, for notebooks and pipelines: docs/frames.md says what each column holds.
+"""One project as pandas DataFrames, for notebooks and pipelines. docs/frames.md describes each column.
 
     from consolidation_pipeline import frames
 
     memories = frames.memories("shop")
 
-Every function takes ``engine``: None = the store that the environment names, as the command line finds it; the URL of a
-Postgres; or a SQLAlchemy engine. One query each, in a transaction that reads only.
+Every function takes ``engine``: the URL of a Postgres, a SQLAlchemy engine, or None = the store of the environment, as
+for the command line. It raises NotFoundError for an unknown project. It makes one query in a read-only transaction.
 
-A column has the same dtype whatever the project holds, also when it is empty. Ids are text (UUIDs as ``lineage`` and
-``rollback`` take them), times are ``datetime64[us, UTC]``, closed sets of words are categories, what may be missing has
-a nullable dtype, and columns of lists or mappings are ``object``.
+The dtype of a column does not depend on the data. Ids are text (UUIDs, as ``lineage`` and ``rollback`` take them),
+times are ``datetime64[us, UTC]``, closed sets of words are categories, columns that may have missing values are
+nullable, and columns of lists or mappings are ``object``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def _one_of(words: Iterable[str], *, ordered: bool = False) -> pd.CategoricalDty
     return pd.CategoricalDtype(list(words), ordered=ordered)
 
 
-# Not Arrow's strings, which would copy an id for every pair it is in, and which not every environment has.
+# Not Arrow's strings: they would copy an id for each of its pairs, and not every environment has them.
 _TEXT = pd.StringDtype("python")
 _TIME = pd.DatetimeTZDtype("us", "UTC")
-# At the positions TOPIC, ASK and MERGE of the graph; ACROSS is -1, which is the code of a missing value.
+# In the order of the graph's codes TOPIC, ASK and MERGE. ACROSS is -1, the code of a missing value.
 _VERDICTS = ("topic", "ask", "merge")
 _ENTITY_TYPES = (*LEDGERED, "consolidation_changes")
 
@@ -164,11 +164,8 @@ def memories(project: str, *, engine: Engine | str | None = None, vectors: bool 
     """Return all raw and consolidated memories, lowest level first, each level oldest first.
 
     Args:
-        vectors: Add the column ``vector``: a float32 array (d,) of length 1, None where there is none yet. Arrays of
-            one ``embedding_model`` make a matrix by ``np.stack``.
-
-    Raises:
-        NotFoundError: There is no such project.
+        vectors: Add the column ``vector``: a float32 array (d,) of length 1, or None. ``np.stack`` makes a matrix of
+            the arrays of one ``embedding_model``.
     """
     with _opened(engine, project) as (connection, id_):
         found = store.stream_memories(connection, id_, vectors=vectors)
@@ -178,19 +175,13 @@ def memories(project: str, *, engine: Engine | str | None = None, vectors: bool 
 def pairs(project: str, *, engine: Engine | str | None = None, at_least: float = -1.0) -> pd.DataFrame:
     """Return the pairs of the similarity graph, the most similar first.
 
-    A pair is two raw memories, ``a`` < ``b``, at or above the pattern threshold; of exact repeats one stands for all.
-    ``verdict`` is ``merge``, ``ask`` (a person decides) or ``topic`` (one topic at most); missing = of two memory
-    types, not judged.
-
-    Args:
-        at_least: Lowest cosine.
-
-    Raises:
-        NotFoundError: There is no such project.
+    A pair is two raw memories, ``a`` < ``b``, with a cosine of at least the pattern threshold and ``at_least``. One of
+    several exact repeats represents all. ``verdict`` is ``merge``, ``ask`` (a person decides) or ``topic`` (on one
+    topic); it is missing for two memory types.
     """
     with _opened(engine, project) as (connection, id_):
         found = store.load_pairs(connection, id_, at_least=at_least)
-    # One text an id, however many pairs it is in.
+    # All pairs of an id share its text.
     ids = pd.array(found.ids, dtype=_TEXT)
     return pd.DataFrame(
         {
@@ -206,22 +197,15 @@ def pairs(project: str, *, engine: Engine | str | None = None, at_least: float =
 def groups(project: str, *, engine: Engine | str | None = None) -> pd.DataFrame:
     """Return the groups that the newest run formed, tier by tier, the largest first.
 
-    ``member_ids`` begins with the representative; ``vetoes`` lists, for groups that a person decides on, the pairs
-    that were kept apart and why.
-
-    Raises:
-        NotFoundError: There is no such project.
+    ``member_ids`` begins with the representative. ``vetoes`` lists the pairs that must not be merged and the reasons,
+    for groups on which a person decides.
     """
     with _opened(engine, project) as (connection, id_):
         return _frame(store.stream_groups(connection, id_), GROUPS)
 
 
 def suggestions(project: str, *, engine: Engine | str | None = None) -> pd.DataFrame:
-    """Return the merges that a person was asked about, oldest first, with what they said.
-
-    Raises:
-        NotFoundError: There is no such project.
-    """
+    """Return the proposed merges with the decisions on them, oldest first."""
     with _opened(engine, project) as (connection, id_):
         return _frame(store.stream_suggestions(connection, id_), SUGGESTIONS)
 
@@ -233,11 +217,8 @@ def changes(
 
     Args:
         since: Leave out older changes.
-        images: Add the columns ``previous_state`` and ``new_state``: mappings of the columns that changed, of the whole
-            row where it was made or removed, without its vector; None = did not exist.
-
-    Raises:
-        NotFoundError: There is no such project.
+        images: Add the columns ``previous_state`` and ``new_state``: mappings of the changed columns, or of the whole
+            row without its vector if it was created or deleted; None = did not exist.
     """
     with _opened(engine, project) as (connection, id_):
         found = store.stream_changes(connection, id_, since=since, images=images)
@@ -245,14 +226,7 @@ def changes(
 
 
 def costs(project: str, *, engine: Engine | str | None = None, since: date | None = None) -> pd.DataFrame:
-    """Return what was spent on models, a row for each day (UTC), model and purpose.
-
-    Args:
-        since: Leave out earlier days.
-
-    Raises:
-        NotFoundError: There is no such project.
-    """
+    """Return the costs of models, a row for each day (UTC), model and purpose. ``since``: leave out earlier days."""
     with _opened(engine, project) as (connection, id_):
         return _frame(store.stream_costs(connection, id_, since=since), COSTS)
 
@@ -260,7 +234,7 @@ def costs(project: str, *, engine: Engine | str | None = None, since: date | Non
 @contextmanager
 def _opened(engine: Engine | str | None, slug: str) -> Iterator[tuple[Connection, UUID]]:
     if not isinstance(engine, Engine):
-        # Like the command line: a checkout has its settings in `.env`, too.
+        # As for the command line: a checkout also has settings in `.env`.
         env_file = None if IS_INSTALLED else PROJECT_ROOT / ".env"
         given: dict[str, Any] = {} if engine is None else {"database_url": SecretStr(engine)}
         engine = open_engine(Settings(_env_file=env_file, **given))
@@ -269,7 +243,7 @@ def _opened(engine: Engine | str | None, slug: str) -> Iterator[tuple[Connection
 
 
 def _frame(batches: Iterable[store.Columns], dtypes: Dtypes) -> pd.DataFrame:
-    # Each batch takes its dtypes at once, so that the driver's objects can go.
+    # Batches are converted one by one, so that the driver's objects can be freed.
     parts = [_typed(batch, dtypes) for batch in batches] or [_typed({}, dtypes)]
     return pd.concat(parts, ignore_index=True)
 
@@ -280,7 +254,7 @@ def _typed(batch: store.Columns, dtypes: Dtypes) -> pd.DataFrame:
 
 def _column(values: Sequence[Any], dtype: Any) -> pd.Series[Any] | pd.DatetimeIndex:
     if dtype == _TIME:
-        # NumPy holds every date that Postgres gives; pandas 2 would go by way of nanoseconds, which end in 2262.
+        # NumPy holds all dates of Postgres. pandas 2 would convert through nanoseconds, which end in 2262.
         return pd.DatetimeIndex(np.array(values, dtype="datetime64[us]")).tz_localize("UTC")
     column: pd.Series[Any] = pd.Series(list(values), dtype=dtype)
     return column

@@ -58,16 +58,16 @@ def run_project(
 ) -> RunOutcome:
     """Run a job of a project now, in this process. No daemon is needed.
 
-    Nothing is run or written if nothing changed since the last completed run, unless ``plan``, ``requested`` or some
+    If nothing changed since the last completed run, nothing is run or written, unless ``plan``, ``requested`` or some
     of the phases are given.
 
     Args:
         slug: The project.
         job: Name of the job.
         phases: Run only these phases of the job; None = all.
-        plan: Apply this plan and nothing else.
+        plan: Apply only this plan.
         requested: The pending job that requested the run.
-        triggered_by: Name recorded as the one who started the run.
+        triggered_by: Name of the caller, for the record.
 
     Raises:
         UsageError: The job or a phase is unknown, or the plan is for another project.
@@ -120,11 +120,7 @@ def register_projects() -> list[str]:
 
 
 def find_automation() -> Automation:
-    """Return which sensors and schedules are on: as set in the instance, else by their default.
-
-    Raises:
-        StoreError: Dagster's storage cannot be reached.
-    """
+    """Return the sensors and schedules that are on, as set in the instance or by default; raise StoreError."""
     loaded = _definitions()
     automations = (*(loaded.sensors or ()), *(loaded.schedules or ()))
     defaults = {automation.name: automation.default_status.value for automation in automations}

@@ -1,7 +1,7 @@
 """Logging: text or JSON lines with structured fields such as project, job and request.
 
-``configure`` is called once by each command. Dagster's own processes keep Dagster's handlers; by ``dagster.yaml`` the
-logs of this package go into the event log of the run.
+Each command calls ``configure`` once. Dagster's own processes keep Dagster's handlers. ``dagster.yaml`` sends the logs
+of this package to the event log of the run.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _CONTEXT: ContextVar[Mapping[str, Any] | None] = ContextVar("log_context", defau
 
 @contextmanager
 def log_context(fields: dict[str, Any]) -> Iterator[None]:
-    """Add ``fields`` such as ``project`` and ``job`` to all lines logged in the block, also fields added later.
+    """Add ``fields`` such as ``project`` and ``job``, and later changes of them, to all lines logged in the block.
 
-    They are added in threads too, if the thread runs in a copy of this context, as threads of requests do.
+    This includes threads that run in a copy of this context, as threads of requests do.
     """
     token = _CONTEXT.set(ChainMap(fields, dict(_CONTEXT.get() or {})))
     try:

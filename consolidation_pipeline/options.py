@@ -1,6 +1,6 @@
 """Options of consolidation: defaults, ranges and descriptions.
 
-The ``config`` column of a project holds its changed options; a job row holds all effective options of its run.
+The ``config`` column of a project has its changed options, a job row all effective options of its run.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ LANGUAGES: tuple[str, ...] = get_args(Language)
 
 
 class ConsolidationOptions(BaseModel):
-    """Effective options of one project. Unknown keys and values out of range are refused.
-
-    Aliases are the names that the options have in the original design documents.
-    """
+    """Effective options of a project. Unknown keys and values out of range are refused. Aliases are older names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
@@ -186,10 +183,10 @@ OPTION_NAMES: Mapping[str, str] = {
 
 
 def parse_options(config: Mapping[str, Any], *, base: ConsolidationOptions | None = None) -> ConsolidationOptions:
-    """Return ``base`` (None = the defaults) with these options, given by name or alias, set to new values.
+    """Return ``base`` (None = the defaults) with these options, by name or alias.
 
     Raises:
-        InvalidOptionError: A key is unknown or a value out of range. The message names key, value and range.
+        InvalidOptionError: A key is unknown or a value is out of range. The message has key, value and range.
     """
     try:
         given = ConsolidationOptions.model_validate(dict(config)).model_dump(exclude_unset=True)

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _PACKAGE = Path(__file__).resolve().parent
-# A wheel has its resource files inside the package (`installed`, see pyproject.toml), a checkout beside it.
+# A wheel has its resource files in the package (`installed`, see pyproject.toml), a checkout next to it.
 IS_INSTALLED = not (_PACKAGE.parent / "dagster.yaml").is_file()
 RESOURCE_DIR = _PACKAGE / "installed" if IS_INSTALLED else _PACKAGE.parent
 # Folder of the data and of Dagster's files: the checkout, or one folder of the user if installed.
@@ -75,5 +75,5 @@ class Settings(BaseSettings):
     @field_validator("data_dir")
     @classmethod
     def _resolve_data_dir(cls, folder: Path) -> Path:
-        # Relative to the project, not to the current folder: processes that share the server have different ones.
+        # Relative to the project, not to the current folder, which differs between processes that share the server.
         return PROJECT_ROOT / folder.expanduser()

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, made only if the standard environment variables name an exporter.
+"""OpenTelemetry spans, if the standard environment variables name an exporter.
 
     with span("search_memory", {"gen_ai.memory.store.id": "shop"}):
         set_attributes({"gen_ai.memory.record.count": 3})
@@ -29,7 +29,7 @@ _PACKAGES = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http (pip i
 
 
 def find_exporters() -> tuple[str, ...]:
-    """Return the names of the exporters in the environment, such as ``otlp``. Without one, no spans are made."""
+    """Return the names of the exporters in the environment, such as ``otlp``; no spans are made if there are none."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ()
     named = os.environ.get("OTEL_TRACES_EXPORTER", "").strip()
@@ -40,7 +40,7 @@ def find_exporters() -> tuple[str, ...]:
 
 
 def find_tracing_problem() -> str | None:
-    """Return why spans are asked for and cannot be made; None if there is no problem."""
+    """Return why the spans that the environment asks for cannot be made, or None."""
     wanted = find_exporters()
     if wanted and find_spec("opentelemetry.sdk") is None:
         return f"spans are asked for ({', '.join(wanted)}), but packages are missing: {_PACKAGES}"
@@ -106,13 +106,9 @@ def _make_query_redactor() -> Any:
 def span(
     name: str, attributes: Attributes | None = None, *, parent: Any = None, is_call: bool = False
 ) -> Iterator[None]:
-    """Open a span around the block. An error that leaves the block is recorded by its class, as ``error.type``.
+    """Open a span around the block. The class of an error that leaves the block is recorded as ``error.type``.
 
-    Args:
-        name: Name of the span.
-        attributes: Its attributes.
-        parent: A span of ``start_span``; None = the current span.
-        is_call: True for calls of another process (kind CLIENT).
+    ``parent``: a span of ``start_span``; None = the current span. ``is_call``: another process is called (kind CLIENT).
     """
     tracer = get_tracer()
     if tracer is None:
@@ -136,12 +132,12 @@ def span(
 
 
 def memory_span(operation: str, project: str, attributes: Attributes | None = None) -> AbstractContextManager[None]:
-    """Open a span of an operation on a project's memories: create_memory, search_memory, update_memory, .."""
+    """Open a span of an operation on a project's memories, such as ``create_memory``."""
     return span(operation, {"gen_ai.operation.name": operation, MEMORY_STORE_ID: project, **(attributes or {})})
 
 
 def start_span(name: str, attributes: Attributes) -> Any:
-    """Start a span that is not made the current one; ``end_span`` ends it. Return None if no spans are made."""
+    """Start a span that ``end_span`` ends, and that is not the current one. Return None if no spans are made."""
     tracer = get_tracer()
     return None if tracer is None else tracer.start_span(name, attributes=attributes)
 

@@ -1,8 +1,8 @@
 """Runs on several machines: a queue of runs in Postgres, and Celery workers that execute whole runs from it.
 
 ``deploy/distributed/dagster.yaml`` names the launcher; ``celery -A consolidation_pipeline.workers worker`` starts a
-worker. The queue cannot send messages to a worker, and the task of a killed worker stays "started" for ever. So a
-worker holds a database lock for its run, which tells the daemon that it is alive, and polls whether the run was ended.
+worker. The task of a killed worker stays "started" for ever, so each worker holds a database lock for its run, by which
+the daemon sees that it is alive. The queue cannot send messages to a worker, so it polls if its run was cancelled.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, dagster_url
 from consolidation_pipeline.store.jobs.worker_heartbeat import delete_delivered_messages, hold_lock, is_lock_held
 
-# The launcher's class registers its task again for each run.
+# The base class of the launcher registers its task again for each run.
 warnings.filterwarnings("ignore", message="Task name '(execute|resume)_job' is already registered")
 logger = logging.getLogger(__name__)
 
 QUEUE = "dagster"
 CELERY_CONFIG: Mapping[str, Any] = {
-    # A worker takes only the runs it executes: none waits behind a long one, or is lost with it.
+    # A worker takes only the run that it executes. No other run waits behind it or is lost with it.
     "task_acks_late": True,
     "worker_prefetch_multiplier": 1,
     # A new process after some runs frees the memory that libraries keep.
@@ -95,7 +95,7 @@ class WorkerRunLauncher(CeleryRunLauncher):  # type: ignore[misc]
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
-        """Return whether the worker of a started run is alive. Runs that were not queued count as running."""
+        """Return the health of a started run's worker. Runs that were not queued count as running."""
         if DAGSTER_CELERY_TASK_ID_TAG not in run.tags or is_lock_held(_connect_storage(), _lock_name(run.run_id)):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.FAILED, "the worker that executed it died")

@@ -1,4 +1,4 @@
-"""Embedding models: the local one inside the package, and those that litellm reaches."""
+"""Embedding models: the local one, and those that litellm reaches."""
 
 from consolidation_pipeline.embed.embedder import Embedder, Usage, embed_batches
 from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
@@ -18,7 +18,7 @@ __all__ = [
 
 
 def is_local(name: str) -> bool:
-    """Return True if an ``embedding_model`` option or a stored model name is the model inside the package."""
+    """Return True if an ``embedding_model`` option or a stored model name is that of the local model."""
     return name in ("local", LOCAL_MODEL)
 
 
@@ -28,9 +28,9 @@ def load_embedder(name: str, *, ledger: CallLedger | None = None, timeout: float
     Nothing is imported, loaded or requested before the first text is embedded.
 
     Args:
-        name: "local" or the full name of the local model; every other name is litellm's.
-        ledger: Reserves what litellm's models bill. The local model bills nothing.
-        timeout: Seconds for a single attempt that a user waits for. None: a minute per batch, with retries.
+        name: "local", the full name of the local model, or a name of litellm.
+        ledger: Reserves and records the calls of litellm's models; the local model is free.
+        timeout: Seconds for a single attempt, because a user waits. None: a minute per batch, with retries.
     """
     if is_local(name):
         return LocalEmbedder()

@@ -43,7 +43,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class BatchEmbedder(Protocol):
-    """An embedding model that is paid per batch, and returns each batch as soon as it has it."""
+    """Embedding model that is paid per batch, and returns each batch when it is ready."""
 
     def embed_batches(self, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
         """Yield vectors batch by batch, see :func:`embed_batches`."""
@@ -62,7 +62,7 @@ def embed_batches(embedder: Embedder, texts: Sequence[str]) -> Iterator[tuple[in
 
 
 def is_free(embedder: Embedder) -> bool:
-    """Return True if the model bills nothing: a model that counts no tokens runs inside this process."""
+    """Return True if the model bills nothing: it runs inside this process and counts no tokens."""
     return embedder.estimate(["a"]).tokens == 0
 
 

@@ -14,7 +14,7 @@ from consolidation_pipeline.embed.embedder import Usage, Vectors, check_texts, c
 LOCAL_MODEL = "wordllama/l2_supercat_256"
 DIMENSION = 256
 
-# Token vectors summed at a time (4 MB): a text of any length is embedded whole in little memory.
+# Token vectors summed at a time (4 MB), so that a text of any length needs little memory.
 _TOKENS_AT_ONCE = 4096
 # Texts tokenised per call: enough to make the call's overhead small, few enough for the CPU cache.
 _TEXTS_AT_ONCE = 256
@@ -28,7 +28,7 @@ class LocalEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 (n, 256), L2-normalised, row i for text i. Nothing is truncated.
 
-        A text is tokenised and averaged alone, so its vector does not depend on the other texts, bit for bit.
+        A text is tokenised and averaged alone, so its vector does not depend on the other texts, not even by a bit.
 
         Raises:
             EmbeddingError: A text is blank or not valid Unicode.

@@ -1,4 +1,4 @@
-"""Embedding models behind an API, through litellm: batches, concurrency, retries and the budget."""
+"""Embedding models behind an API, through litellm, with batches, concurrency, retries and the budget."""
 
 import math
 import threading
@@ -25,7 +25,7 @@ from consolidation_pipeline.llm.spans import call_span, record_reply
 
 CONCURRENCY = 4
 PURPOSE = "embedding"
-# Of models without a listed price, US dollars per million tokens: the price of the most expensive common models.
+# For models without a listed price: that of the most expensive common models.
 FALLBACK_PRICE = Price(input=0.2, output=0.0)
 
 # A batch is one request. OpenAI takes at most 300,000 tokens in one, so even one token per character fits.
@@ -49,7 +49,7 @@ class LiteLLMEmbedder:
     """An embedding model by its litellm name, e.g. ``openai/text-embedding-3-large``.
 
     Args:
-        name: Name of the model, as litellm knows it.
+        name: Its litellm name.
         ledger: Reserves each request before it is sent and settles it after; None = nothing is recorded.
         dimension: Expected length of the vectors; None = length in the first reply.
         api_base: URL of the provider; None = from the environment (``OPENAI_API_BASE``, ..).
@@ -115,10 +115,7 @@ class LiteLLMEmbedder:
                 _cancel(requests)
 
     def estimate(self, texts: Sequence[str]) -> Usage:
-        """Return tokens and price of these texts, counted locally with OpenAI's tokenizer.
-
-        Exact for OpenAI's models, close for others.
-        """
+        """Return tokens and price of these texts, counted locally: exact for OpenAI's models, close for others."""
         tokens = self._count(texts)
         return Usage(tokens, float(self._pricing.bill(tokens, 0).usd) if self._pricing.is_listed else None)
 

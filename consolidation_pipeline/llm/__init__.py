@@ -1,4 +1,4 @@
 """Language models through litellm, with a budget, retries, a reply cache and checks of every reply.
 
-This package imports nothing: embedding models need its budget, retries and litellm only, and start-up stays short.
+This file imports nothing, so that embedding models import only budget, retries and litellm.
 """

@@ -1,4 +1,4 @@
-"""Budget reservations: the interface of the ledger of model calls, and its use by several threads."""
+"""Budget reservations: interface of the ledger of model calls, and its use by several threads."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class EarlierReplies(Protocol):
 
 
 class CallLedger(Protocol):
-    """Ledger of model calls: a call is recorded before it is sent and after. Each method is one transaction."""
+    """Ledger of model calls. A call is recorded before it is sent and after. Each method is one transaction."""
 
     def load(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
         """Return earlier replies by prompt hash. Prompts without any are left out."""
@@ -57,9 +57,9 @@ class CallLedger(Protocol):
 
 
 class BudgetGate:
-    """A ledger shared by threads: a call that does not fit the budget now waits for the calls under way.
+    """Ledger shared by threads. A call that exceeds the rest of the budget waits for the calls under way.
 
-    A reservation is the most that a call can cost. Most calls cost less, so room may come free when they end.
+    A reservation is the most that a call can cost. Most calls cost less, so a part of it may be freed.
     """
 
     def __init__(self, ledger: CallLedger, *, max_attempts: int) -> None:
@@ -69,7 +69,7 @@ class BudgetGate:
         self._changed = threading.Condition()
 
     def reserve(self, call: Call, *, again: bool = False) -> UUID | None:
-        """Reserve a call, see :class:`CallLedger`; raise BudgetExhaustedError only if no call is under way."""
+        """Reserve a call, see :class:`CallLedger`. Raise BudgetExhaustedError only if no call is under way."""
         with self._changed:
             while True:
                 try:

@@ -42,7 +42,7 @@ class ChatModel:
     timeout: float = 120.0
 
     def span(self, prompt: Prompt) -> AbstractContextManager[None]:
-        """Open a span around one request and its retries. It names the prompt and holds none of its text."""
+        """Open a span around one request and its retries, with the prompt's name but not its text."""
         attributes = {
             "gen_ai.output.type": "json",
             "gen_ai.prompt.name": prompt.name,
@@ -53,14 +53,14 @@ class ChatModel:
         return call_span("chat", self.name, attributes)
 
     def add_schema(self, messages: Sequence[Message], schema: type[BaseModel]) -> list[Message]:
-        """Return the messages; for a model without response schemas, the system message states the schema."""
+        """Return the messages, with the schema in the system message if the model takes no response schema."""
         if self._supports_schema():
             return list(messages)
         system, *others = messages
         return [{**system, "content": f"{system['content']}\n\n{schema_rule(schema)}"}, *others]
 
     def complete(self, messages: Sequence[Message], schema: type[BaseModel], max_tokens: int) -> Completion:
-        """Send one request and return its reply, without retries. Errors of litellm are raised as they are."""
+        """Send one request without retries and return its reply. Errors of litellm are passed on."""
         reply = load_litellm().completion(
             model=self.name,
             messages=list(messages),
@@ -90,7 +90,7 @@ class ChatModel:
 
 
 def _find_problem(choice: Any) -> str | None:
-    # These texts are sent back to the model, which is asked to repair its reply.
+    # These texts are sent to the model when it is asked to repair its reply.
     reason = getattr(choice, "finish_reason", None)
     if reason == "length":
         return "the reply was cut off because it is too long: write less"

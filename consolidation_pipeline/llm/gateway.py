@@ -52,18 +52,21 @@ class Answer(Generic[T]):
     is_cached: bool = False
 
 
+Outcome = Answer[T] | LLMError | BudgetExhaustedError
+
+
 class Gateway:
     """Gateway to one model for one phase of one job. Safe to use from several threads.
 
     Args:
-        model: Name of the model, as litellm knows it.
+        model: Its litellm name.
         ledger: Reserves and records the calls.
-        api_base: URL of the provider; None = from the environment, as litellm reads it.
-        api_key: Key of the provider; None = from the environment.
+        api_base: URL of the provider; None = from the environment, also for ``api_key``.
+        api_key: Key of the provider.
         timeout: Seconds per request.
         fallback_price: Price of a model that litellm lists no price for.
-        concurrency: Requests sent at the same time, at most.
-        failures_in_a_row: The model is not asked again after this many prompts in a row without a usable reply.
+        concurrency: Most requests at the same time.
+        failures_in_a_row: Number of prompts in a row without a usable reply after which the model is not asked again.
         sleep: Waits between attempts, in seconds.
     """
 
@@ -95,16 +98,12 @@ class Gateway:
 
     def ask_many(
         self, prompts: Sequence[Prompt], schema: type[T], *, check: Check[T] = lambda *_: ()
-    ) -> list[Answer[T] | LLMError | BudgetExhaustedError]:
-        """Return one outcome per prompt, in their order: its answer, or the error that left it without one.
+    ) -> list[Outcome[T]]:
+        """Return the outcome of each prompt, in their order: its answer, or the error that prevented it.
 
         A failed prompt does not affect the others. Equal prompts are sent once. After a BudgetExhaustedError or a
         ModelUnavailableError the caller should store the answers, which are paid for, and then raise the error.
-
-        Args:
-            prompts: The prompts.
-            schema: Form of the reply.
-            check: Lists what is wrong with a reply (see ``reply_checks``). Such a reply is repaired once.
+        ``check`` lists the problems of a reply (see ``reply_checks``). A reply with problems is repaired once.
         """
         load_litellm()  # imported here, so that the threads do not import it at the same time
         requests = [make_request(prompt, schema, check, self._model.name) for prompt in prompts]
@@ -117,16 +116,20 @@ class Gateway:
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="llm") as pool:
             found = pool.map(lambda c, r: c.run(self._try, r, earlier.get(r.key)), contexts, unique.values())
             outcomes = dict(zip(unique, found, strict=True))
-        return [_repeat_outcome(outcomes[r.key], is_repeat=r is not unique[r.key]) for r in requests]
+        listed: list[Outcome[T]] = []
+        for request in requests:
+            outcome = outcomes[request.key]
+            if isinstance(outcome, Answer) and request is not unique[request.key]:
+                outcome = replace(outcome, usd=Decimal(0), is_cached=True)
+            listed.append(outcome)
+        return listed
 
     def price(self, prompts: Sequence[Prompt], schema: type[BaseModel]) -> dict[str, Bill]:
         """Return the largest bill that the first reply to each prompt can have, by cache key. Sends nothing."""
         keys = {hash_prompt(prompt, self._model.name, schema.model_json_schema()): prompt for prompt in prompts}
         return {key: self._sender.price(prompt, schema) for key, prompt in keys.items()}
 
-    def _try(
-        self, request: PromptRequest[T], earlier: EarlierReplies | None
-    ) -> Answer[T] | LLMError | BudgetExhaustedError:
+    def _try(self, request: PromptRequest[T], earlier: EarlierReplies | None) -> Outcome[T]:
         try:
             return self._answer(request, earlier)
         except (LLMError, BudgetExhaustedError) as error:
@@ -177,14 +180,8 @@ class Gateway:
         return InvalidReplyError(f"{described} got {MAX_REPLIES} unusable replies: {problems}")
 
 
-def _repeat_outcome(
-    outcome: Answer[T] | LLMError | BudgetExhaustedError, *, is_repeat: bool
-) -> Answer[T] | LLMError | BudgetExhaustedError:
-    return replace(outcome, usd=Decimal(0), is_cached=True) if is_repeat and isinstance(outcome, Answer) else outcome
-
-
 class CircuitBreaker:
-    """Counts prompts in a row without a usable reply, and opens for good at ``limit``. Safe to share by threads."""
+    """Counter of prompts in a row without a usable reply; opens for good at ``limit``. Threads may share it."""
 
     def __init__(self, model: str, limit: int = MAX_FAILURES_IN_A_ROW) -> None:
         self._model = model

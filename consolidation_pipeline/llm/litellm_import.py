@@ -7,7 +7,7 @@ from typing import Any
 
 @cache
 def load_litellm() -> Any:
-    """Import litellm and return it. It takes seconds: call it before threads start that need it."""
+    """Import litellm and return it. It takes seconds: call this before starting threads that use it."""
     # Without this, the import fetches a price list from the internet.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
@@ -15,5 +15,5 @@ def load_litellm() -> Any:
     litellm.telemetry = False
     litellm.disable_hf_tokenizer_download = True  # counting tokens must not download a tokenizer either
     litellm.suppress_debug_info = True  # hints would go to standard output, where --json writes
-    litellm.DEFAULT_MAX_RETRIES = 0  # used where max_retries=0 is taken for "not given", as for OpenAI
+    litellm.DEFAULT_MAX_RETRIES = 0  # used if max_retries=0 counts as "not given", as for OpenAI
     return litellm

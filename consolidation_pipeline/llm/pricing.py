@@ -1,4 +1,4 @@
-"""Prices of requests: from litellm's price list, or a fallback price for models it does not list."""
+"""Prices of requests, from litellm's price list or a fallback price."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from consolidation_pipeline.core.jobs.spending import Bill, dollars
 from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.prompt import Message
 
-# Tokens are counted with OpenAI's tokenizer; others split the same text into up to about a quarter more tokens.
+# Tokens are counted with OpenAI's tokenizer. Others give up to about a quarter more tokens for the same text.
 TOKEN_MARGIN = 1.25
 
 
@@ -25,7 +25,7 @@ class Price:
     output: float
 
 
-# Of models without a listed price: the price of the most expensive common models, so that the budget holds.
+# For models without a listed price: that of the most expensive common models, so that the budget holds.
 FALLBACK_PRICE = Price(input=15.0, output=75.0)
 
 

@@ -1,4 +1,4 @@
-"""Prompts: the project's own instructions, and memories as data that a model does not take for instructions."""
+"""Prompts: instructions, and memories fenced as data that the model must not obey."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import count
 from typing import Any
 
 Message = dict[str, str]
@@ -47,28 +48,23 @@ class Prompt:
 
 
 def make_fence(texts: Sequence[str]) -> str:
-    """Return a mark that occurs in none of the texts, in any letter case: equal for equal texts, hard to guess."""
+    """Return a mark that none of the texts has in any letter case. It is the same for the same texts, hard to guess."""
     seed = json.dumps(list(texts))
     lowered = [text.lower() for text in texts]
-    count = 0
-    while True:
-        fence = sha256(f"{count}:{seed}".encode()).hexdigest()[:_FENCE_LENGTH]
-        if not any(fence in text for text in lowered):
-            return fence
-        count += 1
+    fences = (sha256(f"{attempt}:{seed}".encode()).hexdigest()[:_FENCE_LENGTH] for attempt in count())
+    return next(fence for fence in fences if not any(fence in text for text in lowered))
 
 
 def hash_prompt(prompt: Prompt, model: str, schema: dict[str, Any]) -> str:
-    """Return the key of the reply cache: the SHA-256 of everything that decides what a good reply is."""
+    """Return the key of the reply cache: the SHA-256 of model, schema and prompt."""
     parts = [model, prompt.name, prompt.version, schema, prompt.system, prompt.task, prompt.sources]
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def language_rule(languages: Sequence[str]) -> str:
-    """Return the sentence that tells a model the language to write in.
+    """Return the instruction to write in the most frequent language of the sources; ties: by alphabet.
 
-    ``languages``: text search configurations of the sources, such as ``german``. The most frequent one is named, ties
-    by alphabet; ``simple`` names no language.
+    ``languages``: text search configurations such as ``german``; ``simple`` is no language.
     """
     known = Counter(language.rpartition(".")[2] for language in languages)
     known.pop("simple", None)

@@ -1,4 +1,4 @@
-"""Redaction of secrets in texts that are stored or shown: errors of providers repeat the key they were called with."""
+"""Redaction of secrets in texts that are stored or shown. Errors of providers may contain the caller's key."""
 
 import os
 import re
@@ -12,7 +12,7 @@ _MIN_SECRET_CHARS = 6  # shorter values are no secrets, and removing them would 
 
 
 def redact(text: str, secrets: Collection[str] = ()) -> str:
-    """Return the text without these secrets, secrets of the environment and anything shaped like a key."""
+    """Return the text without ``secrets``, secrets of the environment and anything shaped like a key."""
     known = {*secrets, *(value for name, value in os.environ.items() if _SECRET_NAME.search(name))}
     for secret in sorted(known, key=len, reverse=True):
         if len(secret) >= _MIN_SECRET_CHARS:

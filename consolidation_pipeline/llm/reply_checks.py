@@ -1,7 +1,7 @@
 """Checks of replies: unknown ids, invented quotes and invented literals.
 
-Each check returns its problems in words for the model, which is asked to repair the reply. A reply may repeat text of
-strangers, so it is quoted escaped and shortened.
+Each check returns its problems as sentences for the model, which is asked to repair the reply. Quoted parts of a reply
+are escaped and shortened, because they may be text of strangers.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
@@ -12,7 +12,7 @@ _MAX_QUOTE_CHARS = 80
 
 
 def find_unknown_ids(ids: Iterable[Hashable], known: Collection[Hashable]) -> list[str]:
-    """Return a problem for each id of a reply that the prompt does not have."""
+    """Return a problem for each id of a reply that is not ``known``."""
     allowed = ", ".join(map(str, list(known)[:20])) + (", .." if len(known) > 20 else "")
     return [f"{_quote(str(id_))} is not one of the given memories: {allowed}" for id_ in ids if id_ not in known]
 
@@ -20,7 +20,7 @@ def find_unknown_ids(ids: Iterable[Hashable], known: Collection[Hashable]) -> li
 def find_invented_quotes(
     quotes: Iterable[tuple[Hashable, str]], sources: Mapping[Hashable, str] | Mapping[int, str]
 ) -> list[str]:
-    """Return a problem for each quote (id of a source, text) that its source lacks. Space and case do not count."""
+    """Return a problem for each quote (id of a source, text) that its source lacks; ignores white space and case."""
     flat = {id_: _flatten(source) for id_, source in sources.items()}
     problems = []
     for id_, quote in quotes:
@@ -35,7 +35,7 @@ def find_invented_quotes(
 def find_invented_literals(
     text: str, sources: Iterable[str], *, kinds: Collection[str] = (*KINDS, "negation")
 ) -> list[str]:
-    """Return a problem for each literal of these kinds in a text that no source has."""
+    """Return a problem for each literal of ``text``, of these kinds, that no source has."""
     given = list(sources)
     found = sorted(literals(text), key=lambda literal: (literal.kind, literal.value))
     return [

@@ -16,7 +16,7 @@ T = TypeVar("T", bound=BaseModel)
 
 _MAX_PROBLEMS = 10
 _MAX_PROBLEM_CHARS = 300
-_MAX_ECHO_CHARS = 8000  # of a refused reply, when it is sent back to the model
+_MAX_ECHO_CHARS = 8000  # of a refused reply that is sent back to the model
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON writes it; an even number of backslashes before it is text
 _OPENS_OBJECT = re.compile(r'\{\s*"')
@@ -32,17 +32,18 @@ class ParsedReply(Generic[T]):
 
 
 def parse_reply(text: str, schema: type[T]) -> ParsedReply[T]:
-    """Return the first JSON object in ``text`` that fits the schema, in code fences or prose or alone.
+    """Return the first JSON object in ``text``, also in code fences or prose, that fits the schema.
 
     If none fits, return the problems of the largest object.
     """
-    worst: tuple[int, ParsedReply[T]] = (0, ParsedReply(problems=(_without_json(text),)))
+    problem = "the reply has no complete JSON object" if text.strip() else "the reply is empty"
+    largest: tuple[int, ParsedReply[T]] = (0, ParsedReply(problems=(problem,)))
     for content, length in _iter_objects(text):
         parsed = validate_reply(content, schema)
         if not parsed.problems:
             return parsed
-        worst = max(worst, (length, parsed), key=lambda pair: pair[0])
-    return worst[1]
+        largest = max(largest, (length, parsed), key=lambda pair: pair[0])
+    return largest[1]
 
 
 def validate_reply(content: Any, schema: type[T]) -> ParsedReply[T]:
@@ -77,12 +78,6 @@ def schema_rule(schema: type[BaseModel]) -> str:
     """Return the instruction that states the schema, for models that take no response schema."""
     described = json.dumps(schema.model_json_schema())
     return f"Reply with one JSON object, and nothing else, that fits this JSON schema:\n{described}"
-
-
-def _without_json(text: str) -> str:
-    if not text.strip():
-        return "the reply is empty"
-    return "the reply has no complete JSON object"
 
 
 def _iter_objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:

@@ -68,7 +68,7 @@ class Reply(Generic[T]):
 
 @dataclass(frozen=True)
 class RequestSender:
-    """Sends requests to one model and pays for them. ``sleep`` waits between attempts, in seconds."""
+    """Sender of requests to one model, which reserves and settles them. ``sleep`` waits seconds between attempts."""
 
     model: ChatModel
     gate: BudgetGate
@@ -79,11 +79,8 @@ class RequestSender:
 
         Args:
             request: The request.
-            refused: The reply to be repaired and its problems; None for the first reply.
-            again: Send it even if an accepted reply exists.
-
-        Returns:
-            None if an accepted reply was stored in the meantime and ``again`` is False.
+            refused: The reply to repair and its problems; None for the first reply.
+            again: Send it even if an accepted reply exists. If False, None is returned for it.
 
         Raises:
             LLMError: No reply came.
@@ -101,7 +98,7 @@ class RequestSender:
             failure = LLMError(f"{describe_request(request, self.model)} got no reply: {self._redact(error)}")
         else:
             return None if sent is None else self._settle(request, call, *sent)
-        raise failure  # outside of the except block: the provider's error may repeat the key and must not be chained
+        raise failure  # outside of the except block, so that it is not chained: the provider's error may have the key
 
     def price(self, prompt: Prompt, schema: type[BaseModel]) -> Bill:
         """Return the largest bill that the first reply to a prompt can have."""

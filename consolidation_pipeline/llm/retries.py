@@ -1,4 +1,4 @@
-"""Retries of requests to providers: the failures worth another attempt, and the wait before it."""
+"""Retries of requests to providers: the errors that are retried, and the wait before each attempt."""
 
 import random
 import time
@@ -26,9 +26,9 @@ class GivenUpError(Exception):
 def with_retries(
     attempt: Callable[[], T], *, retries: int = MAX_RETRIES, sleep: Callable[[float], None] = time.sleep
 ) -> T:
-    """Call ``attempt`` until it succeeds: after 429, 5xx, timeouts and lost connections up to ``retries`` times more.
+    """Call ``attempt``, and again up to ``retries`` times after 429, 5xx, timeouts and lost connections.
 
-    ``sleep`` waits between attempts. Errors of this project are raised as they are.
+    Errors of this project are passed on.
 
     Raises:
         GivenUpError: The error is of another kind, or the last attempt failed too.

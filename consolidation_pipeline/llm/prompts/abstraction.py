@@ -1,4 +1,4 @@
-"""Replies with patterns and principles: their common form and their checks."""
+"""Base of the replies with patterns and principles, and their checks."""
 
 from __future__ import annotations
 
