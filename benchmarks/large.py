@@ -3,32 +3,31 @@
     python benchmarks/large.py [MEMORIES [PROJECTS]]        default: 100000 20
 
 Project sizes are log-normal. The corpus is that of pipeline.py: lessons, each noted one to five times in different
-words. Memories are imported from JSON lines and embedded by the phase `embedding_matrix`, one project after another in
-one process. Then the indexes of large projects are built. Finally, `consolidation serve` gets searches at fixed rates,
-as in serving.py; the queries are lessons in other words. Everything uses a temporary embedded server.
+words. Memories are imported from JSON lines and embedded by the phase `embedding_matrix`, project by project in one
+process. Then the indexes of large projects are built. Finally, `consolidation serve` gets searches for lessons in other
+words at fixed rates, as in serving.py. Everything uses a temporary embedded server.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pipeline import draw_lessons, phrase, write_corpus
 from search import build_index
-from serving import SEARCH_OPTIONS, send, serve
+from serving import draw_requests, measure_rates
 from temporary_server import use_temporary_server
 
 SEED = 7
 SIZE_SIGMA = 1.0  # standard deviation of the logarithm of a project's size
 RATES = (20, 50, 100)
-SECONDS = 20
 
 
 def draw_sizes(memories: int, projects: int) -> list[int]:
@@ -73,41 +72,11 @@ def embed_all(engine: Any, settings: Any, slugs: list[str]) -> None:
             embed_memories(run)
 
 
-def index_all(engine: Any, slugs: list[str]) -> None:
-    """Build the vector indexes of large projects."""
-    for slug in slugs:
-        build_index(engine, slug)
-
-
-def draw_requests(slugs: list[str], count: int) -> list[bytes]:
+def draw_bodies(slugs: list[str], count: int) -> list[bytes]:
     """Return ``count`` request bodies: searches in random projects for lessons in other words."""
     draw = random.Random(SEED + count)
     lessons = draw_lessons(draw)
-    return [
-        json.dumps(
-            {
-                "project_id": draw.choice(slugs),
-                "query": phrase(next(lessons), draw)[:200],
-                **draw.choice(SEARCH_OPTIONS),
-            }
-        ).encode()
-        for _ in range(count)
-    ]
-
-
-def measure_searches(engine: Any, slugs: list[str]) -> None:
-    """Print the latencies of searches at each rate."""
-    from consolidation_pipeline.service.admin.api_keys import create_key
-
-    _, key = create_key(engine, role="reader")
-    print("\n| requests a second | answered a second | statuses | p50 ms | p95 | p99 |\n|---:|---:|---|---:|---:|---:|")
-    with serve() as port:
-        send(port, key, draw_requests(slugs, 100), 20)
-        for rate in RATES:
-            answered, statuses, latencies = send(port, key, draw_requests(slugs, rate * SECONDS), rate)
-            counts = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
-            columns = " | ".join(f"{latency:.1f}" for latency in np.percentile(latencies, [50, 95, 99]))
-            print(f"| {rate} | {answered:.0f} | {counts} | {columns} |", flush=True)
+    return draw_requests(draw, slugs, count, lambda: phrase(next(lessons), draw)[:200])
 
 
 def main() -> None:
@@ -129,11 +98,11 @@ def main() -> None:
     print("| step | time | memories a second | peak memory of the process |\n|---|---:|---:|---:|")
     print_timed("import", memories, lambda: import_all(engine, corpora))
     print_timed("vectors", memories, lambda: embed_all(engine, settings, slugs))
-    print_timed("indexes", memories, lambda: index_all(engine, slugs))
+    print_timed("indexes", memories, lambda: [build_index(engine, slug) for slug in slugs])
     with engine.connect() as connection:
         size = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
-    print(f"\nThe database has {size / 1e6:,.0f} MB.")
-    measure_searches(engine, slugs)
+    print(f"\nThe database has {size / 1e6:,.0f} MB.\n")
+    measure_rates(engine, RATES, partial(draw_bodies, slugs))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 
     python benchmarks/nightly.py [PROJECTS] [CHANGED ...]        default: 1000 10 100
 
-First, PROJECTS of 10 to 5,000 memories (log-normal, mostly 10 to 200) are consolidated by the phases without Dagster.
-Then `dagster dev` runs, and each night adds 5 memories to CHANGED projects. The tick of `nightly_consolidation` is
-evaluated, its runs go into the queue, and the clock stops when no job is pending or running. There is a night each
-minute here, by the option `schedule` of the projects. At the end comes a morning: the tick of `daily_decay`, which is
-due in every project.
+First, PROJECTS of 10 to 5,000 memories (log-normal, mostly 10 to 200) are consolidated without Dagster. Then
+`dagster dev` runs, and each night adds 5 memories to CHANGED projects. The tick of `nightly_consolidation` is
+evaluated, its runs are queued, and the time ends when no job is pending or running. The option `schedule` makes a night
+of each minute. The last measurement is a morning: the tick of `daily_decay`, which is due in every project.
 
-CPU seconds are those of Dagster, its runs and the database. Peak memory is the largest of one run's process.
+CPU seconds are those of Dagster, its runs and the database. Peak memory is that of the largest process of a run.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -31,7 +29,7 @@ from typing import Any
 import psutil
 from pipeline import draw_notes
 from rich.progress import track
-from temporary_server import use_temporary_server
+from temporary_server import find_free_port, use_temporary_server, wait_for_port
 
 MEDIAN_SIZE, SIZE_SIGMA, MIN_SIZE, MAX_SIZE = 30, 1.2, 10, 5000
 NEW_MEMORIES = 5
@@ -89,20 +87,15 @@ def run_dagster() -> Iterator[tuple[Any, psutil.Process]]:
     """Run `dagster dev`; yield a client and its process."""
     from dagster_graphql import DagsterGraphQLClient
 
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = find_free_port()
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "--port", str(port)]
     log = (Path(os.environ["DAGSTER_HOME"]) / "dagster.log").open("w")
     process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
     try:
-        while True:
-            with suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            time.sleep(0.5)
+        wait_for_port(port)
         yield DagsterGraphQLClient("127.0.0.1", port_number=port), psutil.Process(process.pid)
     finally:
-        # All are killed: it waits for its children, and some do not end when asked.
+        # All are killed, because the process waits for its children and some do not end on request.
         for child in [*psutil.Process(process.pid).children(recursive=True), process]:
             with suppress(psutil.Error):
                 child.kill()
@@ -110,7 +103,7 @@ def run_dagster() -> Iterator[tuple[Any, psutil.Process]]:
 
 
 class Meter:
-    """CPU seconds and peak memory of processes and their children, which may start and end meanwhile."""
+    """CPU seconds of processes and their children since its creation, and peak memory of new children of the first."""
 
     def __init__(self, *roots: psutil.Process) -> None:
         self._roots, self._cpu, self._began, self.peak = roots, {}, {}, 0
@@ -118,7 +111,7 @@ class Meter:
         self._began = dict(self._cpu)
 
     def sample(self) -> None:
-        """Read all processes. Sampling twice a second misses little."""
+        """Read all processes. Two samples a second miss little."""
         for root in self._roots:
             for process in [root, *root.children(recursive=True)]:
                 with suppress(psutil.Error):
@@ -142,7 +135,7 @@ def count_live_jobs(engine: Any) -> int:
 
 
 def measure(name: str, schedule: Any, engine: Any, client: Any, meter: Meter) -> None:
-    """Evaluate a tick, launch its run requests, wait until all jobs are done, print a row."""
+    """Evaluate a tick, launch its runs, wait until all jobs are done, and print a row."""
     import dagster as dg
 
     began = time.perf_counter()

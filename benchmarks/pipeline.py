@@ -2,11 +2,11 @@
 
     python benchmarks/pipeline.py [N ...]        default: 1000 10000
 
-A second run follows, like that of a night: 1,000 more memories (at most a tenth of N) are imported and consolidated,
-half of them old lessons in new words. Its times are compared with those of the first run.
+A second run follows, as at night: 1,000 more memories (at most a tenth of N) are imported and consolidated, half of
+them old lessons in new words. Its times are compared with those of the first run.
 
-The corpus is synthetic: lessons assembled from parts, each noted one to five times in different words. More than half
-of the memories are near-duplicates. Phases run as Dagster assets in this process, as with `consolidation run`, on a
+The corpus is synthetic: lessons made of random parts, each noted one to five times in different words. More than half
+of the memories are near-duplicates. Phases run as Dagster assets in this process, as by `consolidation run`, on a
 temporary embedded server.
 """
 
@@ -70,7 +70,7 @@ TYPES = ("error_fix", "discovery", "learning", "warning", "bugfix")
 
 MAX_NIGHT = 1000
 
-# Step, in the order of the table -> module -> prefix of the timed functions. "-": a part of the step above.
+# Steps in the order of the table -> module -> prefix of the timed functions. "-": a part of the step above.
 STEPS: dict[str, dict[str, str]] = {
     "import": {},
     "embedding_matrix": {},
@@ -158,7 +158,7 @@ def write_notes(path: Path, notes: Iterator[tuple[Lesson, str]], *, first: int) 
 
 
 def instrument(spent: defaultdict[str, float]) -> None:
-    """Replace the functions of ``STEPS`` by timed ones. Call this before the Dagster definitions are loaded."""
+    """Replace the functions of ``STEPS`` by timed ones. Call it before the Dagster definitions are loaded."""
     for step, functions in STEPS.items():
         for module_name, prefix in functions.items():
             module = import_module(module_name)

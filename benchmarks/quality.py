@@ -4,9 +4,8 @@
 
 Each line of ``DIR/SET.jsonl`` is a JSON object with ``content``, ``memory_type`` and the true group: ``label`` or
 ``dup_group`` (null = unknown). ``NAME_queries.jsonl`` has queries for the sets ``NAME_*.jsonl``: ``query``, and the
-relevant memories in ``evidence_ids``.
-The rows "consolidation" measure the pipeline: memories are imported, run as assets on a temporary server
-and read back.
+relevant memories in ``evidence_ids``. For the rows "consolidation", memories are imported, consolidated as assets on a
+temporary server and read back.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def load_corpus(path: Path) -> Corpus:
 
 @dataclass(frozen=True)
 class Score:
-    """Pairwise precision, recall and F1 over pairs with known truth (NaN: there are none).
+    """Pairwise precision, recall and F1 over pairs with known truth; NaN if there are none.
 
     ``wrong``: number of wrong pairs. Shares of the rows: ``grouped`` in groups, ``left`` units left after grouping,
     ``largest`` in the largest group.
@@ -268,23 +267,29 @@ def import_rows(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> in
 
 
 def _read_back(engine: Any, project: str, count: int) -> Outcome:
+    ids, texts, groups = _load_units(engine, project)
+    if len(ids) != count:
+        raise SystemExit(f"{project}: {len(ids)} rows read back of {count}")
+    unit = np.unique(ids, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    keys = [key or f"alone {number}" for key, number in zip(groups, unit.tolist(), strict=True)]
+    pattern = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return Outcome(_drop_singles(unit), _drop_singles(pattern), texts)
+
+
+def _load_units(engine: Any, project: str) -> tuple[list[str], list[str], list[str | None]]:
+    """Return id, text and pattern group (None = alone) of the unit of each row of the corpus, in its order."""
     from sqlalchemy import text
 
     query = """
-        SELECT m.external_id::int, coalesce(c.id, m.id), coalesce(c.content, m.execution_summary), g.cluster_key
+        SELECT coalesce(c.id, m.id)::text, coalesce(c.content, m.execution_summary), g.cluster_key
         FROM consolidation.task_memories m JOIN consolidation.projects p ON p.id = m.project_id
         LEFT JOIN consolidation.consolidated_memories c ON c.id = m.consolidated_into_id
         LEFT JOIN consolidation.memory_clusters g ON g.tier = 'pattern' AND g.member_id = coalesce(c.id, m.id)
-        WHERE p.slug = :project ORDER BY 1
+        WHERE p.slug = :project ORDER BY m.external_id::int
     """
     with engine.connect() as connection:
-        read = connection.execute(text(query), {"project": project}).all()
-    if len(read) != count:
-        raise SystemExit(f"{project}: {len(read)} rows read back of {count}")
-    unit = np.unique([str(row[1]) for row in read], return_inverse=True)[1].reshape(-1).astype(np.int64)
-    keys = [row[3] or f"alone {number}" for row, number in zip(read, unit.tolist(), strict=True)]
-    pattern = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return Outcome(_drop_singles(unit), _drop_singles(pattern), [row[2] for row in read])
+        rows = connection.execute(text(query), {"project": project}).all()
+    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
 
 def _drop_singles(of_row: Labels) -> Labels:
@@ -306,15 +311,14 @@ class RetrievalScore:
 def retrieve(
     corpus: Corpus, queries: Sequence[dict[str, Any]], engine: Any, project: str, **options: Any
 ) -> RetrievalScore:
-    """Search a project that holds the corpus.
+    """Search a project that holds the corpus. ``options``: further fields of ``SearchQuery``.
 
-    Hits are joined and cut after ``CONTEXT_CHARS``. A memory is seen if all its sentences are before the cut.
-    ``options``: further fields of ``SearchQuery``.
+    A memory is seen if all its sentences are among the first ``CONTEXT_CHARS`` characters of the joined hits.
     """
     from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, search
     from consolidation_pipeline.settings import Settings
 
-    ids, texts = _load_units(engine, project)
+    ids, texts, _ = _load_units(engine, project)
     _, first, of_row = np.unique(ids, return_index=True, return_inverse=True)
     needed = _count_needed_chars(corpus.texts, [texts[row] for row in first.tolist()], of_row.reshape(-1))
     row_of = {row["id"]: at for at, row in enumerate(corpus.rows)}
@@ -330,23 +334,8 @@ def retrieve(
     return RetrievalScore(float(np.mean(recalls)), float(np.mean(shares)))
 
 
-def _load_units(engine: Any, project: str) -> tuple[list[str], list[str]]:
-    """Return the ids and texts of the unit of each row of the corpus, in its order."""
-    from sqlalchemy import text
-
-    query = """
-        SELECT coalesce(c.id, m.id)::text, coalesce(c.content, m.execution_summary)
-        FROM consolidation.task_memories m JOIN consolidation.projects p ON p.id = m.project_id
-        LEFT JOIN consolidation.consolidated_memories c ON c.id = m.consolidated_into_id
-        WHERE p.slug = :project ORDER BY m.external_id::int
-    """
-    with engine.connect() as connection:
-        rows = connection.execute(text(query), {"project": project}).all()
-    return [row[0] for row in rows], [row[1] for row in rows]
-
-
 def _count_needed_chars(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[float]:
-    """Return the characters of its unit's text that contain all sentences of each memory; inf if one is missing."""
+    """Return how many characters of its unit's text contain all sentences of each memory; inf if one is missing."""
     from consolidation_pipeline.core.memories.memories import normalize_text
     from consolidation_pipeline.core.text.text_merge import split_sentences
 
@@ -380,11 +369,7 @@ def count_lost_literals(corpora: Sequence[Corpus], merges: int = MERGES) -> int:
 
 
 def measure_pools(corpora: Sequence[Corpus], engine: Any) -> list[tuple[int, Score, Score]]:
-    """Score pools of all sets of growing size: pattern groups of the pipeline, and connected components at 0.60.
-
-    Returns:
-        Size of the pool, score of the pipeline, score of the components.
-    """
+    """Return for growing pools of all sets: size, score of the pipeline's patterns, and of components at 0.60."""
     from consolidation_pipeline.core.grouping.linkage import connected_components
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 

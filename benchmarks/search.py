@@ -2,8 +2,8 @@
 
     python benchmarks/search.py [ROWS ...]        default: 1000 10000
 
-ROWS memories are in 50 projects: the largest holds half, each next one a quarter of the rest. Texts are random words of
-a skewed vocabulary. They are stored on a temporary embedded server and searched as agents do it.
+ROWS memories are in 50 projects: half in the largest, a quarter of the rest in each next one. Texts are random words of
+a skewed vocabulary. A temporary embedded server holds them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEED = 7
 
 
 def list_sizes(rows: int) -> list[int]:
-    """Return the rows of each project: the largest holds half, each next one a quarter of the rest, at least one."""
+    """Return the rows of each project: half of all, then each time a quarter of the rest, at least one."""
     sizes, left = [rows // 2], rows - rows // 2
     for number in range(1, PROJECTS):
         size = left if number == PROJECTS - 1 else max(1, left // 4)
@@ -36,7 +36,7 @@ def list_sizes(rows: int) -> list[int]:
 
 
 def draw_text(source: random.Random, words: int) -> str:
-    """Return random words: a few of them frequent, most rare."""
+    """Return random words, of which a few are frequent and most are rare."""
     return " ".join(f"w{int(WORDS ** source.random())}" for _ in range(words))
 
 

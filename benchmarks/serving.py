@@ -2,10 +2,10 @@
 
     python benchmarks/serving.py [RATE ...]        default: 50 100 200
 
-10,000 memories are in 50 projects of very different sizes, the largest with an index (as in search.py). Requests are
-sent at a fixed rate for 20 seconds, even if earlier ones are not answered yet. A latency counts from the time when
-its request was due. Requests are mixed: any project, 3 to 10 words, plain, by level, by type, with sources, with
-explanations. Server, database and clients share this machine.
+10,000 memories are in 50 projects as in search.py; the largest has an index. Requests are sent at a fixed rate for 20
+seconds, even if earlier ones are not answered yet. A latency counts from the time when its request was due. Requests
+are mixed: any project, 3 to 10 words, plain, by level, by type, with sources, with explanations. Server, database and
+clients share this machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from search import SEED, build_index, create_projects, draw_text
-from temporary_server import use_temporary_server
+from temporary_server import find_free_port, use_temporary_server, wait_for_port
 
 ROWS = 10_000
 SECONDS = 20
@@ -41,7 +41,6 @@ SEARCH_OPTIONS: tuple[dict[str, Any], ...] = (
     {"explain": True, "fusion": "rrf"},
 )
 
-
 _HEAD = (
     b"POST /api/v1/consolidated-memories/search HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %b\r\n"
     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -51,17 +50,11 @@ _HEAD = (
 @contextmanager
 def serve(*arguments: str) -> Iterator[int]:
     """Run `consolidation serve` in a process of its own; yield its port."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = find_free_port()
     command = [str(Path(sys.executable).parent / "consolidation"), "serve", "--port", str(port), *arguments]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(300):
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
+        wait_for_port(port)
         yield port
     finally:
         process.terminate()
@@ -69,9 +62,9 @@ def serve(*arguments: str) -> Iterator[int]:
 
 
 def send_one(port: int, key: str, connection: local, due: float, body: bytes) -> tuple[float, int]:
-    """Send a request when it is due; return the milliseconds until its reply was read, and the reply's status.
+    """Send a request when it is due; return the milliseconds until its reply was read, and the status.
 
-    A plain socket keeps the client's work small, since it runs on the same cores as the server.
+    A plain socket keeps the client's work small, because it shares the server's cores.
     """
     time.sleep(max(0.0, due - time.perf_counter()))
     if not hasattr(connection, "socket"):
@@ -85,27 +78,20 @@ def send_one(port: int, key: str, connection: local, due: float, body: bytes) ->
     return (time.perf_counter() - due) * 1000, int(head.split(b" ", 2)[1])
 
 
-def draw_requests(slugs: Sequence[str], rate: int, seconds: int) -> list[bytes]:
-    """Return the request bodies of ``seconds`` at ``rate``."""
-    source = random.Random(SEED + rate)
+def draw_requests(
+    source: random.Random, slugs: Sequence[str], count: int, draw_query: Callable[[], str]
+) -> list[bytes]:
+    """Return ``count`` request bodies: searches in random projects with random options."""
     return [
         json.dumps(
-            {
-                "project_id": source.choice(slugs),
-                "query": draw_text(source, source.randint(3, 10)),
-                **source.choice(SEARCH_OPTIONS),
-            }
+            {"project_id": source.choice(slugs), "query": draw_query(), **source.choice(SEARCH_OPTIONS)}
         ).encode()
-        for _ in range(rate * seconds)
+        for _ in range(count)
     ]
 
 
 def send(port: int, key: str, bodies: Sequence[bytes], rate: int) -> tuple[float, Counter[int], list[float]]:
-    """Send ``rate`` requests a second.
-
-    Returns:
-        Replies a second, the number of replies by status, and the latencies in milliseconds.
-    """
+    """Send ``rate`` requests a second; return replies a second, replies by status, and latencies in milliseconds."""
     connection = local()
     began = time.perf_counter() + 0.2
     with ThreadPoolExecutor(CLIENTS) as pool:
@@ -116,25 +102,36 @@ def send(port: int, key: str, bodies: Sequence[bytes], rate: int) -> tuple[float
     return len(bodies) / took, Counter(status for _, status in answers), [ms for ms, _ in answers]
 
 
+def measure_rates(engine: Any, rates: Sequence[int], draw_bodies: Callable[[int], list[bytes]]) -> None:
+    """Serve the API, send ``draw_bodies(count)`` at each rate for ``SECONDS``, and print a row for each."""
+    from consolidation_pipeline.service.admin.api_keys import create_key
+
+    _, key = create_key(engine, role="reader")
+    print("| requests a second | answered a second | statuses | p50 ms | p95 | p99 |\n|---:|---:|---|---:|---:|---:|")
+    with serve() as port:
+        send(port, key, draw_bodies(60), 20)
+        for rate in rates:
+            answered, statuses, latencies = send(port, key, draw_bodies(rate * SECONDS), rate)
+            counts = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
+            columns = " | ".join(f"{latency:.1f}" for latency in np.percentile(latencies, [50, 95, 99]))
+            print(f"| {rate} | {answered:.0f} | {counts} | {columns} |", flush=True)
+
+
 def main() -> None:
     """Measure each rate given on the command line."""
     use_temporary_server()
-    from consolidation_pipeline.service.admin.api_keys import create_key
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import open_engine
 
     engine = open_engine(Settings())
     slugs = create_projects(engine, ROWS)
     build_index(engine, slugs[0])
-    _, key = create_key(engine, role="reader")
-    print("| requests a second | answered a second | statuses | p50 ms | p95 | p99 |\n|---:|---:|---|---:|---:|---:|")
-    with serve() as port:
-        send(port, key, draw_requests(slugs, 20, 3), 20)
-        for rate in [int(argument) for argument in sys.argv[1:]] or [50, 100, 200]:
-            answered, statuses, latencies = send(port, key, draw_requests(slugs, rate, SECONDS), rate)
-            counts = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
-            columns = " | ".join(f"{latency:.1f}" for latency in np.percentile(latencies, [50, 95, 99]))
-            print(f"| {rate} | {answered:.0f} | {counts} | {columns} |", flush=True)
+
+    def draw_bodies(count: int) -> list[bytes]:
+        source = random.Random(SEED + count)
+        return draw_requests(source, slugs, count, lambda: draw_text(source, source.randint(3, 10)))
+
+    measure_rates(engine, [int(argument) for argument in sys.argv[1:]] or [50, 100, 200], draw_bodies)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,9 @@
     python benchmarks/similarity.py --sizes 10000 --dims 256 --thresholds 0.9 --repeats 5
     python benchmarks/similarity.py --million           1,000,000 x 256, only the join
 
-Needs the dependency group ``bench``. Each method runs in a process of its own, on the same file of vectors and with the
-same number of threads. Memory is the peak growth of that process while it works. The vectors are synthetic: like
-sentence embeddings they have a common direction, a decaying spectrum and topics. 40 % of the rows are in groups of
-near-duplicates.
+Needs the dependency group ``bench``. Each method has a process of its own, the same vectors and the same number of
+threads. Memory is the peak growth of that process. The vectors are synthetic: like sentence embeddings, they have a
+common direction, a decaying spectrum and topics. 40 % of the rows are in groups of near-duplicates.
 """
 
 from __future__ import annotations

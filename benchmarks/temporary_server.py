@@ -1,11 +1,13 @@
-"""Temporary folder and embedded server, used by every benchmark."""
+"""Temporary embedded server, and ports of processes, for the benchmarks."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import shutil
+import socket
 import tempfile
+import time
 from pathlib import Path
 
 
@@ -20,3 +22,24 @@ def use_temporary_server() -> Path:
     os.environ.update(CONSOLIDATION_DATA_DIR=folder)
     os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
     return Path(folder)
+
+
+def find_free_port() -> int:
+    """Return a port that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def wait_for_port(port: int, seconds: float = 120.0) -> None:
+    """Wait until a process listens on the port.
+
+    Raises:
+        SystemExit: None does after ``seconds``.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise SystemExit(f"no process listens on port {port} after {seconds:.0f} s")

@@ -1,10 +1,10 @@
 """Test of two workers that share the runs of several projects through a queue in Postgres. One of them is killed.
 
-    python deploy/two_workers.py [PROJECTS [SECONDS]]
+    python deploy/two_workers.py [PROJECTS [SECONDS]]        default: 5 170
 
-Starts the processes that docs/deploy.md describes on a temporary embedded Postgres: a code server, the daemon and two
-workers. Every third project has a language model, which this process simulates. Prints a report. Exits with 1 if a
-claim does not hold, or after SECONDS (170).
+Starts the processes of docs/deploy.md on a temporary embedded Postgres: a code server, the daemon and two workers.
+Every third project has a language model, which this process simulates. Exits with 1 if a claim is false, or after
+SECONDS.
 """
 
 from __future__ import annotations
@@ -57,22 +57,14 @@ def report(line: str) -> None:
 
 
 def check_claim(claim: str, holds: bool) -> None:
-    """Report whether a claim holds.
-
-    Raises:
-        SystemExit: It does not.
-    """
+    """Report if a claim holds; exit with 1 if it does not."""
     report(f"{'ok' if holds else 'FAILED'}: {claim}")
     if not holds:
         sys.exit(1)
 
 
 def wait_for(what: str, find: Callable[[], Any]) -> Any:
-    """Poll ``find`` until it returns something; return that.
-
-    Raises:
-        SystemExit: The deadline has passed.
-    """
+    """Poll ``find`` until it returns something, and return that; exit with 1 at the deadline."""
     while time.monotonic() < DEADLINE:
         found = find()
         if found:
@@ -89,7 +81,7 @@ def find_free_port() -> int:
 
 
 def set_environment(folder: Path, model: str) -> None:
-    """Set the environment of all processes, without any settings of this machine."""
+    """Set the environment of all processes, without other settings of this machine."""
     for name in [name for name in os.environ if name.startswith(("CONSOLIDATION_", "DAGSTER_"))]:
         del os.environ[name]
     os.environ |= {
@@ -149,7 +141,7 @@ def is_open(host: str, port: int) -> bool:
 
 
 def reply_as_model(request: Request) -> dict[str, Any]:
-    """Return the reply of a valid model: the text of the first memory. Replies wait until the worker is killed."""
+    """Return a valid reply with the text of the first memory. Replies wait until the worker is killed."""
     IS_KILLED.wait(timeout=90)
     time.sleep(0.3)
     messages, schema = request.body["messages"], request.body["response_format"]["json_schema"]["name"]
@@ -209,7 +201,7 @@ class Records:
         return list(self.instance.get_run_records())
 
     def list_pool_spans(self) -> list[tuple[float, float, str]]:
-        """Return start, end and run id of each use of a pool slot. A killed run held its slot until it was marked."""
+        """Return start, end and run id of each use of a pool slot. A killed run held its slot until it was ended."""
         spans = []
         for record in self.list_runs():
             run_id = record.dagster_run.run_id
@@ -243,7 +235,7 @@ def find_overlapping(records: Records) -> list[str]:
 
 
 def find_violations(engine: Engine, projects: list[Project]) -> list[str]:
-    """Return the violations of the store's rules."""
+    """Return the violations of the store's invariants."""
     rules = [rule for name, rule in vars(invariants).items() if name.startswith("find_")]
     with engine.connect() as connection:
         return [found for project in projects for rule in rules for found in rule(connection, project.id)]
