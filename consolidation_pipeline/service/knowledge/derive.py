@@ -1,9 +1,9 @@
-"""Derive patterns and principles: reconcile groups with stored rows, write the texts of new ones, write the rows."""
+"""Derive patterns and principles: reconcile groups with stored rows, make the missing texts, write the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -39,13 +39,13 @@ from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-# Groups whose terms tell how rare a term is. A larger sample changes little: a term that none of these has is rare.
+# Groups that show how rare a term is. A larger sample changes little: a term that is in none of these is rare.
 MAX_CONTEXT_GROUPS = 500
 
 
 @dataclass(frozen=True)
 class ContextGroup:
-    """A group whose texts are loaded: to be written, or (``is_context``) to weigh the terms of other groups."""
+    """A group whose texts are needed: to write its own text, or (``is_context``) to weigh the terms of other groups."""
 
     ids: GroupIds
     is_context: bool
@@ -53,7 +53,7 @@ class ContextGroup:
 
 @dataclass(frozen=True)
 class PlannedAbstraction:
-    """A group to write a text for, and the row that the text is written to."""
+    """A group that needs a text, and the row that the text is written to."""
 
     target: TargetRow
     group: Group
@@ -65,12 +65,11 @@ class PlannedAbstraction:
 
 @dataclass(frozen=True)
 class DeriveResult:
-    """The result of a phase, in groups.
+    """Counts of a phase.
 
-    ``groups``: all. ``covered``: a stored row covers them. ``changed``: a unit changed meanwhile, so they are left to
-    the next run. ``created``, ``updated``: rows written, ``needs_review`` of them wait for a person. ``superseded``:
-    rows retired. ``discarded``: the text failed the confidence gate. ``failures``: (cluster key, error). ``stopped``:
-    why the phase ended early, None if it did not.
+    Groups: ``covered`` by a stored row, or not wanted by a person or the plan; ``changed``, as a unit was lost;
+    ``discarded`` by the confidence gate. Rows: ``created``, ``updated``, ``superseded``; ``needs_review`` of those
+    written wait for a person. ``failures``: (cluster key, error). ``stopped``: why the phase ended early, or None.
     """
 
     groups: int = 0
@@ -86,10 +85,10 @@ class DeriveResult:
 
 
 def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence[GroupIds]) -> DeriveResult:
-    """Write a row for each group that no stored row covers, and retire rows that no group needs any more.
+    """Write or update a row for each group that no stored row covers, and retire the rows that are superseded.
 
-    Texts are loaded only if there is something to write. Each batch of texts is written in a transaction of its own.
-    If the budget or the model gives out, written batches stay and ``stopped`` holds the reason.
+    Each batch of texts is written in a transaction of its own. If the budget is used up or the model does not answer,
+    the batches so far stay and ``stopped`` holds the reason.
 
     Raises:
         ConflictError: a row changed meanwhile; earlier batches stay written.
@@ -102,14 +101,14 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
             existing = load_existing_rows(connection, run.project.id, kind.name)
         targets = find_writable_targets(connection, run, kind, groups, existing)
         selected = select_context_groups(groups, targets)
-        unit_ids = {id_ for one in selected for id_ in one.ids.unit_ids}
-        loaded = attach_units(selected, load_units(connection, unit_ids)) if unit_ids else []
+        units = load_units(connection, {id_ for one in selected for id_ in one.ids.unit_ids}) if selected else {}
+    loaded = attach_units(selected, units)
     plans = {
-        group.cluster_key: PlannedAbstraction(targets[group.cluster_key], group)
-        for group in loaded
-        if group.cluster_key in targets
+        one.cluster_key: PlannedAbstraction(targets[one.cluster_key], one)
+        for one in loaded
+        if one.cluster_key in targets
     }
-    # Rows that this run still writes: not to be retired in between.
+    # Rows that later batches of this run write; earlier batches must not retire them.
     pending = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
     drafts: list[GroupDraft] = []
     stopped = None
@@ -118,18 +117,23 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
             superseded += _write_batch(run, kind, plans, batch, present_keys=present_keys, pending=pending)
             drafts += batch
     except STOP_ERRORS as error:
-        # Replies so far are paid for, and their rows stay; the next run asks for the rest.
         stopped = run.record_stop(kind.name, error)
-    result = replace(
-        _count_drafts(plans, drafts),
+    texts = [draft.text for draft in drafts if draft.text is not None]
+    versions = [plans[draft.group.cluster_key].target.version for draft in drafts if draft.text is not None]
+    failures = tuple((draft.group.cluster_key, draft.error) for draft in drafts if draft.error is not None)
+    run.unfinished = run.unfinished or bool(failures)
+    return DeriveResult(
         groups=len(groups),
         covered=len(groups) - len(targets),
         changed=len(targets) - len(plans),
+        created=sum(version is None for version in versions),
+        updated=sum(version is not None for version in versions),
         superseded=superseded,
+        needs_review=sum(text.needs_review for text in texts),
+        discarded=len(drafts) - len(texts) - len(failures),
+        failures=failures,
         stopped=stopped,
     )
-    run.unfinished = run.unfinished or bool(result.failures)
-    return result
 
 
 def find_writable_targets(
@@ -141,7 +145,7 @@ def find_writable_targets(
 ) -> dict[str, TargetRow]:
     """Return the target rows of ``find_target_rows`` that the run may write, by cluster key.
 
-    Groups whose row a person undid are left out, and rows that are not in the run's plan.
+    Left out are groups whose row a person undid, and rows that are not in the plan that the run applies.
     """
     unwanted = load_undone_cluster_keys(connection, run.project.id, kind.name)
     wanted = [group for group in groups if group.cluster_key not in unwanted]
@@ -150,21 +154,19 @@ def find_writable_targets(
 
 
 def select_context_groups(groups: Sequence[GroupIds], wanted: Collection[str]) -> list[ContextGroup]:
-    """Return the groups to load: the ``wanted`` cluster keys and the context; nothing if none is wanted.
+    """Return the groups with the ``wanted`` cluster keys and the context groups; nothing if none is wanted.
 
     The context is the ``MAX_CONTEXT_GROUPS`` smallest cluster keys. These are hashes, so it is a random sample. It does
     not depend on which groups are new: a run that continues an interrupted one writes the same texts.
     """
-    context = set(sorted(group.cluster_key for group in groups)[:MAX_CONTEXT_GROUPS]) if wanted else set()
-    return [
-        ContextGroup(group, group.cluster_key in context)
-        for group in groups
-        if group.cluster_key in context or group.cluster_key in wanted
-    ]
+    keys = sorted(group.cluster_key for group in groups)
+    context = set(keys[:MAX_CONTEXT_GROUPS]) if wanted else set()
+    needed = context.union(wanted)
+    return [ContextGroup(group, group.cluster_key in context) for group in groups if group.cluster_key in needed]
 
 
 def attach_units(selected: Sequence[ContextGroup], units: Mapping[UUID, UnitRow]) -> list[Group]:
-    """Return the groups with their units; a group that lost a unit meanwhile is left to the next run."""
+    """Return the groups with their units. A group that lost a unit meanwhile is left out."""
     return [
         Group(one.ids.cluster_key, tuple(units[id_] for id_ in one.ids.unit_ids), one.ids.cohesion, one.is_context)
         for one in selected
@@ -181,23 +183,11 @@ def _retire_superseded(
     present_keys: Collection[str],
     pending: Collection[UUID] = (),
 ) -> int:
-    """Retire the rows of ``find_superseded_rows``, except ``pending`` ones; return how many."""
+    """Retire the rows of ``find_superseded_rows`` that are not ``pending`` and may be written; return how many."""
     found = find_superseded_rows(present_keys, existing)
     superseded = [(row, by) for row, by in found if row.id not in pending and run.may_write(row.id)]
     supersede_rows(connection, run.author, superseded, operation=kind.name, now=run.now)
     return len(superseded)
-
-
-def _count_drafts(plans: Mapping[str, PlannedAbstraction], drafts: Sequence[GroupDraft]) -> DeriveResult:
-    texts = [draft.text for draft in drafts if draft.text is not None]
-    versions = [plans[draft.group.cluster_key].target.version for draft in drafts if draft.text is not None]
-    return DeriveResult(
-        created=sum(version is None for version in versions),
-        updated=sum(version is not None for version in versions),
-        needs_review=sum(text.needs_review for text in texts),
-        discarded=sum(draft.text is None and draft.error is None for draft in drafts),
-        failures=tuple((draft.group.cluster_key, draft.error) for draft in drafts if draft.error is not None),
-    )
 
 
 def _write_batch(
@@ -209,7 +199,7 @@ def _write_batch(
     present_keys: Collection[str],
     pending: Collection[UUID],
 ) -> int:
-    """Write the rows of a batch, then retire the rows they replace; return how many were retired."""
+    """Write the rows of a batch and retire the rows that are superseded by now; return how many were retired."""
     texts = [(plans[draft.group.cluster_key], draft.text) for draft in drafts if draft.text is not None]
     if not texts:
         return 0
@@ -254,12 +244,10 @@ def _build_rows(
 def build_abstraction_columns(
     kind: AbstractionKind, plan: PlannedAbstraction, text: DraftText, sessions: Mapping[UUID, str]
 ) -> dict[str, Any]:
-    """Return the columns of the row, computed from all of its units; a retired row becomes active again.
+    """Return the columns of the row. A retired row becomes active again.
 
-    An update leaves ``last_accessed_at`` alone: a stored row has accesses of its own.
-
-    Args:
-        sessions: session id by raw memory id, if known.
+    An update leaves ``last_accessed_at`` alone, as a stored row has accesses of its own. ``sessions``: session id by
+    raw memory id, if known.
     """
     units = plan.group.units
     accesses = [unit.last_accessed_at for unit in units if unit.last_accessed_at is not None]

@@ -15,16 +15,17 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.jobs.llm_calls import load_replies
 
-# Prompts sent together, whose replies are written together. A killed run repeats at most these, from the cache.
+# Prompts that are sent together. The rows made of their replies are written together. A killed run repeats at most
+# these prompts, and gets the replies from the cache.
 BATCH = 16
-# Errors after which no more can be asked: the budget is used up, or the model does not answer.
+# Errors after which the model is not asked again: the budget is used up, or the model does not answer.
 STOP_ERRORS = (BudgetExhaustedError, ModelUnavailableError)
 # Characters of one text in a prompt.
 MAX_TEXT_CHARS = 1200
 
 
 def open_gateway(run: ProjectRun) -> Gateway:
-    """Return a gateway to the project's model for one phase; its calls count towards the project's budgets."""
+    """Return a gateway to the project's model; its calls count towards the project's budgets."""
     ledger = open_spend_ledger(run.engine, run.project, run.options, run.job_id)
     return Gateway(run.options.llm_model or "", ledger)
 
@@ -32,7 +33,7 @@ def open_gateway(run: ProjectRun) -> Gateway:
 def price_prompts(
     connection: Connection, run: ProjectRun, prompts: Sequence[Prompt], reply: type[BaseModel]
 ) -> list[Bill]:
-    """Return the highest possible bill of each call that the prompts need; cached replies need no call."""
+    """Return the highest possible bill of each prompt that has no cached reply."""
     bills = open_gateway(run).price(prompts, reply) if prompts else {}
     answered = load_replies(connection, run.project.id, run.job_id, list(bills))
     return [bill for key, bill in bills.items() if key not in answered]

@@ -1,4 +1,4 @@
-"""Condense many texts into few by map-reduce: batch by batch, by a language model or by their own sentences."""
+"""Condense many texts into few by map-reduce, with a language model or with sentences of the texts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ class Passage:
 
 
 Failure = LLMError | BudgetExhaustedError
+# The passage made of one batch of passages, or the failure. A failure does not affect other batches.
 Condensed = Passage | LLMError | BudgetExhaustedError
-CondenseBatches = Callable[[Sequence[Sequence[Passage]]], Sequence[Condensed]]
-"""Makes one passage of each batch of passages, or returns its failure; a failure does not affect other batches."""
 
 
 @dataclass(frozen=True)
 class ExtractiveCondenser:
-    """Condenses texts by choosing sentences of theirs. ``boilerplate``: sentences to leave out."""
+    """Condenses texts to some of their sentences. ``boilerplate``: sentences to leave out."""
 
     boilerplate: frozenset[str]
     method: str = "heuristic"
@@ -53,7 +52,7 @@ class ExtractiveCondenser:
 
 @dataclass(frozen=True)
 class LLMCondenser:
-    """Condenses texts by a language model. ``boilerplate``: sentences to leave out of memories."""
+    """Condenses texts with a language model. ``boilerplate``: sentences to leave out of memories."""
 
     gateway: Gateway
     boilerplate: frozenset[str]
@@ -86,49 +85,47 @@ Condenser = ExtractiveCondenser | LLMCondenser
 
 
 def open_condenser(run: ProjectRun) -> Condenser:
-    """Return a condenser that asks the project's model or, without one, extracts sentences."""
+    """Return the condenser of a project: with its language model or, without one, extractive."""
     if run.options.llm_model is None:
         return ExtractiveCondenser(run.boilerplate)
     return LLMCondenser(open_gateway(run), run.boilerplate)
 
 
 def reduce_passages(
-    condense: CondenseBatches, parts: Sequence[Sequence[Passage]], *, max_passages: int = 1
+    condense: Callable[[Sequence[Sequence[Passage]]], Sequence[Condensed]],
+    parts: Sequence[Sequence[Passage]],
+    *,
+    max_passages: int = 1,
 ) -> list[Sequence[Passage] | Failure]:
-    """Reduce each part to at most ``max_passages`` passages: in chunks, then the results in chunks again, and so on.
+    """Reduce each part to at most ``max_passages`` passages.
 
-    All parts pass each level together in one call of ``condense``. A chunk of one passage stays as it is.
+    Each level condenses chunks of ``CHUNK_SIZE`` passages to one passage each. A chunk of one passage stays as it is.
+    The chunks of all parts are condensed together, in one call of ``condense`` per level.
 
     Returns:
         The passages of each part, or the failure that ended its reduction.
     """
     done: list[Sequence[Passage] | Failure] = list(parts)
-    while long := [at for at, part in enumerate(done) if not isinstance(part, Failure) and len(part) > max_passages]:
-        chunks = [(at, chunk) for at in long for chunk in split_chunks(_list_passages(done[at]), size=CHUNK_SIZE)]
+    while True:
+        long = {at: one for at, one in enumerate(done) if not isinstance(one, Failure) and len(one) > max_passages}
+        if not long:
+            return done
+        chunks = [(at, chunk) for at, part in long.items() for chunk in split_chunks(part, size=CHUNK_SIZE)]
         condensed = iter(condense([chunk for _, chunk in chunks if len(chunk) > 1]))
         levels: dict[int, list[Condensed]] = {at: [] for at in long}
         for at, chunk in chunks:
             levels[at].append(next(condensed) if len(chunk) > 1 else chunk[0])
         for at, level in levels.items():
-            done[at] = find_failure(level) or _list_passages(level)
-    return done
+            failures = [one for one in level if isinstance(one, Failure)]
+            passages = [one for one in level if isinstance(one, Passage)]
+            done[at] = (find_stop(failures) or failures[0]) if failures else passages
 
 
-def find_failure(results: Iterable[object]) -> Failure | None:
-    """Return the first failure that stops the phase, else the first failure, else None."""
-    failures = [result for result in results if isinstance(result, Failure)]
-    return next((failure for failure in failures if is_stop(failure)), failures[0] if failures else None)
-
-
-def is_stop(result: object) -> bool:
-    """Return True if no more can be asked: the budget is used up, or the model does not answer."""
-    return isinstance(result, STOP_ERRORS)
+def find_stop(results: Iterable[object]) -> Failure | None:
+    """Return the first of ``results`` that is one of ``STOP_ERRORS``, else None."""
+    return next((result for result in results if isinstance(result, STOP_ERRORS)), None)
 
 
 def find_language(passages: Sequence[Passage]) -> str:
     """Return the language of most of the passages."""
     return most_frequent(passage.language for passage in passages)
-
-
-def _list_passages(level: Sequence[object] | Failure) -> list[Passage]:
-    return [one for one in level if isinstance(one, Passage)] if not isinstance(level, Failure) else []

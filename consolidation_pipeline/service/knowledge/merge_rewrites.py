@@ -14,7 +14,7 @@ from consolidation_pipeline.llm.prompts.merge import MergeReply, find_losses, me
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS, open_gateway, price_prompts
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 
-# Characters of all texts of a group, about 4,000 tokens. Longer groups are not rewritten: a cut would lose facts.
+# Characters of all texts of a group: about 4,000 tokens. Longer groups are not rewritten, as a cut would lose facts.
 MAX_REWRITE_CHARS = 16_000
 
 
@@ -33,19 +33,18 @@ class DuplicateTexts:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The model's text for a group. ``content`` is None if it was ``refused``: it would have lost a fact."""
+    """The model's text for a group; None if it was refused because it loses a fact."""
 
     content: str | None
-    refused: bool
 
 
 def is_rewriting(run: ProjectRun) -> bool:
-    """Return True if the run rewrites merged texts; a run that applies a plan writes the texts that the plan shows."""
+    """Return True if the run rewrites merged texts. A run that applies a plan writes the texts that the plan shows."""
     return run.options.merge_style == "rewrite" and run.options.llm_model is not None and run.plan is None
 
 
 def price_rewrites(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Bill]:
-    """Return the highest possible bill of each call that rewriting these groups needs."""
+    """Return the highest possible bill of each rewrite of ``groups`` that has no cached reply."""
     wanted = [group for group in groups if group.is_rewritable] if is_rewriting(run) else []
     with run.engine.connect() as connection:
         return price_prompts(connection, run, _build_prompts(run, wanted), MergeReply)
@@ -58,9 +57,9 @@ def _build_prompts(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Pr
 
 @dataclass
 class Rewriter:
-    """Asks the model of a run for rewrites. A missing reply never prevents a merge: the lossless union is used.
+    """Asks the model of a run for rewrites. Without a reply the merged memory is the lossless union of its texts.
 
-    ``failed``: groups without a reply. ``stopped``: why no more groups are asked about, None while they are.
+    ``failed``: number of groups without a reply. ``stopped``: why the model is not asked again, None if it is.
     """
 
     run: ProjectRun
@@ -68,7 +67,7 @@ class Rewriter:
     stopped: str | None = field(default=None, init=False)
 
     def rewrite(self, groups: Sequence[DuplicateTexts]) -> list[Rewrite | None]:
-        """Return the rewrite of each group, in the order of ``groups``; None if there was no reply."""
+        """Return the rewrite of each group; None if there was no reply."""
         if self.stopped is not None or not groups:
             return [None] * len(groups)
         check = partial(find_losses, max_chars=self.run.options.merge_max_chars)
@@ -81,9 +80,9 @@ class Rewriter:
 
     def _read_answer(self, answer: Answer[MergeReply] | LLMError | BudgetExhaustedError) -> Rewrite | None:
         if isinstance(answer, Answer):
-            return Rewrite(answer.value.content.strip(), refused=False)
+            return Rewrite(answer.value.content.strip())
         if isinstance(answer, InvalidReplyError):
-            return Rewrite(None, refused=True)
+            return Rewrite(None)
         if isinstance(answer, STOP_ERRORS):
             self.stopped = self.stopped or self.run.record_stop("merged_memories", answer)
         else:

@@ -11,6 +11,7 @@ import numpy as np
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.knowledge.inherited_columns import any_success, most_frequent
+from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.memories.memories import LEVELS, consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.text.text_merge import MergedText, merge_capped
 from consolidation_pipeline.errors import ConflictError, JobEndedError
@@ -19,7 +20,6 @@ from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTex
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Row
-from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.knowledge.merged_memories import (
     LineageEdge,
@@ -34,13 +34,13 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
 from consolidation_pipeline.store.ledger.active_keys import find_by_text
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-# Groups per transaction. A killed run leaves whole batches; the next run does the rest.
+# Groups per transaction.
 BATCH = 1000
-# Times that a batch is planned if others change its memories meanwhile; a third conflict is very rare.
+# Attempts to write a batch whose memories others change meanwhile. A third conflict is very rare.
 _ATTEMPTS = 3
-# Confidence of every merged memory. Near-duplicates agree; the rest allows for differences that wording may hide.
+# Confidence of every merged memory. Near-duplicates agree; the missing 0.05 allows for differences that wording hides.
 CONFIDENCE = 0.95
-# Key in ``details``: the text is still to be rewritten, as the model or the budget gave out. The next run asks again.
+# Key in ``details`` of a merged memory whose rewrite got no reply. The next run asks again.
 _PENDING = "rewrite_pending"
 
 # Memory type and hash of the normalised text: unique among the active merged memories of a project.
@@ -52,9 +52,9 @@ class MergeResult:
     """The result of merging.
 
     ``absorbed``: memories hidden. ``created``, ``extended``: merged memories. ``skipped``: groups that changed since
-    they were formed. ``rewritten``: texts written by the model. ``refused``: groups whose rewrite would have lost a
-    fact. ``failed``: groups without a reply. Refused and failed groups keep the lossless union. ``stopped``: why no
-    more rewrites were asked for, None if all were.
+    they were formed. ``rewritten``: texts written by the model. ``refused``: rewrites that would have lost a fact.
+    ``failed``: rewrites without a reply. Refused and failed groups keep the lossless union. ``stopped``: why the model
+    was not asked for all rewrites, None if it was.
     """
 
     absorbed: int = 0
@@ -71,11 +71,11 @@ class MergeResult:
 class PlannedMerge:
     """One merge before its text is embedded.
 
-    ``sources``: all memories of the group, by id; ``absorbed``: those not in the merged memory yet. ``existing``: the
-    merged memories of the group so far; the first is extended and supersedes the others. ``merged``: the text and the
-    sentences that did not fit. ``verbatim_id``: a source with exactly this text. ``texts``: the inputs of the text, by
-    id. ``method``: heuristic for the lossless union, llm for a rewritten text, hybrid for the union after a refused
-    rewrite. ``is_pending``: the rewrite is still to be made.
+    ``sources``: all raw memories of the group, by id; ``absorbed``: those that are not in the merged memory yet.
+    ``existing``: the merged memories of the group so far; the first is extended and supersedes the others. ``merged``:
+    the text and the sentences that did not fit. ``verbatim_id``: a source with exactly this text. ``texts``: the inputs
+    of the text, approved texts first, then by id. ``method``: heuristic for the lossless union, llm for a rewritten
+    text, hybrid for the union after a refused rewrite. ``is_pending``: the rewrite got no reply yet.
     """
 
     id: UUID
@@ -97,7 +97,7 @@ class PlannedMerge:
 
     @property
     def text_key(self) -> TextKey:
-        """The key that no other active merged memory of the project may have."""
+        """Key that no other active merged memory of the project may have."""
         representative = next(s for s in self.sources if s.id == self.representative_id)
         return representative.memory_type, normalized_hash(self.merged.content)
 
@@ -108,7 +108,7 @@ class PlannedMerge:
 
     @property
     def reason(self) -> str:
-        """The reason that the ledger shows."""
+        """Reason that the ledger shows."""
         return f"near-duplicates: {len(self.sources)} memories say the same"
 
     @property
@@ -119,7 +119,7 @@ class PlannedMerge:
 
 @dataclass(frozen=True)
 class _Batch:
-    """The rows of one transaction, and the groups they are planned from; ``skipped`` of these are left out."""
+    """The rows of one transaction, and the groups that they are planned from. ``skipped``: number of changed groups."""
 
     groups: Mapping[str, Sequence[UUID]]
     plans: Sequence[PlannedMerge]
@@ -130,13 +130,12 @@ class _Batch:
 def merge_clusters(run: ProjectRun) -> MergeResult:
     """Merge every group of the merge tier that is not merged yet.
 
-    The text is the lossless union or, if the project wants that, a rewrite by a model that loses no fact. If the model
-    or the budget gives out, the groups are merged all the same, and the next run asks for the missing rewrites.
+    The text is the lossless union or, with the option ``merge_style``, a rewrite by a model that loses no fact. If the
+    budget is used up or the model does not answer, the groups are merged without rewrites, and the next run asks again.
 
     Raises:
-        ConflictError: the memories of a batch changed at each of three attempts.
-        BudgetExhaustedError: a merged text could not be embedded any more.
-        After either, earlier batches stay written.
+        ConflictError: the memories of a batch changed at each of three attempts; earlier batches stay written.
+        BudgetExhaustedError: the budget does not pay for the vector of a merged text; earlier batches stay written.
     """
     rewriter = Rewriter(run) if is_rewriting(run) else None
     plans: list[PlannedMerge] = []
@@ -146,30 +145,6 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
         batch = _write_batch(run, planned, rewriter, planned_keys)
         plans += batch.plans
         skipped += batch.skipped
-    result = _count_plans(plans, skipped)
-    return result if rewriter is None else replace(result, failed=rewriter.failed, stopped=rewriter.stopped)
-
-
-def _write_batch(
-    run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, planned_keys: dict[TextKey, UUID]
-) -> _Batch:
-    """Write a batch; plan it anew if one of its memories changed meanwhile, for example by feedback."""
-    attempts = _ATTEMPTS
-    while True:
-        attempts -= 1
-        try:
-            with run.transaction() as connection:
-                write_merged(connection, run.author, batch.rows, now=run.now)
-            return batch
-        except JobEndedError:
-            raise
-        except ConflictError:
-            if not attempts:
-                raise
-        batch = _plan_batch(run, batch.groups, rewriter, planned_keys)
-
-
-def _count_plans(plans: Sequence[PlannedMerge], skipped: int) -> MergeResult:
     return MergeResult(
         absorbed=sum(len(plan.absorbed) for plan in plans),
         created=sum(plan.version is None for plan in plans),
@@ -177,23 +152,44 @@ def _count_plans(plans: Sequence[PlannedMerge], skipped: int) -> MergeResult:
         skipped=skipped,
         rewritten=sum(plan.method == "llm" for plan in plans),
         refused=sum(plan.method == "hybrid" for plan in plans),
+        failed=0 if rewriter is None else rewriter.failed,
+        stopped=None if rewriter is None else rewriter.stopped,
     )
+
+
+def _write_batch(
+    run: ProjectRun,
+    batch: _Batch,
+    rewriter: Rewriter | None,
+    planned_keys: dict[TextKey, UUID],
+    *,
+    attempts: int = _ATTEMPTS,
+) -> _Batch:
+    """Write a batch; plan it again if one of its memories changed meanwhile, for example by feedback."""
+    try:
+        with run.transaction() as connection:
+            write_merged(connection, run.author, batch.rows, now=run.now)
+        return batch
+    except ConflictError as error:
+        if attempts == 1 or isinstance(error, JobEndedError):
+            raise
+    batch = _plan_batch(run, batch.groups, rewriter, planned_keys)
+    return _write_batch(run, batch, rewriter, planned_keys, attempts=attempts - 1)
 
 
 def _plan_batches(run: ProjectRun, rewriter: Rewriter | None, planned_keys: dict[TextKey, UUID]) -> Iterator[_Batch]:
     """Yield the batches of the run.
 
-    Groups share no memory and no text key, so a batch can be planned before the one ahead of it is written. Replies
-    are paid for: with a model, batches are as small as in the phases that write nothing but replies.
+    Groups share no memory and no text key, so a batch can be planned before the previous one is written. With a model,
+    batches are small, so that few paid replies wait to be written.
     """
     if not run.options.merge:
         return
     with run.engine.connect() as connection:
         unmerged = load_unmerged_groups(connection, run.project.id, pending=None if rewriter is None else _PENDING)
-    groups = list(unmerged.items())
     size = BATCH if rewriter is None else min(BATCH, llm_gateway.BATCH)
-    for start in range(0, len(groups), size):
-        yield _plan_batch(run, dict(groups[start : start + size]), rewriter, planned_keys)
+    for groups in split_chunks(list(unmerged.items()), size=size):
+        yield _plan_batch(run, dict(groups), rewriter, planned_keys)
 
 
 def _plan_batch(
@@ -208,7 +204,7 @@ def _plan_batch(
 
 
 def _rewrite_texts(plans: Sequence[PlannedMerge], rewriter: Rewriter) -> list[PlannedMerge]:
-    """Return the plans with rewritten texts, without those that had nothing else to do and got no reply."""
+    """Return the plans with rewritten texts. A plan that only asks for a rewrite again is dropped without a reply."""
     texts = {plan.id: plan.duplicate_texts for plan in plans if plan.verbatim_id is None}
     rewritable = {id_: group for id_, group in texts.items() if group.is_rewritable}
     rewrites = dict(zip(rewritable, rewriter.rewrite(list(rewritable.values())), strict=True))
@@ -250,7 +246,8 @@ def plan_merges(
             skipped += 1
             continue
         existing = sort_by_source_count(merged[id_] for id_ in into_ids if id_ is not None)
-        if None in into_ids or len(into_ids) > 1 or _is_rewrite_pending(run, existing):
+        is_pending = is_rewriting(run) and any(_PENDING in row.details for row in existing)
+        if None in into_ids or len(into_ids) > 1 or is_pending:
             plans.append(_plan_merge(run, key, found, existing))
     return _drop_duplicates(run, plans, planned_keys), skipped
 
@@ -258,7 +255,7 @@ def plan_merges(
 def _drop_duplicates(
     run: ProjectRun, plans: Sequence[PlannedMerge], planned_keys: dict[TextKey, UUID]
 ) -> list[PlannedMerge]:
-    """Return the plans without those whose text another merged memory has already; their sources stay active.
+    """Return the plans whose text no other merged memory has; the sources of the others stay active.
 
     Two groups can have the same text if a person keeps their memories separate, or if they were merged separately.
     """
@@ -273,10 +270,6 @@ def _drop_duplicates(
     ]
 
 
-def _is_rewrite_pending(run: ProjectRun, existing: Sequence[Row[Any]]) -> bool:
-    return is_rewriting(run) and any(_PENDING in row.details for row in existing)
-
-
 def sort_by_source_count(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
     """Return merged memories sorted by their number of sources, most first; ties: the smallest id."""
     return sorted(merged, key=lambda row: (-row.source_count, row.id))
@@ -287,7 +280,7 @@ def _plan_merge(
 ) -> PlannedMerge:
     """Plan one merge.
 
-    A text that a person approved comes first and stands for the sources it was made of; other sources add to it.
+    Texts that a person approved come first and replace the texts of their sources. The other sources follow.
 
     Args:
         sources: the representative first, then by id: the order in which their texts are joined.
@@ -315,42 +308,36 @@ def _build_rows(run: ProjectRun, plans: Sequence[PlannedMerge]) -> list[MergedMe
     with run.engine.connect() as connection:
         dimension = load_dimension(connection, run.project.id, run.embedder.name)
         source_vectors = load_source_vectors(connection, [s.id for p in plans for s in p.sources], dimension)
-    vectors = _embed_texts(run, plans, source_vectors)
-    return [_build_row(run, plan, vector, source_vectors) for plan, vector in zip(plans, vectors, strict=True)]
-
-
-def _embed_texts(
-    run: ProjectRun, plans: Sequence[PlannedMerge], source_vectors: Mapping[UUID, Vectors]
-) -> list[Vectors]:
-    """Return the vector float32 (d,) of each merged text; a text equal to a source's takes over its vector."""
     texts = [plan.merged.content for plan in plans if plan.verbatim_id is None]
     embedded = iter(run.embedder.embed(texts) if texts else ())
-    return [next(embedded) if plan.verbatim_id is None else source_vectors[plan.verbatim_id] for plan in plans]
-
-
-def _build_row(
-    run: ProjectRun, plan: PlannedMerge, vector: Vectors, source_vectors: Mapping[UUID, Vectors]
-) -> MergedMemory:
-    cosines = (np.stack([source_vectors[s.id] for s in plan.sources]) @ vector).tolist()
-    return MergedMemory(
-        id=plan.id,
-        version=plan.version,
-        group_id=uuid4(),
-        values=build_merged_columns(plan),
-        vector=vector,
-        model=run.embedder.name,
-        source_ids=[s.id for s in plan.sources],
-        lineage=[LineageEdge(s.id, "raw", round(cosine, 6)) for s, cosine in zip(plan.sources, cosines, strict=True)],
-        absorbed=plan.absorbed,
-        reason=plan.reason,
-        superseded=[(row.id, row.version) for row in plan.existing[1:]],
-    )
+    rows = []
+    for plan in plans:
+        # A text that equals a source's has the same vector.
+        vector = next(embedded) if plan.verbatim_id is None else source_vectors[plan.verbatim_id]
+        cosines = (np.stack([source_vectors[s.id] for s in plan.sources]) @ vector).tolist()
+        edges = zip(plan.sources, cosines, strict=True)
+        rows.append(
+            MergedMemory(
+                id=plan.id,
+                version=plan.version,
+                group_id=uuid4(),
+                values=build_merged_columns(plan),
+                vector=vector,
+                model=run.embedder.name,
+                source_ids=[s.id for s in plan.sources],
+                lineage=[LineageEdge(s.id, "raw", round(cosine, 6)) for s, cosine in edges],
+                absorbed=plan.absorbed,
+                reason=plan.reason,
+                superseded=[(row.id, row.version) for row in plan.existing[1:]],
+            )
+        )
+    return rows
 
 
 def build_merged_columns(plan: PlannedMerge) -> dict[str, Any]:
-    """Return the columns of the merged memory, computed from all of its sources.
+    """Return the columns of the merged memory.
 
-    Uses, pins and importance of the existing merged memories are kept: they were given to these, not to the sources.
+    Sources that were merged before do not count for uses, pins and importance: the existing merged memories have them.
     """
     sources, existing = plan.sources, plan.existing
     memory_type, text_hash = plan.text_key

@@ -22,12 +22,9 @@ PATTERN = AbstractionKind(
 
 
 def derive_patterns(run: ProjectRun) -> DeriveResult:
-    """Write a pattern for each pattern group that none covers; update the pattern of a group that has grown.
+    """Write or update the patterns of the project's pattern groups; see ``derive_abstractions``.
 
-    Nothing is written while ``summarize`` is off. A run that applies a plan writes the patterns of the plan only.
-
-    Raises:
-        ConflictError: a pattern changed meanwhile; earlier batches stay written.
+    Nothing is written while ``summarize`` is off. A run that applies a plan writes only the patterns of the plan.
     """
     if not run.options.summarize:
         return DeriveResult()
@@ -48,18 +45,12 @@ def list_pattern_groups(
         clusters: members of each group by cluster key.
         raw_ids: the raw memories behind each active unit, by unit id.
     """
-    return [
-        GroupIds(
-            key,
-            tuple(member.member_id for member in _sort_by_similarity(members)),
-            frozenset(raw_id for member in members for raw_id in raw_ids[member.member_id]),
-            next((m.details.get("cohesion_mean") for m in members if m.is_representative), None),
-        )
-        for key, members in clusters.items()
-        if all(member.member_id in raw_ids for member in members)
-    ]
-
-
-def _sort_by_similarity(members: Sequence[ClusterMember]) -> list[ClusterMember]:
-    """Return the representative, then the others by similarity to it; ties: by id."""
-    return sorted(members, key=lambda m: (not m.is_representative, -(m.similarity or 0.0), m.member_id))
+    groups = []
+    for key, members in clusters.items():
+        if all(member.member_id in raw_ids for member in members):
+            # The representative first, then by similarity to it; ties by id.
+            ordered = sorted(members, key=lambda m: (not m.is_representative, -(m.similarity or 0.0), m.member_id))
+            unit_ids = tuple(member.member_id for member in ordered)
+            cohesion = next((m.details.get("cohesion_mean") for m in members if m.is_representative), None)
+            groups.append(GroupIds(key, unit_ids, frozenset().union(*(raw_ids[id_] for id_ in unit_ids)), cohesion))
+    return groups

@@ -26,17 +26,15 @@ from consolidation_pipeline.store.similarity.similarity_graph import load_dimens
 PRINCIPLE = AbstractionKind(
     "principle", "patterns", principle_prompt, PrincipleReply, judge_principle, extract_principles, needs_review=True
 )
-# Patterns that a principle needs.
+# Lowest number of patterns in the group of a principle.
 MIN_PATTERNS = 3
 
 
 def derive_principles(run: ProjectRun) -> DeriveResult:
-    """Write a principle for each group of patterns that none covers; without a model it waits for a person.
+    """Write or update the principles of groups of patterns; see ``derive_abstractions``.
 
-    Nothing is written while ``summarize`` is off. A run that applies a plan writes the principles of the plan only.
-
-    Raises:
-        ConflictError: a principle changed meanwhile; earlier batches stay written.
+    Extracted principles wait for a person. Nothing is written while ``summarize`` is off. A run that applies a plan
+    writes only the principles of the plan.
     """
     if not run.options.summarize:
         return DeriveResult()
@@ -51,7 +49,9 @@ def derive_principles(run: ProjectRun) -> DeriveResult:
 def group_patterns(
     run: ProjectRun, patterns: Iterable[ActivePattern], vectors: Mapping[UUID, Vectors]
 ) -> list[GroupIds]:
-    """Group patterns by average linkage at ``t_principle``, on centred vectors; types mix if ``cross_type`` is on.
+    """Group patterns by average linkage at ``t_principle``, on centred vectors.
+
+    A group has one memory type, unless ``cross_type`` is on.
 
     Args:
         patterns: sorted by id.
@@ -71,7 +71,7 @@ def group_patterns(
     cohesion = summarize_groups(x, labels, minimum=False)
     groups = []
     for number, rows in enumerate(list_members(labels)):
-        # Most central first. The sort is stable and the patterns are sorted by id, so ties go to the smaller id.
+        # Most central first; ties by id, as the patterns are sorted by id and the sort is stable.
         central = [found[row] for row in rows[np.argsort(-cohesion.mean_similarity[rows], kind="stable")]]
         raw_ids = frozenset(raw_id for pattern in central for raw_id in pattern.raw_ids)
         key = cluster_key([found[row].id for row in rows], ALGORITHM_VERSION)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.knowledge.extractive_summaries import extract_profile
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION, split_chunks
 from consolidation_pipeline.core.memories.memories import consolidated_id
-from consolidation_pipeline.llm.gateway import Answer, Gateway
+from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompts.profile import ProfileReply, find_problems, profile_prompt
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.map_reduce import (
@@ -20,9 +20,8 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
     ExtractiveCondenser,
     Failure,
     Passage,
-    find_failure,
     find_language,
-    is_stop,
+    find_stop,
     open_condenser,
     reduce_passages,
 )
@@ -31,16 +30,16 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.knowledge.summaries import SummarySource, load_profiles, load_summaries
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 
-# Users asked about at once, and written together.
+# Users whose profiles are asked for together and written together.
 BATCH = 16
 
 
 @dataclass(frozen=True)
 class ProfileResult:
-    """The result of the phase, in profiles: one per user.
+    """Counts of the phase, in profiles except ``summaries``.
 
-    ``summaries``: read. ``unchanged``: no other summaries than before, or a person archived or undid the profile.
-    ``failures``: (user, error). ``stopped``: why the phase ended early, None if it did not.
+    ``unchanged``: made of the same summaries, or archived or undone by a person. ``failures``: (user, error).
+    ``stopped``: why the phase ended early, None if it did not.
     """
 
     summaries: int = 0
@@ -53,7 +52,7 @@ class ProfileResult:
 
 @dataclass(frozen=True)
 class _ProfilePlan:
-    """A profile to write of all ``summaries`` of a user. ``version``: the stored version, None for a new profile."""
+    """A profile to write from all summaries of a user, oldest first. ``version``: stored version, None if it is new."""
 
     id: UUID
     version: int | None
@@ -62,7 +61,7 @@ class _ProfilePlan:
 
     @property
     def passages(self) -> list[Passage]:
-        """The texts of the summaries, oldest first."""
+        """Texts of the summaries."""
         return [Passage(summary.text, summary.language) for summary in self.summaries]
 
 
@@ -75,11 +74,11 @@ class _ProfileText:
 
 
 def update_profiles(run: ProjectRun) -> ProfileResult:
-    """Write the profile of each user whose summaries are not those that the stored profile was made of.
+    """Write the profile of each user whose summaries differ from those that the stored profile was made of.
 
-    A profile is replaced in place, as a new version of its row. If the call fails, the old text stays. A profile that
-    a person archived stays archived; one that a person undid is made again when there are other summaries. Nothing is
-    written while ``summarize`` is off, or in a run that applies a plan.
+    A new text becomes a new version of the row. If the call fails, the old text stays. A profile that a person archived
+    stays archived; one that a person undid is made again from other summaries only. Nothing is written while
+    ``summarize`` is off, or in a run that applies a plan.
 
     Raises:
         ConflictError: a profile changed meanwhile; earlier batches stay written.
@@ -100,15 +99,15 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
             failures += [
                 (plan.summaries[0].user_id or "no user", str(result))
                 for plan, result in results
-                if not isinstance(result, _ProfileText) and not is_stop(result)
+                if not isinstance(result, (_ProfileText, *STOP_ERRORS))
             ]
-            failure = find_failure(result for _, result in results)
-            if failure is not None and is_stop(failure):
-                raise failure
+            stop = find_stop(result for _, result in results)
+            if stop is not None:
+                raise stop
     except STOP_ERRORS as error:
-        # Replies so far are paid for and in the cache: the next run asks for the rest.
+        # Replies so far are in the cache; the next run asks for the rest.
         stopped = run.record_stop("profile", error)
-    run.unfinished = run.unfinished or stopped is not None or bool(failures)
+    run.unfinished = run.unfinished or bool(failures)
     return ProfileResult(
         summaries=sum(map(len, users)),
         created=sum(plan.version is None for plan in written),
@@ -139,34 +138,27 @@ def _plan_profiles(run: ProjectRun) -> tuple[list[list[SummarySource]], list[_Pr
 
 def _write_texts(condenser: Condenser, plans: Sequence[_ProfilePlan]) -> list[_ProfileText | Failure]:
     """Return the text of each profile, from the model or extracted, or the failure."""
-    if isinstance(condenser, ExtractiveCondenser):
-        return [_extract_text(plan.passages) for plan in plans]
     parts = [plan.passages for plan in plans]
+    if isinstance(condenser, ExtractiveCondenser):
+        profiles = [extract_profile([passage.text for passage in part]) for part in parts]
+        return [
+            _ProfileText(Passage(profile.content, find_language(part)), asdict(profile))
+            for part, profile in zip(parts, profiles, strict=True)
+        ]
     reduced = reduce_passages(condenser.condense_summaries, parts, max_passages=CHUNK_SIZE)
-    answers = iter(_ask_for_texts(condenser.gateway, [part for part in reduced if not isinstance(part, Failure)]))
-    return [part if isinstance(part, Failure) else next(answers) for part in reduced]
-
-
-def _extract_text(passages: Sequence[Passage]) -> _ProfileText:
-    profile = extract_profile([passage.text for passage in passages])
-    parts = {
-        "preferences": profile.preferences,
-        "practices": profile.practices,
-        "pitfalls": profile.pitfalls,
-        "facts": profile.facts,
-    }
-    return _ProfileText(Passage(profile.content, find_language(passages)), parts)
-
-
-def _ask_for_texts(gateway: Gateway, parts: Sequence[Sequence[Passage]]) -> list[_ProfileText | Failure]:
-    prompts = [profile_prompt([one.text for one in part], [one.language for one in part]) for part in parts]
-    answers = gateway.ask_many(prompts, ProfileReply, check=find_problems)
-    return [
-        _ProfileText(Passage(answer.value.profile.strip(), find_language(part)), answer.value.parts())
-        if isinstance(answer, Answer)
-        else answer
-        for part, answer in zip(parts, answers, strict=True)
-    ]
+    usable = [part for part in reduced if not isinstance(part, Failure)]
+    prompts = [profile_prompt([one.text for one in part], [one.language for one in part]) for part in usable]
+    answers = iter(condenser.gateway.ask_many(prompts, ProfileReply, check=find_problems))
+    results: list[_ProfileText | Failure] = []
+    for part in reduced:
+        if isinstance(part, Failure):
+            results.append(part)
+        elif isinstance(answer := next(answers), Answer):
+            passage = Passage(answer.value.profile.strip(), find_language(part))
+            results.append(_ProfileText(passage, answer.value.parts()))
+        else:
+            results.append(answer)
+    return results
 
 
 def _build_row(plan: _ProfilePlan, text: _ProfileText, method: str) -> SummaryRow:

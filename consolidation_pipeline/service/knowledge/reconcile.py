@@ -1,4 +1,4 @@
-"""Match today's groups to the stored patterns or principles: create, update, skip or retire."""
+"""Match the groups of a run to the stored patterns or principles: create, update, skip or retire."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class GroupIds:
 
 @dataclass(frozen=True)
 class TargetRow:
-    """The row that a group is written to. ``version``: the stored version that is updated, None for a new row.
+    """The row that a group is written to, and the rows that it replaces.
 
-    ``superseded``: (id, version) of other rows that the group replaces: it has most of their members.
+    ``version``: the stored version that is updated, None for a new row. ``superseded``: (id, version) of other rows.
     """
 
     id: UUID
@@ -43,14 +43,14 @@ def find_target_rows(
 ) -> dict[str, TargetRow]:
     """Return the row to write for each group that no stored row covers, by cluster key.
 
-    A row covers a group with its cluster key, and a group whose members it all has. A row that a person dismissed or
-    archived covers groups too: otherwise it would come back.
+    A row covers a group if it has the group's cluster key or all members of the group. Rows that a person dismissed or
+    archived cover groups too; otherwise they would come back.
 
-    A group with most of the members of an active row updates that row. If it has most of several rows, it updates the
-    largest and supersedes the others, except those that a person keeps. Any other group gets a new row.
+    A group that has most of the members of an active row updates that row. If it has most of several rows, it updates
+    the largest and supersedes the others, except those that a person keeps. Any other group gets a new row.
     """
     covering = {row.id: row for row in existing if row.is_active or row.is_dismissed}
-    covered_keys, known = {row.cluster_key for row in covering.values()}, {row.id: row for row in existing}
+    covered_keys = {row.cluster_key for row in covering.values()}
     new = [
         (group, group.raw_ids if kind == "pattern" else frozenset(group.unit_ids))
         for group in groups
@@ -60,30 +60,26 @@ def find_target_rows(
     rows_of = defaultdict(list)
     for row in covering.values():
         for member in row.members & wanted:
-            rows_of[member].append(row.id)
+            rows_of[member].append(row)
+    known = {row.id: row for row in existing}
     targets = {}
     for group, members in new:
-        shared = Counter(id_ for member in members for id_ in rows_of.get(member, ()))
+        shared = Counter(row.id for member in members for row in rows_of.get(member, ()))
         if len(members) in shared.values():
             continue
-        grown = [covering[id_] for id_, count in shared.items() if _has_majority(covering[id_], count)]
-        targets[group.cluster_key] = _update_largest(grown) if grown else _new_target(slug, kind, group, known)
+        rows = [covering[id_] for id_, count in shared.items() if 2 * count > len(covering[id_].members)]
+        active = sorted((row for row in rows if row.is_active), key=lambda row: (-len(row.members), row.id))
+        others = tuple((row.id, row.version) for row in active[1:] if not row.is_kept)
+        targets[group.cluster_key] = (
+            TargetRow(active[0].id, active[0].version, others) if active else _create_row(slug, kind, group, known)
+        )
     return targets
 
 
-def _has_majority(row: ExistingRow, shared: int) -> bool:
-    return row.is_active and 2 * shared > len(row.members)
-
-
-def _update_largest(rows: Sequence[ExistingRow]) -> TargetRow:
-    first, *others = sorted(rows, key=lambda row: (-len(row.members), row.id))
-    return TargetRow(first.id, first.version, tuple((row.id, row.version) for row in others if not row.is_kept))
-
-
-def _new_target(slug: str, kind: str, group: GroupIds, known: Mapping[UUID, ExistingRow]) -> TargetRow:
+def _create_row(slug: str, kind: str, group: GroupIds, known: Mapping[UUID, ExistingRow]) -> TargetRow:
     id_ = consolidated_id(slug, kind, group.unit_ids, ALGORITHM_VERSION)
     while id_ in known and (known[id_].is_active or known[id_].is_dismissed):
-        # The row with this id was made of the same units and has been updated to another group since.
+        # That row was made of the same units and belongs to another group by now. Take an id derived from its id.
         id_ = consolidated_id(slug, kind, [*group.unit_ids, id_], ALGORITHM_VERSION)
     return TargetRow(id_, known[id_].version if id_ in known else None, ())
 
@@ -91,13 +87,10 @@ def _new_target(slug: str, kind: str, group: GroupIds, known: Mapping[UUID, Exis
 def find_superseded_rows(
     present_keys: Collection[str], existing: Sequence[ExistingRow]
 ) -> list[tuple[ExistingRow, UUID]]:
-    """Return the active rows to retire, each with the id of its successor.
+    """Return the active rows to retire, each with the id of its successor. ``present_keys``: of the run's groups.
 
-    A row is retired if its group no longer exists and every raw memory of it is in an active row of a present group.
-    The successor is the row with most of its raw memories; ties: the smallest id. Rows that a person keeps stay.
-
-    Args:
-        present_keys: cluster keys of today's groups.
+    A row is retired if its group is gone, and each of its raw memories is in an active row whose group is present. The
+    successor is the row with most of these raw memories; ties: the smallest id. Rows that a person keeps stay.
     """
     active = [row for row in existing if row.is_active]
     without_group = [row for row in active if row.cluster_key not in present_keys and not row.is_kept]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from uuid import UUID
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.knowledge.summary_batches import (
@@ -22,8 +21,7 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
     Condenser,
     Failure,
     Passage,
-    find_failure,
-    is_stop,
+    find_stop,
     open_condenser,
     reduce_passages,
 )
@@ -39,7 +37,7 @@ from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_
 
 # The job that writes summaries even if none is due.
 JOB = "summarize"
-# Chunks asked about at once; the summaries made of them are written together.
+# Lowest number of chunks that are asked for together. The summaries made of them are written together.
 BATCH = 16
 
 
@@ -47,10 +45,10 @@ BATCH = 16
 class SummaryResult:
     """The result of the phase.
 
-    ``memories``: waited for a summary before, ``waiting``: still wait. ``is_due``: a summary was due, for ``reason``.
-    ``created``: summaries written, ``covered``: memories in them. ``chunks``: asked about, of which ``failed_chunks``
-    had no usable reply. ``failures``: (first memory of a chunk, or user; error). ``ratio``: memories per summary in the
-    whole project. ``stopped``: why the phase ended early, None if it did not.
+    ``memories``: without a summary before the phase; ``waiting``: after it. ``is_due``: a summary was due or requested;
+    ``reason``: why one was due or not. ``created``: summaries written; ``covered``: memories in them. ``chunks``: asked
+    for; ``failed_chunks`` of them had no usable reply. ``failures``: (chunk or user, error). ``ratio``: memories per
+    summary in the project. ``stopped``: why the phase ended early, None if it did not.
     """
 
     memories: int = 0
@@ -86,11 +84,11 @@ class _UserResult:
 
 
 def summarize_memories(run: ProjectRun) -> SummaryResult:
-    """Write one summary per user of all memories without one, if a summary is due or the job is ``summarize``.
+    """Write one summary per user of the memories without one, if a summary is due or the job is ``summarize``.
 
-    A user with fewer than ``MIN_MEMORIES`` waits, unless a person requested the job. A chunk without a usable reply is
-    left to the next run, and so is a user whose chunks could not be reduced; replies so far are cached. Nothing is
-    written while ``summarize`` is off, or in a run that applies a plan: plans contain no summaries.
+    Users with fewer than ``MIN_MEMORIES`` wait, unless a person requested the job. Chunks without a usable reply are
+    left to the next run, and so are users whose chunk summaries could not be reduced to one. Nothing is written while
+    ``summarize`` is off, or in a run that applies a plan, as plans contain no summaries.
 
     Raises:
         ConflictError: a memory is in another summary by now; earlier batches stay written.
@@ -107,7 +105,7 @@ def summarize_memories(run: ProjectRun) -> SummaryResult:
         coverage = count_coverage(connection, run.project.id)
     written = [result.row for result in results if result.row is not None]
     failures = tuple(failure for result in results for failure in result.failures)
-    run.unfinished = run.unfinished or stopped is not None or bool(failures)
+    run.unfinished = run.unfinished or bool(failures)
     return SummaryResult(
         memories=before.memories,
         is_due=is_due,
@@ -132,11 +130,11 @@ def _summarize_users(run: ProjectRun) -> tuple[list[_UserResult], str | None]:
             found = _condense_users(run, condenser, users)
             write_summary_rows(run, [result.row for result in found if result.row is not None])
             results += found
-            stop = find_failure(result.stop for result in found)
+            stop = find_stop(result.stop for result in found)
             if stop is not None:
                 raise stop
     except STOP_ERRORS as error:
-        # Replies so far are paid for and in the cache: the next run asks for the rest.
+        # Replies so far are in the cache; the next run asks for the rest.
         return results, run.record_stop("summary", error)
     return results, None
 
@@ -144,7 +142,7 @@ def _summarize_users(run: ProjectRun) -> tuple[list[_UserResult], str | None]:
 def _load_users(run: ProjectRun) -> list[list[SummarySource]]:
     """Return the memories without a summary, by user.
 
-    Users with too few memories are left out, and users whose summary of just these memories a person undid.
+    Left out are users with too few memories, and users whose summary of exactly these memories a person undid.
     """
     min_memories = 1 if run.job == JOB and run.trigger_type == "manual" else MIN_MEMORIES
     with run.engine.connect() as connection:
@@ -155,7 +153,7 @@ def _load_users(run: ProjectRun) -> list[list[SummarySource]]:
 
 
 def _batch_users(users: Sequence[list[SummarySource]]) -> Iterator[list[list[SummarySource]]]:
-    """Yield batches of whole users with ``BATCH`` chunks or more; the last may have fewer."""
+    """Yield batches of users with ``BATCH`` chunks or more together; the last may have fewer."""
     batch: list[list[SummarySource]] = []
     for user in users:
         batch.append(user)
@@ -175,23 +173,18 @@ def _condense_users(
     chunks: list[list[_Chunk]] = [[] for _ in users]
     for (at, chunk), result in zip(parts, condensed, strict=True):
         chunks[at].append(_Chunk(chunk, result))
-    passages = [
-        [] if _find_stop(own) else [one.result for one in own if isinstance(one.result, Passage)] for own in chunks
-    ]
+    results = [[one.result for one in own] for own in chunks]
+    # A user with a stop gets no summary, so there is nothing to reduce.
+    passages = [[] if find_stop(own) else [one for one in own if isinstance(one, Passage)] for own in results]
     reduced = reduce_passages(condenser.condense_summaries, passages)
     return [_build_result(run, condenser.method, own, one) for own, one in zip(chunks, reduced, strict=True)]
-
-
-def _find_stop(chunks: Sequence[_Chunk]) -> Failure | None:
-    failure = find_failure(chunk.result for chunk in chunks)
-    return failure if failure is not None and is_stop(failure) else None
 
 
 def _build_result(
     run: ProjectRun, method: str, chunks: Sequence[_Chunk], reduced: Sequence[Passage] | Failure
 ) -> _UserResult:
-    """Return a summary of the chunks with a usable reply, unless the phase stops or they could not be reduced."""
-    stop = _find_stop(chunks) or (reduced if isinstance(reduced, Failure) and is_stop(reduced) else None)
+    """Return the result of a user. Without a stop, the row summarizes the chunks that have a usable reply."""
+    stop = find_stop([*(one.result for one in chunks), reduced])
     failures = [(f"chunk from {one.memories[0].id}", str(one.result)) for one in chunks if _is_own_failure(one.result)]
     failed_chunks = len(failures)
     if _is_own_failure(reduced):
@@ -203,15 +196,15 @@ def _build_result(
 
 
 def _is_own_failure(result: object) -> bool:
-    """Return True if this call failed, False if it succeeded or no more can be asked at all."""
-    return isinstance(result, Failure) and not is_stop(result)
+    """Return True if this call failed, False if it succeeded or the phase stopped."""
+    return isinstance(result, Failure) and not isinstance(result, STOP_ERRORS)
 
 
 def _build_row(run: ProjectRun, method: str, chunks: Sequence[_Chunk], passage: Passage) -> SummaryRow:
     memories = [memory for chunk in chunks for memory in chunk.memories]
     return SummaryRow(
         kind="summary",
-        id=consolidated_id(run.project.slug, "summary", _list_ids(memories), IDENTITY_VERSION),
+        id=consolidated_id(run.project.slug, "summary", [memory.id for memory in memories], IDENTITY_VERSION),
         version=None,
         cluster_key=_build_key(memories),
         sources=memories,
@@ -228,9 +221,5 @@ def _build_row(run: ProjectRun, method: str, chunks: Sequence[_Chunk], passage: 
     )
 
 
-def _list_ids(memories: Sequence[SummarySource]) -> list[UUID]:
-    return [memory.id for memory in memories]
-
-
 def _build_key(memories: Sequence[SummarySource]) -> str:
-    return cluster_key(_list_ids(memories), IDENTITY_VERSION)
+    return cluster_key([memory.id for memory in memories], IDENTITY_VERSION)

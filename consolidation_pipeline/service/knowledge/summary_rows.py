@@ -29,8 +29,8 @@ _VECTOR_BATCH = 4096
 class SummaryRow:
     """A summary or profile to write.
 
-    ``version``: the stored version that is updated, None for a new row. ``cluster_key``: identifies the set of
-    sources. ``sources``: at least one, all of one user. ``method``: llm or heuristic.
+    ``version``: stored version that is updated, None for a new row. ``cluster_key``: identifies the set of sources.
+    ``sources``: at least one, all of one user. ``method``: llm or heuristic.
     """
 
     kind: str
@@ -87,7 +87,7 @@ def _compute_cosines(run: ProjectRun, sources: Sequence[SummarySource], vector: 
 
 
 def _compute_confidence(row: SummaryRow, cosines: Mapping[UUID, float]) -> float:
-    """Return a constant for a model's text; for an extracted text its mean cosine with the sources."""
+    """Return a constant for a model's text; for an extracted text, a value from its mean cosine with the sources."""
     if row.method == "llm":
         return UNRATED_LLM_CONFIDENCE
     # fsum: the same result in whatever order the database returns the vectors.
@@ -96,7 +96,7 @@ def _compute_confidence(row: SummaryRow, cosines: Mapping[UUID, float]) -> float
 
 
 def _build_columns(row: SummaryRow, confidence: float) -> dict[str, Any]:
-    """Return the columns of the row, computed from all of its sources; accesses are the row's own."""
+    """Return the columns of the row. ``last_accessed_at`` is left alone, as the row has accesses of its own."""
     text = row.passage.text
     return {
         "kind": row.kind,

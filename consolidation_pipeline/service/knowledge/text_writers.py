@@ -12,6 +12,7 @@ from uuid import UUID
 from consolidation_pipeline.core.knowledge.confidence import heuristic_confidence
 from consolidation_pipeline.core.knowledge.extractive_patterns import ExtractedPattern, Unit, sort_units
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
+from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
@@ -22,19 +23,19 @@ from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.knowledge.abstractions import UnitRow
 
-# Extracted texts that are written in one transaction. A killed run leaves whole batches; the next run does the rest.
+# Extracted texts that are written in one transaction.
 EXTRACT_BATCH = 1000
-# The units of a prompt: the most similar ones of a group. With ``MAX_TEXT_CHARS`` each, about 12,000 tokens at most.
+# Units in a prompt. With ``MAX_TEXT_CHARS`` each, these are about 12,000 tokens at most.
 MAX_PROMPT_UNITS = 40
 
 
 @dataclass(frozen=True)
 class AbstractionKind:
-    """A kind of derived knowledge: pattern or principle.
+    """Rules by which patterns or principles are made.
 
-    ``unit_name``: plural of what it is derived from. ``prompt``: builds a prompt from texts and their languages.
-    ``judge``: gate on the model's confidence. ``extract``: ``extract_patterns`` or ``extract_principles``.
-    ``needs_review``: an extracted text waits for a person.
+    ``unit_name``: plural name of their units. ``prompt``: builds a prompt from texts and their languages. ``judge``:
+    gate on the model's confidence. ``extract``: ``extract_patterns`` or ``extract_principles``. ``needs_review``: an
+    extracted text waits for a person.
     """
 
     name: Literal["pattern", "principle"]
@@ -48,9 +49,9 @@ class AbstractionKind:
 
 @dataclass(frozen=True)
 class Group:
-    """A group with its units: the representative first, then by similarity to it. ``cohesion``: their mean cosine.
+    """A group with its units, the representative first, then by similarity to it.
 
-    ``is_context``: its terms count when the terms of other groups are weighed.
+    ``cohesion``: mean cosine of the units. ``is_context``: its terms count when the terms of other groups are weighed.
     """
 
     cluster_key: str
@@ -60,8 +61,8 @@ class Group:
 
     @cached_property
     def raw_ids(self) -> list[UUID]:
-        """Distinct ids of its raw memories, ascending."""
-        # Sorted as numbers: comparing UUID objects is slow.
+        """Distinct ids of the raw memories behind the units, ascending."""
+        # Sorted as numbers, as comparing UUID objects is slow.
         return sorted({raw_id for unit in self.units for raw_id in unit.raw_ids}, key=attrgetter("int"))
 
 
@@ -87,7 +88,7 @@ class DraftText:
 
 @dataclass(frozen=True)
 class GroupDraft:
-    """The result for one group: its text, or None if it failed the confidence gate or the call (``error``)."""
+    """The text of a group; None if it failed the confidence gate, or with an ``error`` if the call failed."""
 
     group: Group
     text: DraftText | None
@@ -100,26 +101,24 @@ def write_texts(
     """Yield the texts of the ``wanted`` groups in batches, from the project's model or, without one, extracted.
 
     Args:
-        groups: all groups that are known; the terms of the context among them are compared with.
+        groups: the wanted groups and the context, with whose terms theirs are compared.
         wanted: the groups to write, a part of ``groups``.
 
     Raises:
-        BudgetExhaustedError, ModelUnavailableError: no more can be asked; raised after the last batch was yielded.
+        BudgetExhaustedError, ModelUnavailableError: the model is not asked again; raised after the replies so far.
     """
-    if run.options.llm_model is None:
-        return extract_texts(run, kind, groups, wanted)
-    return ask_for_texts(run, kind, groups, wanted)
+    write = extract_texts if run.options.llm_model is None else ask_for_texts
+    return write(run, kind, groups, wanted)
 
 
 def ask_for_texts(
     run: ProjectRun, kind: AbstractionKind, groups: Sequence[Group], wanted: Sequence[Group]
 ) -> Iterator[list[GroupDraft]]:
-    """Yield the texts that the model writes, as ``write_texts``; a group without a usable reply has an error."""
+    """Write the texts with the language model; see ``write_texts``."""
     gateway = llm_gateway.open_gateway(run)
     texts, context = [[unit.text for unit in group.units] for group in groups], [group.is_context for group in groups]
     terms = dict(zip((group.cluster_key for group in groups), find_key_terms(texts, context=context), strict=True))
-    for start in range(0, len(wanted), llm_gateway.BATCH):
-        batch = wanted[start : start + llm_gateway.BATCH]
+    for batch in split_chunks(wanted, size=llm_gateway.BATCH):
         answers = gateway.ask_many([build_prompt(run, kind, group) for group in batch], kind.reply, check=find_problems)
         yield [
             _read_answer(kind, group, answer, terms[group.cluster_key])
@@ -132,9 +131,8 @@ def ask_for_texts(
 
 
 def build_prompt(run: ProjectRun, kind: AbstractionKind, group: Group) -> Prompt:
-    """Return the prompt of a group: its ``MAX_PROMPT_UNITS`` most similar units, shortened and without boilerplate."""
-    units = group.units[:MAX_PROMPT_UNITS]
-    boilerplate = run.boilerplate
+    """Return the prompt with the first ``MAX_PROMPT_UNITS`` units of a group, shortened and without boilerplate."""
+    units, boilerplate = group.units[:MAX_PROMPT_UNITS], run.boilerplate
     texts = [llm_gateway.truncate_text(strip_boilerplate(unit.text, boilerplate)) for unit in units]
     return kind.prompt(texts, [unit.language for unit in units])
 
@@ -169,22 +167,17 @@ def _read_answer(
 def extract_texts(
     run: ProjectRun, kind: AbstractionKind, groups: Sequence[Group], wanted: Sequence[Group]
 ) -> Iterator[list[GroupDraft]]:
-    """Yield texts made of the units' own sentences, as ``write_texts``."""
+    """Write the texts with sentences of the units; see ``write_texts``."""
     units, context = [_to_units(group) for group in groups], [group.is_context for group in groups]
     positions = {group.cluster_key: at for at, group in enumerate(groups)}
-    found = kind.extract(
-        units,
-        boilerplate=run.boilerplate,
-        context=context,
-        wanted=[positions[group.cluster_key] for group in wanted],
-    )
-    for start in range(0, len(wanted), EXTRACT_BATCH):
-        batch = zip(wanted[start : start + EXTRACT_BATCH], found[start : start + EXTRACT_BATCH], strict=True)
+    rows = [positions[group.cluster_key] for group in wanted]
+    found = kind.extract(units, boilerplate=run.boilerplate, context=context, wanted=rows)
+    for batch in split_chunks(list(zip(wanted, found, strict=True)), size=EXTRACT_BATCH):
         yield [GroupDraft(group, _to_draft(kind, group, extracted)) for group, extracted in batch]
 
 
 def _to_units(group: Group) -> list[Unit]:
-    """Return the units as extraction takes them; each weighs as much as it has raw memories."""
+    """Return the units as extraction takes them, weighted by their numbers of raw memories."""
     return [
         Unit(
             id=str(row.id),
@@ -199,6 +192,7 @@ def _to_units(group: Group) -> list[Unit]:
 
 
 def _to_draft(kind: AbstractionKind, group: Group, extracted: ExtractedPattern) -> DraftText:
+    # Evidence numbers the units in this order, from 1.
     numbered = sort_units(_to_units(group))
     return DraftText(
         content=extracted.content,
