@@ -17,7 +17,6 @@ from consolidation_pipeline.core.grouping.labels import Labels, list_members, re
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
 from consolidation_pipeline.core.project_map import project_to_plane, render_svg
-from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import (
     Contents,
@@ -40,19 +39,18 @@ from consolidation_pipeline.store.similarity.clusters import (
 )
 from consolidation_pipeline.store.similarity.similarity_graph import ASK
 
-# Reason of a pair that waits for a person without a veto.
-_SHORT = "length: too few words to be sure at this similarity"
-
-# Pairs that are listed as reasons per suggest group, whatever its size.
-_SHOWN_PAIRS = 3
+# Reason that is listed for a pair without a veto.
+_TOO_SHORT = "length: too few words to be sure at this similarity"
+# Pairs per suggest group that are listed with their reasons.
+_LISTED_PAIRS = 3
 
 
 @dataclass(frozen=True)
 class ClusterSummary:
     """Summary of the groups: numbers per tier, cohesion of the merge groups, and a map of the project (SVG).
 
-    ``sizes``: by tier, number of groups by size. ``pairs_vetoed``: pairs at ``t_merge`` that do not merge because of a
-    veto or because they are too short.
+    ``sizes``: by tier, number of groups by size. ``pairs_vetoed``: pairs that reach ``t_merge`` and do not merge,
+    because of a veto or because they are too short.
     """
 
     contents: int
@@ -63,31 +61,6 @@ class ClusterSummary:
     cohesion_min: float | None
     pairs_vetoed: int
     map_svg: str | None
-
-
-@dataclass(frozen=True)
-class _TierRows:
-    """The rows that a tier groups, arrays of shape (n,): rows of their vectors, their ids, and True for merged
-    memories.
-    """
-
-    rows: Labels
-    ids: Ids
-    merged: npt.NDArray[np.bool_]
-
-
-def form_clusters(run: ProjectRun) -> ClusterSummary:
-    """Form all groups of the project and replace the stored ones."""
-    with run.transaction() as connection:
-        contents = load_contents(connection, run)
-        groups = group_contents(connection, run, contents)
-        changed = find_changed_groups(connection, run.project.id, groups.tiers)
-        if changed:
-            members = [member for tier in groups.tiers for member in tier.members(changed)]
-            replace_clusters(connection, run.project.id, run.job_id, members, changed=changed)
-        replace_details(connection, run.project.id, run.job_id, groups.tiers)
-    vetoed = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
-    return _summary(groups.tiers, contents.count, vetoed, _map(contents.x, groups.units, groups.pattern_of_unit))
 
 
 @dataclass(frozen=True)
@@ -103,87 +76,101 @@ class FormedGroups:
 
     @property
     def members(self) -> list[ClusterMember]:
-        """The members of all groups."""
+        """Members of all groups."""
         return [member for tier in self.tiers for member in tier.members()]
+
+
+def form_clusters(run: ProjectRun) -> ClusterSummary:
+    """Form all groups of the project and replace the stored groups that differ."""
+    with run.transaction() as connection:
+        contents = load_contents(connection, run)
+        groups = group_contents(connection, run, contents)
+        changed = find_changed_groups(connection, run.project.id, groups.tiers)
+        if changed:
+            members = [member for tier in groups.tiers for member in tier.members(changed)]
+            replace_clusters(connection, run.project.id, run.job_id, members, changed=changed)
+        replace_details(connection, run.project.id, run.job_id, groups.tiers)
+    vetoed = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
+    # Units that are near each other on the map are similar; the colour is the pattern group.
+    x = contents.x[groups.units.representatives]
+    svg = render_svg(project_to_plane(x), groups.pattern_of_unit) if len(x) > 1 else None
+    return _summarize(groups.tiers, contents.count, vetoed, svg)
 
 
 def group_contents(connection: Connection, run: ProjectRun, contents: Contents) -> FormedGroups:
     """Form the groups of all tiers, without writing them."""
     units = build_units(run, contents)
     unit_pairs = pair_units(contents, units)
-    pattern_of_unit = _label_patterns(run, contents.x[units.representatives], unit_pairs.pairs)
-    tiers = [
-        _merge_tier(contents, units, run.options.min_cluster_size),
-        _suggest_tier(connection, run, contents, units, unit_pairs),
-        _unit_tier("pattern", contents.x, units, pattern_of_unit),
-    ]
-    return FormedGroups(tiers, units, pattern_of_unit)
-
-
-def _label_patterns(run: ProjectRun, x: Vectors, pairs: SimilarPairs) -> Labels:
-    return cluster_rows(
+    x = contents.x[units.representatives]
+    pattern_of_unit = cluster_rows(
         x,
-        pairs,
+        unit_pairs.pairs,
         method=run.options.cluster_method,
         threshold=run.thresholds["t_pattern"],
         min_size=run.options.min_pattern_size,
     )
+    tiers = [
+        _build_merge_tier(contents, units, run.options.min_cluster_size),
+        _build_suggest_tier(connection, run, contents, units, unit_pairs),
+        _build_unit_tier("pattern", x, units, pattern_of_unit),
+    ]
+    return FormedGroups(tiers, units, pattern_of_unit)
 
 
-def _merge_tier(contents: Contents, units: Units, min_size: int) -> TierGroups:
+def _build_merge_tier(contents: Contents, units: Units, min_size: int) -> TierGroups:
     """Return the groups of raw memories behind each merged memory, existing or about to be made."""
     is_group = units.merged & (np.bincount(units.unit_of_row, minlength=len(units)) >= min_size)
     number = np.where(is_group, np.cumsum(is_group) - 1, -1)
-    tier_rows = _TierRows(np.arange(len(contents.nodes)), contents.nodes.ids, np.zeros(len(contents.nodes), np.bool_))
-    details = _merge_details(contents, units, np.flatnonzero(is_group))
-    return _tier(
+    return _build_tier(
         "merge",
         contents.x,
-        tier_rows,
+        contents.nodes.ids,
+        np.zeros(len(contents.nodes), np.bool_),
         number[units.unit_of_row],
         representatives=units.representatives[is_group],
-        details=details,
+        details=_describe_merge_groups(contents, units, np.flatnonzero(is_group)),
     )
 
 
-def _merge_details(contents: Contents, units: Units, chosen: Labels) -> list[dict[str, Any]]:
+def _describe_merge_groups(contents: Contents, units: Units, chosen: Labels) -> list[dict[str, Any]]:
     """Return for each of the ``chosen`` units the mean and lowest cosine between its contents.
 
     ``weakest_new_pair`` is the lowest cosine of a pair that is about to be merged. Contents that were merged under
-    another centre may not be neighbours now; their cosines are computed.
+    another calibration may be less similar now, so that the graph lacks their pair. Then all cosines of the unit are
+    computed.
     """
     pairs, unit_of_content = contents.pairs, units.unit_of_content
     inside = np.flatnonzero(unit_of_content[pairs.i] == unit_of_content[pairs.j])
     unit, similarity = unit_of_content[pairs.i[inside]], pairs.similarity[inside].astype(np.float64)
     sizes, found = np.bincount(unit_of_content, minlength=len(units)), np.bincount(unit, minlength=len(units))
     total = np.bincount(unit, weights=similarity, minlength=len(units))
-    lowest, newest = np.full(len(units), np.inf), np.full(len(units), np.inf)
+    lowest, lowest_new = np.full(len(units), np.inf), np.full(len(units), np.inf)
     np.minimum.at(lowest, unit, similarity)
     was_merged = np.zeros(contents.count, dtype=bool)
     was_merged[contents.content_of_row[contents.nodes.merged_into != b""]] = True
-    new = ~(was_merged[pairs.i[inside]] & was_merged[pairs.j[inside]])
-    np.minimum.at(newest, unit[new], similarity[new])
+    is_new = ~(was_merged[pairs.i[inside]] & was_merged[pairs.j[inside]])
+    np.minimum.at(lowest_new, unit[is_new], similarity[is_new])
     with np.errstate(invalid="ignore"):
         mean = total / found
-    unlinked = found < sizes * (sizes - 1) // 2
+    lacks_pairs = found < sizes * (sizes - 1) // 2
     first = np.unique(contents.content_of_row, return_index=True)[1]
-    for rows in list_members(renumber_labels(np.where(unlinked[unit_of_content], unit_of_content, -1), 1)):
-        closeness = compute_cohesion(contents.x, first[rows])
-        mean[unit_of_content[rows[0]]], lowest[unit_of_content[rows[0]]] = closeness
+    for members in list_members(renumber_labels(np.where(lacks_pairs[unit_of_content], unit_of_content, -1), 1)):
+        number = unit_of_content[members[0]]
+        mean[number], lowest[number] = compute_cohesion(contents.x, first[members])
     return [
         {"weakest_new_pair": _round(a), "cohesion_mean": _round(b), "cohesion_min": _round(c)}
-        for a, b, c in zip(*(column[chosen].tolist() for column in (newest, mean, lowest)), strict=True)
+        for a, b, c in zip(*(column[chosen].tolist() for column in (lowest_new, mean, lowest)), strict=True)
     ]
 
 
-def _suggest_tier(
+def _build_suggest_tier(
     connection: Connection, run: ProjectRun, contents: Contents, units: Units, unit_pairs: UnitPairs
 ) -> TierGroups:
-    close = unit_pairs.pairs.select(unit_pairs.verdict >= ASK)
-    labels = complete_linkage(len(units), close, run.thresholds["t_suggest"])
+    candidates = unit_pairs.pairs.select(unit_pairs.verdict >= ASK)
+    labels = complete_linkage(len(units), candidates, run.thresholds["t_suggest"])
     rows = _sort_by_group(labels)
     keys = cluster_keys(units.ids[rows], labels[rows])
-    # Texts do not change: the stored reasons of a group with the same members hold until the next calibration.
+    # Texts do not change, so the stored reasons of a group with the same members hold until the next calibration.
     version = run.calibration.version if run.calibration else 0
     stored = load_group_details(connection, run.project.id, "suggest")
     known = {key: details["vetoes"] for key, details in stored.items() if details.get("calibration") == version}
@@ -192,71 +179,67 @@ def _suggest_tier(
     new = _find_reasons(connection, contents, units, without, unit_pairs)
     reasons = [known[key] if key in known else new.get(number, []) for number, key in enumerate(keys)]
     details = [{"vetoes": listed, "calibration": version} for listed in reasons]
-    return _unit_tier("suggest", contents.x, units, labels, details)
+    return _build_unit_tier("suggest", contents.x[units.representatives], units, labels, details)
 
 
 def _find_reasons(
     connection: Connection, contents: Contents, units: Units, labels: Labels, unit_pairs: UnitPairs
 ) -> dict[int, list[dict[str, Any]]]:
-    """Return by group up to ``_SHOWN_PAIRS`` pairs that a person decides on, most similar first, with the reasons."""
+    """Return by group up to ``_LISTED_PAIRS`` pairs that a person decides on, most similar first, with the reasons."""
     pairs = unit_pairs.pairs.select(unit_pairs.verdict == ASK)
     inside = pairs.select((labels[pairs.i] >= 0) & (labels[pairs.i] == labels[pairs.j]))
     group = labels[inside.i]
     order = np.lexsort((inside.j, inside.i, -inside.similarity, group))
     rank = np.arange(len(order)) - np.searchsorted(group[order], group[order])
-    shown = inside.select(order[rank < _SHOWN_PAIRS])
-    named = np.unique([shown.i, shown.j]).tolist()
-    names = dict(zip(named, to_uuids(units.ids[named]), strict=True))
-    sources = dict(zip(named, to_uuids(contents.nodes.ids[units.representatives[named]]), strict=True))
-    texts = load_texts(connection, list(sources.values()))
+    listed = inside.select(order[rank < _LISTED_PAIRS])
+    positions = np.unique([listed.i, listed.j]).tolist()
+    unit_ids = dict(zip(positions, to_uuids(units.ids[positions]), strict=True))
+    raw_ids = dict(zip(positions, to_uuids(contents.nodes.ids[units.representatives[positions]]), strict=True))
+    texts = load_texts(connection, list(raw_ids.values()))
     reasons: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for i, j, similarity in zip(shown.i.tolist(), shown.j.tolist(), shown.similarity.tolist(), strict=True):
-        found = [str(conflict) for conflict in conflicts(texts[sources[i]], texts[sources[j]])] or [_SHORT]
-        pair = {"a": str(names[i]), "b": str(names[j]), "similarity": round(similarity, 4)}
+    for i, j, similarity in zip(listed.i.tolist(), listed.j.tolist(), listed.similarity.tolist(), strict=True):
+        found = [str(conflict) for conflict in conflicts(texts[raw_ids[i]], texts[raw_ids[j]])] or [_TOO_SHORT]
+        pair = {"a": str(unit_ids[i]), "b": str(unit_ids[j]), "similarity": round(similarity, 4)}
         reasons[int(labels[i])].append({**pair, "conflicts": found})
     return reasons
 
 
-def _unit_tier(
+def _build_unit_tier(
     tier: str, x: Vectors, units: Units, labels: Labels, details: Sequence[dict[str, Any]] | None = None
 ) -> TierGroups:
-    tier_rows = _TierRows(units.representatives, units.ids, units.merged)
-    found = summarize_groups(x[units.representatives], labels)
-    chosen = choose_representatives(labels, np.zeros(len(units)), found.mean_similarity, units.ids)
+    """Return a tier whose groups (``labels`` (u,)) consist of units with the grouping vectors ``x`` (u, d)."""
+    found = summarize_groups(x, labels)
+    representatives = choose_representatives(labels, np.zeros(len(units)), found.mean_similarity, units.ids)
     all_details = [
         {**(details[number] if details else {}), "cohesion_mean": _round(mean), "cohesion_min": _round(lowest)}
         for number, (mean, lowest) in enumerate(zip(found.mean.tolist(), found.minimum.tolist(), strict=True))
     ]
-    return _tier(tier, x, tier_rows, labels, representatives=chosen, details=all_details)
+    return _build_tier(tier, x, units.ids, units.merged, labels, representatives=representatives, details=all_details)
 
 
-def _tier(
+def _build_tier(
     tier: str,
     x: Vectors,
-    tier_rows: _TierRows,
+    ids: Ids,
+    merged: npt.NDArray[np.bool_],
     labels: Labels,
     *,
     representatives: Labels,
     details: Sequence[dict[str, Any]],
 ) -> TierGroups:
-    """Return the groups of a tier.
+    """Return the groups of a tier, from the vectors (n, d), ids, kinds and groups (n,) of the rows that it groups.
 
-    Args:
-        x: grouping vectors (n, d) of the raw memories.
-        tier_rows: rows that are grouped.
-        labels: group of each of them.
-        representatives: position among ``tier_rows`` of each group's representative.
-        details: details of each group.
+    ``representatives`` (g,): row of each group's representative. ``details``: of each group.
     """
-    similarity = compute_similarities(x[tier_rows.rows], labels, representatives)
+    similarity = compute_similarities(x, labels, representatives)
     rows = _sort_by_group(labels)
     return TierGroups(
         tier,
-        keys=cluster_keys(tier_rows.ids[rows], labels[rows]),
+        keys=cluster_keys(ids[rows], labels[rows]),
         details=details,
         groups=labels[rows],
-        ids=tier_rows.ids[rows],
-        merged=tier_rows.merged[rows],
+        ids=ids[rows],
+        merged=merged[rows],
         similarity=similarity[rows],
         is_representative=representatives[labels[rows]] == rows,
     )
@@ -271,22 +254,17 @@ def _round(value: float) -> float | None:
     return round(value, 6) if np.isfinite(value) else None
 
 
-def _map(x: Vectors, units: Units, labels: Labels) -> str | None:
-    """Return a map of the units: near each other if similar, coloured by pattern group; None for fewer than two."""
-    return render_svg(project_to_plane(x[units.representatives]), labels) if len(units) > 1 else None
-
-
-def _summary(tiers: Sequence[TierGroups], contents: int, vetoed: int, picture: str | None) -> ClusterSummary:
+def _summarize(tiers: Sequence[TierGroups], contents: int, vetoed: int, map_svg: str | None) -> ClusterSummary:
     sizes = {tier.tier: np.bincount(tier.groups, minlength=len(tier.keys)) for tier in tiers}
-    shown = [details for tier in tiers if tier.tier == "merge" for details in tier.details]
-    means = [d["cohesion_mean"] for d in shown if d["cohesion_mean"] is not None]
+    merges = [details for tier in tiers if tier.tier == "merge" for details in tier.details]
+    means, minima = ([d[name] for d in merges if d[name] is not None] for name in ("cohesion_mean", "cohesion_min"))
     return ClusterSummary(
         contents=contents,
         groups={tier.tier: len(tier.keys) for tier in tiers},
         members={tier.tier: len(tier.ids) for tier in tiers},
         sizes={tier: dict(sorted(Counter(found.tolist()).items())) for tier, found in sizes.items()},
         cohesion_mean=round(float(np.mean(means)), 4) if means else None,
-        cohesion_min=min((d["cohesion_min"] for d in shown if d["cohesion_min"] is not None), default=None),
+        cohesion_min=min(minima, default=None),
         pairs_vetoed=vetoed,
-        map_svg=picture,
+        map_svg=map_svg,
     )

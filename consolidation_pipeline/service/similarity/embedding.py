@@ -1,4 +1,4 @@
-"""Embedding of memories: every memory gets a vector of the project's model, and nothing is embedded twice."""
+"""Embedding of memories: every memory gets a vector of the project's model; equal texts are embedded once."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from consolidation_pipeline.store.memories.embeddings import (
 )
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-# Rows that are loaded together. The vectors that a paid model returns for part of them are stored at once.
+# Rows that are loaded together. If the model embeds them in parts, each part is stored at once.
 BATCH = 4096
 
 
 @dataclass(frozen=True)
 class EmbeddingResult:
-    """Number of memories with a vector, and of new vectors: computed, or reused from equal content."""
+    """Number of memories with a vector, and numbers of new vectors: computed, or reused from equal content."""
 
     memories: int
     computed: int
@@ -43,16 +43,15 @@ def embed_memories(run: ProjectRun) -> EmbeddingResult:
     """Embed memories that have no vector of the active model, batch by batch, each in its own transaction.
 
     Raises:
-        EmbeddingError: the model gave no usable vector, or one of another length than before; the message names the
-            memory.
-        BudgetExhaustedError: the budget is used up. Later phases need all vectors. What was embedded before stays.
+        EmbeddingError: the model gave no usable vector, or one of another length; the message names the memory.
+        BudgetExhaustedError: the budget is used up. The vectors so far stay, but later phases need all vectors.
     """
     model = run.embedder.name
     memories = computed = reused = 0
     for table in EMBEDDED_TABLES:
         with run.transaction() as connection:
             reused += reuse_embeddings(connection, run.project.id, table, model)
-        # Agents write meanwhile: rows that came during one pass are embedded by the next.
+        # Agents write meanwhile. Rows that came during one pass are embedded by the next.
         while done := _embed_table(run, table):
             computed += done
         with run.engine.connect() as connection:
@@ -61,11 +60,7 @@ def embed_memories(run: ProjectRun) -> EmbeddingResult:
 
 
 def embed_raw_memories(engine: Engine, embedder: Embedder, ids: Sequence[UUID]) -> None:
-    """Embed these raw memories outside of any run, if they have no vector of the model yet.
-
-    Raises:
-        EmbeddingError: the model gave no usable vector.
-    """
+    """Embed these raw memories outside of any run, if they have no vector of the model yet."""
     with engine.connect() as connection:
         batch = load_unembedded(connection, "task_memories", to_ids(ids), embedder.name)
     if batch.texts:
@@ -77,14 +72,14 @@ def embed_raw_memories(engine: Engine, embedder: Embedder, ids: Sequence[UUID]) 
 def _embed_table(run: ProjectRun, table: str) -> int:
     """Embed the rows that have no vector now; return their number."""
     done = 0
-    for batch, vectors in prefetch(_embedded_batches(run, table)):
+    for batch, vectors in prefetch(_load_and_embed(run, table)):
         with run.transaction() as connection:
             save_embeddings(connection, table, batch.ids, vectors, run.embedder.name)
         done += len(batch.texts)
     return done
 
 
-def _embedded_batches(run: ProjectRun, table: str) -> Iterator[tuple[UnembeddedTexts, Vectors]]:
+def _load_and_embed(run: ProjectRun, table: str) -> Iterator[tuple[UnembeddedTexts, Vectors]]:
     model = run.embedder.name
     with run.engine.connect() as connection:
         ids = list_unembedded(connection, run.project.id, table, model)
@@ -101,17 +96,17 @@ def _embedded_batches(run: ProjectRun, table: str) -> Iterator[tuple[UnembeddedT
 
 def _embed(batch: UnembeddedTexts, embedder: Embedder) -> Iterator[tuple[UnembeddedTexts, Vectors]]:
     """Yield parts of the batch with their vectors float32 (n, d); equal texts are embedded once."""
-    first = {content: at for at, content in reversed(list(enumerate(batch.hashes)))}
-    rows = sorted(first.values())
-    position_of = {batch.hashes[row]: at for at, row in enumerate(rows)}
-    positions = np.array([position_of[content] for content in batch.hashes])
+    numbers: dict[str, int] = {}
+    # Number of the text of each row among the distinct texts, and the first row with each of these.
+    positions = np.array([numbers.setdefault(content, len(numbers)) for content in batch.hashes])
+    rows = np.unique(positions, return_index=True)[1].tolist()
     texts = [batch.texts[row] for row in rows]
     try:
         for start, vectors in embed_batches(embedder, texts):
             chosen = np.flatnonzero((positions >= start) & (positions < start + len(vectors)))
             yield batch.select(chosen), vectors[positions[chosen] - start]
     except EmbeddingError as error:
-        # Embedders know the positions of texts alone, and name the text as `describe_text` does.
+        # Embedders know no memories. They name a text as `describe_text` does, so add the memory to the message.
         named = [row for at, row in enumerate(rows) if describe_text(at, texts[at]) in str(error)]
         raise EmbeddingError(" ".join([str(error), *(f"({_name(batch, row)})" for row in named)])) from error
 
@@ -120,9 +115,10 @@ def _check(batch: UnembeddedTexts, vectors: Vectors, model: str, dimension: int)
     unusable = find_unusable(vectors)
     if unusable.size:
         raise EmbeddingError(f"{model} gave {_name(batch, int(unusable[0]))} a vector that is zero or not finite")
-    if dimension and vectors.shape[1] != dimension:
+    found = vectors.shape[1]
+    if dimension and found != dimension:
         raise EmbeddingError(
-            f"{model} gave {_name(batch, 0)} a vector of {vectors.shape[1]} dimensions, the others have {dimension}"
+            f"{model} gave {_name(batch, 0)} a vector of {found} dimensions, the others have {dimension}"
         )
 
 

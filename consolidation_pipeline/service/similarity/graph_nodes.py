@@ -1,13 +1,9 @@
-"""Nodes of the similarity graph with the vectors that are compared, and the exact repeats among them.
-
-A content is one text of one memory type, with all its exact repeats.
-"""
+"""Nodes of the similarity graph, the vectors that are compared, and keys that group nodes by type and content."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,22 +23,6 @@ from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 _TYPES = np.sort(np.array(MEMORY_TYPES))
 
 
-class ProjectContext(Protocol):
-    """A project seen through one embedding model: a run, or a project opened without one."""
-
-    @property
-    def engine(self) -> Engine: ...
-
-    @property
-    def project(self) -> Project: ...
-
-    @property
-    def options(self) -> ConsolidationOptions: ...
-
-    @property
-    def embedder(self) -> Embedder: ...
-
-
 @dataclass(frozen=True)
 class StandaloneProject:
     """A project opened without a run."""
@@ -53,26 +33,27 @@ class StandaloneProject:
     embedder: Embedder
 
 
+# A project with its options and embedding model.
+ProjectContext = ProjectRun | StandaloneProject
+
+
 def load_graph_nodes(connection: Connection, context: ProjectContext, *, plain: bool = False) -> tuple[Nodes, Vectors]:
     """Return all nodes of the project and their vectors float32 (n, d), both sorted by id, not centred.
 
-    Memories with boilerplate have the vector of the rest of their text, unless ``plain``.
+    The vector of a memory is that of its text without boilerplate; with ``plain``, that of its whole text.
     """
     return similarity_graph.load_nodes_with_vectors(connection, context.project.id, context.embedder.name, plain=plain)
 
 
 def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors]:
-    """Return all nodes and the vectors that are compared, float32 (n, d), both sorted by id: without boilerplate,
-    centred.
+    """Return all nodes and their centred grouping vectors float32 (n, d), both sorted by id.
 
-    Vectors that this run has just compared come from the run, which releases them; the others are loaded.
+    Vectors that this run has just compared are taken from the run, which releases them; the others are loaded.
     """
-    snapshot, (compared, run.compared) = run.calibration, (run.compared, None)
-    if (
-        snapshot is None
-        or compared is None
-        or (compared.model, compared.version) != (run.embedder.name, snapshot.version)
-    ):
+    snapshot, compared = run.calibration, run.compared
+    run.compared = None
+    current = None if snapshot is None else (run.embedder.name, snapshot.version)
+    if snapshot is None or compared is None or (compared.model, compared.version) != current:
         nodes, vectors = load_graph_nodes(connection, run)
         return nodes, vectors if snapshot is None else center_vectors(vectors, snapshot)
     nodes = similarity_graph.load_nodes(connection, run.project.id, compared.model)
@@ -80,6 +61,7 @@ def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes,
     rows[nodes.graph_version != compared.version] = -1
     missing = nodes.ids[rows < 0]
     loaded, vectors = similarity_graph.load_nodes_with_vectors(connection, run.project.id, compared.model, only=missing)
+    # Nodes that have no vector yet are left out.
     has_vector = (rows >= 0) | np.isin(nodes.ids, loaded.ids)
     nodes, rows = nodes.select(has_vector), rows[has_vector]
     x = compared.x[rows]
@@ -88,7 +70,7 @@ def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes,
 
 
 def center_vectors(vectors: Vectors, snapshot: Calibration) -> Vectors:
-    """Return the vectors as they are compared for grouping: the snapshot's mean subtracted, normalised again."""
+    """Return the vectors minus the snapshot's mean vector, normalised again; unchanged if it has none."""
     return vectors if snapshot.center is None or not len(vectors) else center(vectors, snapshot.center)
 
 
@@ -100,17 +82,17 @@ def count_units(nodes: Nodes) -> int:
 def first_rows_of_contents(nodes: Nodes) -> npt.NDArray[np.int64]:
     """Return the row of the first node of each content, in the order of the hashes of their texts.
 
-    The order follows from the contents alone, so that a sample of the first rows does not depend on ids or time.
+    The order depends on the contents alone. So a sample of the first rows does not depend on ids or time.
     """
     rows = np.unique(content_keys(nodes), return_index=True)[1]
     return np.asarray(rows[np.lexsort((nodes.memory_type[rows], nodes.repeats[rows]))], dtype=np.int64)
 
 
 def variant_keys(nodes: Nodes, vectors: Vectors) -> npt.NDArray[np.int64]:
-    """Return a number per node (n,), equal for exact repeats of one type with equal vectors (n, d).
+    """Return a number per node (n,), equal for nodes of one content with equal vectors (n, d).
 
-    Exact repeats may differ in case and white space, and a model may see that. Repeats with different vectors are
-    variants, each with its own neighbours.
+    Exact repeats may differ in case and white space, so a model may give them different vectors. These are variants of
+    the content, each with its own neighbours.
     """
     contents = content_keys(nodes)
     digests = np.zeros(len(nodes), dtype=np.uint64)

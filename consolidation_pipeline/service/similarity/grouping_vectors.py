@@ -1,4 +1,4 @@
-"""Texts without their boilerplate, and the vectors that they have in place of the plain ones for grouping."""
+"""Grouping vectors of memories with boilerplate: the vectors of their texts without it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from consolidation_pipeline.store.similarity.grouping_vectors import load_text_h
 
 @dataclass(frozen=True, eq=False)
 class StrippedTexts:
-    """Memories whose text holds boilerplate, with the hash of the text that remains without it.
+    """The texts of memories with boilerplate, stripped of it.
 
-    ``hashes``: by memory. ``vectors``: float32 (n, d), of the remaining texts that had no vector yet. ``computed``: row
-    of ``vectors`` by hash.
+    ``hashes``: hash of the stripped text by memory. ``vectors``: float32 (n, d), of the stripped texts that had none.
+    ``computed``: row of ``vectors`` by hash.
     """
 
     hashes: Mapping[UUID, str]
@@ -34,30 +34,26 @@ class StrippedTexts:
 def embed_stripped_texts(
     context: ProjectContext, texts: Mapping[UUID, str], boilerplate: Collection[str], *, known: Collection[str]
 ) -> StrippedTexts:
-    """Remove ``boilerplate`` from the texts and embed what remains, each distinct text once.
+    """Strip ``boilerplate`` from the texts and embed the stripped texts, each distinct text once.
 
     Args:
         texts: texts by memory.
         boilerplate: sentences, normalised.
         known: hashes of texts that have a vector already; they are not embedded.
-
-    Raises:
-        EmbeddingError: the model gave no usable vector.
     """
     sentences = frozenset(boilerplate)
-    remaining = {id_: strip_boilerplate(text, sentences) for id_, text in texts.items()} if sentences else {}
-    hashes = {id_: content_hash(rest) for id_, rest in remaining.items() if rest != texts[id_]}
-    missing = {hash_: remaining[id_] for id_, hash_ in sorted(hashes.items()) if hash_ not in known}
+    stripped = {id_: strip_boilerplate(text, sentences) for id_, text in texts.items()}
+    hashes = {id_: content_hash(text) for id_, text in stripped.items() if text != texts[id_]}
+    missing = {hash_: stripped[id_] for id_, hash_ in sorted(hashes.items()) if hash_ not in known}
     vectors = context.embedder.embed(list(missing.values())) if missing else np.empty((0, 0), np.float32)
     return StrippedTexts(hashes, {hash_: row for row, hash_ in enumerate(missing)}, vectors)
 
 
 def refresh_stripped_texts(run: ProjectRun, ids: Ids, boilerplate: Collection[str]) -> StrippedTexts:
-    """Update the grouping vectors of these memories, which are new or changed since they were compared."""
+    """Update the grouping vectors of the memories ``ids``."""
     chosen = to_uuids(ids)
-    model = run.embedder.name
     with run.engine.connect() as connection:
-        stored = load_text_hashes(connection, run.project.id, model)
+        stored = load_text_hashes(connection, run.project.id, run.embedder.name)
         texts = load_texts(connection, chosen) if boilerplate and chosen else {}
     stripped = embed_stripped_texts(run, texts, boilerplate, known=set(stored.values()))
     if any(stored.get(id_) != stripped.hashes.get(id_) for id_ in chosen):
@@ -69,11 +65,7 @@ def refresh_stripped_texts(run: ProjectRun, ids: Ids, boilerplate: Collection[st
 def save_stripped_texts(
     connection: Connection, context: ProjectContext, stripped: StrippedTexts, *, checked: Sequence[UUID] | None = None
 ) -> None:
-    """Store the grouping vectors.
-
-    Args:
-        checked: memories that were checked for boilerplate; None = all of the project.
-    """
+    """Store the grouping vectors. ``checked``: memories that were checked for boilerplate; None = all."""
     replace_grouping_vectors(
         connection,
         context.project.id,
@@ -90,7 +82,6 @@ def build_grouping_vectors(ids: Ids, plain: Vectors, stripped: StrippedTexts, st
 
     Args:
         plain: vectors (n, d) of the whole texts.
-        stripped: texts without their boilerplate.
         stored: vectors (d,) that are stored so far, by the hash of their text.
     """
     x = plain.copy()

@@ -7,7 +7,6 @@ from itertools import combinations
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 
 from consolidation_pipeline.core.calibration.synthetic_pairs import SyntheticPair, make_synthetic_pairs
 from consolidation_pipeline.core.calibration.threshold_estimates import LabelledPairs
@@ -17,23 +16,23 @@ from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.store.database.vector_copy import Vectors
 
-# A fixed seed: a project's recommendation changes with its memories alone.
+# Fixed, so that a project's thresholds change with its memories alone.
 SEED = 0
-# Synthetic pairs per kind, and texts that they are made from. Enough to tell 3 % from 8 %, and a bounded bill for paid
-# models (about two thousand short texts).
+# Synthetic pairs per kind, and texts that they are made from. Enough to tell an error rate of 3 % from one of 8 %, at a
+# bounded bill for paid models (about two thousand short texts).
 PAIRS_PER_KIND = 80
 MAX_TEXTS = 2_000
-# Memories used of a large approved group: the others repeat the same.
+# Memories used of a large approved group, as the others repeat the same.
 _MAX_GROUP_MEMORIES = 6
 
+# The memories of a group, and True if a person found that they say the same.
 Decision = tuple[Sequence[UUID], bool]
 
 
 def build_labelled_pairs(
     embedder: Embedder, texts: Sequence[str], mean: Vectors | None, *, decided: Sequence[tuple[str, str, bool]] = ()
 ) -> LabelledPairs:
-    """Return labelled pairs: synthetic ones from the first ``MAX_TEXTS`` distinct texts, and those that people decided
-    on.
+    """Return labelled pairs: synthetic ones from the first ``MAX_TEXTS`` texts, and those that people decided on.
 
     Args:
         texts: distinct texts of the project.
@@ -49,8 +48,10 @@ def build_labelled_pairs(
     at = {text: row for row, text in enumerate(distinct)}
     a, b = (np.array([at[getattr(pair, side)] for pair in pairs], dtype=np.int64) for side in ("a", "b"))
     words = build_word_sets(distinct)
+    x = embedder.embed(distinct) if distinct else np.empty((0, 0), np.float32)
+    x = center(x, mean) if distinct and mean is not None else x
     return LabelledPairs(
-        similarity=_cosines(embedder, distinct, mean, a, b),
+        similarity=np.asarray(np.einsum("ij,ij->i", x[a].astype(np.float64), x[b].astype(np.float64))),
         words=np.minimum(words.distinct[a], words.distinct[b]),
         shared=words.overlap(a, b),
         vetoed=np.array([bool(conflicts(pair.a, pair.b)) for pair in pairs], dtype=bool),
@@ -60,25 +61,11 @@ def build_labelled_pairs(
 
 
 def list_decided_pairs(decisions: Sequence[Decision], texts: Mapping[UUID, str]) -> Iterator[tuple[str, str, bool]]:
-    """Yield pairs of texts that a person found to be the same or not.
+    """Yield two texts and True if a person found them to be the same.
 
     Rejected groups of more than two are left out: nobody knows which of their pairs differ.
     """
     for ids, same in decisions:
-        known = [texts[id_] for id_ in ids[:_MAX_GROUP_MEMORIES] if id_ in texts]
-        if len(known) == len(ids[:_MAX_GROUP_MEMORIES]) and (same or len(ids) == 2):
-            yield from ((a, b, same) for a, b in combinations(known, 2) if a != b)
-
-
-def _cosines(
-    embedder: Embedder,
-    texts: Sequence[str],
-    mean: Vectors | None,
-    a: npt.NDArray[np.int64],
-    b: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float64]:
-    if not texts:
-        return np.empty(0)
-    x = embedder.embed(texts)
-    x = x if mean is None else center(x, mean)
-    return np.asarray(np.einsum("ij,ij->i", x[a].astype(np.float64), x[b].astype(np.float64)))
+        used = ids[:_MAX_GROUP_MEMORIES]
+        if all(id_ in texts for id_ in used) and (same or len(ids) == 2):
+            yield from ((a, b, same) for a, b in combinations([texts[id_] for id_ in used], 2) if a != b)

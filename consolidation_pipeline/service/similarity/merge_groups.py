@@ -1,7 +1,7 @@
 """Merge groups: contents, and the units that merging makes of them.
 
-A content is one text of one memory type, with all its exact repeats. A unit is what merging makes of contents: those of
-one merge group, or one left alone. Suggest and pattern groups are formed of units, so that near-duplicates count once.
+A content is one text of one memory type, with all its exact repeats. A unit is a merge group of contents, or a single
+content. Suggest and pattern groups are formed of units, so that near-duplicates count once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Contents:
     """The raw memories of a project by content, and the graph between contents.
 
     ``nodes`` and their grouping vectors ``x`` float32 (n, d), sorted by id. ``content_of_row`` (n,): content of each
-    node. ``pairs`` (m,) of contents, within one memory type unless ``cross_type``, with the ``verdict`` (m,) on each.
+    node. ``pairs`` (m,): similar contents, of one memory type unless ``cross_type`` is on. ``verdict`` (m,): on each
+    pair.
     """
 
     nodes: Nodes
@@ -58,7 +59,7 @@ class Units:
 
     ``unit_of_content`` (c,) and ``unit_of_row`` (n,): unit of each content and of each raw memory. ``representatives``:
     row of the raw memory that represents the unit. ``merged``: True for a merged memory, existing or about to be made.
-    ``ids`` S16: its id, else that of the raw memory.
+    ``ids`` S16: id of the merged memory, else of the raw memory.
     """
 
     unit_of_content: Labels
@@ -72,7 +73,7 @@ class Units:
 
 
 def load_contents(connection: Connection, run: ProjectRun) -> Contents:
-    """Load the raw memories and the stored graph between their contents."""
+    """Load the raw memories and the stored graph, and build the contents."""
     nodes, x = load_grouping_nodes(connection, run)
     lowest = run.thresholds["t_pattern"] - SLACK
     found = similarity_graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
@@ -82,8 +83,8 @@ def load_contents(connection: Connection, run: ProjectRun) -> Contents:
 def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *, cannot_link: CannotLink) -> Contents:
     """Build the contents of ``nodes`` and the pairs between them.
 
-    Two contents are as similar as their most similar variants, and merge where two of these would. If a person undid
-    such a merge (``cannot_link``), a person decides.
+    A pair of contents has the highest similarity and the highest verdict of its pairs of nodes. If a person undid their
+    merge, the verdict is ASK at most.
 
     Args:
         nodes: nodes, sorted by id.
@@ -102,6 +103,7 @@ def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, 
     one[is_edge], other[is_edge] = content_of_row[one[is_edge]], content_of_row[other[is_edge]]
     is_edge &= one != other
     low, high = np.minimum(one, other)[is_edge], np.maximum(one, other)[is_edge]
+    # Sorted by pair of contents, the most similar pair of nodes first.
     order = np.lexsort((-found.similarity[is_edge], high, low))
     low, high = low[order], high[order]
     first = np.flatnonzero((np.diff(low, prepend=-1) != 0) | (np.diff(high, prepend=-1) != 0))
@@ -115,42 +117,39 @@ def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, 
 
 
 def _split_repeats(content_of_row: Labels, rows: Labels, cannot_link: CannotLink) -> Labels:
-    """Return the contents (n,) with exact repeats that must not be merged as contents of their own.
+    """Split contents whose exact repeats must not be merged; return the content of each node (n,).
 
     Args:
-        content_of_row: content of each node (n,).
+        content_of_row: content of each node (n,) before.
         rows: rows of the nodes that ``cannot_link`` names.
     """
     if not len(rows):
         return content_of_row
     split = content_of_row.copy()
-    sides = np.stack([cannot_link.merges, content_of_row[rows], cannot_link.parts], axis=1)
-    distinct, side = np.unique(sides, axis=0, return_inverse=True)
-    later = np.r_[False, (np.diff(distinct[:, :2], axis=0) == 0).all(axis=1)]
-    number = np.where(later, content_of_row.max() + np.cumsum(later), -1)[side.reshape(-1)]
+    keys = np.stack([cannot_link.merges, content_of_row[rows], cannot_link.parts], axis=1)
+    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+    # The first part of an undone merge keeps the content. Every further part in the same content gets a new one.
+    is_further = np.r_[False, (np.diff(distinct[:, :2], axis=0) == 0).all(axis=1)]
+    number = np.where(is_further, content_of_row.max() + np.cumsum(is_further), -1)[inverse.reshape(-1)]
     split[rows[number >= 0]] = number[number >= 0]
     return np.unique(split, return_inverse=True)[1].reshape(-1)
 
 
 def build_units(run: ProjectRun, contents: Contents) -> Units:
-    """Build the units: every merge group and every content left alone. What was merged before stays together."""
-    labels = _label_merge_groups(run, contents)
+    """Build the units: every merge group and every single content. Contents that were merged before stay together."""
+    labels = _label_former_merges(contents)
+    if run.options.merge:
+        candidates = contents.pairs.select(contents.verdict == MERGE)
+        labels = complete_linkage(contents.count, candidates, run.thresholds["t_merge"], initial=labels)
     alone = labels < 0
     labels[alone] = labels.max(initial=-1) + 1 + np.arange(alone.sum())
     unit_of_content = renumber_labels(labels, 1)
     unit_of_row = unit_of_content[contents.content_of_row]
-    representatives = _choose_representatives(contents, unit_of_row)
+    # The most reused memory represents a unit; ties: the most similar to the others, then the smallest id.
+    similar = summarize_groups(contents.x, unit_of_row, minimum=False).mean_similarity
+    representatives = choose_representatives(unit_of_row, contents.nodes.reused, similar, contents.nodes.ids)
     ids, merged = _find_unit_ids(run, contents.nodes, unit_of_row, representatives)
     return Units(unit_of_content, unit_of_row, representatives, ids, merged)
-
-
-def _label_merge_groups(run: ProjectRun, contents: Contents) -> Labels:
-    """Return the merge group of each content (c,), -1 = alone."""
-    initial = _label_former_merges(contents)
-    if not run.options.merge:
-        return initial
-    free = contents.pairs.select(contents.verdict == MERGE)
-    return complete_linkage(contents.count, free, run.thresholds["t_merge"], initial=initial)
 
 
 def _label_former_merges(contents: Contents) -> Labels:
@@ -160,16 +159,10 @@ def _label_former_merges(contents: Contents) -> Labels:
     """
     was_merged = np.flatnonzero(contents.nodes.merged_into != b"")
     names, merged = np.unique(contents.nodes.merged_into[was_merged], return_inverse=True)
+    # A graph of contents and, after them, merged memories. Each connected component is a group.
     edges = contents.content_of_row[was_merged].astype(np.int32), (contents.count + merged.reshape(-1)).astype(np.int32)
     links = SimilarPairs(*edges, np.ones(len(was_merged), dtype=np.float32))
     return connected_components(contents.count + len(names), links, 1.0)[: contents.count]
-
-
-def _choose_representatives(contents: Contents, unit_of_row: Labels) -> Labels:
-    """Return the row of each unit's most reused memory; of equals the most similar one, then the smallest id."""
-    nodes = contents.nodes
-    similar = summarize_groups(contents.x, unit_of_row, minimum=False).mean_similarity
-    return choose_representatives(unit_of_row, nodes.reused, similar, nodes.ids)
 
 
 def _find_unit_ids(run: ProjectRun, nodes: Nodes, unit_of_row: Labels, representatives: Labels) -> tuple[Ids, Mask]:
@@ -188,11 +181,12 @@ def _find_unit_ids(run: ProjectRun, nodes: Nodes, unit_of_row: Labels, represent
 
 
 def _find_merged_memories(nodes: Nodes, unit_of_row: Labels, units: int) -> Ids:
-    """Return the merged memory (u,) that has most of each unit's sources, of equals the smallest id; empty = none."""
+    """Return for each unit (u,) the merged memory with most of its sources; ties: the smallest id; empty = none."""
     existing = np.zeros(units, dtype="S16")
     rows = np.flatnonzero(nodes.merged_into != b"")
     if not rows.size:
         return existing
+    # ``key`` is a pair of unit and merged memory, as one number.
     names, named = np.unique(nodes.merged_into[rows], return_inverse=True)
     key, count = np.unique(unit_of_row[rows] * len(names) + named.reshape(-1), return_counts=True)
     order = np.lexsort((key, -count, key // len(names)))
@@ -203,14 +197,14 @@ def _find_merged_memories(nodes: Nodes, unit_of_row: Labels, units: int) -> Ids:
 
 @dataclass(frozen=True)
 class UnitPairs:
-    """Pairs of units, and the verdict (m,) on each."""
+    """Pairs of units (m,), and the ``verdict`` (m,) on each."""
 
     pairs: SimilarPairs
     verdict: Verdicts
 
 
 def pair_units(contents: Contents, units: Units) -> UnitPairs:
-    """Return the pairs of units by the similarity of their representatives, and the verdict on each."""
+    """Return the pairs of units whose representatives are a pair of contents, with its similarity and verdict."""
     unit_of = np.full(contents.count, -1, dtype=np.int64)
     unit_of[contents.content_of_row[units.representatives]] = np.arange(len(units))
     one, other = unit_of[contents.pairs.i], unit_of[contents.pairs.j]

@@ -1,4 +1,4 @@
-"""Classification of similar pairs: may merge, a person decides, or on one topic at most."""
+"""Classification of similar pairs: they merge, a person decides, or they are at most on one topic."""
 
 from __future__ import annotations
 
@@ -25,10 +25,14 @@ Mask = npt.NDArray[np.bool_]
 
 
 def classify_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.int16]:
-    """Return the verdict (m,) on pairs of ``nodes`` that reach ``t_suggest`` and whose memory types may share a group.
+    """Return the verdict (m,) on each pair: MERGE, ASK or TOPIC.
 
-    A threshold that the operator gave is used as it is. An automatic one also needs words in common, and a higher
-    cosine for short texts. A pair that is similar enough but has a veto, or is too short, is for a person.
+    A pair that reaches ``t_merge`` merges, or is asked about if it has a veto. With an automatic ``t_merge``, it also
+    needs words in common, and short texts need a higher cosine. Any other pair is asked about if it has words in common
+    or ``t_suggest`` was given.
+
+    Args:
+        pairs: pairs of ``nodes`` that reach ``t_suggest`` and whose memory types may share a group.
     """
     rows = np.unique(np.concatenate([pairs.i, pairs.j]))
     ids = to_uuids(nodes.ids[rows])
@@ -43,22 +47,20 @@ def classify_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs:
 
 
 def _find_candidates(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> tuple[Mask, Mask]:
-    """Return two masks (m,): pairs that a person may be asked about, and pairs that may merge if there is no veto."""
-    calibration, t_merge = run.calibration, run.thresholds["t_merge"]
-    sentences = run.boilerplate
-    words = build_word_sets([strip_boilerplate(text, sentences) for text in texts] if sentences else texts)
+    """Return two masks (m,): pairs that a person may be asked about, and pairs that merge unless there is a veto."""
+    calibration, t_merge, boilerplate = run.calibration, run.thresholds["t_merge"], run.boilerplate
+    words = build_word_sets([strip_boilerplate(text, boilerplate) for text in texts])
     profile = find_profile(run.embedder.name, centered=calibration is not None and calibration.center is not None)
     shared = words.overlap(pairs.i, pairs.j)
-    tolerance = SHORT_TEXT_TOLERANCE if calibration is not None and calibration.is_measured else UNCALIBRATED_TOLERANCE
-    if run.options.t_merge == "auto":
-        merge = are_near_duplicates(
-            pairs.similarity,
-            t_merge,
-            words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
-            shared=shared,
-            min_shared=profile.shared_words,
-            short_text_tolerance=tolerance,
-        )
-    else:
-        merge = reaches(pairs.similarity, t_merge)
-    return (shared >= profile.shared_words) | (run.options.t_suggest != "auto"), merge
+    ask = (shared >= profile.shared_words) | (run.options.t_suggest != "auto")
+    if run.options.t_merge != "auto":
+        return ask, reaches(pairs.similarity, t_merge)
+    is_measured = calibration is not None and calibration.is_measured
+    return ask, are_near_duplicates(
+        pairs.similarity,
+        t_merge,
+        words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
+        shared=shared,
+        min_shared=profile.shared_words,
+        short_text_tolerance=SHORT_TEXT_TOLERANCE if is_measured else UNCALIBRATED_TOLERANCE,
+    )

@@ -35,17 +35,17 @@ from consolidation_pipeline.store.similarity.similarity_graph import (
     concatenate_neighbors,
 )
 
-# Pairs written in one block: about 50 MB.
+# Pairs that are written in one block: about 50 MB.
 WRITE_BLOCK_PAIRS = 1_000_000
-# Pairs classified together: about 100 MB. Up to that number no text is read twice.
+# Pairs that are classified together: about 100 MB. Up to this number of pairs, each text is read once.
 CLASSIFY_BLOCK_PAIRS = 8_000_000
 
 
 @dataclass(frozen=True)
 class GraphUpdate:
-    """Counts of an update: nodes in all, nodes compared now, pairs added.
+    """Counts of an update: all nodes, nodes compared by it, and pairs added.
 
-    ``rebuilt``: all nodes were compared again. ``calibration``: version of the snapshot.
+    ``rebuilt``: all nodes were compared again. ``calibration``: version of the calibration.
     """
 
     nodes: int
@@ -56,17 +56,17 @@ class GraphUpdate:
 
 
 def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
-    """Compare the nodes that were not compared yet with all others, in one transaction. The result equals a rebuild.
+    """Compare the nodes that were not compared yet with all others. The result equals that of a rebuild.
 
-    After the calibration was renewed, no node counts as compared. The calibration is not renewed here, but made if
-    there is none yet. Memories that came since are checked for its boilerplate before they are compared.
+    A node counts as compared if that was under the current calibration. The calibration is not renewed here, but made
+    if there is none yet. New memories are checked for its boilerplate before they are compared.
     """
     calibrated = calibrate_thresholds(run, renew=False)
     snapshot = calibrated.snapshot
     with run.transaction() as connection:
         nodes, vectors = load_graph_nodes(connection, run)
         similarity_graph.prune_neighbors(connection, run.project.id, run.embedder.name)
-        # A memory that came a moment ago was not checked for boilerplate yet: the next update compares it.
+        # A memory that came after the check for boilerplate is left to the next update.
         is_checked = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, calibrated.checked_ids)
         nodes, vectors = nodes.select(is_checked), vectors[is_checked]
         known, new = split_known_and_new(nodes, vectors, snapshot.version)
@@ -81,10 +81,9 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
 def split_known_and_new(
     nodes: Nodes, vectors: Vectors, version: int
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return the positions of the nodes that were compared under this calibration ``version``, and of those to compare
-    now.
+    """Return the positions of the nodes compared under this calibration ``version``, and of the nodes to compare now.
 
-    Exact repeats with equal vectors have the same neighbours, so only the first of them is compared.
+    Exact repeats with equal vectors have the same neighbours, so only one of them is compared.
     """
     known = nodes.graph_version == version
     keys = variant_keys(nodes, vectors)
@@ -109,7 +108,7 @@ def compare_nodes(
 
     Args:
         nodes: all nodes, sorted by id.
-        vectors: their vectors float32 (n, d), centred.
+        vectors: their centred grouping vectors float32 (n, d).
         known: positions of nodes whose pairs are stored.
         new: positions of nodes to compare.
     """
@@ -120,7 +119,7 @@ def compare_nodes(
     classified: list[Neighbors] = []
     for pairs in iter_similar_pairs(vectors[order], run.thresholds["t_pattern"], known=len(known)):
         one, other = order[pairs.i], order[pairs.j]
-        # Nodes are sorted by id: ordered positions are ordered ids.
+        # The smaller id comes first. Nodes are sorted by id, so the order of positions is that of ids.
         ordered = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)
         verdict = np.full(len(ordered), TOPIC, dtype=np.int16)
         if not run.options.cross_type:
