@@ -41,9 +41,9 @@ from consolidation_pipeline.store.search.context import (
 DEFAULT_BUDGET = 2000
 
 # A memory that has too few words of the task needs this share of the best hit's score. If it was found by its words
-# alone it needs a score of 0.9 instead: z-scores of 2.2 and more together (`rank_fusion.fuse_scores`).
+# alone, it needs a score of 0.9 instead: z-scores that add up to 2.2 (`rank_fusion.fuse_scores`).
 _MIN_SCORE_SHARE, _MIN_KEYWORD_SCORE = 0.5, 0.9
-# Tokens reserved for recommendations: this many, or this share of a small budget. Unused ones are not given back.
+# Tokens reserved for recommendations: this many, or this share of a small budget. Unused tokens stay unused.
 _RECOMMENDATION_TOKENS, _RECOMMENDATION_SHARE = 250, 0.2
 # Below this number of memories and entries, the project knows little about a task.
 _FEW = 3
@@ -51,7 +51,10 @@ _FEW = 3
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Candidates for the context of a task, and what its recommendations are derived from."""
+    """Candidates for the context of a task, and the facts behind its recommendations.
+
+    ``categories``: number of playbook entries by category. ``waiting``: number of items that wait for review.
+    """
 
     hits: Mapping[UUID, SearchHit]
     entries: Mapping[UUID, SupportedEntry]
@@ -74,13 +77,9 @@ def build_context(
     """Return what a project knows about a task: playbook entries, principles, patterns, merged and raw memories.
 
     Of several memories that say the same, by lineage or by their words, only the most general is in the context. A
-    source is added for literals that only it has.
+    source is added if only it has certain literals.
 
     Args:
-        engine: Engine of the store.
-        slug: Slug of the project.
-        task: Description of the task.
-        settings: Settings of this process.
         token_budget: Maximum number of estimated tokens of the context as text, at least 1.
         count_use: Count one use of each returned memory.
 
@@ -108,7 +107,9 @@ def _build(engine: Engine, slug: str, task: str, settings: Settings, token_budge
     entries, memories = [], []
     for one in selection.selected:
         if one.piece.kind == PLAYBOOK:
-            entries.append(_to_context_entry(candidates.entries[one.piece.id], one.text))
+            entry = candidates.entries[one.piece.id]
+            support = (entry.priority, entry.confidence, len(entry.raw_ids))
+            entries.append(ContextEntry(entry.id, one.text, entry.category, entry.tags, *support))
         else:
             memories.append(replace(candidates.hits[one.piece.id], content=one.text))
     levels = Counter(str(memory.level) for memory in memories)
@@ -123,11 +124,6 @@ def _build(engine: Engine, slug: str, task: str, settings: Settings, token_budge
         token_budget=token_budget,
     )
     return _add_recommendations(context, _recommend(slug, candidates, selection))
-
-
-def _to_context_entry(entry: SupportedEntry, text: str) -> ContextEntry:
-    evidence = len(entry.raw_ids)
-    return ContextEntry(entry.id, text, entry.category, entry.tags, entry.priority, entry.confidence, evidence)
 
 
 def _add_recommendations(context: TaskContext, recommendations: Iterable[str]) -> TaskContext:
@@ -178,7 +174,7 @@ def _is_relevant(hit: SearchHit, best: float, task: str) -> bool:
 
 
 def _to_piece(entry: SupportedEntry, hits: Sequence[ContextPiece]) -> ContextPiece:
-    """Return an entry as a piece with the score of the best hit that rests on one of its raw memories."""
+    """Return an entry as a piece with the score of the best hit that shares a raw memory with it."""
     score = max(hit.score for hit in hits if not hit.raw_ids.isdisjoint(entry.raw_ids))
     return ContextPiece(entry.id, PLAYBOOK, entry.content, score, entry.raw_ids, entry.category)
 
@@ -190,20 +186,20 @@ def _recommend(slug: str, candidates: _Candidates, selection: ContextSelection) 
     if candidates.note:
         yield candidates.note
     if count + more < _FEW:
-        yield f"{slug} knows little about this ({count + more} found): note what you learn as memories."
+        yield f"{slug} knows little about this ({count + more} found): store what you learn as memories."
     for a, b, conflict in find_conflicting_pieces(selected):
-        yield f"{short_id(a)} and {short_id(b)} differ ({conflict}): find out which holds before you rely on either."
+        yield f"{short_id(a)} and {short_id(b)} differ ({conflict}): find out which is right before you rely on either."
     yield from _recommend_categories(candidates.categories, selected)
     if more:
-        yield f"{more} more fit the task, not the budget: ask for more tokens, or search."
+        yield f"{more} more are about the task but exceed the budget: ask for more tokens, or search."
     if count >= _FEW and not candidates.is_consolidated:
-        yield f"{slug} holds raw memories alone: `consolidation run {slug}` merges them and finds patterns."
+        yield f"{slug} has raw memories only: `consolidation run {slug}` merges them and finds patterns."
     if candidates.waiting:
-        yield f"{candidates.waiting} wait for a person's word: `consolidation review list {slug}`."
+        yield f"{candidates.waiting} wait for review: `consolidation review list {slug}`."
 
 
 def _recommend_categories(categories: Mapping[str, int], selected: Collection[SelectedPiece]) -> Iterator[str]:
-    """Name the playbook chapters that the context quotes and that have further entries."""
+    """Recommend the playbook categories that the context quotes and that have further entries."""
     quoted = Counter(one.piece.category for one in selected if one.piece.category is not None)
     for name, count in quoted.most_common():
         if categories.get(name, 0) > count:

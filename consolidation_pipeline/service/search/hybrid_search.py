@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -42,7 +42,7 @@ MAX_LIMIT = 100
 # Number of keyword matches that are scored by BM25.
 _KEYWORD_POOL = 400
 _BY_WORDS = "found by words alone: {}"
-# From this level on a memory is an abstraction of several others and says less than each of them.
+# Memories of this level and above are abstract: they are made from several others and say less than these.
 _ABSTRACT_LEVEL = 2
 
 
@@ -52,8 +52,8 @@ class SearchQuery:
 
     ``levels``: 0 (raw) to 3. ``kinds``: raw, merged, pattern, summary, principle, procedural. ``pattern_types``:
     success, failure, decision, workflow, gotcha; only patterns and principles of these types. ``tags``: at least one
-    of them. ``since``, ``until``: inclusive bounds of ``learned_at``, UTC if without a zone. ``min_similarity``: cosine
-    similarity below which the vectors find nothing. ``explain``: add to each hit why it was found.
+    of them. ``since``, ``until``: inclusive bounds of ``learned_at``, UTC if without a zone. ``min_similarity``: lowest
+    cosine of a memory that is found by its vector. ``explain``: add to each hit why it was found.
     """
 
     text: str
@@ -77,15 +77,8 @@ def search(
 ) -> SearchResults:
     """Return the memories of a project that answer a query best, in a stable order.
 
-    A paid embedding model is paid from the project's budgets. If the budget or the model is not available, only the
-    keyword matches count, and ``why`` of each hit says so.
-
-    Args:
-        engine: Engine of the store.
-        slug: Slug of the project.
-        query: The query with its filters.
-        settings: Settings of this process.
-        count_use: Count one use of each hit.
+    If the embedding model or the budget for it is not available, only the keyword matches count, and ``why`` of each
+    hit says so. ``count_use``: count one use of each hit.
 
     Raises:
         NotFoundError: There is no such project.
@@ -101,28 +94,20 @@ def search_project(
 ) -> SearchResults:
     """Search a project that is loaded already; see ``search``."""
     with tracing.memory_span("search_memory", project.slug):
-        results = _search(engine, project, query, settings=settings, count_use=count_use)
-        tracing.set_attributes({tracing.MEMORY_RECORD_COUNT: len(results.results)})
-    return results
-
-
-def _search(
-    engine: Engine, project: Project, query: SearchQuery, *, settings: Settings, count_use: bool
-) -> SearchResults:
-    began = time.perf_counter()
-    filters = _check_query(query)
-    text = _to_storable(query.text)
-    options = effective_options(project, settings)
-    vector, note = _embed(engine, project, options, text) if filters.kinds else (None, None)
-    with open_snapshot(engine) as connection:
-        scores = _retrieve(connection, project.id, query, filters=filters, text=text, vector=vector)
-        if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):
-            note = _BY_WORDS.format(missing)
-        ranked = fuse_scores(scores, query.fusion)
-        hits = _to_hits(connection, ranked[: query.limit], scores, query=query, note=note)
-    if count_use:
-        count_uses(engine, hits)
-    spent = round((time.perf_counter() - began) * 1000, 3)
+        began = time.perf_counter()
+        filters, text = _check_query(query), _to_storable(query.text)
+        options = effective_options(project, settings)
+        vector, note = _embed(engine, project, options, text) if filters.kinds else (None, None)
+        with open_snapshot(engine) as connection:
+            scores = _retrieve(connection, project.id, query, filters=filters, text=text, vector=vector)
+            if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):
+                note = _BY_WORDS.format(missing)
+            ranked = fuse_scores(scores, query.fusion)
+            hits = _to_hits(connection, ranked[: query.limit], scores, query=query, note=note)
+        if count_use:
+            count_uses(engine, hits)
+        spent = round((time.perf_counter() - began) * 1000, 3)
+        tracing.set_attributes({tracing.MEMORY_RECORD_COUNT: len(hits)})
     return SearchResults(project.slug, query.text, hits, len(ranked), spent, note)
 
 
@@ -143,7 +128,7 @@ def _check_query(query: SearchQuery) -> SearchFilters:
     chosen = [kind for kind, level in LEVELS.items() if kind in kinds and level in levels]
     since, until = _to_aware(query.since), _to_aware(query.until)
     if since and until and since > until:
-        raise UsageError(f"since ({since.isoformat()}) is after until ({until.isoformat()}): nothing lies between")
+        raise UsageError(f"since ({since.isoformat()}) is after until ({until.isoformat()})")
     return SearchFilters(
         kinds=[kind for kind in chosen if kind != "raw" or not query.pattern_types],
         types=query.types,
@@ -155,7 +140,7 @@ def _check_query(query: SearchQuery) -> SearchFilters:
     )
 
 
-def _check_values(name: str, values: Sequence[Any] | None, legal: Any) -> None:
+def _check_values(name: str, values: Sequence[Any] | None, legal: Collection[Any]) -> None:
     for value in values or ():
         if value not in legal:
             raise UsageError(f"{value!r} is not a {name}: give one of {', '.join(map(str, legal))}")
@@ -166,14 +151,14 @@ def _to_aware(instant: datetime | None) -> datetime | None:
 
 
 def _to_storable(text: str) -> str:
-    """Remove from a query what Postgres cannot hold: NUL and half surrogate pairs."""
+    """Return a text without NUL and lone surrogates, which Postgres cannot store."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
 
 
 def _embed(
     engine: Engine, project: Project, options: ConsolidationOptions, text: str
 ) -> tuple[tuple[str, Vectors] | None, str | None]:
-    """Return the model and the query's vector (d,); or None, and why there is no vector."""
+    """Return the model and the query's vector (d,), and None; or None, and the note that explains it."""
     if not text:
         return None, "the query is blank"
     model, vector, missing = embed_query(engine, project, options, text)
@@ -238,7 +223,7 @@ def _to_hits(
 
 
 def count_uses(engine: Engine, hits: Sequence[SearchHit]) -> None:
-    """Count one use of a memory for each hit. The hits may be those of several searches."""
+    """Count one use of a memory for each hit. A memory that is in several hits gets several uses."""
     uses: Mapping[str, Counter[UUID]] = {
         "task_memories": Counter(hit.id for hit in hits if hit.level == 0),
         "consolidated_memories": Counter(hit.id for hit in hits if hit.level > 0),

@@ -21,11 +21,11 @@ from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.search.retrievers import load_vector_length
 
-# Somebody waits for the answer of a search, and the keyword matches give one without a vector.
+# Short, because a user waits, and keyword matches are found without a vector too.
 QUERY_TIMEOUT_SECONDS = 3.0
-# After a failure the model is not asked again for this long, so that only one search waits for it.
+# After a failure the model is not called again for this long, so that only one search waits for it.
 PAUSE_SECONDS = 30.0
-# Vectors of 12 KB at 3,072 dimensions.
+# A vector has 12 KB at 3,072 dimensions.
 MAX_CACHED_VECTORS = 1_000
 
 
@@ -46,46 +46,42 @@ class QueryVectorCache:
             LLMError: The model's reply cannot be used.
         """
         if is_local(embedder.name):
-            return _first(embedder.embed([text]))
+            return self._call_model(embedder, text)
         key = (embedder.name, text)
         with self._lock:
             if (vector := self._known.get(key)) is not None:
                 return vector
             if failure := self._failures.get(embedder.name):
                 raise EmbeddingError(
-                    f"{embedder.name} is left alone for {PAUSE_SECONDS:.0f} s after it failed: {failure}"
+                    f"{embedder.name} failed and is not called again for {PAUSE_SECONDS:.0f} s: {failure}"
                 )
-        vector = self._ask(embedder, text)
+        vector = self._call_model(embedder, text)
         with self._lock:
             self._failures.pop(embedder.name, None)
             self._known[key] = vector
         return vector
 
-    def _ask(self, embedder: Embedder, text: str) -> Vectors:
+    def _call_model(self, embedder: Embedder, text: str) -> Vectors:
         try:
-            return _first(embedder.embed([text]))
+            vector: Vectors = embedder.embed([text])[0]
         except EmbeddingError as error:
             # Only transient errors count: a model that refuses one text may accept the next one.
             if isinstance(error.__cause__, Exception) and is_transient(error.__cause__):
                 with self._lock:
                     self._failures[embedder.name] = str(error)
             raise
+        return vector
 
 
-def _first(vectors: Vectors) -> Vectors:
-    vector: Vectors = vectors[0]
-    return vector
-
-
-_OF_ENGINE: WeakKeyDictionary[Engine, QueryVectorCache] = WeakKeyDictionary()
+_CACHES: WeakKeyDictionary[Engine, QueryVectorCache] = WeakKeyDictionary()
 
 
 def embed_query(
     engine: Engine, project: Project, options: ConsolidationOptions, text: str
 ) -> tuple[str, Vectors | None, str | None]:
-    """Return the model's name, the query's vector (d,) and None; or None as the vector, and the reason.
+    """Return the model's name, the query's vector (d,) and None; or the name, None, and why there is no vector.
 
-    A paid model is not asked if the project has no vector to compare with.
+    A paid model is not called if the project has no vector to compare with.
     """
     embedder = open_embedder(engine, project, options, uuid4(), timeout=QUERY_TIMEOUT_SECONDS)
     if not is_local(embedder.name):
@@ -94,12 +90,12 @@ def embed_query(
         if missing:
             return embedder.name, None, missing
     try:
-        return embedder.name, _OF_ENGINE.setdefault(engine, QueryVectorCache()).embed(embedder, text), None
+        return embedder.name, _CACHES.setdefault(engine, QueryVectorCache()).embed(embedder, text), None
     except (BudgetExhaustedError, EmbeddingError, LLMError) as error:
         return embedder.name, None, str(error)
 
 
 def explain_missing_vectors(connection: Connection, project: Project, model: str) -> str | None:
-    """Return the reason why nothing can be found by its vector; None if a memory has a vector of the model."""
+    """Return why vectors find nothing; None if a memory has a vector of the model."""
     has_vectors = load_vector_length(connection, project.id, model) > 0
-    return None if has_vectors else f"no memory has a vector of {model} yet, a run gives it one"
+    return None if has_vectors else f"no memory has a vector of {model} yet; the next run computes them"

@@ -1,4 +1,4 @@
-"""Rank fusion: the scores of both retrievers of a search, made one ranking."""
+"""Rank fusion: one ranking from the scores of the semantic and the keyword retriever."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DEFAULT_FUSION = "zscore"
 _RANK_WEIGHTS = (0.6, 0.4)
 _SCORE_WEIGHTS = (0.4, 0.6)
 
-# Standard deviations that are taken off the score of an abstract memory. It is short and on topic, so it scores high,
-# and says less than the memories it was made from. Measured: docs/quality.md.
+# Standard deviations subtracted from the score of an abstract memory. It is short and on topic, so it scores high, but
+# says less than the memories it was made from. Measured: docs/quality.md.
 _ABSTRACT_PENALTY = 0.5
 
 
@@ -37,11 +37,11 @@ class RetrieverScores:
     def explain(self, id_: str) -> str:
         """Return in words why a memory was found."""
         reasons = []
-        for scores, by in ((self.semantic, "meaning"), (self.keyword, "words")):
+        retrievers = (self.semantic, "meaning", "similarity {:.3f}"), (self.keyword, "words", "score {:.2f}")
+        for scores, by, score in retrievers:
             if id_ in scores:
                 rank = list(scores).index(id_) + 1
-                score = f"similarity {scores[id_]:.3f}" if by == "meaning" else f"score {scores[id_]:.2f}"
-                reasons.append(f"number {rank} of {len(scores)} by {by} ({score})")
+                reasons.append(f"number {rank} of {len(scores)} by {by} ({score.format(scores[id_])})")
             else:
                 reasons.append(f"not found by {by}")
         return ", ".join(reasons)
@@ -50,12 +50,9 @@ class RetrieverScores:
 def fuse_scores(scores: RetrieverScores, fusion: str) -> list[tuple[str, float]]:
     """Return the ids that either retriever found, with a score between 0 and 1, highest first, ties by id.
 
-    Args:
-        scores: Scores of both retrievers.
-        fusion: ``rrf`` is reciprocal rank fusion. ``zscore`` adds weighted z-scores, takes a penalty off abstract
-            memories and applies the logistic function. In it, a memory that was not found by its vector has the lowest
-            similarity that was found, and one without a common word has the keyword score 0. ``default``: see
-            ``DEFAULT_FUSION``.
+    ``rrf`` is reciprocal rank fusion. ``zscore`` adds weighted z-scores, subtracts a penalty from abstract memories and
+    applies the logistic function. A memory that only one retriever found gets from the other the lowest similarity
+    found, or the keyword score 0. ``default`` is ``DEFAULT_FUSION``.
     """
     if (DEFAULT_FUSION if fusion == "default" else fusion) == "rrf":
         return reciprocal_rank_fusion([list(scores.semantic), list(scores.keyword)], _RANK_WEIGHTS)
