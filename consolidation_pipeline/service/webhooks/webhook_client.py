@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -34,7 +34,7 @@ def send(webhook: Webhook, id_: UUID, body: str) -> str | None:
 
     try:
         addresses = find_addresses(webhook)
-        status = asyncio.run(_post(webhook, addresses, _signature(webhook, id_, body), body))
+        status = asyncio.run(_post(webhook, addresses, id_, body))
     except socket.gaierror:
         return f"the host {webhook.host} is not found"
     except (TimeoutError, httpx.TimeoutException):
@@ -46,7 +46,10 @@ def send(webhook: Webhook, id_: UUID, body: str) -> str | None:
         return reasons.get(hint, "the receiver does not speak HTTP/1")
     except (OSError, httpx.TransportError) as error:
         return f"no connection: {_root_cause(error)}"
-    return None if 200 <= status < 300 else _describe(status)
+    if 200 <= status < 300:
+        return None
+    phrase = HTTPStatus(status).phrase if status in list(HTTPStatus) else "unknown status"
+    return f"{status} {phrase}{' (redirects are not followed)' if 300 <= status < 400 else ''}"
 
 
 def _root_cause(error: BaseException) -> BaseException:
@@ -54,33 +57,20 @@ def _root_cause(error: BaseException) -> BaseException:
     return error if cause is None else _root_cause(cause)
 
 
-def _describe(status: int) -> str:
-    known = status in list(HTTPStatus)
-    more = " (redirects are not followed)" if 300 <= status < 400 else ""
-    return f"{status} {HTTPStatus(status).phrase if known else 'unknown status'}{more}"
-
-
-def _signature(webhook: Webhook, id_: UUID, body: str) -> Mapping[str, str]:
+async def _post(webhook: Webhook, addresses: Sequence[str], id_: UUID, body: str) -> int:
+    """Send the message to the first address that accepts a connection; return the status of the answer."""
+    import httpx
     from standardwebhooks import Webhook as Signer
 
     now = datetime.now(UTC)
-    return {
-        "webhook-id": str(id_),
-        "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Signer(webhook.secret).sign(str(id_), now, body),
-    }
-
-
-async def _post(webhook: Webhook, addresses: Sequence[str], signature: Mapping[str, str], body: str) -> int:
-    """Send the message to the first address that accepts a connection; return the status of the answer."""
-    import httpx
-
     headers = {
         "Host": webhook.authority,
         "User-Agent": "consolidation-pipeline",
         "Content-Type": "application/json",
         "Connection": "close",
-        **signature,
+        "webhook-id": str(id_),
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Signer(webhook.secret).sign(str(id_), now, body),
     }
     # The certificate must be that of the host, not of the address. The path stays out of the URL, which httpx logs.
     extensions = {"sni_hostname": webhook.host, "target": webhook.target.encode()}
