@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import fsum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from consolidation_pipeline.core.text.sentence_cues import is_choice, is_sequence, is_warning
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.core.knowledge.extractive_patterns import Unit
 
 # Ties are broken in this order. Failures come first: a failure with another type does the most harm.
 PATTERN_TYPES = ("failure", "gotcha", "decision", "workflow", "success")
@@ -23,22 +26,7 @@ _BY_TYPE = {
 }
 
 
-class Voter(Protocol):
-    """The fields of a unit that decide its vote."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def memory_type(self) -> str: ...
-    @property
-    def success(self) -> bool | None: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def pattern_type(self) -> str | None: ...
-
-
-def vote_pattern_type(units: Sequence[Voter]) -> str:
+def vote_pattern_type(units: Sequence[Unit]) -> str:
     """Return the type with the most votes by weight; ties: the first of ``PATTERN_TYPES``.
 
     The vote of a unit is the first that applies:
@@ -61,7 +49,7 @@ def vote_pattern_type(units: Sequence[Voter]) -> str:
     return max(PATTERN_TYPES, key=lambda name: fsum(votes.get(name, ())))
 
 
-def _vote(unit: Voter) -> str:
+def _vote(unit: Unit) -> str:
     if unit.pattern_type is not None:
         return unit.pattern_type
     if unit.success is False:

@@ -31,15 +31,16 @@ def is_stale(
     *,
     stale_days: float = 90.0,
     min_reuse: int = 3,
-) -> bool | NDArray[np.bool_]:
+) -> NDArray[np.bool_]:
     """Return True for memories that are idle for ``stale_days``, reused less than ``min_reuse`` times and not pinned.
 
-    Scalars give a bool. Arrays (n,), which broadcast with scalars, give bool (n,). ``idle_days``: days since the last
-    access, or since the memory was learned if there was none. NaN and negative values raise ValueError.
+    Inputs (n,) broadcast with scalars. ``idle_days``: days since the last access, or since the memory was learned if
+    there was none. NaN and negative values raise ValueError.
     """
     idle = check_numbers("idle_days", idle_days, minimum=0)
     reused = check_numbers("reused_count", reused_count, minimum=0)
-    return _to_bool((idle >= stale_days) & (reused < min_reuse) & ~np.asarray(pinned, dtype=bool))
+    stale: NDArray[np.bool_] = (idle >= stale_days) & (reused < min_reuse) & ~np.asarray(pinned, dtype=bool)
+    return stale
 
 
 def is_forgettable(
@@ -50,12 +51,11 @@ def is_forgettable(
     pinned: ArrayLike,
     *,
     threshold: float = 0.01,
-) -> bool | NDArray[np.bool_]:
+) -> NDArray[np.bool_]:
     """Return True for memories with a relevance below ``threshold`` that nothing protects.
 
     Protected are pinned memories, an importance of 0.7 or more, an age below 90 days, decisions and discoveries.
-    Scalars give a bool. Arrays (n,), which broadcast with scalars, give bool (n,). NaN and negative values raise
-    ValueError, an unknown memory type InvalidMemoryError.
+    Inputs (n,) broadcast with scalars. NaN and negative values raise ValueError, unknown types InvalidMemoryError.
     """
     worth = check_numbers("importance", importance, minimum=0)
     age = check_numbers("age_days", age_days, minimum=0)
@@ -64,7 +64,8 @@ def is_forgettable(
     for unknown in kind[~np.isin(kind, MEMORY_TYPES)][:1]:
         check_memory_type(str(unknown))
     protected = (worth >= PROTECTED_IMPORTANCE) | (age < PROTECTED_DAYS) | np.isin(kind, PROTECTED_TYPES)
-    return _to_bool((score < threshold) & ~protected & ~np.asarray(pinned, dtype=bool))
+    forgettable: NDArray[np.bool_] = (score < threshold) & ~protected & ~np.asarray(pinned, dtype=bool)
+    return forgettable
 
 
 def exceeds_share(taken: int, units: int, *, max_share: float) -> bool:
@@ -128,10 +129,10 @@ def plan_archives(units: ArchiveUnits, policies: ArchivePolicies) -> ArchivePlan
     stale = forgotten = np.zeros(len(units), dtype=bool)
     if policies.staleness:
         unused = (units.idle_days, units.reused_count, units.pinned)
-        stale = np.asarray(is_stale(*unused, stale_days=policies.stale_days, min_reuse=policies.min_reuse))
+        stale = is_stale(*unused, stale_days=policies.stale_days, min_reuse=policies.min_reuse)
     if policies.forgetting:
         judged = (units.importance, units.age_days, units.memory_type, units.relevance, units.pinned)
-        forgotten = np.asarray(is_forgettable(*judged, threshold=policies.forget_threshold))
+        forgotten = is_forgettable(*judged, threshold=policies.forget_threshold)
     rows = np.flatnonzero(stale | forgotten)
     return ArchivePlan(rows, np.where(forgotten[rows], FORGOTTEN, STALENESS))
 
@@ -172,7 +173,3 @@ def merge_units(units: ArchiveUnits, labels: NDArray[np.integer]) -> ArchiveUnit
     np.add.at(reused, labels, units.reused_count)
     first = np.unique(labels, return_index=True)[1]
     return ArchiveUnits(latest, reused, pinned, importance, oldest, units.memory_type[first], np.full(size, np.inf))
-
-
-def _to_bool(decided: NDArray[np.bool_]) -> bool | NDArray[np.bool_]:
-    return bool(decided) if np.ndim(decided) == 0 else decided

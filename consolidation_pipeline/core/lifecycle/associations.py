@@ -50,23 +50,6 @@ class Association:
     reason: str
 
 
-def associate(type_a: str, type_b: str, similarity: float, age_gap_days: float) -> Association | None:
-    """Return the relation between two memories in any order, or None.
-
-    The first rule that applies decides: ``contradicts``, ``explains`` (an insight explains a piece of work),
-    ``shares_theme``, ``parallel_context``. The last two apply to all types. No rule applies to NaN.
-
-    Args:
-        type_a: Memory type of one memory.
-        type_b: Memory type of the other memory.
-        similarity: Cosine similarity of their vectors.
-        age_gap_days: Days between the times at which they were learned, of any sign.
-    """
-    role_a, role_b = classify_types((type_a, type_b))
-    rule = int(match_rules(role_a, role_b, similarity, age_gap_days))
-    return describe_rule(rule, similarity) if rule else None
-
-
 def classify_types(types: Sequence[str] | NDArray[np.str_]) -> Codes:
     """Return the role of each memory type, int8 (n,): ``DECISION``, ``INSIGHT``, ``WORK`` or ``OTHER``."""
     names, at = np.unique(np.asarray(types, dtype=np.str_), return_inverse=True)
@@ -76,7 +59,14 @@ def classify_types(types: Sequence[str] | NDArray[np.str_]) -> Codes:
 def match_rules(role_a: ArrayLike, role_b: ArrayLike, similarity: ArrayLike, age_gap_days: ArrayLike) -> Codes:
     """Return the first rule that applies to each pair, int8 (m,): ``CONTRADICTS`` to ``PARALLEL``, or ``NO_RULE``.
 
-    The arguments broadcast with each other; see ``associate``. Roles are those of ``classify_types``.
+    The rules are, in this order: two decisions contradict, an insight explains a piece of work, two memories share a
+    theme, two memories have a parallel context. The order within a pair does not matter. No rule applies to NaN.
+
+    Args:
+        role_a: Role of one memory, see ``classify_types``. All arguments broadcast with each other.
+        role_b: Role of the other memory.
+        similarity: Cosine similarity of their vectors.
+        age_gap_days: Days between the times at which they were learned, of any sign.
     """
     one, other = np.asarray(role_a), np.asarray(role_b)
     alike = np.asarray(similarity, dtype=np.float64)

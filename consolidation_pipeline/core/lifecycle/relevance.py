@@ -45,13 +45,13 @@ def compute_relevance(
     confidence: ArrayLike | None,
     *,
     rates: DecayRates = DEFAULT_RATES,
-) -> float | NDArray[np.float64]:
+) -> NDArray[np.float64]:
     """Return the relevance of memories::
 
         exp(-0.1 age) * (0.3 + 0.3 exp(-0.05 access)) * (1 + 0.3 ln(1 + relations))
                       * (0.5 + importance) * (0.7 + 0.3 confidence), at least 0.001
 
-    Scalars give a float. Arrays (n,), which broadcast with scalars, give float64 (n,).
+    Inputs (n,) broadcast with scalars.
 
     Args:
         age_days: Days since the memory was learned. Negative values count as 0.
@@ -79,5 +79,5 @@ def compute_relevance(
         * (rates.importance_base + weight)
         * (rates.confidence_base + rates.confidence_weight * trust)
     )
-    floored = np.maximum(score, rates.floor)
-    return float(floored) if floored.ndim == 0 else np.asarray(floored)
+    relevance: NDArray[np.float64] = np.maximum(score, rates.floor)
+    return relevance

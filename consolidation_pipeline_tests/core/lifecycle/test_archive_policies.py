@@ -95,7 +95,7 @@ def test_relevance_at_threshold_keeps_memory():
 def test_forgettable_follows_all_protections(importance, age, kind, score, pinned):
     """INV-001 to INV-004: decisions, discoveries, and young, important or relevant memories are never forgotten."""
     expected = not (importance >= 0.7 or age < 90 or kind in ("decision", "discovery") or pinned) and score < 0.01
-    assert is_forgettable(importance, age, kind, score, pinned) is expected
+    assert is_forgettable(importance, age, kind, score, pinned) == expected
 
 
 @pytest.mark.parametrize("wrong", [math.nan, -1, -0.001])

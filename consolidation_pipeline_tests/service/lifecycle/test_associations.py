@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES, associate
+from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.embed.embedder import Embedder
@@ -24,6 +24,7 @@ from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
 from consolidation_pipeline.service.lifecycle import associations
 from consolidation_pipeline.service.lifecycle.associations import AssociationResult, associate_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
+from consolidation_pipeline_tests.core.lifecycle.test_associations import associate
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
