@@ -122,8 +122,9 @@ def test_dockerfile_copies_existing_allowed_files() -> None:
     for name in copied:
         assert (PROJECT_ROOT / name).exists()
         assert any(fnmatch.fnmatch(name, pattern) for pattern in allowed), name
-    project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]
-    assert set(re.findall(r"--extra (\w+)", text)) <= set(project["optional-dependencies"])
+    pyproject = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
+    assert set(pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]) <= set(copied)
+    assert set(re.findall(r"--extra (\w+)", text)) <= set(pyproject["project"]["optional-dependencies"])
     assert all(re.search(r":\d+\.\d+\.\d+", image) for image in re.findall(r"^FROM (\S+[./:]\S+)", text, re.MULTILINE))
     assert re.search(r"^USER [1-9]\d*$", text, re.MULTILINE)
 
