@@ -264,7 +264,7 @@ curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8642/api/v1/playbook/notes
   refused unless the host is a loopback address.
 - **Projects** are named by slug or id, in paths and in `project_id`.
 - **Errors** are problems (RFC 9457): `error` is a code for programs, `message` says what is wrong and what is allowed.
-  `conflicts` lists ids of rows (409), `errors` lists invalid values (422). Unkept fields are refused. A body is at
+  `conflicts` lists ids of rows (409), `errors` lists invalid values (422). Unknown fields are refused. A body is at
   most `CONSOLIDATION_API_MAX_BODY` (1 MB), else 413.
 - **Requests**: `X-Request-ID` is accepted or created, returned, and logged with project and job. A key may make
   `CONSOLIDATION_API_RATE` requests a second (500), up to `CONSOLIDATION_API_BURST` (1,000) at once; then 429 with
