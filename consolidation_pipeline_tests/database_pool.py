@@ -34,6 +34,13 @@ _LIST_TABLES = """
 SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
 WHERE schemaname !~ '^pg_' AND schemaname <> 'information_schema' ORDER BY 1
 """
+# Deleting the rows of a test takes 2 ms and leaves dead rows, truncating its tables 50 ms and leaves none.
+_LIST_LARGE_TABLES = """
+SELECT oid::regclass::text FROM pg_class WHERE oid = ANY(%s::regclass[]) AND pg_table_size(oid) > 1000000
+"""
+_RESET_COUNTERS = """
+SELECT pg_stat_reset(), (SELECT count(setval(oid::regclass, 1, false)) FROM pg_class WHERE relkind = 'S')
+"""
 _DISCONNECT_OTHERS = """
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()
 """
@@ -57,7 +64,11 @@ class DatabasePool:
         engine.dispose()
         with self._connect(template) as connection:
             self._fingerprint = _read_fingerprint(connection)
-            self._seeded = set(_list_filled_tables(connection))
+            tables = [row[0] for row in connection.execute(_LIST_TABLES)]
+            is_empty = "SELECT NOT EXISTS (SELECT FROM {})"
+            self._tables = [
+                table for table in tables if connection.execute(is_empty.format(table)).fetchone() == (True,)
+            ]
 
     @contextmanager
     def database(self) -> Iterator[str]:
@@ -95,10 +106,11 @@ class DatabasePool:
         with self._connect(name) as connection:
             if _read_fingerprint(connection) != self._fingerprint:
                 return False
-            if filled := set(_list_filled_tables(connection)) - self._seeded:
-                connection.execute("SET session_replication_role = replica")  # the ledger refuses TRUNCATE by a trigger
-                connection.execute(f"TRUNCATE {', '.join(filled)} RESTART IDENTITY CASCADE")
-            connection.execute("SELECT pg_stat_reset()")
+            connection.execute("SET session_replication_role = replica")  # the ledger refuses deletion by a trigger
+            connection.execute("; ".join(f"DELETE FROM {table}" for table in self._tables))
+            if large := [row[0] for row in connection.execute(_LIST_LARGE_TABLES, (self._tables,))]:
+                connection.execute(f"TRUNCATE {', '.join(large)} CASCADE")
+            connection.execute(_RESET_COUNTERS)
         return True
 
     def _connect(self, name: str) -> psycopg.Connection:
@@ -145,9 +157,3 @@ def _read_fingerprint(connection: psycopg.Connection) -> str:
     row = connection.execute(_SCHEMA_FINGERPRINT).fetchone()
     assert row is not None
     return str(row[0])
-
-
-def _list_filled_tables(connection: psycopg.Connection) -> list[str]:
-    tables = [row[0] for row in connection.execute(_LIST_TABLES)]
-    filled = " UNION ALL ".join(f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})" for table in tables)
-    return [row[0] for row in connection.execute(filled)]

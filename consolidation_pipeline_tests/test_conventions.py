@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from consolidation_pipeline.settings import PROJECT_ROOT
@@ -26,8 +27,11 @@ def python_files(*folders: Path) -> Iterator[Path]:
         yield from sorted(folder.rglob("*.py"))
 
 
+parse = cache(lambda path: ast.parse(path.read_text()))
+
+
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node)
             if docstring:
@@ -59,7 +63,7 @@ def test_names_of_tests_are_short() -> None:
     long = [
         f"{path.relative_to(PROJECT_ROOT)}: {node.name}"
         for path in python_files(TESTS)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parse(path))
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and len(node.name) > LONGEST_TEST_NAME
     ]
     assert not long, "\n".join(long)

@@ -23,6 +23,7 @@ def make(cli: Cli, write: Write, slug: str, *options: str) -> None:
     assert cli("projects", "configure", slug, *OPTIONS, *options).code == 0
 
 
+@pytest.mark.slow
 def test_run_stopped_by_budget_exits_with_4(cli: Cli, write: Write, provider: OpenAIServer) -> None:
     make(cli, write, "p", "budget_usd_per_run=0")
     answer = cli("run", "p")

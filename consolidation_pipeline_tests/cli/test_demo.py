@@ -55,6 +55,7 @@ def test_second_demo_changes_nothing(cli: Cli, repository: Path) -> None:
     assert "consolidation dev" in again.out
 
 
+@pytest.mark.slow
 def test_demo_skips_folder_without_history(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     answer = cli("demo", "--repo", tmp_path, "--json")

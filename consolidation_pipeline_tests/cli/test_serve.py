@@ -15,6 +15,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 
+@pytest.mark.slow
 def test_server_runs_until_terminated(settings: Settings) -> None:
     del settings  # sets the database in the environment of the process
     with socket.socket() as free:

@@ -34,11 +34,13 @@ def add_in_new_process(folder: Path, **environment: str) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_machine_code_is_cached_for_next_process(tmp_path):
     assert add_in_new_process(tmp_path) == "False False False True True True"
     assert add_in_new_process(tmp_path) == "False False True True True True"
 
 
+@pytest.mark.slow
 def test_code_of_other_processor_is_not_reused(tmp_path):
     add_in_new_process(tmp_path)
     output = add_in_new_process(tmp_path, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
@@ -50,6 +52,7 @@ def test_compiled_code_works_without_cache_folder(tmp_path):
     assert output == "False False False False True False"
 
 
+@pytest.mark.slow
 def test_changed_source_invalidates_cached_code(tmp_path, monkeypatch):
     add_in_new_process(tmp_path)
     monkeypatch.setattr(sys.modules[__name__], "PROGRAM", PROGRAM.replace("a + b", "b + a"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dagster as dg
+import pytest
 from sqlalchemy import text
 
 from consolidation_pipeline.defs.associations import associations, associations_checks
@@ -71,6 +72,7 @@ def test_associations_run_before_decay_scores(sample: Sample, instance: dg.Dagst
     assert total == metadata(result, "decay_scores")["memories_in"] == 30
 
 
+@pytest.mark.slow
 def test_associations_asset_skips_without_model(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 10)
     with engine.begin() as connection:

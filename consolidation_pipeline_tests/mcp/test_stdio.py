@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from mcp.client.stdio import StdioServerParameters
 
 from consolidation_pipeline.service.runs.phases import PHASES
@@ -15,6 +16,7 @@ from consolidation_pipeline_tests.mcp.conftest import connect
 HEAVY_MODULES = ("dagster", "litellm", "numba", "pandas", "scipy", "sklearn", "wordllama")
 
 
+@pytest.mark.slow
 def test_stdio_client_runs_and_rolls_back_job(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     environment = {

@@ -130,6 +130,7 @@ def test_pruning_needs_decaying_spectrum():
         assert choose_plan(make_join(normalize(noise * scale), threshold), 2, forms=["plain", "pruned"]).form == form
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "compiled"])
 def test_join_bounds_and_orders_blocks(form):
     assert_bounded_blocks(form)

@@ -132,6 +132,7 @@ def test_known_and_new_pairs_form_full_graph(kind, n, seed):
     assert to_set(old) | to_set(new) == to_set(similarity_join(x, 0.4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_join_ignores_row_order(kind):
     x = make_rows(kind, 1400, 48, 11)

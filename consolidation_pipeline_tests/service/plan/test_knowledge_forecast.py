@@ -72,6 +72,7 @@ def count_kinds(made: Plan) -> dict[str, int]:
     return {kind: sum(item.kind == kind for item in made.knowledge) for kind in ("pattern", "principle", "playbook")}
 
 
+@pytest.mark.slow
 def test_run_on_sample_matches_knowledge_forecast(pipeline: Pipeline) -> None:
     pipeline.add(sample())
     before = dump_database(pipeline)

@@ -113,6 +113,7 @@ def test_plan_shows_groups_texts_and_vetoes(pipeline: Pipeline) -> None:
     assert made.costs.cost_usd == 0.0
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=8)
 @given(seed=st.integers(0, 10**6), nights=st.integers(1, 3), old=st.booleans())
 def test_random_runs_match_plans(shared: Pipeline, seed: int, nights: int, old: bool) -> None:

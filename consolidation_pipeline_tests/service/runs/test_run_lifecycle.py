@@ -312,6 +312,7 @@ def test_run_report_counts_project_and_run(pipeline: Pipeline) -> None:
     assert pipeline.run().report.metrics["memories_merged"] == 0
 
 
+@pytest.mark.slow
 def test_concurrent_agent_writes_survive_runs(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     over, errors = threading.Event(), []

@@ -283,6 +283,7 @@ def test_rollback_of_all_runs_restores_initial_state(
         assert find_broken_rules(shared) == []
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=6)
 @given(history=HISTORIES, data=st.data())
 def test_random_cascade_and_redo_keep_rules(shared: Pipeline, history: list[list[str]], data: st.DataObject) -> None:

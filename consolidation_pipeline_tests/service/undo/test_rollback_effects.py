@@ -144,6 +144,7 @@ def four_merges(shared: Pipeline) -> tuple[Pipeline, list[UUID], dict[str, list[
     return shared, [row.group_id for row in rows], raw, [dump_knowledge(shared)]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=5)
 @given(data=st.data())
 def test_independent_groups_are_undone_in_any_order(
