@@ -28,8 +28,8 @@ dev: $(VENV)/.installed ## open the Dagster UI on http://localhost:3000
 test: $(VENV)/.installed ## run all tests but the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-test-fast: $(VENV)/.installed ## run the tests of core and llm
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal consolidation_pipeline_tests/core consolidation_pipeline_tests/llm
+test-fast: $(VENV)/.installed ## run the tests that need no database
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not slow and not database'
 
 test-all: $(VENV)/.installed ## run all tests, with all examples of the property tests
 	@CONSOLIDATION_TESTS=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m ''

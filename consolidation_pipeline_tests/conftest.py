@@ -19,6 +19,14 @@ from consolidation_pipeline.store.database.engine import Engine, connect_engine,
 from consolidation_pipeline_tests.database_pool import DatabasePool, temporary_database
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that need a database: ``make test-fast`` leaves them out."""
+    for item in items:
+        if "server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.database)
+
+
 @pytest.fixture(scope="session")
 def server() -> str:
     """URL (no driver) of a server for tests; ``TEST_DATABASE_URL`` names another than the embedded one."""

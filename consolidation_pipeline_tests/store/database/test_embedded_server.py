@@ -18,6 +18,8 @@ import pytest
 from consolidation_pipeline.errors import StoreError
 from consolidation_pipeline.store.database.embedded_server import start_server
 
+pytestmark = pytest.mark.database
+
 # Program that opens the server, prints its URL, and runs until its standard input ends.
 PROGRAM = """
 import sys
