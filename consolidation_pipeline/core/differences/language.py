@@ -1,0 +1,197 @@
+"""Languages of texts: their word lists from ``languages/*.toml``, and the language of a text.
+
+Keys of a file. An entry of several words is a phrase.
+
+stemmer: Name of a Snowball stemmer; without one, words are equal as written.
+labels: Openings that say nothing, such as "Note:".
+light: Words without a meaning of their own.
+prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
+passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
+adverb_endings: Endings of words that may stand anywhere in a clause.
+numbers, ordinals, days, months, contractions: As their names say.
+clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
+markers: Class = words that govern what follows them.
+cues.<category>: Pole = words that change what is claimed. Poles of a category contradict each other.
+neutral: Category = poles that may stand in one text alone.
+synonyms.groups, antonyms.pairs: Words that may, or must not, stand for each other.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from importlib.resources import files
+from typing import Any
+
+import snowballstemmer  # type: ignore[import-untyped]
+
+LANGUAGES = ("en", "de", "es", "fr", "zh", "ja")
+# Languages of one alphabet, between which function words decide.
+_LATIN = LANGUAGES[:4]
+
+_CJK = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_HIRAGANA = "\u3041-\u309f"
+_KATAKANA = "\u30a1-\u30ff"
+# A word of an alphabet with its inner apostrophes and hyphens, a run of katakana, or one ideograph or hiragana.
+WORD = re.compile(
+    rf"[{_KATAKANA}]+|[{_CJK}{_HIRAGANA}]|[^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+(?:['-][^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+)*"
+)
+_IDEOGRAPH = re.compile(f"[{_CJK}]")
+_KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Meaning of a word or phrase. ``role``: light, cue, marker, label or synonym; ``key`` and ``pole`` name it."""
+
+    role: str
+    key: str = ""
+    pole: str = ""
+
+
+@dataclass(frozen=True)
+class Language:
+    """Word lists of a language. Phrases are tuples of words in lower case."""
+
+    code: str
+    stemmer: str | None
+    phrases: Mapping[tuple[str, ...], Phrase]
+    longest_phrase: int
+    numbers: Mapping[str, float]
+    ordinals: Mapping[str, int]
+    calendar: Mapping[str, str]
+    contractions: Mapping[str, str]
+    clitics: Mapping[str, str]
+    elisions: frozenset[str]
+    passive_auxiliaries: frozenset[str]
+    agents: frozenset[str]
+    prepositions: frozenset[str]
+    genitives: frozenset[str]
+    determiners: frozenset[str]
+    adverb_endings: tuple[str, ...]
+    participle_endings: tuple[str, ...]
+    participles: frozenset[str]
+    neutral: frozenset[tuple[str, str]]
+    synonyms: Mapping[str, str]
+    antonyms: frozenset[frozenset[str]]
+    light: frozenset[str]
+
+    def stem(self, word: str) -> str:
+        """Return the stem of a word in lower case."""
+        return _stem(self.stemmer, word) if self.stemmer else word
+
+
+@lru_cache(maxsize=50_000)
+def _stem(stemmer: str, word: str) -> str:
+    stem: str = _stemmer(stemmer).stemWord(word)
+    return stem
+
+
+@cache
+def _stemmer(name: str) -> Any:
+    return snowballstemmer.stemmer(name)
+
+
+@cache
+def load_language(code: str) -> Language:
+    """Return the word lists of one of ``LANGUAGES``."""
+    raw = tomllib.loads((files(__package__) / "languages" / f"{code}.toml").read_text("utf-8"))
+    split = partial(_split_entry, frozenset(raw.get("elisions", ())))
+    stemmer = raw.get("stemmer")
+    phrases: dict[tuple[str, ...], Phrase] = {}
+    for group in raw["synonyms"]["groups"]:
+        for entry in group:
+            if len(words := split(entry)) > 1:
+                phrases[words] = Phrase("synonym", group[0])
+    for entry in raw["light"]:
+        phrases[split(entry)] = Phrase("light")
+    for key, entries in raw["markers"].items():
+        for entry in entries:
+            phrases[split(entry)] = Phrase("marker", key)
+    for category, poles in raw["cues"].items():
+        for pole, entries in poles.items():
+            for entry in entries:
+                phrases[split(entry)] = Phrase("cue", category, pole)
+    for entry in raw["labels"]:
+        phrases.setdefault(split(entry), Phrase("label"))
+    stem = (lambda word: _stem(stemmer, word)) if stemmer else (lambda word: word)
+    synonyms = _unite([[stem(word) for word in group if " " not in word] for group in raw["synonyms"]["groups"]])
+    return Language(
+        code,
+        stemmer,
+        phrases,
+        max(map(len, phrases)),
+        raw.get("numbers", {}),
+        raw.get("ordinals", {}),
+        {
+            form: f"{kind}-{at}"
+            for kind in ("days", "months")
+            for at, name in enumerate(raw.get(kind, ()), 1)
+            for form in (name, stem(name))
+        },
+        raw.get("contractions", {}),
+        raw.get("clitics", {}),
+        frozenset(raw.get("elisions", ())),
+        frozenset(raw.get("passive_auxiliaries", ())),
+        frozenset(raw.get("agents", ())),
+        frozenset(raw.get("prepositions", ())),
+        frozenset(raw.get("genitives", ())),
+        frozenset(raw.get("determiners", ())),
+        tuple(raw.get("adverb_endings", ())),
+        tuple(raw.get("participle_endings", ())),
+        frozenset(raw.get("participles", ())),
+        frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
+        synonyms,
+        frozenset(
+            frozenset(synonyms.get(stem(word), stem(word)) for word in pair) for pair in raw["antonyms"]["pairs"]
+        ),
+        frozenset(words[0] for words, phrase in phrases.items() if len(words) == 1 and phrase.role != "label"),
+    )
+
+
+def _split_entry(elisions: frozenset[str], entry: str) -> tuple[str, ...]:
+    """Return the words of a word or phrase of a list as the lexer splits them: also at hyphens and after elisions."""
+    words: list[str] = []
+    for word in split_words(entry):
+        head, apostrophe, rest = word.partition("'")
+        words += [head, *rest.split("-")] if apostrophe and head in elisions and rest else word.split("-")
+    return tuple(words)
+
+
+def _unite(groups: list[list[str]]) -> dict[str, str]:
+    """Return the representative of each word; groups with a word in common are one."""
+    parent: dict[str, str] = {}
+
+    def find(word: str) -> str:
+        while parent.setdefault(word, word) != word:
+            word = parent[word]
+        return word
+
+    for group in groups:
+        for word in group[1:]:
+            parent[find(word)] = find(group[0])
+    return {word: find(word) for word in list(parent)}
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text in lower case."""
+    return tuple(match[0].lower() for match in WORD.finditer(text.replace("’", "'")))
+
+
+def detect_language(text: str) -> str | None:
+    """Return the language of a text, None if it is none of ``LANGUAGES``.
+
+    Kana decide for Japanese, other ideographs for Chinese. Between alphabetic languages, the number of function words
+    decides. A text with fewer than one such word in eight is of no known language.
+    """
+    words = split_words(text)
+    if not words:
+        return "en"
+    if len(_KANA.findall(text)) * 10 >= len(words):
+        return "ja"
+    if len(_IDEOGRAPH.findall(text)) * 4 >= len(words):
+        return "zh"
+    hits = {code: sum(word in load_language(code).light for word in words) for code in _LATIN}
+    best = max(hits, key=lambda code: hits[code])
+    return best if hits[best] * 8 >= len(words) else None

@@ -1,0 +1,126 @@
+"""Lexer: the pieces of a text, which are its words, literals, code and punctuation."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from consolidation_pipeline.core.conflicts.literal_scanner import Literal, scan
+from consolidation_pipeline.core.differences.language import WORD, Language
+
+# Signs of one meaning, each one character, so that offsets stay.
+_SIGNS = str.maketrans(
+    "\u2019\u2018\u201c\u201d\u201e\u300c\u300d\u300e\u300f\u2013\u2014\u2212\u3001\uff0c\u3002\uff01\uff1f\uff1b\uff1a\uff08\uff09\u3000",
+    '\'\'"""""""---,,.!?;:() ',
+)
+_CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+_FULL_STOP = re.compile(r"\.(?=\s|$|\"|[^\x00-\x7f])")
+_PIECE = re.compile(
+    rf"(?P<code>{_CODE.pattern})|(?P<word>{WORD.pattern})|(?P<sign>[<>=+*/&|%^~]+)|(?P<stop>[.!?;\n])|(?P<comma>[,:()\-])",
+    re.DOTALL,
+)
+_BLANKS = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a text.
+
+    Attributes:
+        kind: word, literal, code, sign, stop (end of a sentence) or comma (end of a clause).
+        text: As written.
+        lower: In lower case, with contractions spelled out.
+        key: Literals and code are equal by it.
+        start: Offset in the text.
+    """
+
+    kind: str
+    text: str
+    lower: str
+    key: str
+    start: int
+
+
+def unify_signs(text: str) -> str:
+    """Return a text of the same length with one kind of quotes, dashes and punctuation."""
+    return text.translate(_SIGNS)
+
+
+def split_pieces(text: str, language: Language) -> Iterator[Piece]:
+    """Return the pieces of a text whose signs are unified."""
+    literals = _find_literals(text, language)
+    at = 0
+    while at < len(text):
+        literal = literals.get(at)
+        if literal:
+            kind = "number" if literal.kind == "version" else literal.kind
+            yield Piece("literal", literal.text, literal.text.lower(), f"{kind}:{literal.value}", at)
+            at += len(literal.text)
+            continue
+        match = _PIECE.match(text, at)
+        if not match:
+            at += 1
+            continue
+        end = match.end()
+        if match["word"]:
+            end = min((start for start in range(at + 1, end) if start in literals), default=end)
+        written = text[at:end]
+        if match["code"]:
+            yield from _split_code(written, at, language)
+        elif match["word"]:
+            yield from _split_word(written, at, language)
+        elif match["stop"]:
+            if written != "." or _FULL_STOP.match(text, at):
+                yield Piece("stop", written, written, written, at)
+        elif match["sign"] or written != "-" or text[at - 1 : at].isspace():
+            yield Piece("sign" if match["sign"] else "comma", written, written, written, at)
+        at = end
+
+
+def _find_literals(text: str, language: Language) -> dict[int, Literal]:
+    """Return the literals outside of code that no word list of the language reads, by their offset."""
+    code = [match.span() for match in _CODE.finditer(text)]
+    found: dict[int, Literal] = {}
+    for literal in scan(text):
+        is_word = (literal.kind == "number" and literal.text.isalpha()) or literal.text.lower() in language.calendar
+        if literal.kind == "quoted" or not literal.text or is_word:
+            continue
+        if not any(start <= literal.start < end for start, end in code):
+            found.setdefault(literal.start, literal)
+    return found
+
+
+def _split_word(text: str, start: int, language: Language) -> Iterator[Piece]:
+    """Return the words of a contraction or of a word with hyphens, or the word."""
+    lower = text.lower()
+    if lower in language.contractions:
+        for word in language.contractions[lower].split():
+            yield Piece("word", text, word, "", start)
+        return
+    for ending, meaning in language.clitics.items():
+        cut = len(text) - len(ending)
+        if lower.endswith(ending) and cut > 0:
+            yield Piece("word", text[:cut], lower[:cut], "", start)
+            yield Piece("word", text[cut:], meaning, "", start + cut)
+            return
+    head, apostrophe, rest = lower.partition("'")
+    if apostrophe and head in language.elisions and rest:
+        yield Piece("word", text[: len(head)], head, "", start)
+        text, start = text[len(head) + 1 :], start + len(head) + 1
+    for part in text.split("-"):
+        yield Piece("word", part, part.lower(), "", start)
+        start += len(part) + 1
+
+
+def _split_code(text: str, start: int, language: Language) -> Iterator[Piece]:
+    """Return code as one piece, or the word or literal that is marked up as code."""
+    inner = text.strip("`")
+    if text.startswith("```"):
+        inner = re.sub(r"^\w*\n", "", inner)
+    bare = inner.strip()
+    if WORD.fullmatch(bare):
+        yield from _split_word(bare, start + text.index(bare), language)
+        return
+    literals = list(scan(bare))
+    is_literal = len(literals) == 1 and literals[0].text == bare
+    key = f"{literals[0].kind}:{literals[0].value}" if is_literal else f"code:{_BLANKS.sub('', inner)}"
+    yield Piece("code", text, text, key, start)

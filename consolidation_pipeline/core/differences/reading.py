@@ -1,0 +1,245 @@
+"""Reading of a text: its tokens in a canonical order, and the cues that change what is claimed."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from consolidation_pipeline.core.conflicts.measurements import plain, with_unit
+from consolidation_pipeline.core.differences.language import Language, Phrase, detect_language, load_language
+from consolidation_pipeline.core.differences.lexer import Piece, split_pieces, unify_signs
+
+_DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])i?b")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word, name, value or code token with a meaning of its own.
+
+    Attributes:
+        key: Tokens are equal by it: the stem of a word, the normal form of a value.
+        kind: word, name, value or code.
+        place: Position among the tokens as written. A passive clause is put into the order of the active one.
+        clause: Number of the clause. Clauses end at punctuation.
+        phrase: Number of the phrase. Phrases also end at function words.
+        governor: Preposition or class of the marker that opens the phrase; empty if none does.
+    """
+
+    text: str
+    key: str
+    kind: str
+    start: int
+    place: int
+    clause: int
+    phrase: int
+    governor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """A word that changes what is claimed, or that governs what follows it (category ``marker``).
+
+    ``place``: of the next token.
+    """
+
+    text: str
+    category: str
+    pole: str
+    start: int
+    place: int
+    clause: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Tokens and cues of a text. ``language``: None if it is not known."""
+
+    text: str
+    language: str | None
+    tokens: tuple[Token, ...]
+    cues: tuple[Cue, ...]
+
+
+def read(text: str) -> Reading:
+    """Read a text."""
+    code = detect_language(text)
+    reader = _Reader(unify_signs(text), load_language(code or "en"))
+    reader.read()
+    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues))
+
+
+class _Reader:
+    def __init__(self, text: str, language: Language) -> None:
+        self.text = text
+        self.language = language
+        self.tokens: list[Token] = []
+        self.cues: list[Cue] = []
+        self.clause = self.phrase = 0
+        self.governor = ""
+        self.governed_from = 0  # number of tokens before the governor
+        self.clause_start = 0
+        self.passive: int | None = None  # number of tokens before the last auxiliary of the passive in this clause
+
+    def read(self) -> None:
+        """Fill ``tokens`` and ``cues``."""
+        language = self.language
+        pieces = list(split_pieces(self.text, language))
+        at, is_opening = 0, True
+        while at < len(pieces):
+            piece = pieces[at]
+            if piece.kind in ("stop", "comma"):
+                is_opening = is_opening or piece.kind == "stop"
+                self._end_passive()
+                self.clause, self.phrase, self.governor = self.clause + 1, self.phrase + 1, ""
+                self.passive, self.clause_start = None, len(self.tokens)
+                at += 1
+                continue
+            size, meaning = self._match(pieces, at)
+            role = meaning.role if meaning else ""
+            words = pieces[at : at + size]
+            if role == "label":
+                following = pieces[at + size].text if at + size < len(pieces) else ""
+                if is_opening and (size > 1 or following in (":", ",", "-")):
+                    at += size
+                    continue
+                size, meaning, role, words = 1, None, "", words[:1]
+            is_first, is_opening = is_opening, False
+            if role in ("light", "cue") and any(word.lower in language.passive_auxiliaries for word in words):
+                self._end_passive()
+                self.passive = len(self.tokens)
+            if meaning and role == "marker" and meaning.key in language.agents and self._find_participle() is not None:
+                at = self._read_agent(pieces, at + size)
+                continue
+            if meaning and role in ("marker", "cue"):
+                category, pole = ("marker", meaning.key) if role == "marker" else (meaning.key, meaning.pole)
+                written = " ".join(word.text for word in words)
+                self.cues.append(Cue(written, category, pole, piece.start, len(self.tokens), self.clause))
+            if meaning and role in ("light", "marker"):
+                self.phrase += 1
+                self._set_governor(words, meaning)
+            elif role != "cue":
+                size = self._read_content(pieces, at, size, meaning, is_first)
+            at += size
+        self._end_passive()
+
+    def _find_participle(self) -> int | None:
+        """Return the position of the participle after the last auxiliary of the passive, None if there is none."""
+        at, language = self.passive, self.language
+        if at is None:
+            return None
+        while at < len(self.tokens) and self.tokens[at].text.lower().endswith(language.adverb_endings):
+            at += 1
+        word = self.tokens[at].text.lower() if at < len(self.tokens) else ""
+        return at if word.endswith(language.participle_endings) or word in language.participles else None
+
+    def _end_passive(self, agent: Sequence[Token] = ()) -> None:
+        """Put the tokens of a passive clause into the order of the active one: agent, verb, subject, the rest."""
+        verb = self._find_participle()
+        if verb is not None and self.passive is not None:
+            tokens, subject = self.tokens, self._find_subject(self.passive)
+            phrase = tokens[verb].phrase
+            tokens[subject:] = [
+                *(replace(token, phrase=phrase, governor="") for token in agent),
+                *tokens[self.passive : verb + 1],
+                *tokens[subject : self.passive],
+                *tokens[verb + 1 : len(tokens) - len(agent)],
+            ]
+        self.passive = None
+
+    def _find_subject(self, before: int) -> int:
+        """Return the position of the noun phrase that ends before a position, with the phrases that belong to it."""
+        at = before
+        while at > self.clause_start:
+            phrase, governor = self.tokens[at - 1].phrase, self.tokens[at - 1].governor
+            while at > self.clause_start and self.tokens[at - 1].phrase == phrase:
+                at -= 1
+            if not governor:
+                break
+        return at
+
+    def _set_governor(self, words: Sequence[Piece], meaning: Phrase) -> None:
+        word = words[-1].lower
+        if meaning.role == "marker" or word in self.language.prepositions:
+            self.governor, self.governed_from = (meaning.key or word), len(self.tokens)
+        elif word not in self.language.determiners or self.governed_from < len(self.tokens):
+            self.governor = ""  # the noun of the preposition has come: "for each order the shop .."
+
+    def _read_agent(self, pieces: Sequence[Piece], at: int) -> int:
+        """Read the agent of a passive clause, and return the position of the piece after it."""
+        start = len(self.tokens)
+        self.phrase += 1
+        self.governor = ""
+        while at < len(pieces) and pieces[at].kind not in ("stop", "comma"):
+            size, meaning = self._match(pieces, at)
+            if meaning and (meaning.role == "marker" or len(self.tokens) > start):
+                break
+            if meaning and meaning.role == "cue":
+                self.cues.append(Cue(pieces[at].text, meaning.key, meaning.pole, pieces[at].start, start, self.clause))
+            elif not meaning:
+                size = self._read_content(pieces, at, 1, None, False)
+            at += size
+        self._end_passive(self.tokens[start:])
+        self.clause_start = len(self.tokens)
+        self.passive = len(self.tokens)  # "is built by A and tested by B"
+        self.phrase += 1
+        return at
+
+    def _match(self, pieces: Sequence[Piece], at: int) -> tuple[int, Phrase | None]:
+        longest = min(self.language.longest_phrase, len(pieces) - at)
+        for size in range(longest, 0, -1):
+            window = pieces[at : at + size]
+            if all(piece.kind == "word" for piece in window):
+                found = self.language.phrases.get(tuple(piece.lower for piece in window))
+                if found:
+                    return size, found
+        return 1, None
+
+    def _read_content(self, pieces: Sequence[Piece], at: int, size: int, meaning: Phrase | None, is_first: bool) -> int:
+        """Append the token that begins at a piece, and return the number of its pieces."""
+        language, piece = self.language, pieces[at]
+        lower, kind = piece.lower, "value"
+        if meaning:  # a phrase with a synonym
+            stem = language.stem(meaning.key.split()[0])
+            key, kind = language.synonyms.get(stem, stem), "word"
+        elif piece.kind in ("code", "sign"):
+            key, kind = piece.key, "code"
+        elif piece.kind == "literal":
+            key = piece.key
+        elif lower in language.numbers:
+            unit = pieces[at + 1] if at + 1 < len(pieces) else None
+            number = Decimal(str(language.numbers[lower]))
+            measured = with_unit(number, " ", unit.lower) if unit and unit.kind == "word" else None
+            size = 2 if measured else 1
+            key = f"number:{measured or plain(number)}"
+        elif lower in language.ordinals:
+            key = f"ordinal:{language.ordinals[lower]}"
+        elif day := language.calendar.get(lower) or language.calendar.get(language.stem(lower)):
+            key = day
+        elif _is_name(piece.text, is_first, language.code):
+            key, kind = lower, "name"
+        else:
+            stem = language.stem(lower)
+            key, kind = language.synonyms.get(stem, stem), "word"
+        if kind == "name" and self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word":
+            self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
+        last = pieces[at + size - 1]
+        written = self.text[piece.start : max(last.start + len(last.text), piece.start + len(piece.text))]
+        where = self.clause, self.phrase, self.governor
+        self.tokens.append(Token(written, _in_bytes(key), kind, piece.start, len(self.tokens), *where))
+        return size
+
+
+def _in_bytes(key: str) -> str:
+    """Return the key of an amount of data in bytes, so that 2 GB is 2048 MB."""
+    match = _DATA.fullmatch(key)
+    if not match:
+        return key
+    return f"number:{plain(Decimal(match[1]) * 1024 ** (' kmgt'.index(match[2])))} b"
+
+
+def _is_name(text: str, is_first: bool, code: str) -> bool:
+    if not text[0].isupper():
+        return False
+    if len(text) > 1 and any(letter.isupper() for letter in text[1:]):
+        return True
+    return not is_first and code != "de"

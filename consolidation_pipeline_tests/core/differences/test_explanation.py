@@ -1,0 +1,156 @@
+"""Verdicts on pairs of texts: a row for each kind of difference, and properties on generated texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.differences.explanation import PROOFS, explain
+from consolidation_pipeline_tests.hypothesis_examples import examples
+
+MAY_MERGE = {
+    "case and punctuation": ("The build fails, sometimes.", "the build fails sometimes"),
+    "label": ("Note: the cache is cleared at night.", "The cache is cleared at night."),
+    "contraction": ("Do not restart the broker.", "Don't restart the broker."),
+    "inflection": ("The job deletes temporary files.", "The job deleted the temporary file."),
+    "synonym": ("The script removes the folder.", "The script deletes the directory."),
+    "passive": ("The scheduler clears the cache.", "The cache is cleared by the scheduler."),
+    "two passives": ("Ann builds it and Ben tests the image.", "It is built by Ann and the image is tested by Ben."),
+    "moved phrase": ("For each order the shop calls the bank.", "The shop calls the bank for each order."),
+    "genitive": ("Log retention is short.", "The retention of logs is short."),
+    "adverb": ("The package was properly imported.", "The package was imported properly."),
+    "unit": ("Tokens expire after 5 min.", "Tokens expire after 300 s."),
+    "amount of data": ("Files over 2 GB are split.", "Files over 2048 MB are split."),
+    "number word": ("Logs are kept for ninety days.", "Logs are kept for 90 days."),
+    "plural day": ("Deploy on Friday.", "Deploy on Fridays."),
+    "instruction": ("You must rotate the keys.", "Rotate the keys."),
+    "quoted code": ("Set `MAX_PARTS` to 5.", "Set MAX_PARTS to 5."),
+    "added clause": ("The index is rebuilt at night.", "The index is rebuilt at night, and prices come from the shop."),
+    "added detail": ("The importer detects the separator.", "The importer detects the separator without help."),
+}
+MUST_NOT_MERGE = {
+    "value": [
+        ("The limit is 30 seconds.", "The limit is 60 seconds."),
+        ("Keep logs for ninety days.", "Keep logs for ninety hours."),
+        ("Restart on Monday.", "Restart on Friday."),
+        ("Read the third column.", "Read the fifth column."),
+        ("Use version 1.9.8 of the client.", "Use version 1.7.5 of the client."),
+        ("The flags are in config/production/flags.yaml.", "The flags are in config/staging/flags.yaml."),
+    ],
+    "name": [
+        ("The checklist belongs to Alice.", "The checklist belongs to Bob."),
+        ("Deploys go through Jenkins.", "Deploys go through Buildkite."),
+    ],
+    "code": [
+        ("Guard it with `if a > b: stop()`.", "Guard it with `if a < b: stop()`."),
+        ("Write `color = ambient + diffuse;` there.", "Write `color = ambient - diffuse;` there."),
+    ],
+    "polarity": [
+        ("The wrapper handles resets.", "The wrapper does not handle resets."),
+        ("The job verifies checksums.", "The job fails to verify checksums."),
+    ],
+    "opposite": [
+        ("Enable the cache in the proxy.", "Disable the cache in the proxy."),
+        ("The staging cluster logs bodies.", "The production cluster logs bodies."),
+    ],
+    "cue": [
+        ("All workers read the queue.", "Some workers read the queue."),
+        ("Branches must be rebased.", "Branches may be rebased."),
+        ("The cache is on in the proxy.", "The cache is off in the proxy."),
+        ("At least three replicas answer.", "At most three replicas answer."),
+        ("Toggles are evaluated in the browser.", "Toggles were evaluated in the browser."),
+    ],
+    "order": [
+        ("The billing service calls the inventory service.", "The inventory service calls the billing service."),
+        ("Priya restarted the workers and Dmitri watched.", "Dmitri restarted the workers and Priya watched."),
+        ("It is automatic in development and manual in tests.", "It is automatic in tests and manual in development."),
+    ],
+    "moved cue": [
+        ("Run the backup before the migration.", "Run the migration before the backup."),
+        ("Copy the rows from staging to live.", "Copy the rows from live to staging."),
+        ("If the disk is full, the job stops.", "If the job stops, the disk is full."),
+        ("The job does not open files and closes sockets.", "The job opens files and does not close sockets."),
+    ],
+    "exception": [
+        ("The index is rebuilt at night.", "The index is rebuilt at night except on Sundays."),
+        ("Orders are held.", "Orders are held unless the customer pays."),
+    ],
+    "added cue": [("The job runs.", "The job runs at most twice."), ("Files are split.", "Files may be split.")],
+    "word": [
+        ("The customer prefers tea.", "The customer prefers coffee."),
+        ("The red lamp blinks.", "The blue lamp blinks."),
+    ],
+    "language": [("Der Dienst stoppt nachts.", "The service stops at night.")],
+}
+NOTES = (
+    "The billing service calls the inventory service for every order line before the checkout.",
+    "Rotate the signing keys of the gateway every 90 days, and tell Maria when it is done.",
+    "If the import fails with E1027, delete the lock file in /var/run/importer and start it again.",
+    "All reports of the finance team are read from the replica in Frankfurt, never from the primary.",
+)
+# Words that no list knows: whatever they replace, the claim is another one.
+UNKNOWN_WORDS = ("zorbel", "quandrix", "Melkor", "4711", "vantelope")
+
+
+@pytest.mark.parametrize("name", MAY_MERGE)
+def test_harmless_difference_may_merge(name: str) -> None:
+    explanation = explain(*MAY_MERGE[name])
+    assert explanation.may_merge, explanation
+
+
+@pytest.mark.parametrize(("kind", "pair"), [(kind, pair) for kind, pairs in MUST_NOT_MERGE.items() for pair in pairs])
+def test_difference_that_matters_is_named(kind: str, pair: tuple[str, str]) -> None:
+    explanation = explain(*pair)
+    assert not explanation.may_merge
+    assert kind in {difference.kind for difference in explanation.differences}, explanation
+
+
+def test_every_kind_of_difference_has_a_row() -> None:
+    assert set(MUST_NOT_MERGE) == set(PROOFS) - {"addition"}
+
+
+def test_one_sided_detail_is_contained() -> None:
+    a, b = MAY_MERGE["added clause"]
+    explanation = explain(a, b)
+    assert explanation.verdict == "contains"
+    assert [(one.kind, one.a, one.b) for one in explanation.differences] == [("addition", "", "prices come shop")]
+    assert explain(b, a).differences[0].a == "prices come shop"
+
+
+def test_vectors_unite_words_above_the_threshold() -> None:
+    pair = "The clerk checks invoices.", "The clerk checks bills."
+    assert not explain(*pair).may_merge
+    assert explain(*pair, lambda *_: 0.5).may_merge
+    assert not explain(*pair, lambda *_: 0.49).may_merge
+
+
+def test_similar_vectors_never_unite_opposites() -> None:
+    assert not explain("Lock the row.", "Unlock the row.", lambda *_: 1.0).may_merge
+    assert not explain("Increase the timeout.", "Decrease the timeout.", lambda *_: 1.0).may_merge
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_text_is_the_same_as_itself(note: str) -> None:
+    assert explain(note, note).verdict == "same"
+
+
+@given(st.sampled_from(NOTES), st.data())
+@settings(max_examples=examples(200), deadline=None)
+def test_no_substituted_word_merges(note: str, data: st.DataObject) -> None:
+    words = note.split()
+    light = set("the The for of and in it is are with every when from before All If again.".split())
+    at = data.draw(st.sampled_from([at for at, word in enumerate(words) if word not in light]))
+    changed = [*words[:at], data.draw(st.sampled_from(UNKNOWN_WORDS)), *words[at + 1 :]]
+    assert not explain(note, " ".join(changed)).may_merge
+
+
+@given(st.permutations(NOTES), st.randoms(use_true_random=False))
+@settings(max_examples=examples(200), deadline=None)
+def test_verdict_is_symmetric(notes: list[str], random: object) -> None:
+    a = " ".join(notes[:2])
+    words = " ".join(notes[1:3]).split()
+    random.shuffle(words)  # type: ignore[attr-defined]
+    b = " ".join(words)
+    assert explain(a, b).verdict == explain(b, a).verdict
+    assert explain(notes[0], a).verdict == explain(a, notes[0]).verdict
