@@ -16,6 +16,8 @@ Similarity = Callable[[str, str], float]
 MIN_WORD_SIMILARITY = 0.5
 # Words of one family begin alike, for this length and this share of the longer one: deploy, deployment.
 _FAMILY_LENGTH, _FAMILY_SHARE = 4, 0.6
+# Pairs of words left that are compared one by one. Texts with more have nothing in common.
+_MOST_WORD_PAIRS = 10_000
 
 # Verdict that a kind of difference proves. Additions prove ``contains`` only if one text alone has some.
 PROOFS = {
@@ -67,7 +69,8 @@ class Explanation:
 def explain(a: str, b: str, similarity: Similarity | None = None) -> Explanation:
     """Return how two texts differ. The verdict is the same for ``b`` and ``a``.
 
-    Texts in an unknown language, or in two languages, are the same only if they are equal after normalization.
+    Texts in an unknown language, in two languages or without any content are the same only if they are equal after
+    normalization.
 
     Args:
         similarity: Without it, only words of one family or of a synonym group may stand for each other.
@@ -81,6 +84,8 @@ def explain_readings(a: Reading, b: Reading, similarity: Similarity | None = Non
         return Explanation("same")
     if a.language is None or a.language != b.language:
         return Explanation("unexplained", (Difference("language", str(a.language), str(b.language)),))
+    if not a.tokens or not b.tokens:
+        return Explanation("unexplained", (Difference("word", a.text, b.text),))
     found = tuple(_Comparison(a, b, load_language(a.language), similarity).find_differences())
     return Explanation(_judge(found), found)
 
@@ -137,6 +142,8 @@ class _Comparison:
                     self._pair(at, best)
         rest_a = [at for at in range(len(a)) if at not in self.of_a and self.a[at].kind == "word"]
         rest_b = [at for at in range(len(b)) if at not in self.of_b and self.b[at].kind == "word"]
+        if len(rest_a) * len(rest_b) > _MOST_WORD_PAIRS:
+            return
         scores = ((self._resemblance(self.a[i], self.b[j]), i, j) for i in rest_a for j in rest_b)
         candidates = [(-score - self._is_same_slot(i, j), i, j) for score, i, j in scores if score]
         for _, i, j in sorted(candidates):

@@ -1,6 +1,7 @@
 """Lexer: the pieces of a text, which are its words, literals, code and punctuation."""
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ _SIGNS = str.maketrans(
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _FULL_STOP = re.compile(r"\.(?=\s|$|\"|[^\x00-\x7f])")
 _PIECE = re.compile(
-    rf"(?P<code>{_CODE.pattern})|(?P<word>{WORD.pattern})|(?P<sign>[<>=+*/&|%^~]+)|(?P<stop>[.!?;\n])|(?P<comma>[,:()\-])",
+    rf"(?P<code>{_CODE.pattern})|(?P<word>(?:{WORD.pattern})(?:#|\+\+)?)|(?P<sign>[<>=+*/&|%^~]+)|(?P<stop>[.!?;\n])|(?P<comma>[,:()\-])",
     re.DOTALL,
 )
 _BLANKS = re.compile(r"\s+")
@@ -58,6 +59,8 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
             continue
         match = _PIECE.match(text, at)
         if not match:
+            if unicodedata.category(text[at])[0] in "LNS":
+                yield Piece("sign", text[at], text[at], text[at], at)
             at += 1
             continue
         end = match.end()

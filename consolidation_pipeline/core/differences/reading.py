@@ -61,7 +61,7 @@ class Reading:
 
 
 def read(text: str) -> Reading:
-    """Read a text."""
+    """Read a text. A text of an unknown language is read with the word lists of English."""
     code = detect_language(text)
     reader = _Reader(unify_signs(text), load_language(code or "en"))
     reader.read()
@@ -69,6 +69,8 @@ def read(text: str) -> Reading:
 
 
 class _Reader:
+    """State of reading one text, clause by clause."""
+
     def __init__(self, text: str, language: Language) -> None:
         self.text = text
         self.language = language
@@ -158,6 +160,7 @@ class _Reader:
         return at
 
     def _set_governor(self, words: Sequence[Piece], meaning: Phrase) -> None:
+        """Take note of a preposition or marker, which governs the tokens up to the end of the noun phrase."""
         word = words[-1].lower
         if meaning.role == "marker" or word in self.language.prepositions:
             self.governor, self.governed_from = (meaning.key or word), len(self.tokens)
@@ -185,6 +188,7 @@ class _Reader:
         return at
 
     def _match(self, pieces: Sequence[Piece], at: int) -> tuple[int, Phrase | None]:
+        """Return the longest phrase of the lists that begins at a piece: the number of its pieces, and its meaning."""
         longest = min(self.language.longest_phrase, len(pieces) - at)
         for size in range(longest, 0, -1):
             window = pieces[at : at + size]
@@ -238,6 +242,7 @@ def _in_bytes(key: str) -> str:
 
 
 def _is_name(text: str, is_first: bool, code: str) -> bool:
+    """Return True if a word is written as a name. German writes all nouns with a capital."""
     if not text[0].isupper():
         return False
     if len(text) > 1 and any(letter.isupper() for letter in text[1:]):

@@ -40,10 +40,12 @@ MUST_NOT_MERGE = {
     ],
     "name": [
         ("The checklist belongs to Alice.", "The checklist belongs to Bob."),
+        ("The parser is written in C#.", "The parser is written in C."),
         ("Deploys go through Jenkins.", "Deploys go through Buildkite."),
     ],
     "code": [
         ("Guard it with `if a > b: stop()`.", "Guard it with `if a < b: stop()`."),
+        ("The build is 👍 today.", "The build is 👎 today."),
         ("Write `color = ambient + diffuse;` there.", "Write `color = ambient - diffuse;` there."),
     ],
     "polarity": [
@@ -143,6 +145,23 @@ def test_no_substituted_word_merges(note: str, data: st.DataObject) -> None:
     at = data.draw(st.sampled_from([at for at, word in enumerate(words) if word not in light]))
     changed = [*words[:at], data.draw(st.sampled_from(UNKNOWN_WORDS)), *words[at + 1 :]]
     assert not explain(note, " ".join(changed)).may_merge
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+@settings(max_examples=examples(500), deadline=None)
+def test_any_text_is_explained(a: str, b: str) -> None:
+    assert explain(a, a).verdict == "same"
+    assert explain(a, b).verdict == explain(b, a).verdict
+
+
+@pytest.mark.parametrize("pair", [("It is.", "They are."), ("!", "?"), ("", "The cache is cold.")])
+def test_text_without_content_stays_apart(pair: tuple[str, str]) -> None:
+    assert explain(*pair).verdict == "unexplained"
+
+
+def test_long_texts_without_common_words_stay_apart() -> None:
+    one, other = (" ".join(f"{word}{at} of the" for at in range(400)) for word in ("zorbel", "quandrix"))
+    assert explain(f"The {one} service.", f"The {other} service.", lambda *_: 1.0).verdict == "unexplained"
 
 
 @given(st.permutations(NOTES), st.randoms(use_true_random=False))
