@@ -181,30 +181,43 @@ class _Comparison:
     # Order
 
     def _compare_order(self) -> list[Difference]:
-        """Return two neighbours of one clause whose order is reversed in the other text, if there are any.
+        """Return a token in another order or clause of the other text, with its neighbour; empty if there is none.
 
-        A phrase may move with its preposition ("for each order, A calls B"), an adverb alone, and a noun around "of"
-        ("the log retention", "the retention of logs").
+        Neighbours of a clause must keep their order. A phrase may move with its preposition ("for each order, A calls
+        B"), an adverb alone, and a noun around "of" ("the log retention", "the retention of logs"). A token must keep
+        at least one of the tokens of its clause.
         """
+        endings = self.language.adverb_endings
         for tokens, others, places in ((self.a, self.b, self.of_a), (self.b, self.a, self.of_b)):
-            for left, right in pairwise(at for at in range(len(tokens)) if at in places):
+            aligned = [
+                at for at in range(len(tokens)) if at in places and not tokens[at].text.lower().endswith(endings)
+            ]
+            for left, right in pairwise(aligned):
                 if tokens[left].clause != tokens[right].clause or places[left] < places[right]:
                     continue
-                there = others[places[left]], others[places[right]]
                 if self._may_move(left, tokens, others, places) or self._may_move(right, tokens, others, places):
                     continue
-                words = f"{tokens[left].text} {tokens[right].text}", f"{there[1].text} {there[0].text}"
-                return [Difference("order", *(words if tokens is self.a else words[::-1]))]
+                here, there = (tokens[left], tokens[right]), (others[places[right]], others[places[left]])
+                one, other = (here, there) if tokens is self.a else (there, here)
+                return [Difference("order", _join(one), _join(other))]
+            clauses, new_clauses = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
+            for at in aligned:
+                clauses[tokens[at].clause].add(at)
+                new_clauses[others[places[at]].clause].add(at)
+            for at in aligned:
+                clause, new_clause = clauses[tokens[at].clause], new_clauses[others[places[at]].clause]
+                if len(clause) > 1 and len(new_clause) > 1 and len(clause & new_clause) == 1:
+                    return [Difference("order", tokens[at].text, others[places[at]].text)]
         return []
 
     def _may_move(self, at: int, tokens: Sequence[Token], others: Sequence[Token], places: dict[int, int]) -> bool:
-        """Return True if a token may stand elsewhere: an adverb, a genitive, or a phrase with its preposition.
+        """Return True if a token may stand elsewhere: a genitive, or a phrase with its preposition.
 
         Two phrases with the same preposition must keep their order: "from A to B, in C" may become "in C, from A to B".
         """
         here, there = tokens[at], others[places[at]]
         one, other, language = here.governor, there.governor, self.language
-        if here.text.lower().endswith(language.adverb_endings) or {one, other} & language.genitives:
+        if {one, other} & language.genitives:
             return True
         if not one or (one != other and not {one, other} <= language.prepositions):
             return False
@@ -288,7 +301,24 @@ class _Comparison:
         for x, y in islice(opposites, 1):
             yield Difference("opposite", x.text, y.text)
         if left_a or left_b:
-            yield Difference("word" if left_a and left_b else "addition", _join(left_a), _join(left_b))
+            is_addition = not (left_a and left_b) and not self._replaces_word(bool(left_a))
+            yield Difference("addition" if is_addition else "word", _join(left_a), _join(left_b))
+
+    def _replaces_word(self, is_in_a: bool) -> bool:
+        """Return True if a token of one text stands where the other text has more function words instead."""
+        tokens, others, places = (self.a, self.b, self.of_a) if is_in_a else (self.b, self.a, self.of_b)
+        there = {token.place: others[places[at]] for at, token in enumerate(tokens) if at in places}
+        words, is_after_new, before = 0, False, -1
+        for token in sorted(tokens, key=lambda token: token.place):
+            words += token.words_before
+            other = there.get(token.place)
+            if other is None:
+                is_after_new = True
+                continue
+            if is_after_new and other.place == before + 1 and words < other.words_before:
+                return True
+            words, is_after_new, before = 0, False, other.place
+        return False
 
 
 def _find_new_clauses(tokens: Sequence[Token], left: Sequence[Token]) -> set[int]:

@@ -9,6 +9,7 @@ prepositions, genitives, determiners: Those of them that open a phrase, join two
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 numbers, ordinals, days, months, contractions: As their names say.
+abbreviations: Words whose full stop ends no sentence.
 clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
 markers: Class = words that govern what follows them.
 cues.<category>: Pole = words that change what is claimed. Poles of a category contradict each other.
@@ -64,6 +65,7 @@ class Language:
     contractions: Mapping[str, str]
     clitics: Mapping[str, str]
     elisions: frozenset[str]
+    abbreviations: frozenset[str]
     passive_auxiliaries: frozenset[str]
     agents: frozenset[str]
     prepositions: frozenset[str]
@@ -133,6 +135,7 @@ def load_language(code: str) -> Language:
         raw.get("contractions", {}),
         raw.get("clitics", {}),
         frozenset(raw.get("elisions", ())),
+        frozenset(raw.get("abbreviations", ())),
         frozenset(raw.get("passive_auxiliaries", ())),
         frozenset(raw.get("agents", ())),
         frozenset(raw.get("prepositions", ())),

@@ -49,13 +49,14 @@ def unify_signs(text: str) -> str:
 def split_pieces(text: str, language: Language) -> Iterator[Piece]:
     """Return the pieces of a text whose signs are unified."""
     literals = _find_literals(text, language)
-    at = 0
+    at, word = 0, ""
     while at < len(text):
         literal = literals.get(at)
         if literal:
             kind = "number" if literal.kind == "version" else literal.kind
             yield Piece("literal", literal.text, literal.text.lower(), f"{kind}:{literal.value}", at)
             at += len(literal.text)
+            word = ""
             continue
         match = _PIECE.match(text, at)
         if not match:
@@ -67,12 +68,13 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
         if match["word"]:
             end = min((start for start in range(at + 1, end) if start in literals), default=end)
         written = text[at:end]
+        last, word = word, written.lower() if match["word"] else ""
         if match["code"]:
             yield from _split_code(written, at, language)
         elif match["word"]:
             yield from _split_word(written, at, language)
         elif match["stop"]:
-            if written != "." or _FULL_STOP.match(text, at):
+            if written != "." or (_FULL_STOP.match(text, at) and last not in language.abbreviations):
                 yield Piece("stop", written, written, written, at)
         elif match["sign"] or written != "-" or text[at - 1 : at].isspace():
             yield Piece("sign" if match["sign"] else "comma", written, written, written, at)

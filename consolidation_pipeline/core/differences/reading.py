@@ -9,6 +9,8 @@ from consolidation_pipeline.core.conflicts.measurements import plain, with_unit
 from consolidation_pipeline.core.differences.language import Language, Phrase, detect_language, load_language
 from consolidation_pipeline.core.differences.lexer import Piece, split_pieces, unify_signs
 
+# Markers that a noun phrase follows; a clause with a subject of its own follows the others.
+_PHRASE_MARKERS = frozenset("to from by than through between above below against during without".split())
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])i?b")
 
 
@@ -23,6 +25,7 @@ class Token:
         clause: Number of the clause. Clauses end at punctuation.
         phrase: Number of the phrase. Phrases also end at function words.
         governor: Preposition or class of the marker that opens the phrase; empty if none does.
+        words_before: Number of function words and cues since the token before, as written.
     """
 
     text: str
@@ -33,6 +36,7 @@ class Token:
     clause: int
     phrase: int
     governor: str
+    words_before: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class _Reader:
         self.clause = self.phrase = 0
         self.governor = ""
         self.governed_from = 0  # number of tokens before the governor
+        self.words_before = 0
         self.clause_start = 0
         self.passive: int | None = None  # number of tokens before the last auxiliary of the passive in this clause
 
@@ -116,11 +121,15 @@ class _Reader:
                 category, pole = ("marker", meaning.key) if role == "marker" else (meaning.key, meaning.pole)
                 written = " ".join(word.text for word in words)
                 self.cues.append(Cue(written, category, pole, piece.start, len(self.tokens), self.clause))
+            if meaning and role == "marker" and meaning.key not in _PHRASE_MARKERS:
+                self._end_passive()
+                self.clause_start = len(self.tokens)
             if meaning and role in ("light", "marker"):
                 self.phrase += 1
                 self._set_governor(words, meaning)
             elif role != "cue":
                 size = self._read_content(pieces, at, size, meaning, is_first)
+            self.words_before += size if meaning and role != "synonym" else 0
             at += size
         self._end_passive()
 
@@ -228,7 +237,8 @@ class _Reader:
             self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
         last = pieces[at + size - 1]
         written = self.text[piece.start : max(last.start + len(last.text), piece.start + len(piece.text))]
-        where = self.clause, self.phrase, self.governor
+        where = self.clause, self.phrase, self.governor, self.words_before
+        self.words_before = 0
         self.tokens.append(Token(written, _in_bytes(key), kind, piece.start, len(self.tokens), *where))
         return size
 
