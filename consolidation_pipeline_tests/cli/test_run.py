@@ -91,6 +91,7 @@ def test_run_with_unknown_project_runs_nothing(cli: Cli, write: Write, engine: E
     assert count_jobs(engine) == 0
 
 
+@pytest.mark.slow
 def test_several_projects_are_run_in_order(cli: Cli, write: Write) -> None:
     for slug in ("b", "a"):
         cli("import", write({"content": slug}), "--project", slug)
@@ -99,6 +100,7 @@ def test_several_projects_are_run_in_order(cli: Cli, write: Write) -> None:
     assert [(run["project"], run["status"]) for run in answer.json["runs"]] == [("b", "completed"), ("a", "completed")]
 
 
+@pytest.mark.slow
 def test_run_all_continues_after_failure(cli: Cli, write: Write, engine: Engine) -> None:
     for slug in ("a", "b", "off"):
         cli("import", write({"content": f"{slug} one"}, {"content": f"{slug} two"}), "--project", slug)

@@ -135,6 +135,7 @@ def test_killed_import_resumes_after_last_batch(pipeline: Pipeline) -> None:
     assert (done.added, done.unchanged) == (len(corpus()) - 30, 30)
 
 
+@pytest.mark.slow
 def test_import_takes_few_statements_per_batch(pipeline: Pipeline) -> None:
     batches = 3
     path = pipeline.folder / "many.jsonl"

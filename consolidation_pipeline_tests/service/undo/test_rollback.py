@@ -263,6 +263,7 @@ WORDINGS = st.sampled_from(
 HISTORIES = st.lists(st.lists(WORDINGS, min_size=1, max_size=4), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=6)
 @given(history=HISTORIES, data=st.data())
 def test_rollback_of_all_runs_restores_initial_state(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def redo(pipeline: Pipeline, done: list[UUID]) -> None:
         pipeline.roll_back(rollback_id)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=5)
 @given(nights=NIGHTS, data=st.data())
 def test_disjoint_groups_are_undone_in_either_order(

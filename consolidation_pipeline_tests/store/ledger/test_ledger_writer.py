@@ -349,6 +349,7 @@ def test_prepared_statements_accept_any_columns(connection: Connection, project:
     _undo(connection, project, *range(seq - 4, newest_change(connection) + 1))
 
 
+@pytest.mark.slow
 def test_many_rows_are_changed_in_few_statements(connection: Connection, project: Project) -> None:
     ids = add_memories(connection, project, [new_memory(str(n)) for n in range(4_000)])
     changes = [Change(id_, uuid4(), {"pinned": True, "tags": ["x"]}, 1) for id_ in ids]

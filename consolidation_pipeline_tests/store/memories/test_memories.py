@@ -127,6 +127,7 @@ def test_memory_without_time_is_learned_now(connection: Connection, project: Pro
     assert (row.tool_usage, row.error_patterns, row.metadata, row.success) == (None, None, {}, None)
 
 
+@pytest.mark.slow
 def test_append_needs_few_statements(connection: Connection, project: Project) -> None:
     memories = [new_memory(str(n), files=(f"{n}.py",)) for n in range(20_000)]
     with record_statements(connection) as statements:
