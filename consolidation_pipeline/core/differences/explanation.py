@@ -152,12 +152,7 @@ class _Comparison:
 
     def _read_as_words(self, tokens: Sequence[Token]) -> list[str]:
         """Return the keys of tokens with names as words, so that a name equals a word but no other name."""
-        return [
-            self.language.synonyms.get(stem := self.language.stem(token.key), stem)
-            if token.kind == "name"
-            else token.key
-            for token in tokens
-        ]
+        return [self.language.read_word(token.key) if token.kind == "name" else token.key for token in tokens]
 
     def _pair(self, i: int, j: int) -> None:
         self.of_a[i], self.of_b[j] = j, i

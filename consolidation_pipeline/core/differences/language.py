@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from importlib.resources import files
+from itertools import accumulate
 from typing import Any
 
 import snowballstemmer  # type: ignore[import-untyped]
@@ -81,12 +82,17 @@ class Language:
 
     def stem(self, word: str) -> str:
         """Return the stem of a word in lower case."""
-        return _stem(self.stemmer, word) if self.stemmer else word
+        return _stem(self.stemmer, word)
+
+    def read_word(self, word: str) -> str:
+        """Return the key of a word in lower case: its stem, or the stem that stands for its synonyms."""
+        stem = self.stem(word)
+        return self.synonyms.get(stem, stem)
 
 
 @lru_cache(maxsize=50_000)
-def _stem(stemmer: str, word: str) -> str:
-    stem: str = _stemmer(stemmer).stemWord(word)
+def _stem(stemmer: str | None, word: str) -> str:
+    stem: str = _stemmer(stemmer).stemWord(word) if stemmer else word
     return stem
 
 
@@ -99,13 +105,19 @@ def _stemmer(name: str) -> Any:
 def load_language(code: str) -> Language:
     """Return the word lists of one of ``LANGUAGES``."""
     raw = tomllib.loads((files(__package__) / "languages" / f"{code}.toml").read_text("utf-8"))
-    split = partial(_split_entry, frozenset(raw.get("elisions", ())))
-    stemmer = raw.get("stemmer")
+    elisions = frozenset(raw.get("elisions", ()))
+    stem = partial(_stem, raw.get("stemmer"))
+    synonyms = _unite([[stem(word) for word in group if " " not in word] for group in raw["synonyms"]["groups"]])
+
+    def split(entry: str) -> tuple[str, ...]:
+        return tuple(part for word in split_words(entry) for _, part in split_parts(word, elisions))
+
     phrases: dict[tuple[str, ...], Phrase] = {}
     for group in raw["synonyms"]["groups"]:
         for entry in group:
             if len(words := split(entry)) > 1:
-                phrases[words] = Phrase("synonym", group[0])
+                first = stem(group[0].split()[0])
+                phrases[words] = Phrase("synonym", synonyms.get(first, first))
     for entry in raw["light"]:
         phrases[split(entry)] = Phrase("light")
     for key, entries in raw["markers"].items():
@@ -117,11 +129,9 @@ def load_language(code: str) -> Language:
                 phrases[split(entry)] = Phrase("cue", category, pole)
     for entry in raw["labels"]:
         phrases.setdefault(split(entry), Phrase("label"))
-    stem = (lambda word: _stem(stemmer, word)) if stemmer else (lambda word: word)
-    synonyms = _unite([[stem(word) for word in group if " " not in word] for group in raw["synonyms"]["groups"]])
     return Language(
         code,
-        stemmer,
+        raw.get("stemmer"),
         phrases,
         max(map(len, phrases)),
         raw.get("numbers", {}),
@@ -134,7 +144,7 @@ def load_language(code: str) -> Language:
         },
         raw.get("contractions", {}),
         raw.get("clitics", {}),
-        frozenset(raw.get("elisions", ())),
+        elisions,
         frozenset(raw.get("abbreviations", ())),
         frozenset(raw.get("passive_auxiliaries", ())),
         frozenset(raw.get("agents", ())),
@@ -153,13 +163,12 @@ def load_language(code: str) -> Language:
     )
 
 
-def _split_entry(elisions: frozenset[str], entry: str) -> tuple[str, ...]:
-    """Return the words of a word or phrase of a list as the lexer splits them: also at hyphens and after elisions."""
-    words: list[str] = []
-    for word in split_words(entry):
-        head, apostrophe, rest = word.partition("'")
-        words += [head, *rest.split("-")] if apostrophe and head in elisions and rest else word.split("-")
-    return tuple(words)
+def split_parts(word: str, elisions: frozenset[str]) -> list[tuple[int, str]]:
+    """Return the parts of a word, which an elision or hyphens separate, with their offsets: l'avant-garde has three."""
+    head, apostrophe, rest = word.partition("'")
+    parts = [head, *rest.split("-")] if apostrophe and rest and head.lower() in elisions else word.split("-")
+    offsets = accumulate((len(part) + 1 for part in parts), initial=0)
+    return list(zip(offsets, parts, strict=False))
 
 
 def _unite(groups: list[list[str]]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from consolidation_pipeline.core.conflicts.literal_scanner import Literal, scan
-from consolidation_pipeline.core.differences.language import WORD, Language
+from consolidation_pipeline.core.differences.language import WORD, Language, split_parts
 
 # Signs of one meaning, each one character, so that offsets stay.
 _SIGNS = str.maketrans(
@@ -107,13 +107,8 @@ def _split_word(text: str, start: int, language: Language) -> Iterator[Piece]:
             yield Piece("word", text[:cut], lower[:cut], "", start)
             yield Piece("word", text[cut:], meaning, "", start + cut)
             return
-    head, apostrophe, rest = lower.partition("'")
-    if apostrophe and head in language.elisions and rest:
-        yield Piece("word", text[: len(head)], head, "", start)
-        text, start = text[len(head) + 1 :], start + len(head) + 1
-    for part in text.split("-"):
-        yield Piece("word", part, part.lower(), "", start)
-        start += len(part) + 1
+    for offset, part in split_parts(text, language.elisions):
+        yield Piece("word", part, part.lower(), "", start + offset)
 
 
 def _split_code(text: str, start: int, language: Language) -> Iterator[Piece]:

@@ -212,8 +212,7 @@ class _Reader:
         language, piece = self.language, pieces[at]
         lower, kind = piece.lower, "value"
         if meaning:  # a phrase with a synonym
-            stem = language.stem(meaning.key.split()[0])
-            key, kind = language.synonyms.get(stem, stem), "word"
+            key, kind = meaning.key, "word"
         elif piece.kind in ("code", "sign"):
             key, kind = piece.key, "code"
         elif piece.kind == "literal":
@@ -231,8 +230,7 @@ class _Reader:
         elif _is_name(piece.text, is_first, language.code):
             key, kind = lower, "name"
         else:
-            stem = language.stem(lower)
-            key, kind = language.synonyms.get(stem, stem), "word"
+            key, kind = language.read_word(lower), "word"
         if kind == "name" and self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word":
             self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
         last = pieces[at + size - 1]
