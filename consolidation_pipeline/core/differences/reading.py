@@ -31,7 +31,6 @@ class Token:
     text: str
     key: str
     kind: str
-    start: int
     place: int
     clause: int
     phrase: int
@@ -49,7 +48,6 @@ class Cue:
     text: str
     category: str
     pole: str
-    start: int
     place: int
     clause: int
 
@@ -120,7 +118,7 @@ class _Reader:
             if meaning and role in ("marker", "cue"):
                 category, pole = ("marker", meaning.key) if role == "marker" else (meaning.key, meaning.pole)
                 written = " ".join(word.text for word in words)
-                self.cues.append(Cue(written, category, pole, piece.start, len(self.tokens), self.clause))
+                self.cues.append(Cue(written, category, pole, len(self.tokens), self.clause))
             if meaning and role == "marker" and meaning.key not in _PHRASE_MARKERS:
                 self._end_passive()
                 self.clause_start = len(self.tokens)
@@ -186,7 +184,7 @@ class _Reader:
             if meaning and (meaning.role == "marker" or len(self.tokens) > start):
                 break
             if meaning and meaning.role == "cue":
-                self.cues.append(Cue(pieces[at].text, meaning.key, meaning.pole, pieces[at].start, start, self.clause))
+                self.cues.append(Cue(pieces[at].text, meaning.key, meaning.pole, start, self.clause))
             elif not meaning:
                 size = self._read_content(pieces, at, 1, None, False)
             at += size
@@ -237,7 +235,7 @@ class _Reader:
         written = self.text[piece.start : max(last.start + len(last.text), piece.start + len(piece.text))]
         where = self.clause, self.phrase, self.governor, self.words_before
         self.words_before = 0
-        self.tokens.append(Token(written, _in_bytes(key), kind, piece.start, len(self.tokens), *where))
+        self.tokens.append(Token(written, _in_bytes(key), kind, len(self.tokens), *where))
         return size
 
 
