@@ -56,9 +56,8 @@ class DatabasePool:
         self.server = server
         self.template = template
         self._free: list[str] = []
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(template)))
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(template)))
+        drop_database(server, template)
+        create_database(server, template)
         engine = connect_engine(replace_database(server, template))
         upgrade(engine)
         engine.dispose()
