@@ -139,12 +139,20 @@ def test_phase_waits_for_pool_slot_only_with_limit(instance: dg.DagsterInstance)
     with hold_pool_slot(instance, first, "patterns"):
         waiting = threading.Thread(target=wait)
         waiting.start()
-        while not instance.event_log_storage.get_concurrency_info(LLM_POOL).pending_steps:
+        while len(instance.event_log_storage.get_concurrency_info(LLM_POOL).pending_steps) < 2:
             assert waiting.is_alive()
         done.put("first")
     waiting.join()
     assert [done.get(), done.get()] == ["first", "second"]
     assert sum(SLOT_TAKEN in log.message for log in instance.all_logs(second.run_id)) == 1
+
+
+def test_phase_takes_slot_freed_while_it_queued(instance: dg.DagsterInstance) -> None:
+    run, storage = add_started_run(instance), instance.event_log_storage
+    storage.set_concurrency_slots(LLM_POOL, 1)
+    storage.add_pending_step(LLM_POOL, run.run_id, "patterns", should_assign=False)  # type: ignore[attr-defined]
+    with hold_pool_slot(instance, run, "patterns"):
+        assert [slot.run_id for slot in storage.get_concurrency_info(LLM_POOL).claimed_slots] == [run.run_id]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
+from dagster._core.storage.event_log import SqlEventLogStorage
 
 LLM_POOL = "llm"
 SLOT_TAKEN = f"takes a slot of the pool {LLM_POOL}"
@@ -26,6 +27,9 @@ def hold_pool_slot(instance: dg.DagsterInstance, run: dg.DagsterRun, phase: str)
     try:
         # If the limit is removed meanwhile, the phase goes on.
         while _is_limited(instance) and not storage.claim_concurrency_slot(LLM_POOL, run.run_id, phase).is_claimed:
+            # Dagster assigns a freed slot to a step that waits already; one that was just being added would miss it.
+            if isinstance(storage, SqlEventLogStorage) and storage.has_unassigned_slots(LLM_POOL):
+                storage.assign_pending_steps([LLM_POOL])
             time.sleep(_POLL_SECONDS)
         instance.report_engine_event(f"{phase} {SLOT_TAKEN}", run)
         yield
