@@ -6,7 +6,7 @@ are escaped and shortened, because they may be text of strangers.
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 
-from consolidation_pipeline.core.conflicts.literals import KINDS, literals, stands_in
+from consolidation_pipeline.core.literals.literals import KINDS, literals, stands_in
 
 _MAX_QUOTE_CHARS = 80
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.api.pages.rendering import CONFLICT_LABELS, KIND_LABELS, OPERATION_WORDS, STATUS_LABELS
-from consolidation_pipeline.core.conflicts.literals import KINDS
+from consolidation_pipeline.core.literals.literals import KINDS
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually

@@ -14,8 +14,8 @@ from functools import partial
 from random import Random
 
 from consolidation_pipeline.core.calibration import rewrite_rules
-from consolidation_pipeline.core.conflicts.literal_scanner import Literal, scan
-from consolidation_pipeline.core.conflicts.literals import conflicts, literals
+from consolidation_pipeline.core.literals.literal_scanner import Literal, scan
+from consolidation_pipeline.core.literals.literals import conflicts, literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 

@@ -1,6 +1,6 @@
 """Words that say the opposite of each other, by their stems."""
 
-import re
+from consolidation_pipeline.core.text.stems import stem
 
 # Each line is a scale: words of one end / words of the other.
 _OPPOSITES = """
@@ -47,16 +47,6 @@ _OPPOSITES = """
     public / private
     ascending / descending
 """
-_ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|e)$")
-_DOUBLED = re.compile(r"(\w)\1$")
-
-
-def stem(word: str) -> str:
-    """``word``, in lower case, without its ending: ``enabled`` and ``enables`` become one."""
-    if word in ("uses", "used", "using"):
-        return "use"
-    bare = _DOUBLED.sub(r"\1", _ENDING.sub("", word))
-    return bare[:-1] + "i" if len(bare) > 3 and bare.endswith("y") else bare
 
 
 def _scales() -> dict[str, tuple[str, bool]]:

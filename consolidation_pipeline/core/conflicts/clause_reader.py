@@ -3,8 +3,8 @@
 import re
 
 from consolidation_pipeline.core.conflicts.clauses import Clause, Draft, Mood
-from consolidation_pipeline.core.conflicts.negation import NEGATION, SWITCH
 from consolidation_pipeline.core.conflicts.word_roles import Role, Word, read_word
+from consolidation_pipeline.core.literals.negation import NEGATION, SWITCH
 
 # More distinct clauses than this are not read: two pasted logs would make millions of pairs.
 _MOST = 400

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
 
-from consolidation_pipeline.core.conflicts.negation import QUESTION
 from consolidation_pipeline.core.conflicts.word_roles import Role, Word
+from consolidation_pipeline.core.literals.negation import QUESTION
 
 # Looking a member up in its class costs as much as reading a word.
 _CONTENT, _SUBJECTS = Role.CONTENT, (Role.SUBJECT, Role.SPEAKER)

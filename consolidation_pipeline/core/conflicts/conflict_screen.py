@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consolidation_pipeline.core.conflicts.literals import Facts, facts_contradict
 from consolidation_pipeline.core.grouping.linkage import connected_components
+from consolidation_pipeline.core.literals.literals import Facts, facts_contradict
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 

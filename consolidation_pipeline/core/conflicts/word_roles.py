@@ -5,7 +5,8 @@ from enum import IntEnum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
-from consolidation_pipeline.core.conflicts.antonyms import SCALES, stem
+from consolidation_pipeline.core.conflicts.antonyms import SCALES
+from consolidation_pipeline.core.text.stems import stem
 
 
 class Role(IntEnum):

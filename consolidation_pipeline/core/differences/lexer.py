@@ -5,8 +5,8 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from consolidation_pipeline.core.conflicts.literal_scanner import Literal, scan
 from consolidation_pipeline.core.differences.language import WORD, Language, split_parts
+from consolidation_pipeline.core.literals.literal_scanner import Literal, scan
 
 # Signs of one meaning, each one character, so that offsets stay.
 _SIGNS = str.maketrans(

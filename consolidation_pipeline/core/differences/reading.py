@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from consolidation_pipeline.core.conflicts.measurements import plain, with_unit
 from consolidation_pipeline.core.differences.language import Language, Phrase, detect_language, load_language
 from consolidation_pipeline.core.differences.lexer import Piece, split_pieces, unify_signs
+from consolidation_pipeline.core.literals.measurements import plain, with_unit
 
 # Markers that a noun phrase follows; a clause with a subject of its own follows the others.
 _PHRASE_MARKERS = frozenset("to from by than through between above below against during without".split())

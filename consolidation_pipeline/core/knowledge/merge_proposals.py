@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from consolidation_pipeline.core.conflicts.literals import literals
+from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.core.text.text_merge import find_missing_literals, split_sentences
 

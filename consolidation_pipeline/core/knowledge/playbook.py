@@ -6,7 +6,7 @@ import re
 from itertools import combinations
 
 from consolidation_pipeline.core.checks import check_count, check_share
-from consolidation_pipeline.core.conflicts.literals import contradict
+from consolidation_pipeline.core.literals.literals import contradict
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # Memories that promotion requires as evidence. Each further one raises the priority.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from consolidation_pipeline.core.conflicts.clause_reader import read_clauses
 from consolidation_pipeline.core.conflicts.clauses import Clause
-from consolidation_pipeline.core.conflicts.literals import conflicts
 from consolidation_pipeline.core.conflicts.polarity import SAME_TOPIC
+from consolidation_pipeline.core.literals.literals import conflicts
 from consolidation_pipeline.core.text.text_merge import merge_texts
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 

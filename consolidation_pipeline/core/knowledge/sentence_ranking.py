@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.conflicts.literals import literals
+from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.key_terms import NO_BACKGROUND, BackgroundTerms, count_terms, extract_terms
 from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from consolidation_pipeline.core.conflicts.literal_scanner import Literal
-from consolidation_pipeline.core.conflicts.literals import EXACT_KINDS, KINDS, conflicts, literals, stands_in
+from consolidation_pipeline.core.literals.literal_scanner import Literal
+from consolidation_pipeline.core.literals.literals import EXACT_KINDS, KINDS, conflicts, literals, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 from consolidation_pipeline.core.text.word_overlap import extract_content_words

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.conflicts.antonyms import stem
+from consolidation_pipeline.core.text.stems import stem
 
 # Words, numbers, identifiers and paths: joined by signs between two letters or digits, never by white space.
 _TERM = re.compile(r"(?<![^\W_])[./$@~_]{0,2}\w(?:[\w+#]|[._/:@'’-]+(?=[^\W_])|,(?=\d{3}(?!\d)))*(?:\(\))?")

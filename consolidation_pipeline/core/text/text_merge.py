@@ -5,9 +5,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from consolidation_pipeline.core.conflicts.literal_patterns import BLANK, CODE, QUOTED
-from consolidation_pipeline.core.conflicts.literal_scanner import Literal
-from consolidation_pipeline.core.conflicts.literals import literals, stands_in
+from consolidation_pipeline.core.literals.literal_patterns import BLANK, CODE, QUOTED
+from consolidation_pipeline.core.literals.literal_scanner import Literal
+from consolidation_pipeline.core.literals.literals import literals, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 # A sentence and the white space between it and the one before.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.conflicts.antonyms import stem
+from consolidation_pipeline.core.text.stems import stem
 
 # In scripts without spaces between words, each sign counts as a word.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")

@@ -9,8 +9,8 @@ from itertools import combinations
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.conflicts.literal_scanner import Literal
-from consolidation_pipeline.core.conflicts.literals import conflicts
+from consolidation_pipeline.core.literals.literal_scanner import Literal
+from consolidation_pipeline.core.literals.literals import conflicts
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, embedding_text
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 from consolidation_pipeline.errors import NotFoundError, UsageError

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from consolidation_pipeline.core.conflicts.literals import conflicts
 from consolidation_pipeline.core.grouping.clustering import cluster_keys, cluster_rows
 from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summarize_groups
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
+from consolidation_pipeline.core.literals.literals import conflicts
 from consolidation_pipeline.core.project_map import project_to_plane, render_svg
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import (

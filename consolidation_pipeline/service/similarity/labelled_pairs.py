@@ -10,7 +10,7 @@ import numpy as np
 
 from consolidation_pipeline.core.calibration.synthetic_pairs import SyntheticPair, make_synthetic_pairs
 from consolidation_pipeline.core.calibration.threshold_estimates import LabelledPairs
-from consolidation_pipeline.core.conflicts.literals import conflicts
+from consolidation_pipeline.core.literals.literals import conflicts
 from consolidation_pipeline.core.text.word_overlap import build_word_sets
 from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.embed.embedder import Embedder

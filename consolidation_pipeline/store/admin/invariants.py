@@ -6,9 +6,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.conflicts.literals import literals, stands_in
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES
+from consolidation_pipeline.core.literals.literals import literals, stands_in
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.calibration.rewrite_rules import negate, replace_opposite, replace_synonyms, respell
 from consolidation_pipeline.core.calibration.synthetic_pairs import MAX_TEXT_CHARS, SyntheticPair, make_synthetic_pairs
-from consolidation_pipeline.core.conflicts.literals import conflicts, literals
+from consolidation_pipeline.core.literals.literals import conflicts, literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline_tests.hypothesis_examples import examples
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.conflicts import conflict_screen
 from consolidation_pipeline.core.conflicts.conflict_screen import find_conflicting
-from consolidation_pipeline.core.conflicts.literals import Facts, conflicts
+from consolidation_pipeline.core.literals.literals import Facts, conflicts
 from consolidation_pipeline_tests.core.conflicts.near_misses import PAIRS
 from consolidation_pipeline_tests.hypothesis_examples import examples
 

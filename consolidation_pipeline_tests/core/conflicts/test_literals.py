@@ -2,8 +2,8 @@
 
 import pytest
 
-from consolidation_pipeline.core.conflicts.literal_scanner import Literal
-from consolidation_pipeline.core.conflicts.literals import Conflict, conflicts, literals, stands_in
+from consolidation_pipeline.core.literals.literal_scanner import Literal
+from consolidation_pipeline.core.literals.literals import Conflict, conflicts, literals, stands_in
 from consolidation_pipeline_tests.core.conflicts.near_misses import MUST_CONFLICT, MUST_NOT_CONFLICT, PAIRS
 
 

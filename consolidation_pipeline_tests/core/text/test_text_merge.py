@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.conflicts.literal_scanner import Literal
-from consolidation_pipeline.core.conflicts.literals import literals
+from consolidation_pipeline.core.literals.literal_scanner import Literal
+from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import (
     MergedText,

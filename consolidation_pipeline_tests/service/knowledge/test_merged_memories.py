@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.conflicts.literals import literals, stands_in
+from consolidation_pipeline.core.literals.literals import literals, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 from consolidation_pipeline.errors import ConflictError

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.conflicts.literals import conflicts
+from consolidation_pipeline.core.literals.literals import conflicts
 from consolidation_pipeline.core.similarity.similarity_join import SLACK
 from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.service.intake import importer

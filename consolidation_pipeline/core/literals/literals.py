@@ -11,9 +11,9 @@ from functools import cached_property, lru_cache
 
 from consolidation_pipeline.core.conflicts.clause_reader import read_clauses
 from consolidation_pipeline.core.conflicts.clauses import Clause
-from consolidation_pipeline.core.conflicts.literal_scanner import Literal, scan
-from consolidation_pipeline.core.conflicts.negation import negations
 from consolidation_pipeline.core.conflicts.polarity import disputes
+from consolidation_pipeline.core.literals.literal_scanner import Literal, scan
+from consolidation_pipeline.core.literals.negation import negations
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 KINDS = ("number", "version", "date", "path", "url", "identifier", "error_code", "quoted")

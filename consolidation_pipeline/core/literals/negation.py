@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from consolidation_pipeline.core.conflicts.literal_patterns import BLANK
+from consolidation_pipeline.core.literals.literal_patterns import BLANK
 
 NEGATION = re.compile(
     rf"""(?<![\w-])(?:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from consolidation_pipeline.core.conflicts.hyphenated_words import is_everyday
-from consolidation_pipeline.core.conflicts.literal_patterns import LITERAL, MONTH, MONTHS, NUMBER_WORDS
-from consolidation_pipeline.core.conflicts.measurements import AFTER_NUMBER, UNITS, plain, unitless, with_unit
+from consolidation_pipeline.core.literals.hyphenated_words import is_everyday
+from consolidation_pipeline.core.literals.literal_patterns import LITERAL, MONTH, MONTHS, NUMBER_WORDS
+from consolidation_pipeline.core.literals.measurements import AFTER_NUMBER, UNITS, plain, unitless, with_unit
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 _BARE_DECIMAL = re.compile(r"\d+\.\d+")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.conflicts.literals import literals
+from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline_tests.core.conflicts.near_misses import PAIRS
 from consolidation_pipeline_tests.hypothesis_examples import examples
 

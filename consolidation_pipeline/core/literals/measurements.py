@@ -3,7 +3,7 @@
 import re
 from decimal import Decimal
 
-from consolidation_pipeline.core.conflicts.literal_patterns import BLANK
+from consolidation_pipeline.core.literals.literal_patterns import BLANK
 
 _UNIT_NAMES = """
     ns nanosecond nanoseconds; us µs μs microsecond microseconds; ms msec msecs millis millisecond milliseconds
