@@ -1,8 +1,8 @@
 """Explanation of the differences of two texts: may they become one?"""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import islice, pairwise
 
@@ -12,6 +12,7 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 
 # Returns the cosine of the vectors of two words.
 Similarity = Callable[[str, str], float]
+Spans = tuple[tuple[int, int], ...]
 # Words with at least this cosine may stand for each other. At 0.5 of the default model, opposites have 0.2 and less.
 MIN_WORD_SIMILARITY = 0.5
 # Words of one family begin alike, for this length and this share of the longer one: deploy, deployment.
@@ -43,11 +44,20 @@ _SMALLEST_CLAUSE = 2
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference: ``kind`` is a key of ``PROOFS``, ``a`` and ``b`` are the words of each text."""
+    """One difference: ``kind`` is a key of ``PROOFS``, ``a`` and ``b`` are the words of each text.
+
+    ``spans_a`` and ``spans_b`` tell where these words stand: the offsets of their beginnings and ends.
+    """
 
     kind: str
     a: str = ""
     b: str = ""
+    spans_a: Spans = field(default=(), compare=False)
+    spans_b: Spans = field(default=(), compare=False)
+
+    def __str__(self) -> str:
+        """Return the reason in one line, such as ``value: 30 min / 60 min``."""
+        return f"{self.kind}: {self.a or '-'} / {self.b or '-'}"
 
 
 @dataclass(frozen=True)
@@ -83,9 +93,9 @@ def explain_readings(a: Reading, b: Reading, similarity: Similarity | None = Non
     if normalize_text(a.text) == normalize_text(b.text):
         return Explanation("same")
     if a.language is None or a.language != b.language:
-        return Explanation("unexplained", (Difference("language", str(a.language), str(b.language)),))
+        return Explanation("unexplained", (_of_whole_texts("language", a, b),))
     if not a.tokens or not b.tokens:
-        return Explanation("unexplained", (Difference("word", a.text, b.text),))
+        return Explanation("unexplained", (_of_whole_texts("word", a, b),))
     found = tuple(_Comparison(a, b, load_language(a.language), similarity).find_differences())
     return Explanation(_judge(found), found)
 
@@ -119,7 +129,7 @@ class _Comparison:
         left_b = [token for at, token in enumerate(self.b) if at not in self.of_b]
         for found in (self._compare_order(), self._compare_cues(left_a, left_b), self._compare_rest(left_a, left_b)):
             for one in found:
-                yield Difference(one.kind, one.b, one.a) if self.swapped else one
+                yield Difference(one.kind, one.b, one.a, one.spans_b, one.spans_a) if self.swapped else one
 
     # Alignment
 
@@ -194,7 +204,7 @@ class _Comparison:
                     continue
                 here, there = (tokens[left], tokens[right]), (others[places[right]], others[places[left]])
                 one, other = (here, there) if tokens is self.a else (there, here)
-                return [Difference("order", _join(one), _join(other))]
+                return [_difference("order", one, other)]
             clauses, new_clauses = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
             for at in aligned:
                 clauses[tokens[at].clause].add(at)
@@ -202,7 +212,9 @@ class _Comparison:
             for at in aligned:
                 clause, new_clause = clauses[tokens[at].clause], new_clauses[others[places[at]].clause]
                 if len(clause) > 1 and len(new_clause) > 1 and len(clause & new_clause) == 1:
-                    return [Difference("order", tokens[at].text, others[places[at]].text)]
+                    pair = (tokens[at], others[places[at]])
+                    one, other = pair if tokens is self.a else pair[::-1]
+                    return [_difference("order", [one], [other])]
         return []
 
     def _may_move(self, at: int, tokens: Sequence[Token], others: Sequence[Token], places: dict[int, int]) -> bool:
@@ -243,16 +255,16 @@ class _Comparison:
             paired_a.add(i)
             paired_b.add(j)
             if has_changed:
-                yield Difference("cue", one.text, other.text)
+                yield _difference("cue", [one], [other])
             elif is_apart and scopes_a[i] and scopes_b[j] and not self._is_neutral(one):
-                yield Difference("moved cue", _quote(one, self.a), _quote(other, self.b))
+                yield _difference("moved cue", _quote(one, self.a), _quote(other, self.b))
         new_a, new_b = _find_new_clauses(self.a, left_a), _find_new_clauses(self.b, left_b)
         for i, cue in enumerate(self.cues_a):
             if i not in paired_a and (kind := self._judge_added(cue, cue.clause in new_a, not scopes_a[i])):
-                yield Difference(kind, _quote(cue, self.a), "")
+                yield _difference(kind, _quote(cue, self.a), ())
         for j, cue in enumerate(self.cues_b):
             if j not in paired_b and (kind := self._judge_added(cue, cue.clause in new_b, not scopes_b[j])):
-                yield Difference(kind, "", _quote(cue, self.b))
+                yield _difference(kind, (), _quote(cue, self.b))
 
     def _find_scope(self, cue: Cue, tokens: Sequence[Token], places: dict[int, int]) -> frozenset[int]:
         """Return the aligned tokens next to a cue, as positions in ``b``.
@@ -289,15 +301,16 @@ class _Comparison:
 
     def _compare_rest(self, left_a: Sequence[Token], left_b: Sequence[Token]) -> Iterator[Difference]:
         for kind in ("value", "name", "code"):
-            one, other = (_join(token for token in left if token.kind == kind) for left in (left_a, left_b))
+            one, other = ([token for token in left if token.kind == kind] for left in (left_a, left_b))
             if one and other:
-                yield Difference(kind, one, other)
+                yield _difference(kind, one, other)
+                left_a, left_b = ([token for token in left if token.kind != kind] for left in (left_a, left_b))
         opposites = ((x, y) for x in left_a for y in left_b if {x.key, y.key} in self.language.antonyms)
         for x, y in islice(opposites, 1):
-            yield Difference("opposite", x.text, y.text)
+            yield _difference("opposite", [x], [y])
         if left_a or left_b:
             is_addition = not (left_a and left_b) and not self._replaces_word(bool(left_a))
-            yield Difference("addition" if is_addition else "word", _join(left_a), _join(left_b))
+            yield _difference("addition" if is_addition else "word", left_a, left_b)
 
     def _replaces_word(self, is_in_a: bool) -> bool:
         """Return True if a token of one text stands where the other text has more function words instead."""
@@ -322,11 +335,17 @@ def _find_new_clauses(tokens: Sequence[Token], left: Sequence[Token]) -> set[int
     return {clause for clause, size in missing.items() if size == sizes[clause] >= _SMALLEST_CLAUSE}
 
 
-def _join(tokens: Iterable[Token]) -> str:
-    return " ".join(token.text for token in tokens)
+def _difference(kind: str, a: Sequence[Token | Cue], b: Sequence[Token | Cue]) -> Difference:
+    """Return a difference with the words of some tokens and cues."""
+    words = (" ".join(one.text for one in side) for side in (a, b))
+    spans = (tuple((one.start, one.start + len(one.text)) for one in side) for side in (a, b))
+    return Difference(kind, *words, *spans)
 
 
-def _quote(cue: Cue, tokens: Sequence[Token]) -> str:
+def _of_whole_texts(kind: str, a: Reading, b: Reading) -> Difference:
+    return Difference(kind, a.text, b.text, ((0, len(a.text)),), ((0, len(b.text)),))
+
+
+def _quote(cue: Cue, tokens: Sequence[Token]) -> list[Token | Cue]:
     """Return a cue with the two tokens after it."""
-    following = (token for token in tokens if token.clause == cue.clause and 0 <= token.place - cue.place < 2)
-    return f"{cue.text} {_join(following)}".strip()
+    return [cue, *(token for token in tokens if token.clause == cue.clause and 0 <= token.place - cue.place < 2)]

@@ -26,6 +26,7 @@ class Token:
         phrase: Number of the phrase. Phrases also end at function words.
         governor: Preposition or class of the marker that opens the phrase; empty if none does.
         words_before: Number of function words and cues since the token before, as written.
+        start: Offset in the text. ``text`` is as long as what is written there.
     """
 
     text: str
@@ -36,13 +37,16 @@ class Token:
     phrase: int
     governor: str
     words_before: int
+    start: int
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
     """A word that changes what is claimed, or that governs what follows it (category ``marker``).
 
-    ``place``: of the next token.
+    Attributes:
+        place: Place of the next token.
+        start: Offset in the text. ``text`` is as long as what is written there.
     """
 
     text: str
@@ -50,6 +54,7 @@ class Cue:
     pole: str
     place: int
     clause: int
+    start: int
 
 
 @dataclass(frozen=True)
@@ -117,8 +122,8 @@ class _Reader:
                 continue
             if meaning and role in ("marker", "cue"):
                 category, pole = ("marker", meaning.key) if role == "marker" else (meaning.key, meaning.pole)
-                written = " ".join(word.text for word in words)
-                self.cues.append(Cue(written, category, pole, len(self.tokens), self.clause))
+                written, start = self._quote(words), words[0].start
+                self.cues.append(Cue(written, category, pole, len(self.tokens), self.clause, start))
             if meaning and role == "marker" and meaning.key not in _PHRASE_MARKERS:
                 self._end_passive()
                 self.clause_start = len(self.tokens)
@@ -184,7 +189,8 @@ class _Reader:
             if meaning and (meaning.role == "marker" or len(self.tokens) > start):
                 break
             if meaning and meaning.role == "cue":
-                self.cues.append(Cue(pieces[at].text, meaning.key, meaning.pole, start, self.clause))
+                written = self._quote(pieces[at : at + size])
+                self.cues.append(Cue(written, meaning.key, meaning.pole, start, self.clause, pieces[at].start))
             elif not meaning:
                 size = self._read_content(pieces, at, 1, None, False)
             at += size
@@ -231,12 +237,15 @@ class _Reader:
             key, kind = language.read_word(lower), "word"
         if kind == "name" and self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word":
             self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
-        last = pieces[at + size - 1]
-        written = self.text[piece.start : max(last.start + len(last.text), piece.start + len(piece.text))]
+        written = self._quote(pieces[at : at + size])
         where = self.clause, self.phrase, self.governor, self.words_before
         self.words_before = 0
-        self.tokens.append(Token(written, _in_bytes(key), kind, len(self.tokens), *where))
+        self.tokens.append(Token(written, _in_bytes(key), kind, len(self.tokens), *where, piece.start))
         return size
+
+    def _quote(self, words: Sequence[Piece]) -> str:
+        """Return what is written from the first to the last of some pieces."""
+        return self.text[words[0].start : max(word.start + len(word.text) for word in words)]
 
 
 def _in_bytes(key: str) -> str:

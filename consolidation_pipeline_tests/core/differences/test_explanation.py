@@ -173,3 +173,24 @@ def test_verdict_is_symmetric(notes: list[str], random: object) -> None:
     b = " ".join(words)
     assert explain(a, b).verdict == explain(b, a).verdict
     assert explain(notes[0], a).verdict == explain(a, notes[0]).verdict
+
+
+@pytest.mark.parametrize("pair", [pair for pairs in MUST_NOT_MERGE.values() for pair in pairs])
+def test_difference_says_where_its_words_stand(pair: tuple[str, str]) -> None:
+    a, b = pair
+    forwards, backwards = explain(a, b).differences, explain(b, a).differences
+    for one, other in zip(forwards, backwards, strict=True):
+        assert " ".join(a[start:end] for start, end in one.spans_a) == one.a
+        assert " ".join(b[start:end] for start, end in one.spans_b) == one.b
+        assert (one.spans_a, one.spans_b) == (other.spans_b, other.spans_a)
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (("Retry after 30 min.", "Retry after 60 min."), "value: 30 min / 60 min"),
+        (("Rotate the key.", "Rotate the key and the password."), "addition: - / password"),
+    ],
+)
+def test_difference_reads_as_one_line(pair: tuple[str, str], reason: str) -> None:
+    assert [str(one) for one in explain(*pair).differences] == [reason]
