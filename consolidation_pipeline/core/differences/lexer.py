@@ -108,7 +108,8 @@ def _split_word(text: str, start: int, language: Language) -> Iterator[Piece]:
             yield Piece("word", text[cut:], meaning, "", start + cut)
             return
     for offset, part in split_parts(text, language.elisions):
-        yield Piece("word", part, part.lower(), "", start + offset)
+        if part:  # a literal may follow the hyphen: "all-NaN"
+            yield Piece("word", part, part.lower(), "", start + offset)
 
 
 def _split_code(text: str, start: int, language: Language) -> Iterator[Piece]:
