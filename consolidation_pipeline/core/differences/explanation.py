@@ -4,9 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import islice, pairwise
+from itertools import islice
 
 from consolidation_pipeline.core.differences.language import Language, load_language
+from consolidation_pipeline.core.differences.order import find_reordered
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read
 from consolidation_pipeline.core.memories.memories import normalize_text
 
@@ -40,6 +41,8 @@ PROOFS = {
 _OPTIONAL_MARKERS = frozenset("to by through against above during because result although if between from".split())
 # A clause that one text alone has is plain detail if it has at least this many tokens.
 _SMALLEST_CLAUSE = 2
+# A clause may be found in this many clauses of the other text.
+_MOST_CLAUSES = 4
 
 
 @dataclass(frozen=True)
@@ -185,54 +188,11 @@ class _Comparison:
 
     # Order
 
-    def _compare_order(self) -> list[Difference]:
-        """Return a token in another order or clause of the other text, with its neighbour; empty if there is none.
-
-        Neighbours of a clause must keep their order. A phrase may move with its preposition ("for each order, A calls
-        B"), an adverb alone, and a noun around "of" ("the log retention", "the retention of logs"). A token must keep
-        at least one of the tokens of its clause.
-        """
-        endings = self.language.adverb_endings
-        for tokens, others, places in ((self.a, self.b, self.of_a), (self.b, self.a, self.of_b)):
-            aligned = [
-                at for at in range(len(tokens)) if at in places and not tokens[at].text.lower().endswith(endings)
-            ]
-            for left, right in pairwise(aligned):
-                if tokens[left].clause != tokens[right].clause or places[left] < places[right]:
-                    continue
-                if self._may_move(left, tokens, others, places) or self._may_move(right, tokens, others, places):
-                    continue
-                here, there = (tokens[left], tokens[right]), (others[places[right]], others[places[left]])
-                one, other = (here, there) if tokens is self.a else (there, here)
-                return [_difference("order", one, other)]
-            clauses, new_clauses = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
-            for at in aligned:
-                clauses[tokens[at].clause].add(at)
-                new_clauses[others[places[at]].clause].add(at)
-            for at in aligned:
-                clause, new_clause = clauses[tokens[at].clause], new_clauses[others[places[at]].clause]
-                if len(clause) > 1 and len(new_clause) > 1 and len(clause & new_clause) == 1:
-                    pair = (tokens[at], others[places[at]])
-                    one, other = pair if tokens is self.a else pair[::-1]
-                    return [_difference("order", [one], [other])]
-        return []
-
-    def _may_move(self, at: int, tokens: Sequence[Token], others: Sequence[Token], places: dict[int, int]) -> bool:
-        """Return True if a token may stand elsewhere: a genitive, or a phrase with its preposition.
-
-        Two phrases with the same preposition must keep their order: "from A to B, in C" may become "in C, from A to B".
-        """
-        here, there = tokens[at], others[places[at]]
-        one, other, language = here.governor, there.governor, self.language
-        if {one, other} & language.genitives:
-            return True
-        if not one or (one != other and not {one, other} <= language.prepositions):
-            return False
-        return not any(
-            (rival < at) != (places[rival] < places[at])
-            for rival in places
-            if tokens[rival].governor in (one, other) and tokens[rival].phrase != here.phrase
-        )
+    def _compare_order(self) -> Iterator[Difference]:
+        if found := find_reordered(self.a, self.b, self.of_a, self.language):
+            yield _difference("order", *found)
+        elif found := find_reordered(self.b, self.a, self.of_b, self.language):
+            yield _difference("order", *found[::-1])
 
     # Cues
 
@@ -250,7 +210,7 @@ class _Comparison:
             one, other = self.cues_a[i], self.cues_b[j]
             if i in paired_a or j in paired_b:
                 continue
-            if has_changed and (is_apart or one.category == "marker"):
+            if has_changed and (is_apart or one.category in ("marker", "question")):
                 continue
             paired_a.add(i)
             paired_b.add(j)
@@ -310,7 +270,26 @@ class _Comparison:
             yield _difference("opposite", [x], [y])
         if left_a or left_b:
             is_addition = not (left_a and left_b) and not self._replaces_word(bool(left_a))
+            is_addition = is_addition and not self._is_scattered(bool(left_a))
             yield _difference("addition" if is_addition else "word", left_a, left_b)
+
+    def _is_scattered(self, is_longer_a: bool) -> bool:
+        """Return True if a clause of the shorter text is made of words of many clauses, or of few words of a long one.
+
+        Its words are all in the longer text, but that does not say the same: "the payment is pending" beside a story of
+        which one clause has "payment" and another one "pending".
+        """
+        longer, shorter, places = (self.a, self.b, self.of_b) if is_longer_a else (self.b, self.a, self.of_a)
+        sizes = Counter(token.clause for token in longer)
+        shared = Counter(longer[place].clause for place in places.values())
+        clauses = defaultdict[int, set[int]](set)
+        for at, place in places.items():
+            clauses[shorter[at].clause].add(longer[place].clause)
+        for found in clauses.values():
+            size, common = sum(sizes[one] for one in found), sum(shared[one] for one in found)
+            if len(found) > _MOST_CLAUSES or size > common * min(max(common, 2), 4):
+                return True
+        return False
 
     def _replaces_word(self, is_in_a: bool) -> bool:
         """Return True if a token of one text stands where the other text has more function words instead."""

@@ -4,6 +4,7 @@ Keys of a file. An entry of several words is a phrase.
 
 stemmer: Name of a Snowball stemmer; without one, words are equal as written.
 labels: Openings that say nothing, such as "Note:".
+questions: What is asked for = words that ask for it.
 light: Words without a meaning of their own.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
@@ -79,6 +80,7 @@ class Language:
     synonyms: Mapping[str, str]
     antonyms: frozenset[frozenset[str]]
     light: frozenset[str]
+    questions: Mapping[str, str]
 
     def stem(self, word: str) -> str:
         """Return the stem of a word in lower case."""
@@ -160,6 +162,7 @@ def load_language(code: str) -> Language:
             frozenset(synonyms.get(stem(word), stem(word)) for word in pair) for pair in raw["antonyms"]["pairs"]
         ),
         frozenset(words[0] for words, phrase in phrases.items() if len(words) == 1 and phrase.role != "label"),
+        {word: pole for pole, words in raw["questions"].items() for word in words},
     )
 
 

@@ -26,6 +26,7 @@ class Token:
         phrase: Number of the phrase. Phrases also end at function words.
         governor: Preposition or class of the marker that opens the phrase; empty if none does.
         words_before: Number of function words and cues since the token before, as written.
+        gap: What these are: tight (there are none), of, link (a preposition or marker) or loose (others).
         start: Offset in the text. ``text`` is as long as what is written there.
     """
 
@@ -37,12 +38,13 @@ class Token:
     phrase: int
     governor: str
     words_before: int
+    gap: str
     start: int
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A word that changes what is claimed, or that governs what follows it (category ``marker``).
+    """A word that changes what is claimed, that asks (``question``), or that governs what follows it (``marker``).
 
     Attributes:
         place: Place of the next token.
@@ -87,6 +89,7 @@ class _Reader:
         self.governor = ""
         self.governed_from = 0  # number of tokens before the governor
         self.words_before = 0
+        self.gap = "tight"
         self.clause_start = 0
         self.passive: int | None = None  # number of tokens before the last auxiliary of the passive in this clause
 
@@ -94,11 +97,14 @@ class _Reader:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
         pieces = list(split_pieces(self.text, language))
-        at, is_opening = 0, True
+        at, is_opening, sentence_start = 0, True, 0
         while at < len(pieces):
             piece = pieces[at]
             if piece.kind in ("stop", "comma"):
                 is_opening = is_opening or piece.kind == "stop"
+                if piece.kind == "stop":
+                    self._read_question(pieces[sentence_start:at], piece.text)
+                    sentence_start = at + 1
                 self._end_passive()
                 self.clause, self.phrase, self.governor = self.clause + 1, self.phrase + 1, ""
                 self.passive, self.clause_start = None, len(self.tokens)
@@ -132,9 +138,31 @@ class _Reader:
                 self._set_governor(words, meaning)
             elif role != "cue":
                 size = self._read_content(pieces, at, size, meaning, is_first)
-            self.words_before += size if meaning and role != "synonym" else 0
+            if meaning and role != "synonym":
+                self.words_before += size
+                self._widen_gap(words, meaning)
             at += size
+        self._read_question(pieces[sentence_start:], "")
         self._end_passive()
+
+    def _read_question(self, sentence: Sequence[Piece], end: str) -> None:
+        """Append a cue if a sentence asks: it ends with a question mark, or opens with "how can", "what is"."""
+        if not sentence or not (end == "?" or self._opens_question(sentence)):
+            return
+        spaced = {piece.lower: piece.start for piece in reversed(sentence)}
+        begin, text = sentence[0].start, self._quote(sentence)
+        found = {word: spaced.get(word, begin + text.find(word)) for word in self.language.questions}
+        asking = [word for word in found if word in spaced or (_is_unspaced(word) and word in text)]
+        word = min(asking, key=lambda word: found[word], default="")
+        start = found.get(word, begin)
+        written = self.text[start : start + len(word or sentence[0].text)]
+        pole = self.language.questions.get(word, "truth")
+        self.cues.append(Cue(written, "question", pole, len(self.tokens), self.clause, start))
+
+    def _opens_question(self, sentence: Sequence[Piece]) -> bool:
+        following = self.language.phrases.get((sentence[1].lower,)) if len(sentence) > 1 else None
+        asks = self.language.questions.get(sentence[0].lower) not in (None, "time")
+        return asks and following is not None and following.key in ("tense", "modality")
 
     def _find_participle(self) -> int | None:
         """Return the position of the participle after the last auxiliary of the passive, None if there is none."""
@@ -178,6 +206,16 @@ class _Reader:
             self.governor, self.governed_from = (meaning.key or word), len(self.tokens)
         elif word not in self.language.determiners or self.governed_from < len(self.tokens):
             self.governor = ""  # the noun of the preposition has come: "for each order the shop .."
+
+    def _widen_gap(self, words: Sequence[Piece], meaning: Phrase) -> None:
+        """Take note of what stands between two tokens."""
+        last, language = words[-1].lower, self.language
+        if meaning.role == "marker" or (last in language.prepositions and last not in language.genitives):
+            self.gap = "link"
+        elif last in language.genitives:
+            self.gap = "of" if self.gap != "link" else "link"
+        elif self.gap == "tight":
+            self.gap = "loose"
 
     def _read_agent(self, pieces: Sequence[Piece], at: int) -> int:
         """Read the agent of a passive clause, and return the position of the piece after it."""
@@ -238,8 +276,8 @@ class _Reader:
         if kind == "name" and self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word":
             self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
         written = self._quote(pieces[at : at + size])
-        where = self.clause, self.phrase, self.governor, self.words_before
-        self.words_before = 0
+        where = self.clause, self.phrase, self.governor, self.words_before, self.gap
+        self.words_before, self.gap = 0, "tight"
         self.tokens.append(Token(written, _in_bytes(key), kind, len(self.tokens), *where, piece.start))
         return size
 
@@ -263,3 +301,8 @@ def _is_name(text: str, is_first: bool, code: str) -> bool:
     if len(text) > 1 and any(letter.isupper() for letter in text[1:]):
         return True
     return not is_first and code != "de"
+
+
+def _is_unspaced(word: str) -> bool:
+    """Return True for a word of a script without blanks between words."""
+    return word > "\u2e80"

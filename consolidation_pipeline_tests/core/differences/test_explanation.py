@@ -78,10 +78,18 @@ MUST_NOT_MERGE = {
         ("The index is rebuilt at night.", "The index is rebuilt at night except on Sundays."),
         ("Orders are held.", "Orders are held unless the customer pays."),
     ],
-    "added cue": [("The job runs.", "The job runs at most twice."), ("Files are split.", "Files may be split.")],
+    "added cue": [
+        ("The job runs.", "The job runs at most twice."),
+        ("Files are split.", "Files may be split."),
+        ("My payment was declined.", "How can a payment be declined?"),
+        ("Is my card broken?", "How do I fix my card if it is broken?"),
+        ("Wie wird der Dienst gestartet?", "Der Dienst wird gestartet."),
+        ("为什么缓存是冷的？", "缓存是冷的。"),
+    ],
     "word": [
         ("The customer prefers tea.", "The customer prefers coffee."),
         ("The red lamp blinks.", "The blue lamp blinks."),
+        ("Countries of the account.", "The account sends money to friends, in many countries of three unions."),
     ],
     "language": [("Der Dienst stoppt nachts.", "The service stops at night.")],
 }

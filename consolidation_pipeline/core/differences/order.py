@@ -1,0 +1,128 @@
+"""Order of aligned tokens: may the words of one text stand as they do in the other?"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.reading import Token
+
+# Words of two texts, in the order of each.
+Reordered = tuple[list[Token], list[Token]]
+
+
+def find_reordered(
+    a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
+) -> Reordered | None:
+    """Return words whose order changes what is claimed, None if there are none.
+
+    Args:
+        places: Position in ``b`` of each aligned position in ``a``.
+    """
+    checks = _find_exchanged, _find_turned, _find_new_neighbour, _find_moved_away
+    return next((found for check in checks if (found := check(a, b, places, language))), None)
+
+
+def _in_order(a: Sequence[Token], places: Mapping[int, int], language: Language) -> list[int]:
+    """Return the aligned positions of ``a`` but those of adverbs, which may stand anywhere in a clause."""
+    endings = language.adverb_endings
+    return [at for at in sorted(places) if not a[at].text.lower().endswith(endings)]
+
+
+def _find_exchanged(
+    a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
+) -> Reordered | None:
+    """Return two words that stand on the other side of a third: "A calls B", "B calls A".
+
+    Around "of" they may: "Alice is the owner of the shop", "the owner of the shop is Alice" .
+    """
+    aligned = _in_order(a, places, language)
+    if len(aligned) < 3:
+        return None
+    there = [places[at] for at in aligned]
+    highest = list(accumulate(there, max))
+    lowest = list(accumulate(reversed(there), min))[::-1]
+    for at in range(1, len(there) - 1):
+        if highest[at - 1] > there[at] > lowest[at + 1]:
+            left = aligned[there.index(highest[at - 1])]
+            right = aligned[there.index(lowest[at + 1])]
+            if _is_mirrored(a, b, (left, aligned[at], right), places):
+                continue
+            words = [left, aligned[at], right]
+            return [a[at] for at in words], [b[at] for at in sorted(places[at] for at in words)]
+    return None
+
+
+def _is_mirrored(
+    a: Sequence[Token], b: Sequence[Token], triple: tuple[int, int, int], places: Mapping[int, int]
+) -> bool:
+    """Return True if three neighbours are turned around with the words between them, one of which is "of"."""
+    left, middle, right = triple
+    turned = places[right], places[middle], places[left]
+    if (middle - left, right - middle, turned[1] - turned[0], turned[2] - turned[1]) != (1, 1, 1, 1):
+        return False
+    gaps = [token.gap == "of" for token in (a[middle], a[right], b[turned[2]], b[turned[1]])]
+    return gaps[:2] == gaps[2:] and gaps[0] != gaps[1]
+
+
+def _find_turned(
+    a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
+) -> Reordered | None:
+    """Return two neighbours, or ends of phrases, that changed sides around the same kind of words."""
+    aligned = _in_order(a, places, language)
+    origins = {there: at for at, there in places.items() if at in set(aligned)}
+    order = sorted(origins)
+    falls = [(x, y) for x, y in pairwise(order) if origins[x] > origins[y]]
+    for left, right in pairwise(aligned):
+        if places[left] < places[right]:
+            continue
+        for x, y in falls:
+            if not places[right] <= x < y <= places[left]:
+                continue
+            gap, other = _gap(a, left, right), _gap(b, x, y)
+            if gap != other or gap == "clause":
+                continue
+            if gap == "link" and a[right].governor == b[places[right]].governor:
+                continue
+            return [a[left], a[right]], [b[x], b[y]]
+    return None
+
+
+def _gap(tokens: Sequence[Token], left: int, right: int) -> str:
+    """Return what stands between two tokens: tight (nothing), of, link, loose or clause (they stand in two)."""
+    if tokens[left].clause != tokens[right].clause:
+        return "clause"
+    gaps = {token.gap for token in tokens[left + 1 : right + 1]}
+    return next(kind for kind in ("link", "of", "loose", "tight") if kind in gaps)
+
+
+def _find_new_neighbour(
+    a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
+) -> Reordered | None:
+    """Return a word that stands directly before another word of both texts than it did: "red lamp", "red door"."""
+    for left, right in pairwise(range(len(a))):
+        if a[right].gap != "tight" or a[left].clause != a[right].clause or left not in places or right not in places:
+            continue
+        there = places[left] + 1
+        if there >= len(b) or there == places[right] or b[there].gap != "tight":
+            continue
+        if b[there].clause != b[there - 1].clause or there not in places.values():
+            continue
+        if abs(places[right] - there) > 1:
+            return [a[left], a[right]], [b[there - 1], b[there]]
+    return None
+
+
+def _find_moved_away(
+    a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
+) -> Reordered | None:
+    """Return a word that is in a clause with none of the words of its clause in the other text."""
+    clauses, new_clauses = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
+    for at, there in places.items():
+        clauses[a[at].clause].add(at)
+        new_clauses[b[there].clause].add(at)
+    for at, there in places.items():
+        clause, new_clause = clauses[a[at].clause], new_clauses[b[there].clause]
+        if len(clause) > 1 and len(new_clause) > 1 and len(clause & new_clause) == 1:
+            return [a[at]], [b[there]]
+    return None
