@@ -61,12 +61,18 @@ class Cue:
 
 @dataclass(frozen=True)
 class Reading:
-    """Tokens and cues of a text. ``language``: None if it is not known."""
+    """Tokens and cues of a text.
+
+    Attributes:
+        language: None if it is not known.
+        frame: The words as written: the place of a token, the class of any other word or phrase.
+    """
 
     text: str
     language: str | None
     tokens: tuple[Token, ...]
     cues: tuple[Cue, ...]
+    frame: tuple[int | str, ...] = ()
 
 
 def read(text: str) -> Reading:
@@ -74,7 +80,7 @@ def read(text: str) -> Reading:
     code = detect_language(text)
     reader = _Reader(unify_signs(text), load_language(code or "en"))
     reader.read()
-    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues))
+    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame))
 
 
 class _Reader:
@@ -85,6 +91,7 @@ class _Reader:
         self.language = language
         self.tokens: list[Token] = []
         self.cues: list[Cue] = []
+        self.frame: list[int | str] = []
         self.clause = self.phrase = 0
         self.governor = ""
         self.governed_from = 0  # number of tokens before the governor
@@ -124,6 +131,7 @@ class _Reader:
                 self._end_passive()
                 self.passive = len(self.tokens)
             if meaning and role == "marker" and meaning.key in language.agents and self._find_participle() is not None:
+                self.frame.append("by")
                 at = self._read_agent(pieces, at + size)
                 continue
             if meaning and role in ("marker", "cue"):
@@ -210,6 +218,8 @@ class _Reader:
     def _widen_gap(self, words: Sequence[Piece], meaning: Phrase) -> None:
         """Take note of what stands between two tokens."""
         last, language = words[-1].lower, self.language
+        light = "preposition" if last in language.prepositions else "light"
+        self.frame.append(f"{meaning.key} {meaning.pole}" if meaning.role != "light" else light)
         if meaning.role == "marker" or (last in language.prepositions and last not in language.genitives):
             self.gap = "link"
         elif last in language.genitives:
@@ -245,9 +255,13 @@ class _Reader:
             window = pieces[at : at + size]
             if all(piece.kind == "word" for piece in window):
                 found = self.language.phrases.get(tuple(piece.lower for piece in window))
-                if found:
+                if found and not (found.role == "light" and size == 1 and self._is_acronym(pieces[at].text)):
                     return size, found
         return 1, None
+
+    def _is_acronym(self, word: str) -> bool:
+        """Return True for a word such as "US" or "IT" in a text that is not all in capitals."""
+        return 1 < len(word) < 4 and word.isupper() and not self.text.isupper()
 
     def _read_content(self, pieces: Sequence[Piece], at: int, size: int, meaning: Phrase | None, is_first: bool) -> int:
         """Append the token that begins at a piece, and return the number of its pieces."""
@@ -278,6 +292,7 @@ class _Reader:
         written = self._quote(pieces[at : at + size])
         where = self.clause, self.phrase, self.governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "tight"
+        self.frame.append(len(self.tokens))
         self.tokens.append(Token(written, _in_bytes(key), kind, len(self.tokens), *where, piece.start))
         return size
 

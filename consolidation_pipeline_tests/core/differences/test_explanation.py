@@ -89,6 +89,7 @@ MUST_NOT_MERGE = {
     "word": [
         ("The customer prefers tea.", "The customer prefers coffee."),
         ("The red lamp blinks.", "The blue lamp blinks."),
+        ("The fee is for US cards.", "The fee is for us by card top-up."),
         ("Countries of the account.", "The account sends money to friends, in many countries of three unions."),
     ],
     "language": [("Der Dienst stoppt nachts.", "The service stops at night.")],
