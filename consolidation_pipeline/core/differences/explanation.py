@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import islice
+from itertools import chain, islice
 
 from consolidation_pipeline.core.differences.language import Language, load_language
 from consolidation_pipeline.core.differences.order import find_reordered
@@ -37,6 +37,8 @@ PROOFS = {
     "language": "unexplained",
     "addition": "contains",
 }
+# Texts with more words in the place of others are compared as reworded ones.
+_MOST_REPLACED = 2
 # Markers that one text alone may have: "the request fails if ..", "the request fails: ..".
 _OPTIONAL_MARKERS = frozenset("to by through against above during because result although if between from".split())
 # A clause that one text alone has is plain detail if it has at least this many tokens.
@@ -120,6 +122,8 @@ class _Comparison:
         first, second = (b, a) if self.swapped else (a, b)
         self.a, self.b = first.tokens, second.tokens
         self.cues_a, self.cues_b = first.cues, second.cues
+        self.frame_a, self.frame_b = first.frame, second.frame
+        self.at_a, self.at_b = ({token.place: at for at, token in enumerate(side)} for side in (self.a, self.b))
         self.language = language
         self.similarity = similarity
         self.of_a: dict[int, int] = {}
@@ -130,9 +134,12 @@ class _Comparison:
         self._align()
         left_a = [token for at, token in enumerate(self.a) if at not in self.of_a]
         left_b = [token for at, token in enumerate(self.b) if at not in self.of_b]
-        for found in (self._compare_order(), self._compare_cues(left_a, left_b), self._compare_rest(left_a, left_b)):
-            for one in found:
-                yield Difference(one.kind, one.b, one.a, one.spans_b, one.spans_a) if self.swapped else one
+        compared = self._compare_order(), self._compare_cues(left_a, left_b), self._compare_rest(left_a, left_b)
+        found = list(chain.from_iterable(compared))
+        if all(PROOFS[one.kind] == "contains" for one in found) and (replaced := self._find_replaced()):
+            found.append(_difference("order", *replaced))
+        for one in found:
+            yield Difference(one.kind, one.b, one.a, one.spans_b, one.spans_a) if self.swapped else one
 
     # Alignment
 
@@ -193,6 +200,34 @@ class _Comparison:
             yield _difference("order", *found)
         elif found := find_reordered(self.b, self.a, self.of_b, self.language):
             yield _difference("order", *found[::-1])
+
+    def _find_replaced(self) -> tuple[list[Token], list[Token]] | None:
+        """Return tokens that stand where the other text has function words, or two words that changed places.
+
+        All else must be as it was: with more differences, a text is a reworded one.
+        """
+        if len(self.frame_a) != len(self.frame_b):
+            return None
+        a, b = (
+            [self._name_word(word, side) for word in frame] for side, frame in enumerate((self.frame_a, self.frame_b))
+        )
+        changed = [at for at, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]
+        if not changed or len(changed) > _MOST_REPLACED:
+            return None
+        has_exchanged = len(changed) == 2 and sorted(a[at] for at in changed) == sorted(b[at] for at in changed)
+        if not has_exchanged and all(a[at][0] == b[at][0] for at in changed):
+            return None
+        tokens_a = [self.a[self.at_a[x]] for at in changed if isinstance(x := self.frame_a[at], int)]
+        tokens_b = [self.b[self.at_b[y]] for at in changed if isinstance(y := self.frame_b[at], int)]
+        is_adverb = any(token.text.lower().endswith(self.language.adverb_endings) for token in (*tokens_a, *tokens_b))
+        return None if has_exchanged and is_adverb and changed[1] - changed[0] == 1 else (tokens_a, tokens_b)
+
+    def _name_word(self, word: int | str, side: int) -> tuple[bool, str]:
+        """Return a name of a word of a frame that is equal for aligned tokens."""
+        if isinstance(word, str):
+            return False, word
+        at = self.at_b[word] if side else self.of_a.get(self.at_a[word], -1 - word)
+        return True, str(at)
 
     # Cues
 

@@ -15,6 +15,7 @@ _SIGNS = str.maketrans(
 )
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _FULL_STOP = re.compile(r"\.(?=\s|$|\"|[^\x00-\x7f])")
+_SENTENCE_END = re.compile(r"\.(?=\s+[A-Z]|$)")  # also the dot of "on 14 March. Then .."
 _PIECE = re.compile(
     rf"(?P<code>{_CODE.pattern})|(?P<word>(?:{WORD.pattern})(?:#|\+\+)?)|(?P<sign>[<>=+*/&|%^~]+)|(?P<stop>[.!?;\n])|(?P<comma>[,:()\-])",
     re.DOTALL,
@@ -55,7 +56,7 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
         if literal:
             kind = "number" if literal.kind == "version" else literal.kind
             yield Piece("literal", literal.text, literal.text.lower(), f"{kind}:{literal.value}", at)
-            at += len(literal.text)
+            at += len(literal.text) - bool(_SENTENCE_END.match(text, at + len(literal.text) - 1))
             word = ""
             continue
         match = _PIECE.match(text, at)

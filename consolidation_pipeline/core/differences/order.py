@@ -19,8 +19,12 @@ def find_reordered(
     Args:
         places: Position in ``b`` of each aligned position in ``a``.
     """
-    checks = _find_exchanged, _find_turned, _find_new_neighbour, _find_moved_away
-    return next((found for check in checks if (found := check(a, b, places, language))), None)
+    return (
+        _find_exchanged(a, b, places, language)
+        or _find_turned(a, b, places, language)
+        or _find_new_neighbour(a, b, places)
+        or _find_moved_away(a, b, places)
+    )
 
 
 def _in_order(a: Sequence[Token], places: Mapping[int, int], language: Language) -> list[int]:
@@ -46,7 +50,7 @@ def _find_exchanged(
         if highest[at - 1] > there[at] > lowest[at + 1]:
             left = aligned[there.index(highest[at - 1])]
             right = aligned[there.index(lowest[at + 1])]
-            if _is_mirrored(a, b, (left, aligned[at], right), places):
+            if _is_mirrored(a, b, (left, aligned[at], right), places, language):
                 continue
             words = [left, aligned[at], right]
             return [a[at] for at in words], [b[at] for at in sorted(places[at] for at in words)]
@@ -54,14 +58,18 @@ def _find_exchanged(
 
 
 def _is_mirrored(
-    a: Sequence[Token], b: Sequence[Token], triple: tuple[int, int, int], places: Mapping[int, int]
+    a: Sequence[Token],
+    b: Sequence[Token],
+    triple: tuple[int, int, int],
+    places: Mapping[int, int],
+    language: Language,
 ) -> bool:
     """Return True if three neighbours are turned around with the words between them, one of which is "of"."""
     left, middle, right = triple
     turned = places[right], places[middle], places[left]
     if (middle - left, right - middle, turned[1] - turned[0], turned[2] - turned[1]) != (1, 1, 1, 1):
         return False
-    gaps = [token.gap == "of" for token in (a[middle], a[right], b[turned[2]], b[turned[1]])]
+    gaps = [token.gap in language.genitives for token in (a[middle], a[right], b[turned[2]], b[turned[1]])]
     return gaps[:2] == gaps[2:] and gaps[0] != gaps[1]
 
 
@@ -89,16 +97,14 @@ def _find_turned(
 
 
 def _gap(tokens: Sequence[Token], left: int, right: int) -> str:
-    """Return what stands between two tokens: tight (nothing), of, link, loose or clause (they stand in two)."""
+    """Return what stands between two tokens: tight (nothing), link, a genitive, loose or clause (they stand in two)."""
     if tokens[left].clause != tokens[right].clause:
         return "clause"
     gaps = {token.gap for token in tokens[left + 1 : right + 1]}
-    return next(kind for kind in ("link", "of", "loose", "tight") if kind in gaps)
+    return min(gaps, key=lambda gap: {"link": 0, "loose": 2, "tight": 3}.get(gap, 1))
 
 
-def _find_new_neighbour(
-    a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
-) -> Reordered | None:
+def _find_new_neighbour(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int]) -> Reordered | None:
     """Return a word that stands directly before another word of both texts than it did: "red lamp", "red door"."""
     for left, right in pairwise(range(len(a))):
         if a[right].gap != "tight" or a[left].clause != a[right].clause or left not in places or right not in places:
@@ -113,9 +119,7 @@ def _find_new_neighbour(
     return None
 
 
-def _find_moved_away(
-    a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
-) -> Reordered | None:
+def _find_moved_away(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int]) -> Reordered | None:
     """Return a word that is in a clause with none of the words of its clause in the other text."""
     clauses, new_clauses = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
     for at, there in places.items():

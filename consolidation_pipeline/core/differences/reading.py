@@ -26,7 +26,7 @@ class Token:
         phrase: Number of the phrase. Phrases also end at function words.
         governor: Preposition or class of the marker that opens the phrase; empty if none does.
         words_before: Number of function words and cues since the token before, as written.
-        gap: What these are: tight (there are none), of, link (a preposition or marker) or loose (others).
+        gap: What these are: tight (there are none), link (a preposition or marker), a genitive, or loose (others).
         start: Offset in the text. ``text`` is as long as what is written there.
     """
 
@@ -223,7 +223,7 @@ class _Reader:
         if meaning.role == "marker" or (last in language.prepositions and last not in language.genitives):
             self.gap = "link"
         elif last in language.genitives:
-            self.gap = "of" if self.gap != "link" else "link"
+            self.gap = last if self.gap != "link" else "link"
         elif self.gap == "tight":
             self.gap = "loose"
 
