@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from consolidation_pipeline.core.differences.language import Language
-from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.differences.reading import Reading, Token
 
+# Texts with more words in the place of others are compared as reworded ones.
+_MOST_REPLACED = 2
 # Words of two texts, in the order of each.
 Reordered = tuple[list[Token], list[Token]]
 
@@ -130,3 +132,26 @@ def _find_moved_away(a: Sequence[Token], b: Sequence[Token], places: Mapping[int
         if len(clause) > 1 and len(new_clause) > 1 and len(clause & new_clause) == 1:
             return [a[at]], [b[there]]
     return None
+
+
+def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return tokens that stand where the other text has function words, or two words that changed places.
+
+    All else must be as it was: with more differences, a text is a reworded one.
+    """
+    if len(a.frame) != len(b.frame):
+        return None
+    at_a, at_b = ({token.place: at for at, token in enumerate(one.tokens)} for one in (a, b))
+    # Names of the words that are equal for aligned tokens, and a sign whether they are tokens.
+    words_a = [(True, str(places.get(at_a[x], -1 - x))) if isinstance(x, int) else (False, x) for x in a.frame]
+    words_b = [(True, str(at_b[y])) if isinstance(y, int) else (False, y) for y in b.frame]
+    changed = [at for at, (x, y) in enumerate(zip(words_a, words_b, strict=True)) if x != y]
+    if not changed or len(changed) > _MOST_REPLACED:
+        return None
+    has_exchanged = sorted(words_a[at] for at in changed) == sorted(words_b[at] for at in changed)
+    if not has_exchanged and all(words_a[at][0] == words_b[at][0] for at in changed):
+        return None
+    tokens_a = [a.tokens[at_a[x]] for at in changed if isinstance(x := a.frame[at], int)]
+    tokens_b = [b.tokens[at_b[y]] for at in changed if isinstance(y := b.frame[at], int)]
+    is_adverb = any(token.text.lower().endswith(language.adverb_endings) for token in (*tokens_a, *tokens_b))
+    return None if has_exchanged and is_adverb and changed[1] - changed[0] == 1 else (tokens_a, tokens_b)

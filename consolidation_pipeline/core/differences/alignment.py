@@ -1,0 +1,88 @@
+"""Alignment of two texts: which tokens of one stand for which of the other."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+
+from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.reading import Token
+
+# Returns the cosine of the vectors of two words.
+Similarity = Callable[[str, str], float]
+# Words with at least this cosine may stand for each other. At 0.5 of the default model, opposites have 0.2 and less.
+MIN_WORD_SIMILARITY = 0.5
+# Words of one family begin alike, for this length and this share of the longer one: deploy, deployment.
+_FAMILY_LENGTH, _FAMILY_SHARE = 4, 0.6
+# Pairs of words left that are compared one by one. Texts with more have nothing in common.
+_MOST_WORD_PAIRS = 10_000
+
+
+class Alignment:
+    """Pairs of tokens of two texts.
+
+    Attributes:
+        of_a: Position in ``b`` of each position in ``a`` that has one.
+        of_b: Position in ``a`` of each position in ``b`` that has one.
+    """
+
+    def __init__(
+        self, a: Sequence[Token], b: Sequence[Token], language: Language, similarity: Similarity | None
+    ) -> None:
+        self.a, self.b = a, b
+        self.language = language
+        self.similarity = similarity
+        self.of_a: dict[int, int] = {}
+        self.of_b: dict[int, int] = {}
+        self._align()
+        self.left_a = [token for at, token in enumerate(a) if at not in self.of_a]
+        self.left_b = [token for at, token in enumerate(b) if at not in self.of_b]
+
+    def _align(self) -> None:
+        """Pair equal tokens, first in order, then anywhere; then words that may stand for each other."""
+        a, b = [token.key for token in self.a], [token.key for token in self.b]
+        for block in SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
+            for offset in range(block.size):
+                self._pair(block.a + offset, block.b + offset)
+        # A word at the beginning of a sentence and a name may be the same: both have a key as words.
+        for keys_a, keys_b in ((a, b), (self._read_as_words(self.a), self._read_as_words(self.b))):
+            places = defaultdict(list)
+            for at, key in enumerate(keys_b):
+                if at not in self.of_b:
+                    places[key].append(at)
+            for at, key in enumerate(keys_a):
+                if at not in self.of_a and places.get(key):
+                    best = min(places[key], key=lambda other: abs(other - at))
+                    places[key].remove(best)
+                    self._pair(at, best)
+        rest_a = [at for at in range(len(a)) if at not in self.of_a and self.a[at].kind == "word"]
+        rest_b = [at for at in range(len(b)) if at not in self.of_b and self.b[at].kind == "word"]
+        if len(rest_a) * len(rest_b) > _MOST_WORD_PAIRS:
+            return
+        scores = ((self._resemblance(self.a[i], self.b[j]), i, j) for i in rest_a for j in rest_b)
+        candidates = [(-score - self._is_same_slot(i, j), i, j) for score, i, j in scores if score]
+        for _, i, j in sorted(candidates):
+            if i not in self.of_a and j not in self.of_b:
+                self._pair(i, j)
+
+    def _read_as_words(self, tokens: Sequence[Token]) -> list[str]:
+        """Return the keys of tokens with names as words, so that a name equals a word but no other name."""
+        return [self.language.read_word(token.key) if token.kind == "name" else token.key for token in tokens]
+
+    def _pair(self, i: int, j: int) -> None:
+        self.of_a[i], self.of_b[j] = j, i
+
+    def _is_same_slot(self, i: int, j: int) -> bool:
+        return self.of_a.get(i - 1) == j - 1 or self.of_a.get(i + 1) == j + 1
+
+    def _resemblance(self, one: Token, other: Token) -> float:
+        """Return how alike two words of different stems are, 0 if they may not stand for each other."""
+        x, y = one.key, other.key
+        if not self.language.stemmer or frozenset((x, y)) in self.language.antonyms:
+            return 0.0
+        if x.endswith(y) or y.endswith(x):  # lock and unlock, order and reorder
+            return 0.0
+        common = next((at for at, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
+        if common >= max(_FAMILY_LENGTH, _FAMILY_SHARE * max(len(x), len(y))):
+            return 0.9
+        value = self.similarity(one.text.lower(), other.text.lower()) if self.similarity else 0.0
+        return value if value >= MIN_WORD_SIMILARITY else 0.0

@@ -1,0 +1,110 @@
+"""Differences of the cues of two texts: the words that change what is claimed, and where they stand."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from consolidation_pipeline.core.differences.alignment import Alignment
+from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
+
+# A kind of difference and the words of each text.
+Finding = tuple[str, Sequence[Token | Cue], Sequence[Token | Cue]]
+# Markers that one text alone may have: "the request fails if ..", "the request fails: ..".
+_OPTIONAL_MARKERS = frozenset("to by through against above during because result although if between from".split())
+# A clause that one text alone has is plain detail if it has at least this many tokens.
+_SMALLEST_CLAUSE = 2
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Cues of one text, the tokens next to each (as positions in the second text), and what it has alone."""
+
+    tokens: Sequence[Token]
+    cues: Sequence[Cue]
+    scopes: Sequence[frozenset[int]]
+    new_clauses: set[int]
+
+
+def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language: Language) -> Iterator[Finding]:
+    """Yield the cues that changed, moved to other words, or stand in one text alone."""
+    one = _build_side(a, alignment.of_a, alignment.left_a)
+    other = _build_side(b, {at: at for at in alignment.of_b}, alignment.left_b)
+    paired_a: set[int] = set()
+    paired_b: set[int] = set()
+    for has_changed, is_apart, _, i, j in sorted(
+        (x.pole != y.pole, not one.scopes[i] & other.scopes[j], abs(x.place - y.place), i, j)
+        for i, x in enumerate(a.cues)
+        for j, y in enumerate(b.cues)
+        if x.category == y.category
+    ):
+        x, y = a.cues[i], b.cues[j]
+        if i in paired_a or j in paired_b:
+            continue
+        if has_changed and (is_apart or x.category in ("marker", "question")):
+            continue
+        paired_a.add(i)
+        paired_b.add(j)
+        if has_changed:
+            yield "cue", [x], [y]
+        elif is_apart and one.scopes[i] and other.scopes[j] and not _is_neutral(x, language):
+            yield "moved cue", _quote(x, one.tokens), _quote(y, other.tokens)
+    for kind, words in _find_added(one, paired_a, language):
+        yield kind, words, ()
+    for kind, words in _find_added(other, paired_b, language):
+        yield kind, (), words
+
+
+def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token]) -> _Side:
+    scopes = [_find_scope(cue, reading.tokens, places) for cue in reading.cues]
+    return _Side(reading.tokens, reading.cues, scopes, _find_new_clauses(reading.tokens, left))
+
+
+def _find_scope(cue: Cue, tokens: Sequence[Token], places: Mapping[int, int]) -> frozenset[int]:
+    """Return the aligned tokens next to a cue, as positions in the second text.
+
+    Next to a marker is the phrase after it, next to another cue are the two tokens after it, or else before it.
+    """
+    distance = {at: token.place - cue.place for at, token in enumerate(tokens) if token.clause == cue.clause}
+    if cue.category == "marker":
+        heads = {tokens[at].phrase for at in distance if distance[at] == 0}
+        near = [at for at in distance if distance[at] >= 0 and tokens[at].phrase in heads]
+    else:
+        near = [at for at in distance if 0 <= distance[at] < 2] or [at for at in distance if -2 <= distance[at] < 0]
+    return frozenset(places[at] for at in near if at in places)
+
+
+def _find_new_clauses(tokens: Sequence[Token], left: Sequence[Token]) -> set[int]:
+    """Return the clauses of which nothing is in the other text."""
+    sizes, missing = Counter(token.clause for token in tokens), Counter(token.clause for token in left)
+    return {clause for clause, size in missing.items() if size == sizes[clause] >= _SMALLEST_CLAUSE}
+
+
+def _find_added(side: _Side, paired: set[int], language: Language) -> Iterator[tuple[str, list[Token | Cue]]]:
+    for at, cue in enumerate(side.cues):
+        if at not in paired and (kind := _judge_added(cue, side, not side.scopes[at], language)):
+            yield kind, _quote(cue, side.tokens)
+
+
+def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> str:
+    """Return the kind of difference that a cue of one text alone is; empty if it is none.
+
+    Args:
+        is_free: No token next to it is in the other text.
+    """
+    if cue.category == "restriction" or (cue.category, cue.pole) == ("marker", "unless"):
+        return "exception"
+    if cue.clause in side.new_clauses or _is_neutral(cue, language):
+        return ""
+    if cue.category == "marker":
+        return "" if is_free or cue.pole in _OPTIONAL_MARKERS else "added cue"
+    return "polarity" if cue.category == "polarity" else "added cue"
+
+
+def _is_neutral(cue: Cue, language: Language) -> bool:
+    return (cue.category, cue.pole) in language.neutral
+
+
+def _quote(cue: Cue, tokens: Sequence[Token]) -> list[Token | Cue]:
+    """Return a cue with the two tokens after it."""
+    return [cue, *(token for token in tokens if token.clause == cue.clause and 0 <= token.place - cue.place < 2)]
