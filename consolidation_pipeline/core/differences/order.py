@@ -9,6 +9,8 @@ from consolidation_pipeline.core.differences.reading import Reading, Token
 
 # Texts with more words in the place of others are compared as reworded ones.
 _MOST_REPLACED = 2
+# Classes of function words of which none stands in the place of the other.
+_FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"link", "cue"})
 # Words of two texts, in the order of each.
 Reordered = tuple[list[Token], list[Token]]
 
@@ -149,9 +151,16 @@ def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: L
     if not changed or len(changed) > _MOST_REPLACED:
         return None
     has_exchanged = sorted(words_a[at] for at in changed) == sorted(words_b[at] for at in changed)
-    if not has_exchanged and all(words_a[at][0] == words_b[at][0] for at in changed):
+    if not has_exchanged and all(_is_interchangeable(words_a[at], words_b[at]) for at in changed):
         return None
     tokens_a = [a.tokens[at_a[x]] for at in changed if isinstance(x := a.frame[at], int)]
     tokens_b = [b.tokens[at_b[y]] for at in changed if isinstance(y := b.frame[at], int)]
     is_adverb = any(token.text.lower().endswith(language.adverb_endings) for token in (*tokens_a, *tokens_b))
     return None if has_exchanged and is_adverb and changed[1] - changed[0] == 1 else (tokens_a, tokens_b)
+
+
+def _is_interchangeable(one: tuple[bool, str], other: tuple[bool, str]) -> bool:
+    """Return True if both are tokens, or function words that may stand for each other."""
+    if one[0] or other[0]:
+        return one[0] == other[0]
+    return {one[1].split()[0], other[1].split()[0]} not in _FOREIGN_CLASSES

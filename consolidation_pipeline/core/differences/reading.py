@@ -65,7 +65,7 @@ class Reading:
 
     Attributes:
         language: None if it is not known.
-        frame: The words as written: the place of a token, the class of any other word or phrase.
+        frame: The words as written: the place of a token, the class and meaning of any other word.
     """
 
     text: str
@@ -131,7 +131,7 @@ class _Reader:
                 self._end_passive()
                 self.passive = len(self.tokens)
             if meaning and role == "marker" and meaning.key in language.agents and self._find_participle() is not None:
-                self.frame.append("by")
+                self.frame.append("link by ")
                 at = self._read_agent(pieces, at + size)
                 continue
             if meaning and role in ("marker", "cue"):
@@ -218,14 +218,23 @@ class _Reader:
     def _widen_gap(self, words: Sequence[Piece], meaning: Phrase) -> None:
         """Take note of what stands between two tokens."""
         last, language = words[-1].lower, self.language
-        light = "preposition" if last in language.prepositions else "light"
-        self.frame.append(f"{meaning.key} {meaning.pole}" if meaning.role != "light" else light)
+        self.frame += [f"{self._classify(last, meaning)} {meaning.key} {meaning.pole}"] * len(words)
         if meaning.role == "marker" or (last in language.prepositions and last not in language.genitives):
             self.gap = "link"
         elif last in language.genitives:
             self.gap = last if self.gap != "link" else "link"
         elif self.gap == "tight":
             self.gap = "loose"
+
+    def _classify(self, word: str, meaning: Phrase) -> str:
+        """Return the class of a function word, of which another one may stand in its place."""
+        if meaning.role == "cue":
+            return "cue" if meaning.key not in ("tense", "quantity") else "other"
+        if meaning.role == "marker":
+            return "link" if meaning.key in _PHRASE_MARKERS else "clause"
+        if word in self.language.determiners:
+            return "determiner"
+        return "link" if word in self.language.prepositions else "other"
 
     def _read_agent(self, pieces: Sequence[Piece], at: int) -> int:
         """Read the agent of a passive clause, and return the position of the piece after it."""
