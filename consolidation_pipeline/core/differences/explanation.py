@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from textwrap import shorten
 
 from consolidation_pipeline.core.differences.alignment import Alignment, Similarity
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
@@ -31,6 +32,10 @@ PROOFS = {
 }
 # A clause may be found in this many clauses of the other text.
 _MOST_CLAUSES = 4
+# Texts with more tokens are not compared, as the time grows with the product of their lengths.
+_MOST_TOKENS = 2_000
+# Characters of each side that a reason shows.
+_SHOWN_CHARS = 80
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class Difference:
 
     def __str__(self) -> str:
         """Return the reason in one line, such as ``value: 30 min / 60 min``."""
-        return f"{self.kind}: {self.a or '-'} / {self.b or '-'}"
+        one, other = (shorten(side, _SHOWN_CHARS, placeholder=" …") or "-" for side in (self.a, self.b))
+        return f"{self.kind}: {one} / {other}"
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ def explain(a: str, b: str, similarity: Similarity | None = None) -> Explanation
     """Return how two texts differ. The verdict is the same for ``b`` and ``a``.
 
     Texts in an unknown language, in two languages or without any content are the same only if they are equal after
-    normalization.
+    normalization. So are texts of more than 2,000 words.
 
     Args:
         similarity: Without it, only words of one family or of a synonym group may stand for each other.
@@ -90,7 +96,7 @@ def explain_readings(a: Reading, b: Reading, similarity: Similarity | None = Non
         return Explanation("same")
     if a.language is None or a.language != b.language:
         return Explanation("unexplained", (_of_whole_texts("language", a, b),))
-    if not a.tokens or not b.tokens:
+    if not a.tokens or not b.tokens or max(len(a.tokens), len(b.tokens)) > _MOST_TOKENS:
         return Explanation("unexplained", (_of_whole_texts("word", a, b),))
     # The order of the texts decides ties of the alignment; it must not depend on which is the first.
     is_swapped = (len(b.tokens), b.text) < (len(a.tokens), a.text)
