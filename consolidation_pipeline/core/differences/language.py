@@ -4,6 +4,7 @@ Keys of a file. An entry of several words is a phrase.
 
 stemmer: Name of a Snowball stemmer; without one, words are equal as written.
 labels: Openings that say nothing, such as "Note:".
+remarks: Words of openings and sentences about the note itself: "Note to self:", "Seen again today."
 questions: What is asked for = words that ask for it.
 light: Words without a meaning of their own.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
@@ -55,12 +56,17 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Language:
-    """Word lists of a language. Phrases are tuples of words in lower case."""
+    """Word lists of a language. Phrases are tuples of words in lower case, of stems those with a synonym.
+
+    ``phrase_sizes`` and ``synonym_sizes`` are the lengths of the longest ones that begin with a word.
+    """
 
     code: str
     stemmer: str | None
     phrases: Mapping[tuple[str, ...], Phrase]
-    longest_phrase: int
+    phrase_sizes: Mapping[str, int]
+    synonym_phrases: Mapping[tuple[str, ...], Phrase]
+    synonym_sizes: Mapping[str, int]
     numbers: Mapping[str, float]
     ordinals: Mapping[str, int]
     calendar: Mapping[str, str]
@@ -81,6 +87,7 @@ class Language:
     antonyms: frozenset[frozenset[str]]
     light: frozenset[str]
     questions: Mapping[str, str]
+    remarks: frozenset[str]
 
     def stem(self, word: str) -> str:
         """Return the stem of a word in lower case."""
@@ -115,11 +122,12 @@ def load_language(code: str) -> Language:
         return tuple(part for word in split_words(entry) for _, part in split_parts(word, elisions))
 
     phrases: dict[tuple[str, ...], Phrase] = {}
+    synonym_phrases: dict[tuple[str, ...], Phrase] = {}
     for group in raw["synonyms"]["groups"]:
         for entry in group:
             if len(words := split(entry)) > 1:
                 first = stem(group[0].split()[0])
-                phrases[words] = Phrase("synonym", synonyms.get(first, first))
+                synonym_phrases[tuple(map(stem, words))] = Phrase("synonym", synonyms.get(first, first))
     for entry in raw["light"]:
         phrases[split(entry)] = Phrase("light")
     for key, entries in raw["markers"].items():
@@ -135,7 +143,9 @@ def load_language(code: str) -> Language:
         code,
         raw.get("stemmer"),
         phrases,
-        max(map(len, phrases)),
+        _measure(phrases),
+        synonym_phrases,
+        _measure(synonym_phrases),
         raw.get("numbers", {}),
         raw.get("ordinals", {}),
         {
@@ -163,7 +173,16 @@ def load_language(code: str) -> Language:
         ),
         frozenset(words[0] for words, phrase in phrases.items() if len(words) == 1 and phrase.role != "label"),
         {word: pole for pole, words in raw["questions"].items() for word in words},
+        frozenset(raw["remarks"]),
     )
+
+
+def _measure(phrases: Mapping[tuple[str, ...], Phrase]) -> dict[str, int]:
+    """Return the length of the longest phrase that begins with a word."""
+    sizes: dict[str, int] = {}
+    for words in phrases:
+        sizes[words[0]] = max(sizes.get(words[0], 0), len(words))
+    return sizes
 
 
 def split_parts(word: str, elisions: frozenset[str]) -> list[tuple[int, str]]:

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from consolidation_pipeline.core.differences.language import WORD, Language, split_parts
@@ -20,6 +20,8 @@ _PIECE = re.compile(
     rf"(?P<code>{_CODE.pattern})|(?P<word>(?:{WORD.pattern})(?:#|\+\+)?)|(?P<sign>[<>=+*/&|%^~]+)|(?P<stop>[.!?;\n])|(?P<comma>[,:()\-])",
     re.DOTALL,
 )
+# A longer sentence says more than a remark.
+_MOST_REMARK_WORDS = 6
 _BLANKS = re.compile(r"\s+")
 
 
@@ -40,6 +42,25 @@ class Piece:
     lower: str
     key: str
     start: int
+
+
+def drop_remarks(pieces: Sequence[Piece], language: Language) -> list[Piece]:
+    """Return the pieces without openings and sentences about the note itself: "Note to self:", "Seen again today."
+
+    If nothing else is left, all are returned.
+    """
+    kept: list[Piece] = []
+    start, is_opening = 0, True
+    for at, piece in enumerate(pieces):
+        is_colon = piece.kind == "comma" and piece.text == ":"
+        if piece.kind != "stop" and not (is_colon and is_opening) and at < len(pieces) - 1:
+            continue
+        part = pieces[start : at + 1]
+        words = [one.lower for one in part if one.kind not in ("stop", "comma")]
+        if not words or len(words) > _MOST_REMARK_WORDS or not language.remarks.issuperset(words):
+            kept += part
+        start, is_opening = at + 1, piece.kind == "stop"
+    return kept if any(piece.kind not in ("stop", "comma") for piece in kept) else list(pieces)
 
 
 def unify_signs(text: str) -> str:

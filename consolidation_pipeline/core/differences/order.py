@@ -44,21 +44,27 @@ def _find_exchanged(
 
     Around "of" they may: "Alice is the owner of the shop", "the owner of the shop is Alice" .
     """
-    aligned = _in_order(a, places, language)
-    if len(aligned) < 3:
-        return None
-    there = [places[at] for at in aligned]
-    highest = list(accumulate(there, max))
-    lowest = list(accumulate(reversed(there), min))[::-1]
-    for at in range(1, len(there) - 1):
-        if highest[at - 1] > there[at] > lowest[at + 1]:
-            left = aligned[there.index(highest[at - 1])]
-            right = aligned[there.index(lowest[at + 1])]
-            if _is_mirrored(a, b, (left, aligned[at], right), places, language):
-                continue
-            words = [left, aligned[at], right]
-            return [a[at] for at in words], [b[at] for at in sorted(places[at] for at in words)]
+    segments = defaultdict[int, list[int]](list)
+    for at in _in_order(a, places, language):
+        segments[a[at].segment].append(at)
+    for aligned in segments.values():
+        there = [places[at] for at in aligned]
+        # A phrase that moved with its preposition may stand on any side: "for each order A calls B".
+        is_fixed = [not _is_phrase(a[at], b[places[at]], language) for at in aligned]
+        highest = list(accumulate((one if fixed else -1 for one, fixed in zip(there, is_fixed, strict=True)), max))
+        last = reversed([one if fixed else len(b) for one, fixed in zip(there, is_fixed, strict=True)])
+        lowest = list(accumulate(last, min))[::-1]
+        for at in range(1, len(there) - 1):
+            if highest[at - 1] > there[at] > lowest[at + 1]:
+                words = aligned[there.index(highest[at - 1])], aligned[at], aligned[there.index(lowest[at + 1])]
+                if not _is_mirrored(a, b, words, places, language):
+                    return [a[word] for word in words], [b[place] for place in sorted(places[word] for word in words)]
     return None
+
+
+def _is_phrase(one: Token, other: Token, language: Language) -> bool:
+    """Return True if a token is governed by the same preposition, which is no genitive, in both texts."""
+    return bool(one.governor) and one.governor == other.governor and one.governor not in language.genitives
 
 
 def _is_mirrored(
@@ -102,7 +108,7 @@ def _find_turned(
 
 def _gap(tokens: Sequence[Token], left: int, right: int) -> str:
     """Return what stands between two tokens: tight (nothing), link, a genitive, loose or clause (they stand in two)."""
-    if tokens[left].clause != tokens[right].clause:
+    if tokens[left].segment != tokens[right].segment:
         return "clause"
     gaps = {token.gap for token in tokens[left + 1 : right + 1]}
     return min(gaps, key=lambda gap: {"link": 0, "loose": 2, "tight": 3}.get(gap, 1))
@@ -127,10 +133,10 @@ def _find_moved_away(a: Sequence[Token], b: Sequence[Token], places: Mapping[int
     """Return a word that is in a clause with none of the words of its clause in the other text."""
     clauses, new_clauses = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
     for at, there in places.items():
-        clauses[a[at].clause].add(at)
-        new_clauses[b[there].clause].add(at)
+        clauses[a[at].segment].add(at)
+        new_clauses[b[there].segment].add(at)
     for at, there in places.items():
-        clause, new_clause = clauses[a[at].clause], new_clauses[b[there].clause]
+        clause, new_clause = clauses[a[at].segment], new_clauses[b[there].segment]
         if len(clause) > 1 and len(new_clause) > 1 and len(clause & new_clause) == 1:
             return [a[at]], [b[there]]
     return None

@@ -1,12 +1,12 @@
 """Reading of a text: its tokens in a canonical order, and the cues that change what is claimed."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from consolidation_pipeline.core.differences.language import Language, Phrase, detect_language, load_language
-from consolidation_pipeline.core.differences.lexer import Piece, split_pieces, unify_signs
+from consolidation_pipeline.core.differences.lexer import Piece, drop_remarks, split_pieces, unify_signs
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
 
 # Markers that a noun phrase follows; a clause with a subject of its own follows the others.
@@ -23,6 +23,7 @@ class Token:
         kind: word, name, value or code.
         place: Position among the tokens as written. A passive clause is put into the order of the active one.
         clause: Number of the clause. Clauses end at punctuation.
+        segment: Number of the segment. Segments are clauses that also end at conjunctions.
         phrase: Number of the phrase. Phrases also end at function words.
         governor: Preposition or class of the marker that opens the phrase; empty if none does.
         words_before: Number of function words and cues since the token before, as written.
@@ -35,6 +36,7 @@ class Token:
     kind: str
     place: int
     clause: int
+    segment: int
     phrase: int
     governor: str
     words_before: int
@@ -92,7 +94,7 @@ class _Reader:
         self.tokens: list[Token] = []
         self.cues: list[Cue] = []
         self.frame: list[int | str] = []
-        self.clause = self.phrase = 0
+        self.clause = self.segment = self.phrase = 0
         self.governor = ""
         self.governed_from = 0  # number of tokens before the governor
         self.words_before = 0
@@ -103,7 +105,7 @@ class _Reader:
     def read(self) -> None:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
-        pieces = list(split_pieces(self.text, language))
+        pieces = drop_remarks(list(split_pieces(self.text, language)), language)
         at, is_opening, sentence_start = 0, True, 0
         while at < len(pieces):
             piece = pieces[at]
@@ -113,7 +115,8 @@ class _Reader:
                     self._read_question(pieces[sentence_start:at], piece.text)
                     sentence_start = at + 1
                 self._end_passive()
-                self.clause, self.phrase, self.governor = self.clause + 1, self.phrase + 1, ""
+                self.clause, self.segment = self.clause + 1, self.segment + 1
+                self.phrase, self.governor = self.phrase + 1, ""
                 self.passive, self.clause_start = None, len(self.tokens)
                 at += 1
                 continue
@@ -140,6 +143,7 @@ class _Reader:
                 self.cues.append(Cue(written, category, pole, len(self.tokens), self.clause, start))
             if meaning and role == "marker" and meaning.key not in _PHRASE_MARKERS:
                 self._end_passive()
+                self.segment += 1
                 self.clause_start = len(self.tokens)
             if meaning and role in ("light", "marker"):
                 self.phrase += 1
@@ -259,14 +263,19 @@ class _Reader:
 
     def _match(self, pieces: Sequence[Piece], at: int) -> tuple[int, Phrase | None]:
         """Return the longest phrase of the lists that begins at a piece: the number of its pieces, and its meaning."""
-        longest = min(self.language.longest_phrase, len(pieces) - at)
-        for size in range(longest, 0, -1):
-            window = pieces[at : at + size]
-            if all(piece.kind == "word" for piece in window):
-                found = self.language.phrases.get(tuple(piece.lower for piece in window))
-                if found and not (found.role == "light" and size == 1 and self._is_acronym(pieces[at].text)):
-                    return size, found
-        return 1, None
+        if pieces[at].kind != "word":
+            return 1, None
+        language, first = self.language, pieces[at].lower
+        size, found = 1, None
+        if longest := language.phrase_sizes.get(first, 0):
+            size, found = _find_longest(pieces, at, longest, language.phrases, str)
+        if longest := language.synonym_sizes.get(language.stem(first), 0):
+            length, synonym = _find_longest(pieces, at, longest, language.synonym_phrases, language.stem)
+            if synonym and (length > size or not found):
+                return length, synonym
+        if found and found.role == "light" and size == 1 and self._is_acronym(pieces[at].text):
+            return 1, None
+        return size, found
 
     def _is_acronym(self, word: str) -> bool:
         """Return True for a word such as "US" or "IT" in a text that is not all in capitals."""
@@ -299,7 +308,7 @@ class _Reader:
         if kind == "name" and self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word":
             self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
         written = self._quote(pieces[at : at + size])
-        where = self.clause, self.phrase, self.governor, self.words_before, self.gap
+        where = self.clause, self.segment, self.phrase, self.governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "tight"
         self.frame.append(len(self.tokens))
         self.tokens.append(Token(written, _in_bytes(key), kind, len(self.tokens), *where, piece.start))
@@ -308,6 +317,25 @@ class _Reader:
     def _quote(self, words: Sequence[Piece]) -> str:
         """Return what is written from the first to the last of some pieces."""
         return self.text[words[0].start : max(word.start + len(word.text) for word in words)]
+
+
+def _find_longest(
+    pieces: Sequence[Piece],
+    at: int,
+    longest: int,
+    phrases: Mapping[tuple[str, ...], Phrase],
+    form: Callable[[str], str],
+) -> tuple[int, Phrase | None]:
+    """Return the longest phrase that begins at a piece, and its length; ``form``: of its words, in ``phrases``."""
+    words: list[str] = []
+    for piece in pieces[at : at + longest]:
+        if piece.kind != "word":
+            break
+        words.append(form(piece.lower))
+    for size in range(len(words), 0, -1):
+        if found := phrases.get(tuple(words[:size])):
+            return size, found
+    return 1, None
 
 
 def _in_bytes(key: str) -> str:

@@ -1,0 +1,83 @@
+"""Decision on many pairs of texts at once: which may become one."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from consolidation_pipeline.core.differences.explanation import Similarity, explain_readings
+from consolidation_pipeline.core.differences.reading import Reading, read
+from consolidation_pipeline.core.grouping.linkage import connected_components
+from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
+
+# Raised when verdicts change: projects then compare their pairs again.
+RULES_VERSION = 2
+# Texts whose readings are kept: about 200 MB.
+_KEPT_READINGS = 20_000
+# Pairs with a smaller part of the words in common are not compared: their verdict is "unexplained".
+_MIN_SHARED_WORDS = 0.3
+
+
+def find_mergeable(
+    texts: Sequence[str], i: ArrayLike, j: ArrayLike, similarity: Similarity | None = None
+) -> NDArray[np.bool_]:
+    """Return for each pair (i[k], j[k]) if every difference of its texts is harmless: bool (m,).
+
+    A cheap screen of values and words drops most pairs before they are explained.
+
+    Args:
+        texts: n texts.
+        i: positions of the first texts in ``texts``, int (m,).
+        j: positions of the second texts, int (m,).
+        similarity: as in ``explain``.
+
+    Raises:
+        ValueError: ``i`` and ``j`` are not of one shape (m,), or a position is outside of ``texts``.
+    """
+    one, other = np.asarray(i, dtype=np.int64), np.asarray(j, dtype=np.int64)
+    if one.ndim != 1 or one.shape != other.shape:
+        raise ValueError(f"i and j have the shapes {one.shape} and {other.shape}; both must be (m,)")
+    used = np.concatenate([one, other])
+    if used.size and not 0 <= used.min() <= used.max() < len(texts):
+        raise ValueError(f"positions reach from {used.min()} to {used.max()}; there are {len(texts)} texts")
+    found = np.zeros(len(one), dtype=np.bool_)
+    read_at = lru_cache(maxsize=_KEPT_READINGS)(lambda at: _ScreenedReading(read(texts[at])))
+    for part in _iter_components(len(texts), one, other):
+        found[part] = list(_judge(read_at, one[part].tolist(), other[part].tolist(), similarity))
+    return found
+
+
+class _ScreenedReading:
+    """Reading of a text and the keys of its tokens."""
+
+    __slots__ = ("reading", "values", "words")
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        tokens = reading.tokens
+        self.values = frozenset(token.key for token in tokens if token.kind == "value")
+        self.words = frozenset(token.key for token in tokens)
+
+    def may_match(self, other: "_ScreenedReading") -> bool:
+        """Return False if the texts surely differ: in values or in most words."""
+        if not (self.values <= other.words or other.values <= self.words):
+            return False
+        fewer = min(len(self.words), len(other.words))
+        return len(self.words & other.words) >= _MIN_SHARED_WORDS * fewer
+
+
+def _judge(
+    read_at: Callable[[int], _ScreenedReading], i: list[int], j: list[int], similarity: Similarity | None
+) -> Iterator[bool]:
+    for first, second in zip(i, j, strict=True):
+        a, b = read_at(first), read_at(second)
+        yield a.may_match(b) and explain_readings(a.reading, b.reading, similarity).may_merge
+
+
+def _iter_components(n: int, i: NDArray[np.int64], j: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Yield the positions of the pairs of each connected component of the n texts."""
+    pairs = SimilarPairs(i.astype(np.int32), j.astype(np.int32), np.ones(len(i), dtype=np.float32))
+    component = connected_components(n, pairs, 1.0)[i]
+    order = np.argsort(component, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(component[order])) + 1)
