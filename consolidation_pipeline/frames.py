@@ -108,7 +108,7 @@ GROUPS: Dtypes = {
     "member_ids": "object",
     "cohesion_mean": "Float64",
     "cohesion_min": "Float64",
-    "vetoes": "object",
+    "asked_pairs": "object",
     "job_id": _TEXT,
 }
 
@@ -197,7 +197,7 @@ def pairs(project: str, *, engine: Engine | str | None = None, at_least: float =
 def groups(project: str, *, engine: Engine | str | None = None) -> pd.DataFrame:
     """Return the groups that the newest run formed, tier by tier, the largest first.
 
-    ``member_ids`` begins with the representative. ``vetoes`` lists the pairs that must not be merged and the reasons,
+    ``member_ids`` begins with the representative. ``asked_pairs`` lists pairs that a person decides on and the reasons,
     for groups on which a person decides.
     """
     with _opened(engine, project) as (connection, id_):

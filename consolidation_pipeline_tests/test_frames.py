@@ -188,9 +188,9 @@ def test_groups_frame_lists_members(reviewed: Reviewed) -> None:
     assert found["key"].is_unique
     assert set(found["tier"]) == {"merge", "suggest"}
     asked = found[found["tier"] == "suggest"]
-    conflicts = [conflict for vetoes in asked["vetoes"] for veto in vetoes for conflict in veto["conflicts"]]
+    conflicts = [reason for pairs in asked["asked_pairs"] for pair in pairs for reason in pair["differences"]]
     assert sorted(conflict.partition(":")[0] for conflict in conflicts) == ["number", "polarity", "version"]
-    assert found.loc[found["tier"] == "merge", "vetoes"].isna().all()
+    assert found.loc[found["tier"] == "merge", "asked_pairs"].isna().all()
     assert (found["cohesion_min"] <= found["cohesion_mean"]).all()
     assert found["job_id"].nunique() == 1
 
@@ -291,7 +291,7 @@ def test_code_on_frames_page_runs(reviewed: Reviewed, monkeypatch: pytest.Monkey
     assert decided["text_a"].notna().all()
     assert decided.loc[decided["status"] == "rejected", "review_note"].tolist() == ["two runners"]
     assert shown["by_status"]["count"].sum() == len(decided)
-    assert len(shown["vetoes"]) == 3
+    assert len(shown["asked_pairs"]) == 3
     assert shown["per_day"].shape == (2, 1)
     # The approval that was rolled back: a merged memory was made, its two originals were hidden.
     assert shown["undone"]["sum"]["merge"] == 3

@@ -42,7 +42,7 @@ def list_suggestions(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> SuggestionPage:
-    """Return suggestions with their originals and the conflicts between these. Pending: the most similar first."""
+    """Return suggestions with their originals and the differences between these. Pending: the most similar first."""
     reference = project or caller.principal.project
     found = suggestions.list_suggestions(
         caller.engine,
@@ -59,7 +59,7 @@ def list_suggestions(
 
 @router.get("/suggestions/{id}", summary="A suggestion", responses=declare_problems(404))
 def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
-    """Return one suggestion with its originals and the conflicts between these."""
+    """Return one suggestion with its originals and the differences between these."""
     caller.check_owner([id], noun="suggestion")
     return Suggestion.model_validate(suggestions.get_suggestion(caller.engine, id))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from consolidation_pipeline.service.similarity.calibration import CalibrationProposal
     from consolidation_pipeline.store.similarity.calibrations import Calibration
 
-_BAR = 20
-_CHART_STEP = 4
 _SHOWN_SENTENCES = 10
 _SENTENCE_WIDTH = 80
 
@@ -37,7 +35,8 @@ def calibrate(
 ) -> None:
     """Derive similarity thresholds from the memories of a project.
 
-    Shows new and current thresholds, with estimated wrong merges. Writes nothing without --apply.
+    Shows new and current thresholds, and how often the merge decision errs: on pairs that people of this project
+    decided on, and on the labelled pairs that come with the product. Writes nothing without --apply.
     """
     from consolidation_pipeline.service.similarity.calibration import calibrate_project
 
@@ -49,8 +48,6 @@ def calibrate(
         return
     out = make_console()
     out.print(fact_table(f"{project}: calibration for {proposal.model}", _table_rows(proposal)))
-    for line in _chart_lines(proposal.proposed):
-        out.print(line, soft_wrap=True)
 
 
 def _describe(project: str, proposal: CalibrationProposal) -> dict[str, Any]:
@@ -62,6 +59,7 @@ def _describe(project: str, proposal: CalibrationProposal) -> dict[str, Any]:
         "in_force": None if current is None else {**_snapshot(current), "created_at": current.created_at},
         "fresh": _snapshot(proposed),
         **proposed.report,
+        "product_pairs": proposal.product_errors,
     }
 
 
@@ -87,8 +85,8 @@ def _table_rows(proposal: CalibrationProposal) -> dict[str, Any]:
         **tiers,
         "median cosine": f"{spread['median']:.3f}" if spread else "too few distinct memories: the model's profile",
         "nearest neighbours": f"{spread['nearest']:.3f} (median)" if spread else None,
-        "wrong merges": _format_interval(report.get("wrong"), "near-misses"),
-        "paraphrases found": _format_interval(report.get("found"), "paraphrases"),
+        **_format_errors("this project's decisions", report.get("decided")),
+        **_format_errors("pairs of the product", proposal.product_errors),
         "boilerplate": f"{len(proposed.boilerplate)} sentences, left out of {report['stripped']} memories",
         "such as": "\n".join(sentences) or None,
         "profile": ("measured: " if profile["measured"] else "not measured: ") + profile["source"],
@@ -102,8 +100,16 @@ def _format_threshold(current: float | None, new: float) -> str:
     return f"{new:g} (in force: {current:g})"
 
 
-def _format_interval(found: Mapping[str, Any] | None, of: str) -> str | None:
-    if found is None or found["share"] is None:
+def _format_errors(name: str, errors: Mapping[str, Any] | None) -> dict[str, str | None]:
+    if errors is None:
+        return {name: "none yet: approve or reject suggestions"}
+    wrong = _format_interval(errors["wrong"], "that differ would merge")
+    found = _format_interval(errors["found"], "that say the same would merge")
+    return {name: "\n".join(line for line in (wrong, found) if line)}
+
+
+def _format_interval(found: Mapping[str, Any], of: str) -> str | None:
+    if found["share"] is None:
         return None
     share, low, high = (format_percent(found[name]) for name in ("share", "low", "high"))
     return f"{share} of {found['of']} {of} (95 %: {low} to {high})"
@@ -114,28 +120,3 @@ def _format_state(proposal: CalibrationProposal) -> str:
         return f"from now on, as version {proposal.proposed.version}; the next run rebuilds the graph"
     current = "none yet" if proposal.current is None else f"version {proposal.current.version}"
     return f"{current}; --apply puts this one in its place"
-
-
-def _chart_lines(proposed: Calibration) -> Sequence[str]:
-    """Return a chart of wrong merges and paraphrases found by threshold, with ``>`` at ``t_merge``.
-
-    Every ``_CHART_STEP``-th threshold has a line. Empty if the project has no curve.
-    """
-    curve = proposed.report.get("curve")
-    if not curve:
-        return []
-    t_merge = proposed.thresholds["t_merge"]
-    marked = min(curve, key=lambda point: abs(point["threshold"] - t_merge))
-    shown = [point for row, point in enumerate(curve) if row % _CHART_STEP == 0 or point is marked]
-    head = f"  t_merge  {'wrong merges':{_BAR + 7}}  paraphrases found"
-    return ["", head, *(_chart_line(point, marked=point is marked) for point in shown)]
-
-
-def _chart_line(point: Mapping[str, Any], *, marked: bool) -> str:
-    wrong, found = (_bar(point[name]["share"]) for name in ("wrong", "found"))
-    return f"{'>' if marked else ' '} {point['threshold']:7.2f}  {wrong}  {found}"
-
-
-def _bar(value: float | None) -> str:
-    full = round((value or 0.0) * _BAR)
-    return f"{'#' * full:{_BAR}} {format_percent(value) or '-':>6}"

@@ -101,10 +101,10 @@ def _make_report_table(found: DemoReport, run: dict[str, Any]) -> Table:
         table.add_section()
         table.add_row("merged", shorten(merged.content, 2 * _TEXT_WIDTH))
         table.add_row("from", _format_list(merged.sources))
-    for veto in found.vetoes:
+    for asked in found.asked_pairs:
         table.add_section()
-        table.add_row("kept apart", _format_list((veto.a, veto.b)))
-        table.add_row("because", f"{'; '.join(veto.conflicts)} (similarity {veto.similarity:.2f})")
+        table.add_row("kept apart", _format_list((asked.a, asked.b)))
+        table.add_row("because", f"{'; '.join(asked.differences)} (similarity {asked.similarity:.2f})")
     for learned in found.learned:
         table.add_section()
         table.add_row(_KINDS[learned.kind], _format_learned(learned))

@@ -106,7 +106,9 @@ def _merge_lines(merge: MergeGroup) -> Iterator[str]:
 
 
 def _question_lines(question: Question) -> Iterator[str]:
-    reasons = (f"{'; '.join(veto['conflicts'])} (similarity {veto['similarity']:.2f})" for veto in question.vetoes)
+    reasons = (
+        f"{'; '.join(asked['differences'])} (similarity {asked['similarity']:.2f})" for asked in question.asked_pairs
+    )
     yield f"left to a person: {'; '.join(reasons)}"
     for text in question.texts.values():
         yield f"  - {shorten(text, _TEXT_WIDTH)}"

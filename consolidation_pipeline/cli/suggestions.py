@@ -208,6 +208,6 @@ def _difference_lines(suggestion: Suggestion) -> list[str]:
     """Return a line for each difference between originals, the same one only once."""
     lines = (
         f"{one.kind}: {', '.join(item.text for item in one.a)} / {', '.join(item.text for item in one.b)}"
-        for one in suggestion.conflicts
+        for one in suggestion.differences
     )
     return list(dict.fromkeys(lines))

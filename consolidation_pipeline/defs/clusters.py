@@ -27,7 +27,7 @@ def _describe(result: ClusterSummary) -> dict[str, float]:
     members = {f"{tier}_members": number for tier, number in result.members.items()}
     cohesion = {"cohesion_mean": result.cohesion_mean, "cohesion_min": result.cohesion_min}
     known = {name: value for name, value in cohesion.items() if value is not None}
-    return {"contents": result.contents, **counts, **members, "pairs_vetoed": result.pairs_vetoed, **known}
+    return {"contents": result.contents, **counts, **members, "pairs_asked": result.pairs_asked, **known}
 
 
 def _sizes_table(result: ClusterSummary) -> dg.TableMetadataValue:

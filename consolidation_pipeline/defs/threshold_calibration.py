@@ -5,9 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.core.calibration.calibration_chart import curve_svg
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import build_image
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
@@ -22,12 +20,12 @@ def threshold_calibration(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]
     """Fit thresholds to the project and its embedding model. They are kept until the project has grown by half."""
     result = calibrate_thresholds(run)
     phase.metrics = _describe(result)
-    return {**_boilerplate_list(result.snapshot), **_curve_image(result.snapshot)}
+    return _boilerplate_list(result.snapshot)
 
 
 def _describe(result: CalibrationResult) -> dict[str, Any]:
     snapshot = result.snapshot
-    spread = snapshot.report.get("spread") or {}
+    spread, decided = snapshot.report.get("spread") or {}, snapshot.report.get("decided") or {}
     return {
         "calibration_version": snapshot.version,
         "taken": result.renewed,
@@ -37,8 +35,8 @@ def _describe(result: CalibrationResult) -> dict[str, Any]:
         "boilerplate_sentences": len(snapshot.boilerplate),
         **snapshot.thresholds,
         **{f"cosine_{name}": spread[name] for name in ("median", "nearest") if name in spread},
-        **_describe_share("wrong_merges", snapshot.report.get("wrong")),
-        **_describe_share("paraphrases_found", snapshot.report.get("found")),
+        **_describe_share("decided_wrong", decided.get("wrong")),
+        **_describe_share("decided_found", decided.get("found")),
     }
 
 
@@ -51,15 +49,6 @@ def _describe_share(name: str, share: Mapping[str, Any] | None) -> dict[str, flo
 def _boilerplate_list(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
     lines = [f"- {sentence}" for sentence in snapshot.boilerplate[:_MAX_SENTENCES]]
     return {"boilerplate": dg.MetadataValue.md("\n".join(lines))} if lines else {}
-
-
-def _curve_image(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
-    curve = snapshot.report.get("curve")
-    if not curve:
-        return {}
-    return {
-        "curve": build_image("wrong merges and paraphrases found", curve_svg(curve, snapshot.thresholds["t_merge"]))
-    }
 
 
 threshold_calibration_checks = project_checks(

@@ -93,7 +93,10 @@ def _summarize_merge(merge: MergeGroup) -> PlannedMerge:
 def _summarize_question(question: Question) -> BlockedMerge:
     return BlockedMerge(
         texts={id_: _cut(text) for id_, text in question.texts.items()},
-        reasons=[f"{'; '.join(veto['conflicts'])} (similarity {veto['similarity']:.2f})" for veto in question.vetoes],
+        reasons=[
+            f"{'; '.join(asked['differences'])} (similarity {asked['similarity']:.2f})"
+            for asked in question.asked_pairs
+        ],
     )
 
 

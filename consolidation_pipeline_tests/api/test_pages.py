@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from consolidation_pipeline.api.pages.rendering import CONFLICT_LABELS, KIND_LABELS, OPERATION_WORDS, STATUS_LABELS
-from consolidation_pipeline.core.literals.literals import KINDS
+from consolidation_pipeline.api.pages.rendering import DIFFERENCE_LABELS, KIND_LABELS, OPERATION_WORDS, STATUS_LABELS
+from consolidation_pipeline.core.differences.explanation import PROOFS
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
@@ -48,7 +48,7 @@ def find_merged_id(api: ApiContext) -> UUID:
 def test_page_labels_cover_all_stored_values() -> None:
     assert set(OPERATION_WORDS) <= set(OPERATIONS)  # others are shown by their names
     assert {*JOB_STATUSES, *SUGGESTION_STATUSES} == set(STATUS_LABELS)
-    assert {*KINDS, "polarity"} <= set(CONFLICT_LABELS)
+    assert set(PROOFS) - {"addition"} == set(DIFFERENCE_LABELS)
     assert {*LEVELS, "playbook"} == set(KIND_LABELS)
 
 

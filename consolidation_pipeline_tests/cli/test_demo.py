@@ -33,10 +33,10 @@ def test_second_demo_changes_nothing(cli: Cli, repository: Path) -> None:
     assert history["counts"]["memories"] == 3
     assert sample["counts"]["consolidated"] > 50
     assert [len(merged["sources"]) > 1 for merged in sample["merged"]] == [True, True]
-    assert len(sample["vetoes"]) == 2
-    for veto in sample["vetoes"]:
-        assert veto["a"] != veto["b"]
-        assert veto["conflicts"]
+    assert len(sample["asked_pairs"]) == 2
+    for asked in sample["asked_pairs"]:
+        assert asked["a"] != asked["b"]
+        assert asked["differences"]
     learned = {one["kind"]: one for one in sample["learned"]}
     assert list(learned) == ["pattern", "principle", "playbook", "summary", "procedural"]
     assert {one["method"] for one in learned.values()} == {"heuristic"}

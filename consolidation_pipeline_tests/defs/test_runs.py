@@ -86,7 +86,7 @@ def test_materializations_have_stable_metadata_names(
     assert {"calibration_version", "taken", "t_merge", "t_suggest", "t_pattern"} <= names["threshold_calibration"]
     assert {"curve", "wrong_merges", "wrong_merges_low", "paraphrases_found"} <= names["threshold_calibration"]
     assert {"memories_in", "pairs_added", "t_merge", "t_suggest", "t_pattern"} <= names["similarity_graph"]
-    assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_vetoed", "map"} <= names["clusters"]
+    assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_asked", "map"} <= names["clusters"]
     assert {"memories_merged", "merged_created", "merged_extended"} <= names["merged_memories"]
     grouped = {"groups_in", "groups_covered", "groups_discarded", "groups_failed"}
     assert grouped | {"patterns_created", "patterns_updated", "patterns_needs_review"} <= names["patterns"]

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from consolidation_pipeline.api.models.base import Body, Reply, with_examples
+from consolidation_pipeline.core.differences.explanation import PROOFS
 
 Status = Literal["pending", "validated", "rejected", "superseded", "expired"]
 _MAX_TEXT_CHARS, _MAX_NOTE_CHARS = 100_000, 1000
@@ -27,20 +28,20 @@ class Original(Reply):
     is_current: bool = Field(description="True: it still has that version and is active.")
 
 
-class LiteralText(Reply):
-    """A literal in an original: normalized value, text as written, and position."""
+class Passage(Reply):
+    """A part of an original's content, and its offset."""
 
-    value: str
     text: str
     start: int
 
 
-class Conflict(Reply):
-    """Literals or clauses that contradict each other in two originals."""
+class Difference(Reply):
+    """A difference between two originals that is not harmless, and the passages that differ."""
 
-    kind: str = Field(description="number, version, date, path, url, identifier, error_code, quoted or polarity.")
-    a: list[LiteralText]
-    b: list[LiteralText]
+    kind: str = Field(description=f"{', '.join(kind for kind in PROOFS if PROOFS[kind] != 'contains')}.")
+    contradicts: bool = Field(description="False: nothing proves that the originals say the same.")
+    a: list[Passage]
+    b: list[Passage]
     a_id: UUID
     b_id: UUID
 
@@ -58,7 +59,7 @@ class Suggestion(Reply):
     keywords: list[str]
     rationale: str | None
     originals: list[Original]
-    conflicts: list[Conflict]
+    differences: list[Difference]
     left_out: list[str] = Field(
         description="Literals, such as numbers and names, that the originals have and the text lacks."
     )

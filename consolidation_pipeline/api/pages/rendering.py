@@ -48,17 +48,19 @@ OPERATION_WORDS = {
     "retention": "Removed old history",
 }
 OPERATION_LABELS = {name: OPERATION_WORDS.get(name, name.replace("_", " ")) for name in OPERATIONS}
-CONFLICT_LABELS = {
-    "number": "different numbers",
-    "version": "different versions",
-    "date": "different dates",
-    "path": "different paths",
-    "url": "different addresses",
-    "identifier": "different identifiers",
-    "error_code": "different error codes",
-    "quoted": "different quotations",
-    "polarity": "opposite statements",
-    "length": "too short to compare",
+DIFFERENCE_LABELS = {
+    "polarity": "one denies it",
+    "opposite": "opposites",
+    "cue": "another condition or degree",
+    "value": "different values",
+    "name": "different names",
+    "code": "different code",
+    "order": "another order",
+    "exception": "an exception in one only",
+    "added cue": "a condition in one only",
+    "moved cue": "a condition on something else",
+    "word": "different words",
+    "language": "languages not known, or not the same",
 }
 STATUS_LABELS = {
     "pending": "waiting",
@@ -149,7 +151,7 @@ def _create_environment() -> Environment:
         "query_string": query_string,
         "kind_labels": KIND_LABELS,
         "operation_labels": OPERATION_LABELS,
-        "conflict_labels": CONFLICT_LABELS,
+        "difference_labels": DIFFERENCE_LABELS,
         "status_labels": STATUS_LABELS,
     }
     return environment

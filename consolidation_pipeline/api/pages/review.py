@@ -49,8 +49,6 @@ router = APIRouter(prefix="/review", route_class=PageRoute, include_in_schema=Fa
 # Suggestions listed beside the current one.
 _PAGE_SIZE = 10
 _QUEUE_PATH = "/review"
-# Conflicts of this kind are between clauses; all others are between literals.
-_POLARITY = "polarity"
 _SIMILARITIES = (0.98, 0.95, 0.93, 0.9, 0.85)
 
 
@@ -64,14 +62,12 @@ class MarkedOriginal:
 
 def mark_originals(suggestion: Suggestion) -> list[MarkedOriginal]:
     """Return the originals of a suggestion, each with its text in pieces that differ or conflict."""
-    literals: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
-    clauses: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
-    for one in suggestion.conflicts:
-        spans = clauses if one.kind == _POLARITY else literals
-        for id_, side in ((one.a_id, one.a), (one.b_id, one.b)):
-            spans[id_] += [(literal.start, literal.start + len(literal.text)) for literal in side]
+    spans: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
+    for one in suggestion.differences:
+        for id_, side in ((one.a_id, one.a), (one.b_id, one.b)) if one.contradicts else ():
+            spans[id_] += [(passage.start, passage.start + len(passage.text)) for passage in side]
     texts = [original.content for original in suggestion.originals]
-    marked = compare_texts(texts, list(literals.values()), list(clauses.values()))
+    marked = compare_texts(texts, list(spans.values()))
     return [MarkedOriginal(original, pieces) for original, pieces in zip(suggestion.originals, marked, strict=True)]
 
 

@@ -5,37 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from consolidation_pipeline.core.similarity.similarity_join import reaches
 from consolidation_pipeline.errors import InvalidOptionError
 
 TIERS = ("t_merge", "t_suggest", "t_pattern", "t_principle")
-
-# Two texts of at most SHORT_WORDS distinct words may differ in the only word that matters, whatever their cosine. From
-# LONG_WORDS on, one word decides nothing. Measured with the local model: less than 5 % of 5,600 short questions and
-# commands merge; more than half of the reflections on failed code, most of them longer, still do.
-SHORT_WORDS, LONG_WORDS = 13, 26
-# Cosine distance allowed between the shortest texts: for spelling and word order. In a project that is too small to be
-# calibrated some words may differ too: chance neighbours grow with the square of the number of memories.
-SHORT_TEXT_TOLERANCE, UNCALIBRATED_TOLERANCE = 0.01, 0.07
 
 
 @dataclass(frozen=True)
 class ThresholdProfile:
     """Cosine thresholds of one embedding model, for vectors centred on the project's mean.
 
-    - ``t_merge``: calibration never goes below it.
-    - ``t_suggest``: its distance to ``t_merge`` says how far below it a person is asked.
+    - ``t_suggest``: calibration never goes below it. From here on a pair merges if all its differences are harmless;
+      else a person is asked.
     - ``t_pattern``, ``t_principle``: hold where a project is too small to be calibrated.
     - ``measured``: measured on labelled data by this project; else an estimate.
     - ``plain``: profile for vectors that are not centred, as in small projects; None = the same.
-    - ``shared_words``: share of the shorter text's content words that the other text must have for the two to be
-      near-duplicates, see ``WordSets.shared``. Models that add up word vectors see only the topic.
+    - ``shared_words``: share of the shorter text's content words that the other text must have before a person is
+      asked, see ``WordSets.overlap``. Models that add up word vectors see only the topic.
     """
 
-    t_merge: float
     t_suggest: float
     t_pattern: float
     t_principle: float
@@ -45,25 +32,21 @@ class ThresholdProfile:
     shared_words: float = 0.0
 
     def thresholds(self) -> dict[str, float]:
-        """Return the four thresholds by name."""
-        return {name: getattr(self, name) for name in TIERS}
+        """Return the four thresholds by name. ``t_merge`` is ``t_suggest``: the texts decide, not the cosine."""
+        return {"t_merge": self.t_suggest, **{name: getattr(self, name) for name in TIERS[1:]}}
 
 
-# Measured with complete linkage, exact repeats counted once. Pairwise precision of merged pairs within the labels: 0.93
-# to 1.00 on every labelled store at a centred 0.56, with half of the content words shared and ``required_similarity``
-# for short texts. Without the shared words, reports from one form merge at 0.62. Plain vectors need higher thresholds,
-# see docs/quality.md.
+# Of 147 rewordings whose every difference is harmless, 95 % have a plain cosine of at least 0.87, and all but 2 one of
+# 0.76 and more. Plain vectors need higher thresholds than centred ones, see docs/quality.md.
 # t_principle lies 0.15 below t_pattern. Measured on commands of 11 domains: 78 % of the pairs of patterns that share a
 # principle are of one domain (82 % at 0.05 below), and 78 % of the patterns are in a principle (56 %).
 WORDLLAMA = ThresholdProfile(
-    t_merge=0.56,
     t_suggest=0.52,
     t_pattern=0.45,
     t_principle=0.30,
     measured=True,
     source="labelled stores of questions, commands, notes and reflections; centred vectors, complete linkage",
     plain=ThresholdProfile(
-        t_merge=0.80,
         t_suggest=0.76,
         t_pattern=0.60,
         t_principle=0.38,
@@ -77,7 +60,6 @@ WORDLLAMA = ThresholdProfile(
 # The design's values for OpenAI's large model. They are the most conservative ones known, so models without a profile
 # use them too.
 CONSERVATIVE = ThresholdProfile(
-    t_merge=0.95,
     t_suggest=0.90,
     t_pattern=0.85,
     t_principle=0.80,
@@ -85,32 +67,30 @@ CONSERVATIVE = ThresholdProfile(
 )
 
 
-def _estimate(t_merge: float, t_suggest: float, t_pattern: float, t_principle: float, source: str) -> ThresholdProfile:
-    return ThresholdProfile(t_merge, t_suggest, t_pattern, t_principle, source=source)
+def _estimate(t_suggest: float, t_pattern: float, t_principle: float, source: str) -> ThresholdProfile:
+    return ThresholdProfile(t_suggest, t_pattern, t_principle, source=source)
 
 
 _HIGH_BASE = "unrelated texts already score 0.7 to 0.85, so all tiers are squeezed into the top"
 
-# Estimates err on the side of merging too little. Calibration raises them where a project needs it and never lowers
-# ``t_merge``. People who know their data set t_merge themselves.
+# Estimates err on the side of comparing too little. People who know their data set the thresholds themselves.
 PROFILES: Mapping[str, ThresholdProfile] = {
     "wordllama/l2_supercat_256": WORDLLAMA,
     "openai/text-embedding-3-large": CONSERVATIVE,
     "openai/text-embedding-3-small": _estimate(
-        0.93, 0.88, 0.80, 0.75, "estimate: unrelated texts score 0.1 to 0.4, close to the large model's, a little lower"
+        0.88, 0.80, 0.75, "estimate: unrelated texts score 0.1 to 0.4, close to the large model's, a little lower"
     ),
-    "openai/text-embedding-ada-002": _estimate(0.97, 0.95, 0.90, 0.88, f"estimate: {_HIGH_BASE}"),
+    "openai/text-embedding-ada-002": _estimate(0.95, 0.90, 0.88, f"estimate: {_HIGH_BASE}"),
     "cohere/embed-english-v3.0": _estimate(
-        0.92, 0.87, 0.75, 0.70, "estimate: unrelated texts score 0.2 to 0.5; routers that use it start from 0.3"
+        0.87, 0.75, 0.70, "estimate: unrelated texts score 0.2 to 0.5; routers that use it start from 0.3"
     ),
     "cohere/embed-multilingual-v3.0": _estimate(
-        0.94, 0.90, 0.80, 0.75, "estimate: a higher base than its English sibling's, as multilingual models have"
+        0.90, 0.80, 0.75, "estimate: a higher base than its English sibling's, as multilingual models have"
     ),
-    "voyage/voyage-3": _estimate(0.93, 0.88, 0.78, 0.73, "estimate: a spread like that of Cohere's v3"),
-    "gemini/text-embedding-004": _estimate(0.94, 0.90, 0.82, 0.77, "estimate: a base of 0.4 to 0.6"),
-    "mistral/mistral-embed": _estimate(0.96, 0.93, 0.88, 0.85, f"estimate: {_HIGH_BASE}"),
+    "voyage/voyage-3": _estimate(0.88, 0.78, 0.73, "estimate: a spread like that of Cohere's v3"),
+    "gemini/text-embedding-004": _estimate(0.90, 0.82, 0.77, "estimate: a base of 0.4 to 0.6"),
+    "mistral/mistral-embed": _estimate(0.93, 0.88, 0.85, f"estimate: {_HIGH_BASE}"),
     "sentence-transformers/all-MiniLM-L6-v2": _estimate(
-        0.84,
         0.78,
         0.62,
         0.57,
@@ -149,7 +129,7 @@ def resolve_thresholds(
     """Return the thresholds in force by name.
 
     A tier that was not given follows the one that was: the one below it down, the one above it up. So t_merge >=
-    t_suggest >= t_pattern always holds. An automatic t_merge is never below the profile's.
+    t_suggest >= t_pattern always holds.
 
     Args:
         model: name of the embedding model.
@@ -162,7 +142,6 @@ def resolve_thresholds(
     """
     profile = find_profile(model, centered=centered).thresholds()
     defaults = profile | dict(recommended or {})
-    defaults["t_merge"] = max(defaults["t_merge"], profile["t_merge"])
     chosen = {name: value for name, value in given.items() if name in profile and not isinstance(value, str)}
     resolved = {name: float(chosen.get(name, default)) for name, default in defaults.items()}
     for upper, lower in (("t_suggest", "t_pattern"), ("t_merge", "t_suggest"), ("t_merge", "t_pattern")):
@@ -175,47 +154,3 @@ def resolve_thresholds(
     for upper, lower in (("t_merge", "t_suggest"), ("t_suggest", "t_pattern")):
         resolved[lower] = min(resolved[lower], resolved[upper])
     return resolved
-
-
-def required_similarity(
-    t_merge: float, words: ArrayLike, *, short_text_tolerance: float = SHORT_TEXT_TOLERANCE
-) -> NDArray[np.float64]:
-    """Return the cosine that a pair needs to be merged, float64 of the shape of ``words``.
-
-    From ``LONG_WORDS`` words on it is ``t_merge``. Towards shorter texts it rises in a straight line, to 1 minus
-    ``short_text_tolerance`` at the most: ``1 - max(short_text_tolerance, (1 - t_merge) * clip((words - 13) / (26 - 13),
-    0, 1))``. It is never below ``t_merge``.
-
-    Args:
-        t_merge: merge threshold for long texts.
-        words: number of distinct words of the shorter text of each pair, without boilerplate, see ``WordSets``.
-        short_text_tolerance: cosine distance that is allowed for texts of any length.
-    """
-    part = np.clip((np.asarray(words, dtype=np.float64) - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS), 0.0, 1.0)
-    required: NDArray[np.float64] = 1.0 - np.maximum(short_text_tolerance, (1.0 - t_merge) * part)
-    return np.maximum(required, t_merge)
-
-
-def are_near_duplicates(
-    similarity: ArrayLike,
-    t_merge: float,
-    *,
-    words: ArrayLike,
-    shared: ArrayLike,
-    min_shared: float,
-    short_text_tolerance: float = SHORT_TEXT_TOLERANCE,
-) -> NDArray[np.bool_]:
-    """Return True (m,) for each pair that may merge: similar enough for its length, with enough words in common.
-
-    Literal conflicts (vetoes) are not checked here.
-
-    Args:
-        similarity: cosine of each pair (m,).
-        t_merge: merge threshold for long texts.
-        words: number of distinct words of the shorter text (m,), as in ``required_similarity``.
-        shared: share of the shorter text's content words that the other text has (m,), see ``WordSets.shared``.
-        min_shared: smallest ``shared`` that merges.
-        short_text_tolerance: as in ``required_similarity``.
-    """
-    enough = reaches(similarity, required_similarity(t_merge, words, short_text_tolerance=short_text_tolerance))
-    return np.asarray(enough & (np.asarray(shared) >= min_shared))

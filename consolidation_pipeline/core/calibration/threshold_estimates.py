@@ -1,22 +1,12 @@
-"""Estimates of a project's thresholds from the spread of its cosines and from labelled pairs.
-
-Nothing here is tuned to a data set. The spread sets the pattern threshold. Labelled pairs, synthetic ones and people's
-decisions, set the merge and suggest thresholds. Every share comes with its 95 % interval.
-"""
+"""Pattern threshold of a project from the spread of its cosines, and shares with their 95 % intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-
-from consolidation_pipeline.core.calibration.model_thresholds import ThresholdProfile, are_near_duplicates
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 # Rows sampled to measure the spread; each is compared with all.
 SAMPLE_ROWS = 2_000
@@ -28,16 +18,6 @@ PATTERN_POSITION = 0.46
 MIN_PATTERN_THRESHOLD = 0.38
 # Pairs of the graph for each memory: the pairs of 100,000 memories are written in half a minute.
 MAX_PAIRS_PER_MEMORY = 30
-
-# Largest share of near-misses, with its whole interval, that a threshold may merge although a higher one would not.
-# Of the pairs merged in labelled stores 0 to 7 % are wrong. The few hundred near-misses of a small store cannot tell a
-# smaller share from zero, and would push its threshold far above what it needs.
-MAX_WRONG_SHARE = 0.08
-# Share of paraphrases that a person should be asked about.
-MIN_FOUND_SHARE = 0.9
-
-# Thresholds that are tried: 0.50, 0.51 .. 0.99.
-GRID = tuple(round(0.5 + 0.01 * step, 2) for step in range(50))
 
 _Z = 1.959963984540054  # normal quantile of 0.975
 _BINS = 20_000
@@ -72,48 +52,6 @@ class Share:
     def value(self) -> float | None:
         """The share itself; None if ``total`` is 0."""
         return self.count / self.total if self.total else None
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """Effect of a merge threshold on labelled pairs: share of near-misses merged and of paraphrases found."""
-
-    threshold: float
-    wrong: Share
-    found: Share
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledPairs:
-    """Pairs with a known truth, arrays of shape (n,).
-
-    ``similarity``: cosine. ``words``: distinct words of the shorter text. ``shared``: share of its content words that
-    the other text has. ``vetoed``: their literals conflict. ``same``: they mean the same. ``kind``: origin of the pair.
-    ``min_shared``: smallest ``shared`` that merges.
-    """
-
-    similarity: Floats
-    words: NDArray[np.int64]
-    shared: Floats
-    vetoed: Mask
-    same: Mask
-    kind: NDArray[np.str_]
-    min_shared: float = 0.0
-
-    def merged(self, threshold: float) -> Mask:
-        """Return True (n,) for each pair that a merge threshold merges."""
-        near = are_near_duplicates(
-            self.similarity, threshold, words=self.words, shared=self.shared, min_shared=self.min_shared
-        )
-        return np.asarray(near & ~self.vetoed)
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """Recommended thresholds for merging and for asking a person."""
-
-    t_merge: float
-    t_suggest: float
 
 
 def measure_spread(x: NDArray[np.float32], order: NDArray[np.integer]) -> CosineSpread | None:
@@ -170,62 +108,6 @@ def wilson_interval(count: int, total: int) -> Share:
     low = 0.0 if count == 0 else middle - reach
     high = 1.0 if count == total else middle + reach
     return Share(count, total, low, high)
-
-
-def recommend_thresholds(
-    pairs: LabelledPairs, profile: ThresholdProfile, *, lowest: float = MIN_PATTERN_THRESHOLD
-) -> Recommendation:
-    """Recommend thresholds for merging and for asking a person, from labelled pairs.
-
-    ``t_merge``: the smallest threshold of the grid, not below the profile's, that avoids enough wrong merges. A wrong
-    merge counts if the highest threshold of the grid would have avoided it; their share must be below
-    ``MAX_WRONG_SHARE`` with its whole interval. Wrong merges that no threshold can avoid (a swapped *not* that no veto
-    saw) are reported by ``estimate_errors``. If no threshold qualifies, there are too few near-misses to tell, and the
-    profile's is used.
-
-    ``t_suggest``: the cosine that ``MIN_FOUND_SHARE`` of the paraphrases reach, but at least as far below ``t_merge``
-    as in the profile, or there would be nothing between them to ask about. It is not below ``lowest``.
-
-    Args:
-        pairs: labelled pairs.
-        profile: profile of the embedding model.
-        lowest: pattern threshold.
-    """
-    t_merge = next((t for t in _candidates(profile) if _avoidable(pairs, t).high < MAX_WRONG_SHARE), profile.t_merge)
-    gap = profile.t_merge - profile.t_suggest
-    reached = float(np.quantile(pairs.similarity[pairs.same], 1 - MIN_FOUND_SHARE)) if pairs.same.any() else 1.0
-    t_suggest = max(min(floor(reached * 100) / 100, round(t_merge - gap, 3)), min(lowest, t_merge))
-    return Recommendation(t_merge, t_suggest)
-
-
-def estimate_errors(pairs: LabelledPairs, t_merge: float) -> CurvePoint:
-    """Return the shares of near-misses and of paraphrases that a merge threshold merges."""
-    merged = pairs.merged(t_merge)
-    return CurvePoint(t_merge, _share(merged, ~pairs.same), _share(merged, pairs.same))
-
-
-def compute_curve(pairs: LabelledPairs) -> list[CurvePoint]:
-    """Return ``estimate_errors`` for every threshold of the grid."""
-    return [estimate_errors(pairs, threshold) for threshold in GRID]
-
-
-def compute_merged_shares(pairs: LabelledPairs, t_merge: float) -> dict[str, Share]:
-    """Return the share of merged pairs by kind of pair."""
-    merged = pairs.merged(t_merge)
-    return {str(kind): _share(merged, pairs.kind == kind) for kind in np.unique(pairs.kind)}
-
-
-def _candidates(profile: ThresholdProfile) -> Sequence[float]:
-    return [profile.t_merge, *(threshold for threshold in GRID if threshold > profile.t_merge)]
-
-
-def _avoidable(pairs: LabelledPairs, threshold: float) -> Share:
-    wrong = pairs.merged(threshold) & ~pairs.merged(GRID[-1]) & ~pairs.same
-    return wilson_interval(int(wrong.sum()), int((~pairs.same).sum()))
-
-
-def _share(merged: Mask, of: Mask) -> Share:
-    return wilson_interval(int((merged & of).sum()), int(of.sum()))
 
 
 def _bound(counts: NDArray[np.int64], n: int) -> float:

@@ -1,4 +1,4 @@
-"""Differences of texts word by word, and conflicts of their literals, as pieces to highlight."""
+"""Differences and contradictions of texts word by word, as pieces to highlight."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ class Piece:
     conflicts: bool = False
 
 
-def compare_texts(
-    texts: Sequence[str], conflicts: Sequence[Iterable[Span]] = (), clauses: Sequence[Iterable[Span]] = ()
-) -> list[tuple[Piece, ...]]:
+def compare_texts(texts: Sequence[str], conflicts: Sequence[Iterable[Span]] = ()) -> list[tuple[Piece, ...]]:
     """Split each text completely into pieces; ``differs`` marks the words that are not in all texts.
 
     The first text is aligned with each other text. A word of the first differs if it is missing in another text, a word
@@ -38,9 +36,7 @@ def compare_texts(
 
     Args:
         texts: Texts to compare.
-        conflicts: For each text, spans (start, end) of its literals that contradict another text.
-        clauses: For each text, spans of its clauses that contradict another text. The words of a clause that differ are
-            marked as conflicts, or the whole clause if none differs.
+        conflicts: For each text, spans (start, end) of what contradicts another text.
     """
     marks = [bytearray(len(text)) for text in texts]
     for at in range(1, len(texts)):
@@ -49,9 +45,6 @@ def compare_texts(
     for mark, spans in zip(marks, conflicts, strict=False):
         for span in spans:
             _mark(mark, span, _CONFLICTS)
-    for mark, spans in zip(marks, clauses, strict=False):
-        for span in spans:
-            _mark_clause(mark, span)
     return [_split_pieces(text, mark) for text, mark in zip(texts, marks, strict=True)]
 
 
@@ -102,18 +95,8 @@ def _words(tokens: Iterable[str]) -> Iterable[str]:
 
 
 def _mark(mark: bytearray, span: Span, flag: int) -> None:
-    for at in _clip(mark, span):
+    for at in range(max(span[0], 0), min(span[1], len(mark))):
         mark[at] |= flag
-
-
-def _clip(mark: bytearray, span: Span) -> range:
-    return range(max(span[0], 0), min(span[1], len(mark)))
-
-
-def _mark_clause(mark: bytearray, span: Span) -> None:
-    inside = _clip(mark, span)
-    for at in [at for at in inside if mark[at] & _DIFFERS] or inside:
-        mark[at] |= _CONFLICTS
 
 
 def _split_pieces(text: str, mark: bytearray) -> tuple[Piece, ...]:

@@ -30,13 +30,13 @@ MIN_COMMITS = 2
 
 
 @dataclass(frozen=True)
-class VetoedPair:
-    """Texts of two similar memories that were not merged because of ``conflicts``: differing literals or negations."""
+class AskedPair:
+    """Texts of two similar memories that were not merged because of ``differences``."""
 
     a: str
     b: str
     similarity: float
-    conflicts: Sequence[str]
+    differences: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class DemoReport:
     project: str
     counts: ProjectCounts
     merged: Sequence[MergedSample]
-    vetoes: Sequence[VetoedPair]
+    asked_pairs: Sequence[AskedPair]
     learned: Sequence[KnowledgeSample]
     relevance: tuple[float, float, float] | None
 
@@ -59,7 +59,7 @@ def build_demo_report(engine: Engine, slug: str) -> DemoReport:
             project=slug,
             counts=count_project(connection, project.id),
             merged=load_merged_samples(connection, project.id, limit=MAX_EXAMPLES),
-            vetoes=_load_vetoed_pairs(connection, project.id),
+            asked_pairs=_load_asked_pairs(connection, project.id),
             learned=load_knowledge_samples(connection, project.id),
             relevance=load_relevance_spread(connection, project.id),
         )
@@ -74,16 +74,18 @@ def explain_unusable_repository(repository: Path) -> str | None:
     return None if commits >= MIN_COMMITS else f"{repository} has fewer than {MIN_COMMITS} commits"
 
 
-def _load_vetoed_pairs(connection: Connection, project_id: UUID) -> list[VetoedPair]:
-    """Return the most similar pairs that a veto kept from being merged."""
+def _load_asked_pairs(connection: Connection, project_id: UUID) -> list[AskedPair]:
+    """Return the most similar pairs that a person decides on."""
     groups = load_clusters(connection, project_id, "suggest").values()
-    vetoes: list[dict[str, Any]] = [veto for members in groups for veto in members[0].details.get("vetoes", ())]
-    vetoes.sort(key=lambda veto: (-veto["similarity"], veto["a"], veto["b"]))
-    found = load_unit_texts(connection, [UUID(veto[side]) for veto in vetoes for side in ("a", "b")])
+    asked_pairs: list[dict[str, Any]] = [
+        asked for members in groups for asked in members[0].details.get("asked_pairs", ())
+    ]
+    asked_pairs.sort(key=lambda asked: (-asked["similarity"], asked["a"], asked["b"]))
+    found = load_unit_texts(connection, [UUID(asked[side]) for asked in asked_pairs for side in ("a", "b")])
     texts = {str(id_): text for id_, text in found.items()}
     pairs = (
-        VetoedPair(texts[veto["a"]], texts[veto["b"]], veto["similarity"], veto["conflicts"])
-        for veto in vetoes
-        if veto["a"] in texts and veto["b"] in texts
+        AskedPair(texts[asked["a"]], texts[asked["b"]], asked["similarity"], asked["differences"])
+        for asked in asked_pairs
+        if asked["a"] in texts and asked["b"] in texts
     )
     return list(islice(pairs, MAX_EXAMPLES))

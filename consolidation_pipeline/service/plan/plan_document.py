@@ -48,11 +48,11 @@ class MergeGroup(_Part):
 
 
 class Question(_Part):
-    """A group that a person decides on, with the reasons pair by pair (``vetoes``)."""
+    """A group that a person decides on, with the reasons pair by pair (``asked_pairs``)."""
 
     cluster_key: str
     members: list[UUID]
-    vetoes: list[dict[str, Any]]
+    asked_pairs: list[dict[str, Any]]
     texts: dict[UUID, str]
 
 

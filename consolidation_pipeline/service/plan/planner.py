@@ -157,17 +157,22 @@ def _list_questions(
 ) -> list[Question]:
     """Return the groups of the suggest tier by key, then those formed by terms."""
     found = [
-        (key, [m.member_id for m in group], next(m.details["vetoes"] for m in group if m.is_representative))
+        (key, [m.member_id for m in group], next(m.details["asked_pairs"] for m in group if m.is_representative))
         for key, group in _select_tier(members, "suggest").items()
     ]
     for group in term_groups:
         pair = dict(zip("ab", map(str, group.members), strict=False))
-        veto = {**pair, "similarity": group.similarity, "conflicts": list(group.reasons)}
-        found.append((group.cluster_key, list(group.members), [veto]))
+        asked = {**pair, "similarity": group.similarity, "differences": list(group.reasons)}
+        found.append((group.cluster_key, list(group.members), [asked]))
     texts = _load_texts(run, [id_ for _, ids, _ in found for id_ in ids])
     return [
-        Question(cluster_key=key, members=ids, vetoes=vetoes, texts={id_: texts[id_] for id_ in ids if id_ in texts})
-        for key, ids, vetoes in found
+        Question(
+            cluster_key=key,
+            members=ids,
+            asked_pairs=asked_pairs,
+            texts={id_: texts[id_] for id_ in ids if id_ in texts},
+        )
+        for key, ids, asked_pairs in found
     ]
 
 

@@ -90,14 +90,14 @@ class ProposableGroup:
 def read_suggest_groups(clusters: Mapping[str, Sequence[ClusterMember]]) -> list[SuggestGroup]:
     """Return the groups of the suggest tier, given their members by cluster key.
 
-    The details of the representative hold the vetoes of a group, which are the reasons.
+    The details of the representative hold the pairs of a group that were asked about, with the reasons.
     """
     groups = []
     for key, members in clusters.items():
         ordered = sorted(members, key=lambda member: (not member.is_representative, member.member_id))
         ids, details = [member.member_id for member in ordered], ordered[0].details
-        reasons = dict.fromkeys(reason for veto in details.get("vetoes", []) for reason in veto["conflicts"])
-        groups.append(SuggestGroup(key, ids, details.get("cohesion_min"), tuple(reasons) or ("no veto",)))
+        reasons = dict.fromkeys(reason for asked in details.get("asked_pairs", []) for reason in asked["differences"])
+        groups.append(SuggestGroup(key, ids, details.get("cohesion_min"), tuple(reasons) or ("not proven the same",)))
     return groups
 
 

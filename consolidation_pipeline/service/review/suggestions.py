@@ -1,18 +1,19 @@
-"""Suggestions for people to read: originals side by side, their conflicts, and the proposed text."""
+"""Suggestions for people to read: originals side by side, their differences, and the proposed text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.literals.literal_scanner import Literal
-from consolidation_pipeline.core.literals.literals import conflicts
+from consolidation_pipeline.core.differences.explanation import PROOFS, explain_readings
+from consolidation_pipeline.core.differences.reading import read
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, embedding_text
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
+from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
@@ -21,6 +22,9 @@ from consolidation_pipeline.store.database.schema import SUGGESTION_STATUSES
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.projects import get_project, list_projects
 from consolidation_pipeline.store.review import suggestions as store
+
+# Pairs of a suggestion that are compared for display: those of ten originals.
+_MAX_PAIRS = 45
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,25 @@ class Original:
 
 
 @dataclass(frozen=True)
-class Disagreement:
-    """A conflict between two originals: literals of one kind that only ``a`` has, and that only ``b`` has.
+class Passage:
+    """A part of an original's content; ``start``: its offset."""
 
-    ``start`` of a literal: its offset in the original's content. Literals of kind ``polarity`` are whole clauses.
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A difference between two originals that is not harmless, and the passages that differ.
+
+    ``kind``: a key of ``PROOFS``. ``contradicts``: the originals contradict each other; else nothing proves that they
+    say the same.
     """
 
     kind: str
-    a: tuple[Literal, ...]
-    b: tuple[Literal, ...]
+    contradicts: bool
+    a: tuple[Passage, ...]
+    b: tuple[Passage, ...]
     a_id: UUID
     b_id: UUID
 
@@ -74,7 +88,7 @@ class Suggestion:
     keywords: tuple[str, ...]
     rationale: str | None
     originals: list[Original]
-    conflicts: list[Disagreement]
+    differences: list[Disagreement]
     left_out: tuple[str, ...]
     created_at: datetime
     reviewed_by: str | None
@@ -175,7 +189,7 @@ def _to_suggestion(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
         keywords=tuple(row.suggested_keywords),
         rationale=row.rationale,
         originals=originals,
-        conflicts=_find_conflicts(originals),
+        differences=_find_differences(originals),
         left_out=tuple(literal.text for literal in sorted(missing, key=lambda one: (one.kind, one.value))),
         created_at=row.created_at,
         reviewed_by=row.reviewed_by,
@@ -194,9 +208,13 @@ def _to_original(row: Row[Any], version: int) -> Original:
     return Original(row.id, content, row.memory_type, row.kind, row.learned_at, row.source, version, is_current)
 
 
-def _find_conflicts(originals: Sequence[Original]) -> list[Disagreement]:
-    return [
-        Disagreement(found.kind, found.a, found.b, one.id, other.id)
-        for one, other in combinations(originals, 2)
-        for found in conflicts(one.content, other.content)
-    ]
+def _find_differences(originals: Sequence[Original]) -> list[Disagreement]:
+    readings = {original.id: read(original.content) for original in originals}
+    found = []
+    for one, other in islice(combinations(originals, 2), _MAX_PAIRS):
+        for difference in explain_readings(readings[one.id], readings[other.id], word_similarity).list_obstacles():
+            a = tuple(Passage(one.content[start:end], start) for start, end in difference.spans_a)
+            b = tuple(Passage(other.content[start:end], start) for start, end in difference.spans_b)
+            contradicts = PROOFS[difference.kind] == "contradicts"
+            found.append(Disagreement(difference.kind, contradicts, a, b, one.id, other.id))
+    return found

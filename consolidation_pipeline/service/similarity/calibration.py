@@ -5,10 +5,13 @@ Between renewals nothing about grouping changes, so that a graph that grew equal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import uuid4
 
+from consolidation_pipeline.core.calibration.decision_errors import load_product_pairs, measure_errors
+from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.model_access import open_embedder
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -50,12 +53,17 @@ class CalibrationResult:
 
 @dataclass(frozen=True)
 class CalibrationProposal:
-    """A new calibration beside the one in force, if there is one; ``applied``: the new one is in force now."""
+    """A new calibration beside the one in force, if there is one; ``applied``: the new one is in force now.
+
+    ``product_errors``: errors of the merge decision on the labelled pairs that come with the product, see
+    ``measure_errors``.
+    """
 
     model: str
     current: Calibration | None
     proposed: Calibration
     applied: bool
+    product_errors: Mapping[str, Any]
 
 
 def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> CalibrationResult:
@@ -67,7 +75,7 @@ def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> CalibrationR
         renew: make a new calibration if the project has grown or its options changed; else only if it has none.
 
     Raises:
-        EmbeddingError: the model gave no usable vector for a text without its boilerplate, or for a synthetic text.
+        EmbeddingError: the model gave no usable vector for a text without its boilerplate.
     """
     current = run.calibration
     key = run.project.id, run.embedder.name
@@ -110,7 +118,8 @@ def _propose(context: StandaloneProject) -> tuple[CalibrationProposal, StrippedT
     with context.engine.connect() as connection:
         current = load_calibration(connection, context.project.id, context.embedder.name)
     proposed, stripped = fit_calibration(context, current, "request")
-    return CalibrationProposal(context.embedder.name, current, proposed, applied=False), stripped
+    errors = measure_errors(load_product_pairs(), word_similarity)
+    return CalibrationProposal(context.embedder.name, current, proposed, False, errors), stripped
 
 
 def find_renewal_reason(

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations, islice
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 
+from consolidation_pipeline.core.calibration.decision_errors import LabelledPair, measure_errors
 from consolidation_pipeline.core.calibration.model_thresholds import (
-    LONG_WORDS,
     TIERS,
     ThresholdProfile,
     find_profile,
     resolve_thresholds,
 )
 from consolidation_pipeline.core.calibration.threshold_estimates import (
-    MIN_PATTERN_THRESHOLD,
     CosineSpread,
-    LabelledPairs,
-    Recommendation,
-    Share,
-    compute_curve,
-    compute_merged_shares,
-    estimate_errors,
     measure_spread,
     recommend_pattern_threshold,
-    recommend_thresholds,
 )
-from consolidation_pipeline.core.text.boilerplate import find_boilerplate, strip_boilerplate
+from consolidation_pipeline.core.differences.pair_screen import RULES_VERSION
+from consolidation_pipeline.core.text.boilerplate import find_boilerplate
+from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.similarity.graph_nodes import (
     ProjectContext,
     center_vectors,
@@ -42,7 +37,6 @@ from consolidation_pipeline.service.similarity.grouping_vectors import (
     build_grouping_vectors,
     embed_stripped_texts,
 )
-from consolidation_pipeline.service.similarity.labelled_pairs import build_labelled_pairs, list_decided_pairs
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
@@ -54,6 +48,12 @@ from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 # profile is used alone.
 MIN_CONTENTS = 50
 
+# Memories used of a large approved group, as the others repeat the same; and pairs measured, newest decisions first.
+_MAX_GROUP_MEMORIES, _MAX_DECIDED_PAIRS = 6, 500
+
+# The memories of a group, and True if a person found that they say the same.
+Decision = tuple[Sequence[UUID], bool]
+
 # Options that a snapshot depends on; it is renewed when one of them changes.
 _OPTION_NAMES = (*TIERS, "center")
 
@@ -62,9 +62,10 @@ def select_calibration_options(context: ProjectContext) -> dict[str, Any]:
     """Return the options that a calibration or the graph under it depends on.
 
     ``cross_type`` is among them if it is set: pairs across types are judged only then.
+    ``rules``: version of the rules that decide on pairs.
     """
     cross_type = {"cross_type": True} if context.options.cross_type else {}
-    return {**{name: getattr(context.options, name) for name in _OPTION_NAMES}, **cross_type}
+    return {**{name: getattr(context.options, name) for name in _OPTION_NAMES}, **cross_type, "rules": RULES_VERSION}
 
 
 def fit_calibration(
@@ -79,7 +80,7 @@ def fit_calibration(
         given: nodes and their plain vectors (n, d) to use; None = those that are stored.
 
     Raises:
-        EmbeddingError: the model gave no usable vector for a text without its boilerplate, or for a synthetic text.
+        EmbeddingError: the model gave no usable vector for a text without its boilerplate.
     """
     inputs = _load_inputs(context, given)
     first = first_rows_of_contents(inputs.nodes)
@@ -95,12 +96,17 @@ def fit_calibration(
         memories=count_units(inputs.nodes),
         boilerplate=boilerplate,
         options=select_calibration_options(context),
-        report={"trigger": trigger, "contents": len(first), "stripped": len(stripped.hashes)},
+        report={
+            "trigger": trigger,
+            "contents": len(first),
+            "stripped": len(stripped.hashes),
+            "decided": measure_errors(inputs.decided, word_similarity) if inputs.decided else None,
+        },
     )
     if not is_measured:
         return _use_profile(context, draft), stripped
     spread = measure_spread(center_vectors(vectors[first], draft), np.arange(len(first)))
-    return _use_estimates(context, draft, spread, _label_pairs(context, draft, contents, inputs)), stripped
+    return _use_spread(context, draft, spread), stripped
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +114,14 @@ class _FitInputs:
     """Inputs of a calibration.
 
     ``nodes`` with ``plain`` vectors (n, d) of their whole texts; ``stored``: grouping vectors (d,) by the hash of their
-    stripped text; ``texts`` by memory; ``decided``: pairs of texts that people decided on, True = the same.
+    stripped text; ``texts`` by memory; ``decided``: pairs that people decided on.
     """
 
     nodes: Nodes
     plain: Vectors
     stored: Mapping[str, Vectors]
     texts: Mapping[UUID, str]
-    decided: tuple[tuple[str, str, bool], ...]
+    decided: list[LabelledPair]
 
 
 def _load_inputs(context: ProjectContext, given: tuple[Nodes, Vectors] | None) -> _FitInputs:
@@ -124,8 +130,20 @@ def _load_inputs(context: ProjectContext, given: tuple[Nodes, Vectors] | None) -
         texts = load_texts(connection, to_uuids(nodes.ids))
         stored = load_stored_vectors(connection, context)
         all_texts = {**load_decided_texts(connection, context.project.id), **texts}
-        decided = tuple(list_decided_pairs(load_decisions(connection, context.project.id), all_texts))
-    return _FitInputs(nodes, plain, stored, texts, decided)
+        decided = _list_decided_pairs(load_decisions(connection, context.project.id), all_texts)
+    return _FitInputs(nodes, plain, stored, texts, list(islice(decided, _MAX_DECIDED_PAIRS)))
+
+
+def _list_decided_pairs(decisions: Sequence[Decision], texts: Mapping[UUID, str]) -> Iterator[LabelledPair]:
+    """Yield the pairs of the groups that people decided on.
+
+    Rejected groups of more than two are left out: nobody knows which of their pairs differ.
+    """
+    for ids, same in decisions:
+        used = ids[:_MAX_GROUP_MEMORIES]
+        if all(id_ in texts for id_ in used) and (same or len(ids) == 2):
+            pairs = combinations([texts[id_] for id_ in used], 2)
+            yield from (LabelledPair(a, b, same, "decided") for a, b in pairs if a != b)
 
 
 def load_stored_vectors(connection: Connection, context: ProjectContext) -> dict[str, Vectors]:
@@ -143,15 +161,6 @@ def _mean(vectors: Vectors) -> Vectors | None:
     return np.asarray(vectors.mean(axis=0, dtype=np.float64), dtype=np.float32) if len(vectors) else None
 
 
-def _label_pairs(context: ProjectContext, draft: Calibration, contents: list[str], inputs: _FitInputs) -> LabelledPairs:
-    sentences = frozenset(draft.boilerplate)
-    stripped = [strip_boilerplate(text, sentences) for text in contents]
-    decided = [
-        (strip_boilerplate(a, sentences), strip_boilerplate(b, sentences), same) for a, b, same in inputs.decided
-    ]
-    return build_labelled_pairs(context.embedder, stripped, draft.center, decided=decided)
-
-
 def _use_profile(context: ProjectContext, draft: Calibration) -> Calibration:
     """Use the model's profile for uncentred vectors and the given options: there are too few memories to measure."""
     thresholds = resolve_thresholds(context.embedder.name, context.options.model_dump(), centered=False)
@@ -159,73 +168,32 @@ def _use_profile(context: ProjectContext, draft: Calibration) -> Calibration:
     return replace(draft, thresholds=thresholds, report={**draft.report, "profile": _describe_profile(profile)})
 
 
-def _use_estimates(
-    context: ProjectContext, draft: Calibration, spread: CosineSpread | None, pairs: LabelledPairs
-) -> Calibration:
-    """Use the thresholds that the project's own pairs recommend, and the given options."""
-    options = context.options.model_dump()
-    profile = find_profile(context.embedder.name, centered=draft.center is not None)
-    lowest = MIN_PATTERN_THRESHOLD if isinstance(context.options.t_pattern, str) else context.options.t_pattern
-    pairs = replace(pairs, min_shared=profile.shared_words)
-    advice = recommend_thresholds(pairs, profile, lowest=lowest)
-    recommended = _recommend_tiers(profile, advice, spread)
-    thresholds = resolve_thresholds(
-        context.embedder.name, options, centered=draft.center is not None, recommended=recommended
-    )
+def _use_spread(context: ProjectContext, draft: Calibration, spread: CosineSpread | None) -> Calibration:
+    """Use the thresholds that the spread of the project's cosines recommends, and the given options."""
+    name, centered = context.embedder.name, draft.center is not None
+    profile = find_profile(name, centered=centered)
+    recommended = _recommend_thresholds(profile, spread)
+    thresholds = resolve_thresholds(name, context.options.model_dump(), centered=centered, recommended=recommended)
     report = {
         **draft.report,
         "profile": _describe_profile(profile),
         "spread": None if spread is None else asdict(spread),
         "recommended": recommended,
-        **_describe_errors(_apply_given_threshold(context, pairs), thresholds["t_merge"]),
     }
     return replace(draft, thresholds=thresholds, report=report)
 
 
-def _recommend_tiers(
-    profile: ThresholdProfile, advice: Recommendation, spread: CosineSpread | None
-) -> dict[str, float]:
+def _recommend_thresholds(profile: ThresholdProfile, spread: CosineSpread | None) -> dict[str, float]:
     """Return all four thresholds by name.
 
     Some projects are so dense that topics need a higher cosine than merging: memories with dozens of neighbours were
     made from one form. There the suggest and merge thresholds are raised to the pattern threshold. Principles keep the
     profile's distance to patterns.
     """
-    t_pattern = min(profile.t_pattern, advice.t_suggest) if spread is None else recommend_pattern_threshold(spread)
-    t_suggest = max(advice.t_suggest, t_pattern)
-    t_merge = max(advice.t_merge, t_suggest)
+    t_pattern = profile.t_pattern if spread is None else recommend_pattern_threshold(spread)
+    t_suggest = max(profile.t_suggest, t_pattern)
     t_principle = round(t_pattern - (profile.t_pattern - profile.t_principle), 3)
-    return dict(zip(TIERS, (t_merge, t_suggest, t_pattern, t_principle), strict=True))
-
-
-def _apply_given_threshold(context: ProjectContext, pairs: LabelledPairs) -> LabelledPairs:
-    """Return the pairs as this project merges them: a given ``t_merge`` holds for texts of any length and any shared
-    words.
-    """
-    if context.options.t_merge == "auto":
-        return pairs
-    return replace(pairs, words=np.full_like(pairs.words, LONG_WORDS), min_shared=0.0)
-
-
-def _describe_errors(pairs: LabelledPairs, t_merge: float) -> dict[str, Any]:
-    """Describe the shares of labelled pairs that ``t_merge`` and the other thresholds of the grid merge."""
-    at = estimate_errors(pairs, t_merge)
-    return {
-        "pairs": len(pairs.same),
-        "decided": int((pairs.kind == "decided").sum()),
-        "wrong": _describe_share(at.wrong),
-        "found": _describe_share(at.found),
-        "kinds": {kind: _describe_share(share) for kind, share in compute_merged_shares(pairs, t_merge).items()},
-        "curve": [
-            {"threshold": point.threshold, "wrong": _describe_share(point.wrong), "found": _describe_share(point.found)}
-            for point in compute_curve(pairs)
-        ],
-    }
-
-
-def _describe_share(share: Share) -> dict[str, Any]:
-    value = None if share.value is None else round(share.value, 4)
-    return {"share": value, "low": round(share.low, 4), "high": round(share.high, 4), "of": share.total}
+    return dict(zip(TIERS, (t_suggest, t_suggest, t_pattern, t_principle), strict=True))
 
 
 def _describe_profile(profile: ThresholdProfile) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.grouping.clustering import cluster_keys, cluster_rows
 from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summarize_groups
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
-from consolidation_pipeline.core.literals.literals import conflicts
 from consolidation_pipeline.core.project_map import project_to_plane, render_svg
+from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import (
     Contents,
@@ -39,8 +40,8 @@ from consolidation_pipeline.store.similarity.clusters import (
 )
 from consolidation_pipeline.store.similarity.similarity_graph import ASK
 
-# Reason that is listed for a pair without a veto.
-_TOO_SHORT = "length: too few words to be sure at this similarity"
+# Reason that is listed for a pair whose differences are harmless, but whose merge was undone or needs a higher cosine.
+_NO_DIFFERENCE = "no difference: undone before, or below t_merge"
 # Pairs per suggest group that are listed with their reasons.
 _LISTED_PAIRS = 3
 
@@ -49,8 +50,8 @@ _LISTED_PAIRS = 3
 class ClusterSummary:
     """Summary of the groups: numbers per tier, cohesion of the merge groups, and a map of the project (SVG).
 
-    ``sizes``: by tier, number of groups by size. ``pairs_vetoed``: pairs that reach ``t_merge`` and do not merge,
-    because of a veto or because they are too short.
+    ``sizes``: by tier, number of groups by size. ``pairs_asked``: pairs that reach ``t_merge`` and that a person
+    decides on.
     """
 
     contents: int
@@ -59,7 +60,7 @@ class ClusterSummary:
     sizes: dict[str, dict[int, int]]
     cohesion_mean: float | None
     cohesion_min: float | None
-    pairs_vetoed: int
+    pairs_asked: int
     map_svg: str | None
 
 
@@ -90,11 +91,11 @@ def form_clusters(run: ProjectRun) -> ClusterSummary:
             members = [member for tier in groups.tiers for member in tier.members(changed)]
             replace_clusters(connection, run.project.id, run.job_id, members, changed=changed)
         replace_details(connection, run.project.id, run.job_id, groups.tiers)
-    vetoed = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
+    asked = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
     # Units that are near each other on the map are similar; the colour is the pattern group.
     x = contents.x[groups.units.representatives]
     svg = render_svg(project_to_plane(x), groups.pattern_of_unit) if len(x) > 1 else None
-    return _summarize(groups.tiers, contents.count, vetoed, svg)
+    return _summarize(groups.tiers, contents.count, asked, svg)
 
 
 def group_contents(connection: Connection, run: ProjectRun, contents: Contents) -> FormedGroups:
@@ -173,12 +174,12 @@ def _build_suggest_tier(
     # Texts do not change, so the stored reasons of a group with the same members hold until the next calibration.
     version = run.calibration.version if run.calibration else 0
     stored = load_group_details(connection, run.project.id, "suggest")
-    known = {key: details["vetoes"] for key, details in stored.items() if details.get("calibration") == version}
+    known = {key: details["asked_pairs"] for key, details in stored.items() if details.get("calibration") == version}
     with_reasons = np.array([number for number, key in enumerate(keys) if key in known], dtype=np.int64)
     without = np.where(np.isin(labels, with_reasons), -1, labels)
     new = _find_reasons(connection, contents, units, without, unit_pairs)
     reasons = [known[key] if key in known else new.get(number, []) for number, key in enumerate(keys)]
-    details = [{"vetoes": listed, "calibration": version} for listed in reasons]
+    details = [{"asked_pairs": listed, "calibration": version} for listed in reasons]
     return _build_unit_tier("suggest", contents.x[units.representatives], units, labels, details)
 
 
@@ -198,9 +199,10 @@ def _find_reasons(
     texts = load_texts(connection, list(raw_ids.values()))
     reasons: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for i, j, similarity in zip(listed.i.tolist(), listed.j.tolist(), listed.similarity.tolist(), strict=True):
-        found = [str(conflict) for conflict in conflicts(texts[raw_ids[i]], texts[raw_ids[j]])] or [_TOO_SHORT]
+        explanation = explain(texts[raw_ids[i]], texts[raw_ids[j]], word_similarity)
+        found = [str(difference) for difference in explanation.list_obstacles()] or [_NO_DIFFERENCE]
         pair = {"a": str(unit_ids[i]), "b": str(unit_ids[j]), "similarity": round(similarity, 4)}
-        reasons[int(labels[i])].append({**pair, "conflicts": found})
+        reasons[int(labels[i])].append({**pair, "differences": found})
     return reasons
 
 
@@ -254,7 +256,7 @@ def _round(value: float) -> float | None:
     return round(value, 6) if np.isfinite(value) else None
 
 
-def _summarize(tiers: Sequence[TierGroups], contents: int, vetoed: int, map_svg: str | None) -> ClusterSummary:
+def _summarize(tiers: Sequence[TierGroups], contents: int, asked: int, map_svg: str | None) -> ClusterSummary:
     sizes = {tier.tier: np.bincount(tier.groups, minlength=len(tier.keys)) for tier in tiers}
     merges = [details for tier in tiers if tier.tier == "merge" for details in tier.details]
     means, minima = ([d[name] for d in merges if d[name] is not None] for name in ("cohesion_mean", "cohesion_min"))
@@ -265,6 +267,6 @@ def _summarize(tiers: Sequence[TierGroups], contents: int, vetoed: int, map_svg:
         sizes={tier: dict(sorted(Counter(found.tolist()).items())) for tier, found in sizes.items()},
         cohesion_mean=round(float(np.mean(means)), 4) if means else None,
         cohesion_min=min(minima, default=None),
-        pairs_vetoed=vetoed,
+        pairs_asked=asked,
         map_svg=map_svg,
     )

@@ -115,7 +115,7 @@ _GROUPS = """
         array_agg(member_id::text ORDER BY is_representative DESC, member_id) AS member_ids,
         max((details ->> 'cohesion_mean')::float8) AS cohesion_mean,
         max((details ->> 'cohesion_min')::float8) AS cohesion_min,
-        jsonb_agg(details -> 'vetoes') FILTER (WHERE is_representative) -> 0 AS vetoes,
+        jsonb_agg(details -> 'asked_pairs') FILTER (WHERE is_representative) -> 0 AS asked_pairs,
         max(job_id::text) FILTER (WHERE is_representative) AS job_id
     FROM consolidation.memory_clusters WHERE project_id = :project
     GROUP BY tier, cluster_key ORDER BY tier, size DESC, key

@@ -107,7 +107,9 @@ def test_plan_shows_groups_texts_and_vetoes(pipeline: Pipeline) -> None:
     assert merge.similarity[0][0] == pytest.approx(1, abs=1e-3)
     assert merge.similarity[0][1] == merge.similarity[1][0] == merge.lowest_similarity
     assert LESSONS[0] in merge.text
-    conflicts = [conflict for question in made.questions for veto in question.vetoes for conflict in veto["conflicts"]]
+    conflicts = [
+        reason for question in made.questions for pair in question.asked_pairs for reason in pair["differences"]
+    ]
     assert any("30" in conflict and "60" in conflict for conflict in conflicts)
     assert all(len(question.texts) == len(question.members) == 2 for question in made.questions)
     assert made.costs.cost_usd == 0.0

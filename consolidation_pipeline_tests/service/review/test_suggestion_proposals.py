@@ -49,13 +49,13 @@ def test_each_suggest_group_costs_one_call(near_miss_project: Pipeline, provider
         longest = max(shown.originals, key=lambda original: len(original.content)).content
         assert len(shown.content) <= len(longest)
         assert shown.keywords == ("gateway",)
-        assert len(shown.conflicts) == 1
+        assert len(shown.differences) == 1
         assert shown.rationale is not None
         assert shown.rationale.startswith("2 memories may say the same (lowest similarity 0.9")
         assert shown.similarity is not None
         assert all(original.is_current for original in shown.originals)
     numbers = next(shown for shown in list_pending(near_miss_project) if "gateway closes" in shown.content)
-    assert {literal.text for found in numbers.conflicts for literal in (*found.a, *found.b)} == {
+    assert {passage.text for found in numbers.differences for passage in (*found.a, *found.b)} == {
         "30 seconds",
         "60 seconds",
     }
@@ -144,7 +144,7 @@ def test_plan_counts_unembedded_groups_by_words(near_miss_project: Pipeline) -> 
     plan = near_miss_project.plan()
     assert plan.costs.memories_to_embed == 6
     assert plan.questions
-    assert all("no vectors" in question.vetoes[0]["conflicts"][0] for question in plan.questions)
+    assert all("no vectors" in question.asked_pairs[0]["differences"][0] for question in plan.questions)
 
 
 def test_rollback_of_run_removes_its_suggestions(near_miss_project: Pipeline) -> None:

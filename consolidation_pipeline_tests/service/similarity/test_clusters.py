@@ -83,10 +83,14 @@ def test_near_misses_become_suggestions_with_reason(pipeline: Pipeline) -> None:
     assert {frozenset(texts[row.member_id] for row in rows) for rows in groups.values()} == set(
         map(frozenset, NEAR_MISSES)
     )
-    assert done.clusters.pairs_vetoed == len(NEAR_MISSES)
-    vetoes = [row.details["vetoes"] for rows in groups.values() for row in rows if row.details]
-    assert sorted(veto["conflicts"][0].split(":")[0] for (veto,) in vetoes) == ["number", "polarity", "version"]
-    assert all({UUID(veto["a"]), UUID(veto["b"])} <= texts.keys() for (veto,) in vetoes)
+    assert done.clusters.pairs_asked == len(NEAR_MISSES)
+    asked_pairs = [row.details["asked_pairs"] for rows in groups.values() for row in rows if row.details]
+    assert sorted(asked["differences"][0].split(":")[0] for (asked,) in asked_pairs) == [
+        "number",
+        "polarity",
+        "version",
+    ]
+    assert all({UUID(asked["a"]), UUID(asked["b"])} <= texts.keys() for (asked,) in asked_pairs)
 
 
 def test_unrelated_memories_form_no_groups(pipeline: Pipeline) -> None:

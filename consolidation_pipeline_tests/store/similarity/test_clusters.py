@@ -30,7 +30,7 @@ def raw(connection: Connection, project: Project) -> list[UUID]:
     return sorted(add_memories(connection, project, [new_memory(key) for key in "abcd"]))
 
 
-DETAILS = {"cohesion_mean": 0.9, "vetoes": [{"a": "it's"}]}
+DETAILS = {"cohesion_mean": 0.9, "asked_pairs": [{"a": "it's"}]}
 
 
 def _members(
@@ -69,7 +69,7 @@ def _two_groups(raw: list[UUID], tier: str = "merge", **fields: Any) -> TierGrou
     """Return two groups of two: the first two memories and the last two."""
     given: dict[str, Any] = {
         "keys": ["one", "two"],
-        "details": [{"cohesion_mean": 0.912345}, {"vetoes": [{"a": "it's"}]}],
+        "details": [{"cohesion_mean": 0.912345}, {"asked_pairs": [{"a": "it's"}]}],
         "groups": np.array([0, 0, 1, 1]),
         "ids": to_ids(raw),
         "merged": np.array([False, True, False, False]),
@@ -86,7 +86,7 @@ def _two_groups(raw: list[UUID], tier: str = "merge", **fields: Any) -> TierGrou
         ({"similarity": np.array([1.0, 0.4, 0.7, 1.0], np.float32)}, {"one"}),
         ({"merged": np.array([False, True, True, False])}, {"two"}),
         ({"is_representative": np.array([True, False, True, False])}, {"two"}),
-        ({"details": [{"cohesion_mean": 0.912346}, {"vetoes": [{"a": "it's"}]}]}, {"one"}),
+        ({"details": [{"cohesion_mean": 0.912346}, {"asked_pairs": [{"a": "it's"}]}]}, {"one"}),
         ({"keys": ["one", "three"]}, {"two", "three"}),
         ({"ids": to_ids([UUID(int=9), UUID(int=8), UUID(int=7), UUID(int=6)])}, {"one", "two"}),
         ({"tier": "pattern"}, {"one", "two"}),
