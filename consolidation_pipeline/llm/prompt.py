@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from hashlib import sha256
 from itertools import count
 from typing import Any
@@ -25,6 +26,7 @@ class Prompt:
 
     ``name``, ``version``: a new version is not answered from the cache of the old one. ``system``, ``task``: our
     instructions. ``sources``: texts of memories, numbered 1, 2, .. for the model. ``max_tokens``: longest reply.
+    ``days``: on which the sources were learned, for the checks of the reply; empty if no check needs them.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Prompt:
     task: str
     sources: tuple[str, ...]
     max_tokens: int = 2000
+    days: tuple[date | None, ...] = ()
 
     def messages(self) -> list[Message]:
         """Return the messages to send. Each source is a block between fences that occur in no source."""

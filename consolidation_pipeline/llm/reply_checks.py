@@ -1,11 +1,14 @@
-"""Checks of replies: unknown ids, invented quotes and invented literals.
+"""Checks of replies: unknown ids, invented quotes and literals, contradictions and claims that newer ones overrule.
 
 Each check returns its problems as sentences for the model, which is asked to repair the reply. Quoted parts of a reply
 are escaped and shortened, because they may be text of strangers.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from datetime import date
 
+from consolidation_pipeline.core.differences.explanation import explain
+from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements
 from consolidation_pipeline.core.literals.literals import KINDS, literals, stands_in
 
 _MAX_QUOTE_CHARS = 80
@@ -42,6 +45,38 @@ def find_invented_literals(
         f"the {literal.kind} {_quote(literal.text)} stands in none of the memories: leave it out"
         for literal in found
         if literal.kind in kinds and not any(stands_in(literal, source) for source in given)
+    ]
+
+
+def find_contradictions(texts: Sequence[str]) -> list[str]:
+    """Return a problem for each two sentences of a reply that contradict each other."""
+    sentences = list_statements(texts, [None] * len(texts))
+    return [
+        f"{_quote(sentences[dispute.rule].text)} and {_quote(sentences[at].text)} contradict each other: tell the one "
+        "that holds, and in the same sentence what the other says"
+        for dispute in find_disputes(sentences)
+        for at in dispute.overruled
+    ]
+
+
+def find_outdated(texts: Sequence[str], sources: Sequence[str], days: Sequence[date | None]) -> list[str]:
+    """Return a problem for each sentence of a reply that claims what a newer source contradicts.
+
+    A sentence with both claims is no problem.
+
+    Args:
+        days: On which each source was learned.
+    """
+    said = [sentence.text for sentence in list_statements(texts, [None] * len(texts))]
+    given = list_statements(sources, days)
+    return [
+        f"{_quote(sentence)} is what memory {given[at].unit + 1} says, and memory {given[dispute.rule].unit + 1} is "
+        "newer: tell what that says, and in the same sentence what was before"
+        for dispute in find_disputes(given)
+        if dispute.is_decided
+        for at in dispute.overruled
+        for sentence in said
+        if explain(sentence, given[at].text).may_merge and not explain(sentence, given[dispute.rule].text).may_merge
     ]
 
 

@@ -30,6 +30,20 @@ def heuristic_confidence(mean_similarity: float | None) -> float:
     return min(HEURISTIC_CAP, max(0.0, float(mean_similarity)))
 
 
+def weigh_agreement(confidence: float, units: int, overruled: int) -> float:
+    """Return ``confidence`` weighed by the share of units that nothing overrules: confidence * (1 - overruled / units).
+
+    Args:
+        confidence: In [0, 1].
+        units: Number of units, at least 1.
+        overruled: Number of them that contradict others and are not the newest.
+    """
+    check_share("confidence", confidence)
+    if not 0 <= overruled <= units or units < 1:
+        raise ValueError(f"{overruled} of {units} units are overruled; it must be 0 to all of at least one unit")
+    return confidence * (1 - overruled / units)
+
+
 def weigh_evidence(confidence: float, sources: int, sessions: int) -> float:
     """Return ``confidence`` weighed by its evidence: confidence * w(sources) * w(sessions).
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 
+from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
 from consolidation_pipeline.core.knowledge.sentence_ranking import (
     RankedSentence,
@@ -22,13 +24,16 @@ _LISTED_CHARS = 1200
 # A sentence of lower readability is a heading, a fragment or markup. It is never a practice or gotcha, and in the text
 # only if there is nothing else.
 _READABLE = 0.35
+# Sentences of a group, the best first, that are searched for disputes and may be used. It bounds the time.
+_MAX_SENTENCES = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
     """One text of a group: a memory, a merged memory, or a pattern with its ``pattern_type``.
 
-    ``weight``: how much it counts, for example the number of memories merged in it.
+    ``weight``: how much it counts, for example the number of memories merged in it. ``day``: on which it was learned;
+    None if that does not tell which of two units is newer.
 
     Raises:
         ValueError: ``weight`` is not a finite number above 0.
@@ -40,6 +45,7 @@ class Unit:
     success: bool | None = None
     weight: float = 1.0
     pattern_type: str | None = None
+    day: date | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.weight < float("inf"):
@@ -56,10 +62,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class ExtractedPattern:
-    """The text of a pattern or principle. Each sentence is taken from a unit, unchanged except for white space.
+    """The text of a pattern or principle.
+
+    Each sentence is taken from a unit, unchanged except for white space and for what other units say instead
+    (``disputes.find_disputes``), which stands in it in brackets.
 
     ``content``: the most central sentences, one per line. ``summary``: the first of them. ``evidence``: the sentences
-    used, and the most central one of every other unit, by unit number.
+    used, and the most central one of every other unit, by unit number. ``overruled``: number of units that contradict
+    others and are not the newest.
     """
 
     content: str
@@ -69,6 +79,7 @@ class ExtractedPattern:
     key_terms: tuple[str, ...]
     pattern_type: str
     evidence: tuple[Evidence, ...]
+    overruled: int = 0
 
 
 @dataclass(frozen=True)
@@ -154,8 +165,10 @@ def _list_texts(ranking: SentenceRanking) -> list[str]:
 def _build_pattern(
     units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], style: _Style
 ) -> ExtractedPattern:
-    readable = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
-    candidates = [_weigh_advice(one, style.rule) for one in readable or ranking.sentences]
+    clear = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
+    usable, overruled = _settle_disputes(clear or ranking.sentences, units)
+    readable = usable if clear else []
+    candidates = [_weigh_advice(one, style.rule) for one in usable]
     pattern = ranking.choose(candidates, most=style.max_sentences, max_chars=style.max_chars)
     found_gotchas = [one for one in readable if is_pitfall(one.sentence.text)]
     found_practices = [one for one in readable if is_advice(one.sentence.text) and not is_warning(one.sentence.text)]
@@ -170,7 +183,27 @@ def _build_pattern(
         key_terms=terms,
         pattern_type=vote_pattern_type(units),
         evidence=_evidence(ranking, [*pattern, *practices, *gotchas]),
+        overruled=overruled,
     )
+
+
+def _settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> tuple[list[RankedSentence], int]:
+    """Return the sentences with one in place of those that dispute each other, and the number of overruled units."""
+    ranked = ranked[:_MAX_SENTENCES]
+    statements = [Statement(one.sentence.text, one.text, units[one.text].day) for one in ranked]
+    disputes = find_disputes(statements)
+    told = {
+        # In its new words, with the score of the best: it stands for all of them.
+        dispute.rule: replace(
+            ranked[dispute.rule],
+            sentence=replace(ranked[dispute.rule].sentence, text=dispute.told),
+            score=ranked[min(dispute.rule, *dispute.others)].score,
+        )
+        for dispute in disputes
+    }
+    left_out = {at for dispute in disputes for at in dispute.others}
+    usable = [told.get(at, one) for at, one in enumerate(ranked) if at not in left_out]
+    return usable, len(list_overruled(statements, disputes))
 
 
 def _weigh_advice(one: RankedSentence, factor: float) -> RankedSentence:

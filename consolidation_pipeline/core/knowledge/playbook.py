@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
 
 from consolidation_pipeline.core.checks import check_count, check_share
-from consolidation_pipeline.core.literals.literals import contradict
-from consolidation_pipeline.core.text.word_overlap import extract_content_words
+from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements
 
 # Memories that promotion requires as evidence. Each further one raises the priority.
 REQUIRED_EVIDENCE = 3
 STATUSES = ("active", "review", "retired")
 _BASE, _RANGE, _MAX = 50, 50, 100
-# Dice coefficient of two lines that say nearly the same; sentences on one topic have less in common.
-_SAME_WORDS = 0.6
 
 # The first category with a word in the text applies. Inflected forms are listed, because by stem "fixture" would match
 # "fix", and "performs" "performance".
@@ -56,15 +52,8 @@ def find_category(text: str) -> str:
 
 
 def contradicts_itself(text: str) -> bool:
-    """Return True if two lines of ``text`` say nearly the same with different facts.
+    """Return True if two sentences of ``text`` claim different things of one matter.
 
-    They share at least 0.6 of their content words (Dice) and conflict in a literal or a denial: "the limit of this
-    queue is 5", "the limit of that queue is 8". Texts extracted from near-misses have such lines.
+    An example: "The limit of this queue is 5. The limit of that queue is 8."
     """
-    lines = [line for line in text.splitlines() if line.strip()]
-    return any(_dice(a, b) >= _SAME_WORDS and contradict(a, b) for a, b in combinations(lines, 2))
-
-
-def _dice(a: str, b: str) -> float:
-    one, other = extract_content_words(a), extract_content_words(b)
-    return 2 * len(one & other) / max(1, len(one) + len(other))
+    return bool(find_disputes(list_statements([text], [None])))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import date
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements
 from consolidation_pipeline.llm.prompt import Prompt
-from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_invented_quotes, find_unknown_ids
+from consolidation_pipeline.llm.reply_checks import (
+    find_contradictions,
+    find_invented_literals,
+    find_invented_quotes,
+    find_outdated,
+    find_unknown_ids,
+)
 
 
 class Quote(BaseModel):
@@ -41,14 +49,37 @@ class AbstractionReply(BaseModel):
         yield from (self.statement, self.summary, *self.best_practices, *self.gotchas)
 
 
+def dispute_rules(texts: Sequence[str], days: Sequence[date | None]) -> str:
+    """Return the instructions on texts that contradict each other, one a line; empty if none do."""
+    statements = list_statements(texts, days)
+    rules = []
+    for dispute in find_disputes(statements):
+        rule, others = statements[dispute.rule], sorted({statements[at].unit + 1 for at in dispute.overruled})
+        numbers = ", ".join(map(str, others))
+        if others and dispute.is_decided:
+            rules.append(
+                f"- Memory {rule.unit + 1} of {rule.day} contradicts the older memory {numbers}: give what memory "
+                f"{rule.unit + 1} says, with its date, and in the same sentence what it was before."
+            )
+        elif others:
+            rules.append(
+                f"- Memory {rule.unit + 1} contradicts memory {numbers}, and nothing tells which is right: tell both "
+                "in one sentence, as an open question."
+            )
+    return "\n".join(dict.fromkeys(rules))
+
+
 def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
-    """Return the problems of a reply: no text, unknown memories, invented quotes and literals."""
+    """Return the problems of a reply: no text, unknown memories, invented quotes and literals, contradictions."""
     sources = dict(enumerate(prompt.sources, start=1))
     quotes = [(item.unit, item.quote) for item in reply.evidence if item.unit in sources]
     blank = [] if reply.statement.strip() and reply.summary.strip() else ["it says nothing: write a text and a summary"]
+    texts, days = list(reply.stored_texts()), [day.isoformat() for day in prompt.days if day]
     return [
         *blank,
         *find_unknown_ids([item.unit for item in reply.evidence], list(sources)),
         *find_invented_quotes(quotes, sources),
-        *find_invented_literals("\n".join(reply.stored_texts()), prompt.sources),
+        *find_invented_literals("\n".join(texts), [*prompt.sources, *days]),
+        *find_contradictions(texts),
+        *find_outdated(texts, prompt.sources, prompt.days),
     ]

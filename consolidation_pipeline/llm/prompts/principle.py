@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 from pydantic import Field
 
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
-from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply
+from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply, dispute_rules
 
 # Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 1
@@ -36,6 +37,12 @@ class PrincipleReply(AbstractionReply):
         return self.principle
 
 
-def principle_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
-    """Return the prompt for one group of patterns. ``languages``: text search configurations of the texts."""
-    return Prompt("principle", VERSION, _SYSTEM, _TASK.format(language=language_rule(languages)), tuple(texts))
+def principle_prompt(texts: Sequence[str], languages: Sequence[str], days: Sequence[date | None]) -> Prompt:
+    """Return the prompt for one group of patterns.
+
+    Args:
+        languages: Text search configurations of the texts.
+        days: On which each was learned; None if it does not tell which is newer.
+    """
+    task = "\n".join(filter(None, (_TASK.format(language=language_rule(languages)), dispute_rules(texts, days))))
+    return Prompt("principle", VERSION, _SYSTEM, task, tuple(texts), days=tuple(days))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal
 from uuid import UUID
 
-from consolidation_pipeline.core.knowledge.confidence import heuristic_confidence
+from consolidation_pipeline.core.knowledge.confidence import heuristic_confidence, weigh_agreement
+from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_overruled, list_statements
 from consolidation_pipeline.core.knowledge.extractive_patterns import ExtractedPattern, Unit, sort_units
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
 from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
@@ -33,14 +35,14 @@ MAX_PROMPT_UNITS = 40
 class AbstractionKind:
     """Rules by which patterns or principles are made.
 
-    ``unit_name``: plural name of their units. ``prompt``: builds a prompt from texts and their languages. ``judge``:
-    gate on the model's confidence. ``extract``: ``extract_patterns`` or ``extract_principles``. ``needs_review``: an
-    extracted text waits for a person.
+    ``unit_name``: plural name of their units. ``prompt``: builds a prompt from texts, their languages and days.
+    ``judge``: gate on the model's confidence. ``extract``: ``extract_patterns`` or ``extract_principles``.
+    ``needs_review``: an extracted text waits for a person.
     """
 
     name: Literal["pattern", "principle"]
     unit_name: str
-    prompt: Callable[[Sequence[str], Sequence[str]], Prompt]
+    prompt: Callable[[Sequence[str], Sequence[str], Sequence[date | None]], Prompt]
     reply: type[AbstractionReply]
     judge: Callable[[float], Verdict]
     extract: Callable[..., list[ExtractedPattern]]
@@ -119,10 +121,11 @@ def ask_for_texts(
     texts, context = [[unit.text for unit in group.units] for group in groups], [group.is_context for group in groups]
     terms = dict(zip((group.cluster_key for group in groups), find_key_terms(texts, context=context), strict=True))
     for batch in split_chunks(wanted, size=llm_gateway.BATCH):
-        answers = gateway.ask_many([build_prompt(run, kind, group) for group in batch], kind.reply, check=find_problems)
+        prompts = [build_prompt(run, kind, group) for group in batch]
+        answers = gateway.ask_many(prompts, kind.reply, check=find_problems)
         yield [
-            _read_answer(kind, group, answer, terms[group.cluster_key])
-            for group, answer in zip(batch, answers, strict=True)
+            _read_answer(kind, group, prompt, answer, terms[group.cluster_key])
+            for group, prompt, answer in zip(batch, prompts, answers, strict=True)
             if not isinstance(answer, llm_gateway.STOP_ERRORS)
         ]
         for answer in answers:
@@ -134,12 +137,13 @@ def build_prompt(run: ProjectRun, kind: AbstractionKind, group: Group) -> Prompt
     """Return the prompt with the first ``MAX_PROMPT_UNITS`` units of a group, shortened and without boilerplate."""
     units, boilerplate = group.units[:MAX_PROMPT_UNITS], run.boilerplate
     texts = [llm_gateway.truncate_text(strip_boilerplate(unit.text, boilerplate)) for unit in units]
-    return kind.prompt(texts, [unit.language for unit in units])
+    return kind.prompt(texts, [unit.language for unit in units], [_learned_on(unit) for unit in units])
 
 
 def _read_answer(
     kind: AbstractionKind,
     group: Group,
+    prompt: Prompt,
     answer: Answer[AbstractionReply] | LLMError | BudgetExhaustedError,
     terms: Sequence[str],
 ) -> GroupDraft:
@@ -157,11 +161,17 @@ def _read_answer(
         gotchas=reply.gotchas,
         key_terms=terms,
         evidence=[(group.units[item.unit - 1].id, item.quote) for item in reply.evidence],
-        confidence=reply.confidence,
+        confidence=weigh_agreement(reply.confidence, len(prompt.sources), _count_overruled(prompt)),
         needs_review=verdict is Verdict.REVIEW,
         llm_confidence=reply.confidence,
     )
     return GroupDraft(group, text)
+
+
+def _count_overruled(prompt: Prompt) -> int:
+    """Return the number of units of a prompt that contradict others and are not the newest."""
+    statements = list_statements(prompt.sources, prompt.days)
+    return len(list_overruled(statements, find_disputes(statements)))
 
 
 def extract_texts(
@@ -186,9 +196,15 @@ def _to_units(group: Group) -> list[Unit]:
             success=row.success,
             weight=float(max(1, len(row.raw_ids))),
             pattern_type=row.pattern_type,
+            day=_learned_on(row),
         )
         for row in group.units
     ]
+
+
+def _learned_on(unit: UnitRow) -> date | None:
+    """Return the day on which a unit was learned; None for a pattern, whose memories are of many days."""
+    return None if unit.kind == "pattern" else unit.learned_at.astimezone(UTC).date()
 
 
 def _to_draft(kind: AbstractionKind, group: Group, extracted: ExtractedPattern) -> DraftText:
@@ -202,6 +218,6 @@ def _to_draft(kind: AbstractionKind, group: Group, extracted: ExtractedPattern) 
         gotchas=extracted.gotchas,
         key_terms=extracted.key_terms,
         evidence=[(UUID(numbered[found.unit - 1].id), found.quote) for found in extracted.evidence],
-        confidence=heuristic_confidence(group.cohesion),
+        confidence=weigh_agreement(heuristic_confidence(group.cohesion), len(group.units), extracted.overruled),
         needs_review=kind.needs_review,
     )

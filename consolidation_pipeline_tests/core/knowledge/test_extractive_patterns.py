@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+from dataclasses import replace
+from datetime import date, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +19,14 @@ from consolidation_pipeline.core.knowledge.extractive_patterns import (
     extract_principles,
     sort_units,
 )
+from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.sentences import MAX_SENTENCE_CHARS
-from consolidation_pipeline.core.text.text_merge import split_sentences
+from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.hypothesis_examples import examples
+
+# What others say, in brackets.
+NOTES = re.compile(r" \((?:since|others say|also|\d+ [A-Z]\w+ \d+;)[^()]*\)")
+SAMPLE = PROJECT_ROOT / "examples" / "memories.jsonl"
 
 WEBHOOKS = [
     "Webhook signatures cover the raw body. This broke once.",
@@ -42,6 +51,10 @@ PIECES = st.sampled_from(
         "long words " * 90,
         "\u200b",
         "e.g. this, v1.2.3 of it (see docs/a.md).",
+        "The limit of the queue is 5.",
+        "The limit of the queue is 8.",
+        "The limit of the queue is not 8.",
+        "The limit of the other queue is 8.",
     ]
 )
 TEXTS = st.lists(PIECES, min_size=1, max_size=5).map("\n".join) | st.text(min_size=1, max_size=80).filter(str.strip)
@@ -59,6 +72,7 @@ def unit_groups(draw: st.DrawFn) -> list[list[Unit]]:
                 memory_type=draw(TYPES),
                 success=draw(st.sampled_from([True, False, None])),
                 weight=draw(st.sampled_from([1.0, 2.0, 0.1])),
+                day=draw(st.sampled_from([None, date(2026, 1, 7), date(2026, 5, 12)])),
             )
             for at in range(size)
         ]
@@ -100,8 +114,57 @@ def test_pattern_excludes_headings_bullets_and_code() -> None:
 def test_repeated_sentences_merge_unless_facts_differ() -> None:
     repeated = ["Restart the payout queue worker.", "restart the payout queue worker"] * 3
     assert "\n" not in extract_first(repeated).content
-    limits = [f"The retry limit of the payout queue is {count}." for count in (3, 5)]
+    limits = [f"The retry limit of the {name} queue is high." for name in ("payout", "refund")]
     assert set(extract_first(limits).content.split("\n")) == set(limits)
+
+
+def test_newer_value_is_told_with_what_was() -> None:
+    limits = [(3, date(2026, 1, 7)), (5, date(2026, 5, 12)), (3, date(2026, 2, 1))]
+    texts = [f"Always set the retry limit of the payout queue to {count}." for count, _ in limits]
+    units = [replace(unit, day=day) for unit, (_, day) in zip(make_units(texts), limits, strict=True)]
+    found = extract_patterns([units, make_units(LOCKS)])[0]
+    told = "Always set the retry limit of the payout queue to 5 (since 12 May 2026; was 3)."
+    assert (found.content, found.best_practices, found.overruled) == (told, (told,), 2)
+    assert {(one.unit, one.quote) for one in found.evidence} == set(enumerate(texts, start=1))
+
+
+def test_overruled_sentence_is_never_practice_or_gotcha() -> None:
+    texts = ["Never restart the worker after a deploy.", "Always restart the worker after a deploy.", *LOCKS]
+    days = [date(2026, 1, 7), date(2026, 5, 12), *[None] * len(LOCKS)]
+    (found,) = extract_patterns([[replace(u, day=d) for u, d in zip(make_units(texts), days, strict=True)]])
+    lines = [*found.content.split("\n"), *found.best_practices, *found.gotchas]
+    assert {line for line in lines if "restart" in line} == {
+        f"Always restart the worker after a deploy (since 12 May 2026; was “{texts[0].rstrip('.')}”)."
+    }
+
+
+def read_sample(*ids: str) -> list[Unit]:
+    rows = {row["id"]: row for row in map(json.loads, SAMPLE.read_text().splitlines())}
+    return [
+        Unit(
+            id=id_,
+            text=rows[id_]["content"],
+            memory_type=rows[id_]["memory_type"],
+            day=datetime.fromisoformat(rows[id_]["created_at"]).date(),
+        )
+        for id_ in ids
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "told", "overruled"),
+    [
+        (("m-0017", "m-0300"), "needs Node 22 (since 3 December 2025; was 20): web/.nvmrc", 1),
+        (("m-0058", "m-0396"), "Pinned Terraform to 1.9.8 (since 12 May 2026; was 1.7.5) in infra", 1),
+        (("m-0137", "m-0140"), "port 5432 (also 5433 of Postgres in a second checkout) of Postgres itself", 0),
+    ],
+)
+def test_sample_values_are_told_in_one_rule(ids: tuple[str, ...], told: str, overruled: int) -> None:
+    for units in (read_sample(*ids), read_sample(*reversed(ids))):
+        (found,) = extract_patterns([units])
+        assert told in found.content
+        assert "\n" not in found.content
+        assert found.overruled == overruled
 
 
 def test_identical_or_single_units_have_pattern() -> None:
@@ -172,7 +235,7 @@ def test_extracted_sentences_quote_whole_words(groups: list[list[Unit]]) -> None
             assert len(evidence.quote) >= MAX_SENTENCE_CHARS or _ends_whole(evidence.quote, text)
         sentences = found.content.split("\n")
         assert 1 <= len(sentences) <= 3
-        assert {*sentences, *found.best_practices, *found.gotchas} <= quotes
+        assert {NOTES.sub("", line) for line in (*sentences, *found.best_practices, *found.gotchas)} <= quotes
         assert len(found.content) <= MAX_SENTENCE_CHARS
         assert {evidence.unit for evidence in found.evidence} == set(range(1, len(group) + 1))
 

@@ -1,0 +1,215 @@
+"""Disputes: sentences of a group that claim different things of one matter, and the one text that tells them all."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+from typing import NamedTuple
+
+from consolidation_pipeline.core.differences.reading import Reading, read
+from consolidation_pipeline.core.knowledge.rival_claims import AGREES, Comparison, compare_sentences
+from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.text.sentences import extract_sentences
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
+
+# Sentences are compared if they share this part of the content words of the longer one.
+_SHARED_WORDS = 0.5
+# Matters that a sentence is compared with, the most alike first. It bounds the time.
+_MAX_COMPARED = 2
+# Most claims of a kind that are told; the newest come first.
+_MAX_TOLD = 4
+
+_read = lru_cache(maxsize=4096)(read)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence of a unit. ``day``: on which the unit was learned; None if it does not matter or is not known."""
+
+    text: str
+    unit: int
+    day: date | None = None
+
+
+@dataclass(frozen=True)
+class Dispute:
+    """Statements on one matter, by position.
+
+    ``told``: the text of the ``rule`` with what the ``others`` claim. ``overruled``: the others that contradict
+    the newest claim on the same thing. ``is_decided``: the rule is newer than those that contradict it.
+    """
+
+    rule: int
+    told: str
+    others: tuple[int, ...]
+    overruled: tuple[int, ...]
+    is_decided: bool
+
+
+class _Phrases(NamedTuple):
+    """How a language tells rivals."""
+
+    since: str
+    dated: str
+    contested: str
+    also: str
+    was: str
+
+
+_PHRASES = {
+    "en": _Phrases("since {}; was {}", "{}; before: {}", "others say {}", "also {}", "{}, was {}"),
+    "de": _Phrases("seit {}; vorher {}", "{}; vorher: {}", "andere sagen {}", "auch {}", "{}, vorher {}"),
+    "es": _Phrases("desde {}; antes {}", "{}; antes: {}", "otros dicen {}", "también {}", "{}, antes {}"),
+    "fr": _Phrases("depuis {} ; avant {}", "{} ; avant : {}", "d'autres disent {}", "aussi {}", "{}, avant {}"),
+    "zh": _Phrases("自 {} 起；此前 {}", "{}；此前：{}", "另有说法：{}", "另有 {}", "{}，此前 {}"),
+    "ja": _Phrases("{} から；以前は {}", "{}；以前：{}", "別の記述：{}", "ほかに {}", "{}、以前は {}"),
+}
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """A distinct sentence, the positions of its statements, and how it relates to the first one on its matter."""
+
+    reading: Reading
+    positions: Sequence[int]
+    comparison: Comparison
+
+
+def list_statements(texts: Sequence[str], days: Sequence[date | None]) -> list[Statement]:
+    """Return the sentences of the texts of units, with the day of each unit."""
+    units = enumerate(zip(texts, days, strict=True))
+    return [
+        Statement(sentence.text, number, day) for number, (text, day) in units for sentence in extract_sentences(text)
+    ]
+
+
+def list_overruled(statements: Sequence[Statement], disputes: Iterable[Dispute]) -> list[int]:
+    """Return the units with an overruled statement, ascending."""
+    return sorted({statements[at].unit for dispute in disputes for at in dispute.overruled})
+
+
+def find_disputes(statements: Sequence[Statement]) -> list[Dispute]:
+    """Return the disputes among statements.
+
+    Args:
+        statements: The best first. Of claims of the same day, or without one, the best is the rule.
+    """
+    matters = _group_matters(statements)
+    return [_settle(found, statements) for found in matters if any(one.comparison.other for one in found)]
+
+
+def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
+    """Group the sentences that agree with, or dispute, the first one of their group."""
+    forms = defaultdict[str, list[int]](list)
+    for at, statement in enumerate(statements):
+        forms[normalize_text(statement.text)].append(at)
+    matters: list[list[_Sentence]] = []
+    words_of: list[frozenset[str]] = []
+    matters_with = defaultdict[str, list[int]](list)
+    for positions in forms.values():
+        text = statements[positions[0]].text
+        words = extract_content_words(text)
+        shared = Counter(number for word in words for number in matters_with[word])
+        shares = ((-count / max(len(words), len(words_of[number])), number) for number, count in shared.items())
+        for _, number in sorted(one for one in shares if -one[0] >= _SHARED_WORDS)[:_MAX_COMPARED]:
+            if comparison := compare_sentences(matters[number][0].reading, _read(text)):
+                matters[number].append(_Sentence(_read(text), positions, comparison))
+                break
+        else:
+            for word in words:
+                matters_with[word].append(len(matters))
+            matters.append([_Sentence(_read(text), positions, AGREES)])
+            words_of.append(words)
+    return matters
+
+
+class _Claim:
+    """The sentences of a matter that claim the same of the same thing."""
+
+    def __init__(self, sentences: Sequence[_Sentence], statements: Sequence[Statement]) -> None:
+        self.best = min(sentences, key=lambda sentence: sentence.positions[0])
+        self.positions = sorted(at for sentence in sentences for at in sentence.positions)
+        days = [statements[at].day for at in self.positions]
+        self.days = [day for day in days if day is not None]
+        self.last_day = max(self.days) if len(self.days) == len(days) else None
+        self.comparison = next((one.comparison for one in sentences if one.comparison.other), AGREES)
+
+
+def _settle(sentences: Sequence[_Sentence], statements: Sequence[Statement]) -> Dispute:
+    """Choose the newest claim on the thing that the first sentence speaks of, and tell the others with it."""
+    grouped = defaultdict[tuple[str, str], list[_Sentence]](list)
+    for sentence in sentences:
+        grouped[sentence.comparison.thing, sentence.comparison.claim].append(sentence)
+    things = defaultdict[str, list[_Claim]](list)
+    for (thing, _), found in grouped.items():
+        things[thing].append(_Claim(found, statements))
+    for claims in things.values():
+        _sort_claims(claims)
+    rule, *overruled = things.pop("")
+    elsewhere = sorted(things.values(), key=lambda claims: (-_to_number(claims[0]), claims[0].positions))
+    is_decided = _is_newer(rule, overruled)
+    beaten = [*overruled, *(claim for _, *older in elsewhere for claim in older)]
+    others = [*overruled, *(claim for claims in elsewhere for claim in claims)]
+    return Dispute(
+        rule.positions[0],
+        _tell(statements[rule.positions[0]].text, rule, overruled, elsewhere),
+        tuple(sorted(at for claim in others for at in claim.positions)),
+        tuple(sorted(at for claim in beaten for at in claim.positions)),
+        is_decided,
+    )
+
+
+def _sort_claims(claims: list[_Claim]) -> None:
+    """Sort the newest claim first; ties, and claims of which some have no day: the best first."""
+    claims.sort(key=lambda claim: claim.positions)
+    if all(claim.last_day for claim in claims):
+        claims.sort(key=_to_number, reverse=True)
+
+
+def _to_number(claim: _Claim) -> int:
+    return claim.last_day.toordinal() if claim.last_day else 0
+
+
+def _is_newer(rule: _Claim, others: Iterable[_Claim]) -> bool:
+    """Return True if days tell that a claim is newer than all others."""
+    return all(rule.last_day and other.last_day and rule.last_day > other.last_day for other in others)
+
+
+def _tell(text: str, rule: _Claim, overruled: Sequence[_Claim], elsewhere: Sequence[Sequence[_Claim]]) -> str:
+    """Return the text of the rule, and in brackets what the other claims say."""
+    language = rule.best.reading.language or "en"
+    phrases = _PHRASES[language]
+    rivals = [*overruled, *(claims[0] for claims in elsewhere)]
+    own = rule.comparison.other
+    end = own.end if own else max(claim.comparison.first.end for claim in rivals if claim.comparison.first)
+
+    def quote(claims: Iterable[_Claim]) -> str:
+        """Return the words of claims. The first sentence, which was compared with all, has words for each."""
+        quotes = (claim.comparison.other or rule.comparison.first for claim in claims)
+        told = [found.text for found in quotes if found]
+        return ", ".join([*told[:_MAX_TOLD], *(["…"] if len(told) > _MAX_TOLD else [])])
+
+    notes = []
+    if overruled:
+        words = quote(overruled)
+        if _is_newer(rule, overruled):
+            older = max(claim.last_day or date.min for claim in overruled)
+            day = _format_day(min(day for day in rule.days if day > older), language)
+            relation = (rule if own else overruled[0]).comparison.relation
+            notes.append((phrases.dated if relation == "renames" else phrases.since).format(day, words))
+        else:
+            notes.append(phrases.contested.format(words))
+    if elsewhere:
+        told = [
+            phrases.was.format(quote([new]), quote(old)) if old and _is_newer(new, old) else quote([new, *old])
+            for new, *old in elsewhere[:_MAX_TOLD]
+        ]
+        notes.append(phrases.also.format("; ".join([*told, *(["…"] if len(elsewhere) > _MAX_TOLD else [])])))
+    return f"{text[:end]} ({'; '.join(notes)}){text[end:]}"
+
+
+def _format_day(day: date, language: str) -> str:
+    return f"{day.day} {day:%B %Y}" if language == "en" else day.isoformat()

@@ -1,0 +1,155 @@
+"""Disputes: which sentences claim different things of one matter, and the text that tells them."""
+
+from __future__ import annotations
+
+import random
+from datetime import date
+
+import pytest
+
+from consolidation_pipeline.core.differences.reading import Reading
+from consolidation_pipeline.core.knowledge import disputes
+from consolidation_pipeline.core.knowledge.disputes import (
+    Dispute,
+    Statement,
+    find_disputes,
+    list_overruled,
+    list_statements,
+)
+from consolidation_pipeline.core.knowledge.rival_claims import Comparison, compare_sentences
+
+JANUARY, MARCH, MAY = date(2026, 1, 7), date(2026, 3, 9), date(2026, 5, 12)
+
+
+def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
+    given = days or (None,) * len(texts)
+    return find_disputes([Statement(text, at, day) for at, (text, day) in enumerate(zip(texts, given, strict=True))])
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "told"),
+    [
+        ("The job needs Node 20.", "The job needs Node 22.", "The job needs Node 22 (since 12 May 2026; was 20)."),
+        ("Files over 2 GB fail.", "Files over 3 GB fail.", "Files over 3 GB (since 12 May 2026; was 2 GB) fail."),
+        ("The image is a:3.11-slim.", "The image is a:3.12-slim.", "The image is a:3.12-slim ({since}; was 3.11)."),
+        ("Always restart workers.", "Never restart workers.", "Never restart workers ({since}; was “{older}”)."),
+        ("Enable the proxy cache.", "Disable the proxy cache.", "Disable the proxy cache ({since}; was “{older}”)."),
+        ("The shop calls billing.", "Billing calls the shop.", "Billing calls the shop ({since}; was “{older}”)."),
+        (
+            "The key belongs to Alice.",
+            "The key belongs to Bob.",
+            "The key belongs to Bob (12 May 2026; before: Alice).",
+        ),
+        (
+            "Er läuft 5 Minuten lang.",
+            "Er läuft 9 Minuten lang.",
+            "Er läuft 9 ({seit}; vorher 5) Minuten lang.",
+        ),
+    ],
+)
+def test_newer_claim_is_rule_with_date(older: str, newer: str, told: str) -> None:
+    told = told.format(since="since 12 May 2026", seit="seit 2026-05-12", older=older.rstrip("."))
+    (found,) = find(older, newer, days=(JANUARY, MAY))
+    assert found == Dispute(1, told, (0,), (0,), True)
+    (mirrored,) = find(newer, older, days=(MAY, JANUARY))
+    assert mirrored == Dispute(0, told, (1,), (1,), True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (
+            ["The retry limit of the payouts queue is 5.", "The retry limit of the refunds queue is 3."],
+            "The retry limit of the payouts queue is 5 (also refunds queue is 3).",
+        ),
+        (
+            ["The page limit is 200 for /v1/entries here.", "The page limit is 50 for /v1/orders here."],
+            "The page limit is 200 for /v1/entries (also 50 for /v1/orders) here.",
+        ),
+        (
+            ["The proxy listens on port 5432.", "The proxy listens on port 5433 in a checkout."],
+            "The proxy listens on port 5432 (also 5433 in a checkout).",
+        ),
+        (
+            ["Status 404 must not be retried by clients.", "Status 410 must not be retried by clients."],
+            "Status 404 (also 410) must not be retried by clients.",
+        ),
+        (
+            ["Renamed the module core/a.py plainly.", "Renamed the module core/b.py plainly."],
+            "Renamed the module core/a.py (also core/b.py) plainly.",
+        ),
+    ],
+)
+def test_claims_on_other_things_are_told_beside(texts: list[str], told: str) -> None:
+    (found,) = find(*texts)
+    assert (found.rule, found.told, found.others, found.overruled) == (0, told, (1,), ())
+    (dated,) = find(*texts, days=(JANUARY, MAY))
+    assert (dated.told, dated.overruled) == (told, ())
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["Keep event ids for 30 days.", "Answer a webhook within 10 seconds."],
+        ["Verify the signature of a webhook.", "Verify the signed timestamp of a webhook too."],
+        ["Verify it with hmac.compare_digest here.", "Verify it with compare_digest here."],
+        ["Fix the flaky worker tests.", "Fix the flaky toast tests."],
+        ["The limit is 5.", "the limit is 5"],
+        ["The limit is 30 s.", "The limit is half a minute, that is 30 seconds."],
+        [],
+    ],
+)
+def test_other_matters_and_agreement_are_no_dispute(texts: list[str]) -> None:
+    assert find(*texts, days=(JANUARY, MAY)[: len(texts)]) == []
+
+
+@pytest.mark.parametrize("days", [(None, None), (MAY, MAY), (None, MAY), (MAY, None)])
+def test_undated_claims_leave_dispute_open(days: tuple[date | None, ...]) -> None:
+    (found,) = find("The limit is 5 tries.", "The limit is 8 tries.", days=days)
+    assert found == Dispute(0, "The limit is 5 (others say 8) tries.", (1,), (1,), False)
+
+
+def test_since_is_first_day_after_older_claims() -> None:
+    texts = [f"The job needs Node {version}." for version in (22, 20, 22, 18)]
+    (found,) = find(*texts, days=(MAY, JANUARY, MARCH, date(2025, 1, 1)))
+    assert found.told == "The job needs Node 22 (since 9 March 2026; was 20, 18)."
+    assert (found.others, found.overruled) == ((1, 3), (1, 3))
+    (returned,) = find(*texts, days=(MAY, MARCH, JANUARY, JANUARY))
+    assert returned.told == "The job needs Node 22 (since 12 May 2026; was 20, 18)."
+
+
+def test_older_claim_on_another_thing_is_overruled() -> None:
+    limits = [("payouts", 5), ("refunds", 3), ("refunds", 4)]
+    texts = [f"The retry limit of the {name} queue is {count}." for name, count in limits]
+    (found,) = find(*texts, days=(MARCH, JANUARY, MAY))
+    assert found.told == "The retry limit of the payouts queue is 5 (also refunds queue is 4, was refunds queue is 3)."
+    assert (found.others, found.overruled, found.is_decided) == ((1, 2), (1,), True)
+
+
+def test_many_rivals_are_told_up_to_limit() -> None:
+    texts = [f"The limit of the queue is {count} tries." for count in range(10, 30)]
+    (found,) = find(*texts)
+    assert found.told == "The limit of the queue is 10 (others say 11, 12, 13, 14, …) tries."
+    assert len(found.overruled) == 19
+
+
+def test_overruled_units_are_listed_once() -> None:
+    texts = ["The limit is 5 tries. The port is 80 here.", "The limit is 8 tries.\n- The port is 81 here."]
+    statements = list_statements(texts, [JANUARY, MAY])
+    assert [statement.unit for statement in statements] == [0, 0, 1, 1]
+    assert list_overruled(statements, find_disputes(statements)) == [0]
+
+
+def test_comparisons_grow_with_sentences_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Reading] = []
+
+    def compare(first: Reading, other: Reading) -> Comparison | None:
+        compared.append(other)
+        return compare_sentences(first, other)
+
+    monkeypatch.setattr(disputes, "compare_sentences", compare)
+    chance = random.Random(1)
+    words = ["queue", "worker", "cache", "limit", "order", "index", "shard", "token"]
+    texts = [f"The {' '.join(chance.sample(words, 4))} fails for case{at % 7}." for at in range(200)]
+    find(*texts)
+    assert 0 < len(compared) <= 2 * len(texts)
