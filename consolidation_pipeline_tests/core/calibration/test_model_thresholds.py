@@ -1,21 +1,17 @@
-"""Threshold profiles of embedding models, and the higher similarity that short texts need."""
+"""Threshold profiles of embedding models, and the thresholds in force."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.calibration.model_thresholds import (
     CONSERVATIVE,
-    LONG_WORDS,
     PROFILES,
-    SHORT_TEXT_TOLERANCE,
-    SHORT_WORDS,
+    TIERS,
     WORDLLAMA,
     find_profile,
-    required_similarity,
     resolve_thresholds,
 )
 from consolidation_pipeline.errors import InvalidOptionError
@@ -26,7 +22,9 @@ LOCAL = "wordllama/l2_supercat_256"
 @pytest.mark.parametrize("model", PROFILES)
 def test_profile_thresholds_descend_and_name_source(model: str) -> None:
     for profile in (find_profile(model), find_profile(model, centered=False)):
-        assert 1.0 > profile.t_merge > profile.t_suggest >= profile.t_pattern > profile.t_principle > 0.0
+        assert 1.0 > profile.t_suggest >= profile.t_pattern > profile.t_principle > 0.0
+        assert list(profile.thresholds()) == list(TIERS)
+        assert profile.thresholds()["t_merge"] == profile.t_suggest
         assert profile.source
 
 
@@ -63,9 +61,13 @@ def test_given_threshold_overrides_recommendation() -> None:
     assert lowered == recommended | {"t_merge": 0.5, "t_suggest": 0.5}
 
 
-def test_auto_merge_threshold_respects_profile_minimum() -> None:
-    recommended = {"t_merge": 0.5, "t_suggest": 0.4, "t_pattern": 0.3, "t_principle": 0.2}
-    assert resolve_thresholds(LOCAL, {}, recommended=recommended)["t_merge"] == WORDLLAMA.t_merge
+def test_auto_merge_threshold_follows_suggest_threshold() -> None:
+    recommended = {"t_merge": 0.5, "t_suggest": 0.5, "t_pattern": 0.4, "t_principle": 0.2}
+    assert resolve_thresholds(LOCAL, {}, recommended=recommended) == recommended
+    raised = resolve_thresholds(LOCAL, {"t_suggest": 0.8}, recommended=recommended)
+    assert raised == recommended | {"t_merge": 0.8, "t_suggest": 0.8}
+    lowered = resolve_thresholds(LOCAL, {"t_suggest": 0.3}, recommended=recommended)
+    assert lowered == recommended | {"t_suggest": 0.3, "t_pattern": 0.3}
 
 
 def test_tier_above_next_higher_tier_is_rejected() -> None:
@@ -73,25 +75,24 @@ def test_tier_above_next_higher_tier_is_rejected() -> None:
         resolve_thresholds(LOCAL, {"t_suggest": 0.7, "t_pattern": 0.8})
 
 
-@settings(deadline=None)
-@given(st.floats(0.5, 0.999), st.lists(st.integers(0, 1000), max_size=30))
-def test_required_similarity_falls_with_word_count(t: float, words: list[int]) -> None:
-    required = required_similarity(t, sorted(words))
-    assert required.shape == (len(words),)
-    assert (np.diff(required) <= 0).all()
-    assert (required >= t).all()
-    assert (required <= max(t, 1.0 - SHORT_TEXT_TOLERANCE)).all()
+COSINES = st.floats(-1, 1)
 
 
-@settings(deadline=None)
-@given(st.floats(0.5, 0.999), st.floats(0.5, 0.999), st.integers(0, 60))
-def test_required_similarity_rises_with_threshold(one: float, other: float, words: int) -> None:
-    low, high = sorted((one, other))
-    assert required_similarity(low, words) <= required_similarity(high, words)
-
-
-def test_required_similarity_follows_formula() -> None:
-    assert (SHORT_WORDS, LONG_WORDS, SHORT_TEXT_TOLERANCE) == (13, 26, 0.01)
-    found = required_similarity(0.61, [0, 13, 14, 18, 26, 500])
-    assert found == pytest.approx([0.99, 0.99, 0.97, 0.85, 0.61, 0.61])
-    assert required_similarity(0.995, 40) == required_similarity(0.995, 1) == 0.995
+@given(
+    st.sampled_from([*PROFILES, "somebody/new-model"]),
+    st.booleans(),
+    st.dictionaries(st.sampled_from(TIERS), COSINES | st.just("auto")),
+    st.none() | st.fixed_dictionaries(dict.fromkeys(TIERS, COSINES)),
+)
+def test_resolved_thresholds_descend_and_keep_given(
+    model: str, centered: bool, given: dict[str, float | str], recommended: dict[str, float] | None
+) -> None:
+    chosen = {name: value for name, value in given.items() if value != "auto"}
+    limits = [chosen[name] for name in TIERS[:3] if name in chosen]
+    if limits != sorted(limits, reverse=True):  # type: ignore[type-var]
+        with pytest.raises(InvalidOptionError, match="set one that is not above the other"):
+            resolve_thresholds(model, given, centered=centered, recommended=recommended)
+        return
+    found = resolve_thresholds(model, given, centered=centered, recommended=recommended)
+    assert found["t_merge"] >= found["t_suggest"] >= found["t_pattern"]
+    assert found.items() >= chosen.items()

@@ -1,9 +1,6 @@
-"""Calibration: cosine spreads, confidence intervals, and thresholds estimated from labelled pairs."""
+"""Calibration: cosine spreads, the pattern threshold, and confidence intervals."""
 
 from __future__ import annotations
-
-from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -12,20 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.calibration import threshold_estimates
-from consolidation_pipeline.core.calibration.model_thresholds import CONSERVATIVE, WORDLLAMA
 from consolidation_pipeline.core.calibration.threshold_estimates import (
-    GRID,
     MAX_PAIRS_PER_MEMORY,
-    MAX_WRONG_SHARE,
     MIN_PATTERN_THRESHOLD,
     CosineSpread,
-    LabelledPairs,
-    compute_curve,
-    compute_merged_shares,
-    estimate_errors,
     measure_spread,
     recommend_pattern_threshold,
-    recommend_thresholds,
     wilson_interval,
 )
 from consolidation_pipeline.core.similarity.similarity_join import similarity_join
@@ -37,24 +26,6 @@ Floats = npt.NDArray[np.float32]
 
 def make_rows(n: int, d: int = 16, seed: int = 0) -> Floats:
     return normalize(np.random.default_rng(seed).normal(size=(n, d)))
-
-
-def label_pairs(
-    same: list[float], other: list[float], *, words: int = 40, vetoed: tuple[int, ...] = ()
-) -> LabelledPairs:
-    similarity = np.array([*same, *other])
-    veto = np.zeros(len(similarity), dtype=bool)
-    veto[list(vetoed)] = True
-    truth = np.arange(len(similarity)) < len(same)
-    kind = np.where(truth, "retold", "blend")
-    return LabelledPairs(
-        similarity=similarity,
-        words=np.full(len(similarity), words),
-        shared=np.ones(len(similarity)),
-        vetoed=veto,
-        same=truth,
-        kind=kind,
-    )
 
 
 def test_full_sample_spread_matches_all_pairs() -> None:
@@ -147,87 +118,3 @@ def test_wilson_interval_matches_known_values(count: int, total: int, low: float
 def test_wilson_interval_rejects_invalid_counts(count: int, total: int) -> None:
     with pytest.raises(ValueError, match="is no share"):
         wilson_interval(count, total)
-
-
-def test_merge_threshold_rises_to_stop_near_misses() -> None:
-    same, other = [0.9] * 100, [0.3] * 150 + [0.7] * 50
-    found = recommend_thresholds(label_pairs(same, other), WORDLLAMA)
-    assert (found.t_merge, found.t_suggest) == (0.71, round(0.71 - (WORDLLAMA.t_merge - WORDLLAMA.t_suggest), 3))
-    assert recommend_thresholds(label_pairs(same, [0.3] * 200), WORDLLAMA).t_merge == WORDLLAMA.t_merge
-
-
-def test_recommended_threshold_respects_profile_minimum() -> None:
-    found = recommend_thresholds(label_pairs([0.9] * 100, [0.3] * 200), CONSERVATIVE)
-    assert found.t_merge == CONSERVATIVE.t_merge
-
-
-def test_unstoppable_near_misses_only_count_as_errors() -> None:
-    pairs = label_pairs([0.9] * 100, [1.0] * 40 + [0.3] * 160)
-    assert recommend_thresholds(pairs, WORDLLAMA).t_merge == WORDLLAMA.t_merge
-    assert estimate_errors(pairs, WORDLLAMA.t_merge).wrong.value == 0.2
-
-
-def test_vetoed_near_misses_do_not_count_as_errors() -> None:
-    pairs = label_pairs([0.9] * 100, [0.9] * 200, vetoed=tuple(range(100, 300)))
-    assert recommend_thresholds(pairs, WORDLLAMA).t_merge == WORDLLAMA.t_merge
-    assert estimate_errors(pairs, 0.66).wrong.count == 0
-
-
-def test_short_texts_need_higher_similarity() -> None:
-    assert estimate_errors(label_pairs([0.9] * 10, [], words=40), 0.66).found.value == 1.0
-    assert estimate_errors(label_pairs([0.9] * 10, [], words=12), 0.66).found.value == 0.0
-
-
-def test_pairs_with_few_shared_words_are_not_merged() -> None:
-    pairs = replace(label_pairs([0.9] * 4, []), shared=np.array([0.0, 0.49, 0.5, 1.0]))
-    assert pairs.merged(0.66).tolist() == [True] * 4
-    assert replace(pairs, min_shared=0.5).merged(0.66).tolist() == [False, False, True, True]
-
-
-def test_near_misses_with_few_shared_words_are_ignored() -> None:
-    pairs = label_pairs([0.9] * 100, [0.7] * 200)
-    distinct = replace(pairs, shared=np.where(pairs.same, 1.0, 0.2))
-    assert recommend_thresholds(distinct, WORDLLAMA).t_merge > WORDLLAMA.t_merge
-    assert recommend_thresholds(replace(distinct, min_shared=0.5), WORDLLAMA).t_merge == WORDLLAMA.t_merge
-
-
-def test_suggest_threshold_finds_most_paraphrases() -> None:
-    far = label_pairs([*np.linspace(0.45, 0.95, 101)], [0.3] * 200)
-    assert recommend_thresholds(far, WORDLLAMA).t_suggest == 0.5
-    assert recommend_thresholds(far, WORDLLAMA, lowest=0.55).t_suggest == 0.55
-    assert recommend_thresholds(far, WORDLLAMA, lowest=0.9).t_suggest == WORDLLAMA.t_merge
-
-
-def test_empty_labels_recommend_profile_thresholds() -> None:
-    found = recommend_thresholds(label_pairs([], []), WORDLLAMA)
-    assert (found.t_merge, found.t_suggest) == (WORDLLAMA.t_merge, WORDLLAMA.t_suggest)
-
-
-COSINES = st.lists(st.floats(-1, 1), max_size=60)
-
-
-@settings(deadline=None, max_examples=examples(60))
-@given(COSINES, COSINES)
-def test_recommended_thresholds_stay_within_bounds(same: list[float], other: list[float]) -> None:
-    pairs = label_pairs(same, other)
-    found = recommend_thresholds(pairs, WORDLLAMA)
-    assert WORDLLAMA.t_merge <= found.t_merge <= GRID[-1]
-    assert min(MIN_PATTERN_THRESHOLD, found.t_merge) <= found.t_suggest <= found.t_merge
-    if len(other) > 80:
-        unavoidable = estimate_errors(pairs, GRID[-1]).wrong.high
-        assert estimate_errors(pairs, found.t_merge).wrong.low < MAX_WRONG_SHARE + unavoidable
-
-
-@settings(deadline=None, max_examples=examples(30))
-@given(COSINES, COSINES)
-def test_error_curve_never_rises(same: list[float], other: list[float]) -> None:
-    curve = compute_curve(label_pairs(same, other))
-    assert [point.threshold for point in curve] == list(GRID)
-    for low, high in pairwise(curve):
-        assert low.wrong.count >= high.wrong.count
-        assert low.found.count >= high.found.count
-
-
-def test_merged_shares_are_grouped_by_kind() -> None:
-    kinds = compute_merged_shares(label_pairs([0.9, 0.1], [0.8, 0.2, 0.3]), 0.66)
-    assert {kind: (share.count, share.total) for kind, share in kinds.items()} == {"retold": (1, 2), "blend": (1, 3)}
