@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, get_args
 from cronsim import CronSim, CronSimError
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from consolidation_pipeline.core.memories.scopes import EXPECTED as SCOPES_EXPECTED
+from consolidation_pipeline.core.memories.scopes import normalize_scope
 from consolidation_pipeline.errors import InvalidOptionError
 
 Threshold = Literal["auto"] | Annotated[float, Field(ge=0.50, le=0.999)]
@@ -43,6 +45,12 @@ class ConsolidationOptions(BaseModel):
         description="Run the quarterly forgetting.",
     )
     cross_type: bool = Field(False, description="Allow memories of different types in one group.")
+    scope: str = Field(
+        "user_id",
+        description="What keeps memories apart: those of different users, by default, are never compared, merged or "
+        "summarised together. Any of user_id, agent_id, session_id, metadata.KEY; or project = no walls.",
+        json_schema_extra={"expected": SCOPES_EXPECTED},
+    )
     language: Language = Field(
         "english", description="Full text search language of new memories that name none; simple = no language."
     )
@@ -155,6 +163,11 @@ class ConsolidationOptions(BaseModel):
     )
     budget_tokens_per_run: int = Field(2_000_000, ge=0, description="Budget of a run, tokens.")
 
+    @field_validator("scope")
+    @classmethod
+    def _normalize_scope(cls, scope: str) -> str:
+        return normalize_scope(scope)
+
     @field_validator("schedule")
     @classmethod
     def _check_schedule(cls, schedule: str) -> str:
@@ -215,6 +228,8 @@ def describe_range(key: str) -> str:
 
 
 def _describe_branch(schema: Mapping[str, Any]) -> str:
+    if "expected" in schema:
+        return str(schema["expected"])
     if "const" in schema:
         return repr(schema["const"])
     if "enum" in schema:

@@ -169,7 +169,7 @@ def create_projects(engine: Engine, folder: Path, count: int) -> list[Project]:
     rows = (ROOT / "examples" / "memories.jsonl").read_text().splitlines()[:MEMORIES]
     (folder / "memories.jsonl").write_text("\n".join(rows))
     for at in range(count):
-        slug, config = f"p{at}", {"llm_model": "openai/gpt-4o-mini"} if at % 3 == 0 else {}
+        slug, config = f"p{at}", {"scope": "project"} | ({"llm_model": "openai/gpt-4o-mini"} if at % 3 == 0 else {})
         create_project(engine, slug, config, settings=Settings())
         import_memories(engine, slug, str(folder / "memories.jsonl"), format="jsonl")
     with engine.connect() as connection:

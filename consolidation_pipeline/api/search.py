@@ -67,6 +67,11 @@ def read_context(body: ContextRequest, caller: Reader) -> ContextReply:
     """Return what a project knows about a task, each fact once, within a token budget. Results count as used once."""
     project = caller.find_project(body.project_id, allow_cached=True)
     context = build_context(
-        caller.engine, project.slug, body.task_description, settings=caller.settings, token_budget=body.token_budget
+        caller.engine,
+        project.slug,
+        body.task_description,
+        settings=caller.settings,
+        token_budget=body.token_budget,
+        scope=body.scope,
     )
     return ContextReply.model_validate(context)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Project, open_store
+from consolidation_pipeline.cli.cli_context import SCOPE_HELP, Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note
 
 
@@ -14,6 +14,7 @@ def context(
     project: Project,
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task, in a sentence or two.")],
     tokens: Annotated[int, typer.Option(help="Maximum tokens, estimated at three bytes each.")] = 2000,
+    scope: Annotated[str | None, typer.Option(help=SCOPE_HELP)] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Print what an agent should know before a task.
@@ -24,7 +25,7 @@ def context(
     from consolidation_pipeline.service.search.context import build_context, to_document
 
     engine, settings = open_store()
-    found = build_context(engine, project, task, settings=settings, token_budget=tokens)
+    found = build_context(engine, project, task, settings=settings, token_budget=tokens, scope=scope)
     if as_json:
         print_json(vars(found))
         return

@@ -72,9 +72,11 @@ def demo(
 def _run_demo(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) -> dict[str, Any]:
     """Import, consolidate and show one project. Return its numbers."""
     from consolidation_pipeline.service.admin.demo_report import build_demo_report
-    from consolidation_pipeline.service.intake.importer import import_memories
+    from consolidation_pipeline.service.intake.importer import ensure_project, import_memories
 
     with show_progress(f"importing {path.name} into {slug}", as_json=as_json):
+        # A team's log: its members share their lessons.
+        ensure_project(engine, slug, {"scope": "project"})
         imported = import_memories(engine, slug, str(path), format=format)
     run = run_and_describe(engine, slug, {}, as_json=as_json)
     found = build_demo_report(engine, slug)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,13 @@ def import_(
     format: Annotated[str | None, typer.Option(help="jsonl, csv, markdown or git; default: by FILE.")] = None,
     source: Annotated[str | None, typer.Option(help="Name of the source; ids are unique within a source.")] = None,
     memory_type: Annotated[str, typer.Option("--type", help="Memory type of rows without one.")] = "learning",
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            help="What keeps memories of a new project apart: user_id (the default), agent_id, session_id, "
+            "metadata.KEY, several of them with commas, or project: nothing, as a team shares all."
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Import memories. Importing again adds nothing.
@@ -45,6 +53,7 @@ def import_(
             format=chosen,
             source=source,
             default_type=memory_type,
+            scope=scope,
             rejects_dir=settings.data_dir / "rejects",
             progress=lambda so_far: update(f"{so_far.added} added, {so_far.unchanged} there before"),
         )
@@ -52,6 +61,8 @@ def import_(
         print_json(summarize_import(done) | {"format": chosen})
     else:
         print(f"{project}: {done.added} added, {done.unchanged} there before, {len(done.bad)} bad")
+        for line in _describe_scopes(done):
+            print_note(line)
     if done.bad:
         _print_bad_rows(done)
         raise typer.Exit(FAILED)
@@ -65,9 +76,21 @@ def summarize_import(done: ImportResult) -> dict[str, object]:
         "added": done.added,
         "unchanged": done.unchanged,
         "bad": len(done.bad),
+        "scope": done.scope,
+        "scopes": done.scopes,
+        "repeats_apart": done.repeats_apart,
         "bad_rows": [{"line": row.line, "reason": row.reason} for row in done.bad[:_LISTED_BAD]],
         "rejects_file": done.rejects,
     }
+
+
+def _describe_scopes(done: ImportResult) -> Iterator[str]:
+    """Yield what keeps the memories of several scopes apart, and how to share them."""
+    if done.scopes > 1:
+        noun = "users" if done.scope == "user_id" else f"scopes ({done.scope})"
+        apart = f"; {done.repeats_apart:,} exact repeats stay apart" if done.repeats_apart else ""
+        yield f"{done.scopes:,} {noun}: their memories are never compared or merged with each other{apart}"
+        yield f"a team that shares its lessons: consolidation projects configure {done.project} scope=project"
 
 
 def _print_bad_rows(done: ImportResult) -> None:

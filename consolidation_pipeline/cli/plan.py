@@ -61,6 +61,8 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",
         "left to a person": f"{totals['suggest_groups']} groups",
         "archived": f"{len(plan.archives)} memories{held_back}",
+        "kept apart": _describe_walls(plan),
+        "dissolved": f"{len(plan.dissolved)} made of several scopes" if plan.dissolved else None,
         "on one topic": f"{plan.pattern_groups} groups",
         **{name: _count_actions(plan, kind) for kind, name in _KINDS.items()},
         "calibration": calibration,
@@ -68,6 +70,17 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         "to be embedded first": costs.memories_to_embed or None,
         "apply": f"consolidation run {plan.project}" + (f" --plan {out}" if out else ""),
     }
+
+
+def _describe_walls(plan: Plan) -> str | None:
+    walls = plan.walls
+    if walls is None or walls.scopes < 2:
+        return None
+    sampled = f" among {walls.compared:,} texts" if walls.similar_pairs else ""
+    return (
+        f"{walls.scopes:,} scopes ({walls.scope}); {walls.repeats:,} exact repeats and {walls.similar_pairs:,} similar "
+        f"pairs{sampled} are not merged, as they are of different scopes"
+    )
 
 
 def _count_actions(plan: Plan, kind: str) -> str:
@@ -87,9 +100,11 @@ def _plan_lines(plan: Plan, limit: int) -> Iterator[str]:
     for items in by_kind:
         for item in items[:limit]:
             yield from _knowledge_lines(item)
+    for dissolved in plan.dissolved[:limit]:
+        yield f"dissolve: {dissolved.kind} of {dissolved.scopes} scopes: {shorten(dissolved.text, _TEXT_WIDTH)}"
     for archive in plan.archives[:limit]:
         yield f"archive: {archive.reason} ({archive.policy}): {shorten(archive.text, _TEXT_WIDTH)}"
-    counts = [len(plan.merges), len(plan.questions), *map(len, by_kind), len(plan.archives)]
+    counts = [len(plan.merges), len(plan.questions), *map(len, by_kind), len(plan.dissolved), len(plan.archives)]
     more = sum(max(0, count - limit) for count in counts)
     if more:
         yield f"... and {more} more; --limit {max(counts)} shows all"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Project, open_store
+from consolidation_pipeline.cli.cli_context import SCOPE_HELP, Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json, print_note, shorten
 from consolidation_pipeline.errors import UsageError
 
@@ -32,6 +32,7 @@ def search(
         str | None, typer.Option(help="Learned at this time or later: a day or an ISO 8601 time, UTC.")
     ] = None,
     until: Annotated[str | None, typer.Option(help="Learned at this time or earlier; a day counts to its end.")] = None,
+    scope: Annotated[str | None, typer.Option(help=SCOPE_HELP)] = None,
     include_archived: Annotated[bool, typer.Option("--include-archived", help="Include archived memories.")] = False,
     sources: Annotated[bool, typer.Option("--sources", help="Show the sources of each result.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each result was found.")] = False,
@@ -57,6 +58,7 @@ def search(
         tags=tag,
         since=_parse_time("--since", since),
         until=_parse_time("--until", until, to_end_of_day=True),
+        scope=scope,
         include_archived=include_archived,
         include_sources=sources,
         fusion=fusion,

@@ -7,6 +7,7 @@ from consolidation_pipeline.service.knowledge.merged_memories import merge_clust
 from consolidation_pipeline.service.plan.apply import check_plan
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import (
+    find_crossing_scopes,
     find_duplicate_merged_memories,
     find_lost_literals,
     find_lost_memories,
@@ -54,6 +55,11 @@ merged_memories_checks = project_checks(
         "no_fact_twice",
         find_duplicate_merged_memories,
         "No two active merged memories have the same text.",
+    ),
+    Check(
+        "no_memory_crosses_scopes",
+        find_crossing_scopes,
+        "The memories behind every consolidated memory are of one scope, by the option of the run that wrote it.",
     ),
     Check(
         "every_merge_is_in_the_ledger",

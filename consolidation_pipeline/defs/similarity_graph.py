@@ -12,13 +12,17 @@ from consolidation_pipeline.store.admin.invariants import find_bad_pairs
 
 @phase_asset("similarity", table="memory_neighbors", deps=[threshold_calibration], code_version="2")
 def similarity_graph(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
-    """Find all pairs of memories at or above the pattern threshold, exactly. Only new memories are compared."""
+    """Find all pairs of memories at or above the pattern threshold, exactly. Only new memories are compared.
+
+    Memories of different scopes are not compared. What was consolidated across scopes is dissolved before.
+    """
     update = update_similarity_graph(run)
     phase.metrics = {
         "memories_in": update.nodes,
         "memories_compared": update.compared,
         "pairs_added": update.pairs_added,
         "rebuilt": update.rebuilt,
+        "memories_dissolved": update.walls.dissolved,
         "calibration_version": update.calibration,
     }
     return dict(run.thresholds)

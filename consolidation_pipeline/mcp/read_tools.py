@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from consolidation_pipeline.mcp.output_schemas import ContextAnswer, LineageAnswer, SearchAnswer
-from consolidation_pipeline.mcp.tool_arguments import Kinds, Levels, MemoryId, Project, Since, Tags, Types, Until
+from consolidation_pipeline.mcp.tool_arguments import Kinds, Levels, MemoryId, Project, Scope, Since, Tags, Types, Until
 from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
 
@@ -23,6 +23,7 @@ def search_consolidated_memories(
     tags: Tags = None,
     since: Since = None,
     until: Until = None,
+    scope: Scope = "",
     include_archived: Annotated[bool, Field(description="Include archived memories.")] = False,
     include_sources: Annotated[bool, Field(description="Return the sources that each result was made from.")] = False,
     explain: Annotated[bool, Field(description="Explain why each result was found.")] = False,
@@ -46,6 +47,7 @@ def search_consolidated_memories(
         tags=tags,
         since=since,
         until=until,
+        scope=scope or None,
         include_archived=include_archived,
         include_sources=include_sources,
         explain=explain,
@@ -64,6 +66,7 @@ def get_consolidated_context(
     token_budget: Annotated[
         int, Field(description="Maximum number of tokens of text (estimated).", ge=1, le=100_000)
     ] = 2000,
+    scope: Scope = "",
 ) -> ContextAnswer:
     """Return what a project knows about a task: playbook entries, principles, patterns, then single memories.
 
@@ -74,7 +77,9 @@ def get_consolidated_context(
 
     caller = get_caller(ctx)
     slug = caller.resolve_project(project)
-    built = build_context(caller.engine, slug, task, settings=caller.settings, token_budget=token_budget)
+    built = build_context(
+        caller.engine, slug, task, settings=caller.settings, token_budget=token_budget, scope=scope or None
+    )
     return ContextAnswer.model_validate(built)
 
 

@@ -33,6 +33,13 @@ Since = Annotated[
     datetime | None,
     Field(description="Learned at this time or later: ISO 8601, UTC if no zone is given. A date means its start."),
 ]
+Scope = Annotated[
+    str,
+    Field(
+        description="Key of a scope, usually the id of the user you work for: only memories of it and of no scope in "
+        "particular. Leave it out to read all scopes."
+    ),
+]
 Until = Annotated[datetime | None, Field(description="Learned at this time or earlier. A date means its start.")]
 MemoryType = Annotated[
     str,

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from consolidation_pipeline.defs.partitions import PROJECTS
-from consolidation_pipeline.service.intake.importer import import_memories
+from consolidation_pipeline.service.intake.importer import ensure_project, import_memories
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
@@ -34,6 +34,7 @@ def sample(engine: Engine, settings: Settings, tmp_path: Path) -> Sample:
     def import_rows(slug: str, count: int) -> None:
         rows = tmp_path / f"{count}.jsonl"
         rows.write_text("".join(SAMPLE_PATH.read_text().splitlines(keepends=True)[:count]))
+        ensure_project(engine, slug, {"scope": "project"})
         import_memories(engine, slug, str(rows), format="jsonl", source="sample")
 
     return import_rows

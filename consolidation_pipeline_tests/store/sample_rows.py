@@ -80,6 +80,7 @@ def merged_values(content: str, sources: Sequence[UUID] = (), *, seed: int = 0, 
         "embedding_model": MODEL,
         "embedding_dim": len(vector),
         "retired_at": None,
+        "scope_key": "",
         "files": [],
         "lineage": lineage,
     } | fields

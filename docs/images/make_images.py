@@ -83,7 +83,8 @@ def main() -> None:
         (Path(folder) / "dagster.yaml").write_text((PROJECT_ROOT / "dagster.yaml").read_text())
         os.environ |= {"CONSOLIDATION_DATA_DIR": folder, "DAGSTER_HOME": folder, "CONSOLIDATION_API_AUTH": "off"}
         command = str(BIN / "consolidation")
-        subprocess.run([command, "import", PROJECT_ROOT / "examples/memories.jsonl", "--project", "sample"], check=True)
+        sample = [PROJECT_ROOT / "examples/memories.jsonl", "--project", "sample", "--scope", "project"]
+        subprocess.run([command, "import", *sample], check=True)
         subprocess.run([command, "projects", "configure", "sample", "archive=false"], check=True)
         subprocess.run([command, "run", "sample"], check=True)
         suggest()

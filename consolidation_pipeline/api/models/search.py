@@ -19,6 +19,15 @@ from consolidation_pipeline.service.undo.lineage import LineageSource
 PatternType = Literal["success", "failure", "decision", "workflow", "gotcha"]
 
 
+Scope = Annotated[
+    str | None,
+    Field(
+        max_length=1000,
+        description="Key of a scope, such as a user id: only memories of it and of no scope in particular. Null: all.",
+    ),
+]
+
+
 class SearchRequest(Body):
     """Query of a search with its filters."""
 
@@ -54,6 +63,7 @@ class SearchRequest(Body):
     tags: list[str] | None = Field(None, max_length=100, description="At least one of these.")
     since: datetime | None = Field(None, description="Learned at this time or later; UTC if without a zone.")
     until: datetime | None = Field(None, description="Learned at this time or before.")
+    scope: Scope = None
     include_archived: bool = False
     include_sources: bool = False
     min_similarity: float = Field(0.30, ge=0, le=1, description="Cosine similarity below which vectors find nothing.")
@@ -216,6 +226,7 @@ class ContextRequest(Body):
         le=100_000,
         description="Maximum number of tokens of the context (estimated).",
     )
+    scope: Scope = None
 
 
 class ContextMemory(Reply):

@@ -35,11 +35,18 @@ MAX_HDBSCAN_ROWS = 30_000
 
 
 def cluster_rows(
-    x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshold: float, min_size: int
+    x: NDArray[np.floating],
+    pairs: SimilarPairs,
+    *,
+    method: str,
+    threshold: float,
+    min_size: int,
+    scopes: NDArray[np.int64] | None = None,
 ) -> Labels:
     """Return labels (n,) of the rows of ``x``: 0..g-1, -1 = alone. Groups have at least ``max(2, min_size)`` members.
 
-    Ties are broken by the bytes of the rows, not by their position.
+    Ties are broken by the bytes of the rows, not by their position. Rows of different scopes are in different groups if
+    no pair connects them.
 
     Args:
         x: Vectors (n, d), L2-normalised.
@@ -49,9 +56,10 @@ def cluster_rows(
             ``threshold`` are not used.
         threshold: Lowest cosine that connects two rows or groups.
         min_size: Fewest members of a group.
+        scopes: Scope of each row (n,), for ``hdbscan``; None = all are of one scope.
 
     Raises:
-        InvalidOptionError: ``method`` is unknown, or ``hdbscan`` for more than ``MAX_HDBSCAN_ROWS`` rows.
+        InvalidOptionError: ``method`` is unknown, or ``hdbscan`` for more than ``MAX_HDBSCAN_ROWS`` rows of one scope.
         ValueError: ``x`` is not a matrix, or ``pairs`` do not fit it.
     """
     if method not in METHODS:
@@ -60,8 +68,9 @@ def cluster_rows(
     size = max(2, min_size)
     labels = np.full(len(x), -1, dtype=np.int64)
     if method == "hdbscan":
-        order = _order_by_content(x)
-        labels[order] = _density_labels(x[order], size)
+        for order in _list_scopes(_order_by_content(x), scopes):
+            found = _density_labels(x[order], size)
+            labels[order] = np.where(found >= 0, found + labels.max(initial=-1) + 1, -1)
     elif len(strong):
         order = _order_by_content(x)
         labels[order] = _linked_labels(x, strong, order, method=method, threshold=threshold)
@@ -102,6 +111,14 @@ def _linked_labels(
     if method == "components":
         return connected_components(len(x), ranked, threshold)
     return average_linkage(x, ranked, threshold, order=order)
+
+
+def _list_scopes(order: NDArray[np.int64], scopes: NDArray[np.int64] | None) -> list[NDArray[np.int64]]:
+    """Return the rows of each scope, in the order of ``order``."""
+    if scopes is None:
+        return [order]
+    by_scope = order[np.argsort(scopes[order], kind="stable")]
+    return np.split(by_scope, np.flatnonzero(np.diff(scopes[by_scope])) + 1)
 
 
 def _density_labels(x: NDArray[np.floating], size: int) -> Labels:

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type
 from consolidation_pipeline.core.memories.row_parser import parse_memory
+from consolidation_pipeline.core.memories.scopes import COLUMNS, NO_WALLS, make_scope_key
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
-from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
+from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.service.intake.readers.formats import default_source, read_rows
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.memories.memories import append_memories
+from consolidation_pipeline.store.memories.memories import append_memories, count_repeats_apart
 from consolidation_pipeline.store.projects import Project, create_project, get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
@@ -29,10 +31,17 @@ CHANGED_CONTENT = "its id was stored before with other content; raw memories are
 
 @dataclass
 class ImportResult:
-    """Result of an import: numbers of added rows and of rows stored before, the bad rows, and their file, if any."""
+    """Result of an import: numbers of added rows and of rows stored before, the bad rows, and their file, if any.
+
+    ``scope``: the project's option. ``scopes``: scopes of the good rows. ``repeats_apart``: texts that the project's
+    scopes have in common, counted once for each scope after the first: they are not merged.
+    """
 
     project: str
     source: str
+    scope: str = NO_WALLS
+    scopes: int = 0
+    repeats_apart: int = 0
     added: int = 0
     unchanged: int = 0
     bad: list[BadRow] = field(default_factory=list)
@@ -47,6 +56,7 @@ def import_memories(
     format: str,
     source: str | None = None,
     default_type: str = "learning",
+    scope: str | None = None,
     rejects_dir: Path | None = None,
     progress: Callable[[ImportResult], None] = lambda _: None,
 ) -> ImportResult:
@@ -61,19 +71,30 @@ def import_memories(
         format: A key of ``READERS``.
         source: Source of rows that name none; None = derived from ``path``.
         default_type: Memory type of rows that name none.
+        scope: Option ``scope`` of the project, if it is created; None = the default.
         rejects_dir: Folder of the file of bad rows, JSON lines of line, reason and row; None = not written.
         progress: Called after each batch.
 
     Raises:
-        UsageError: The source cannot be read at all, or the format, slug or memory type is not legal.
+        UsageError: The source cannot be read at all, the format, slug or memory type is not legal, or the project
+            exists with another scope.
+        InvalidOptionError: ``scope`` is not legal.
     """
     check_memory_type(default_type)
+    config = {} if scope is None else {"scope": parse_options({"scope": scope}).scope}
     rows = read_rows(path, format)
     first = next(rows, None)  # Before the project is created: an unreadable source must not leave an empty project.
-    project = ensure_project(engine, slug)
-    result = ImportResult(slug, source or default_source(path, format))
+    project = ensure_project(engine, slug, config)
+    own_scope = parse_options(project.config).scope
+    if scope is not None and own_scope != config["scope"]:
+        raise UsageError(
+            f"project {slug} exists with scope = {own_scope}, not {config['scope']}: leave --scope out, or change it "
+            f"by `consolidation projects configure {slug} scope={config['scope']}`"
+        )
+    result = ImportResult(slug, source or default_source(path, format), own_scope)
     parse_row = RowParser(engine, project, result.source, default_type=default_type)
-    parsed = _parse_rows(rows if first is None else chain([first], rows), result, parse_row)
+    scope_keys = set[str]()
+    parsed = _parse_rows(rows if first is None else chain([first], rows), result, parse_row, scope_keys)
     for batch in prefetch(iter(lambda: list(islice(parsed, BATCH_ROWS)), [])):
         with engine.begin() as connection:
             stored = append_memories(connection, project.id, slug, batch)
@@ -81,16 +102,20 @@ def import_memories(
         result.unchanged += stored.unchanged
         result.bad += [BadRow(line, CHANGED_CONTENT) for line in stored.changed]
         progress(result)
+    result.scopes = len(scope_keys)
+    if result.scopes > 1:
+        with engine.connect() as connection:
+            result.repeats_apart = count_repeats_apart(connection, project.id, scope=own_scope)
     result.bad.sort(key=lambda row: row.line)
     result.rejects = _write_rejects(result, rejects_dir)
     return result
 
 
-def ensure_project(engine: Engine, slug: str) -> Project:
-    """Return the project with this slug; create it if it is missing."""
+def ensure_project(engine: Engine, slug: str, config: Mapping[str, Any] | None = None) -> Project:
+    """Return the project with this slug; create it with the options ``config`` if it is missing."""
     with engine.begin() as connection:
         try:
-            return create_project(connection, slug)
+            return create_project(connection, slug, config)
         except ConflictError:
             return get_project(connection, slug)
 
@@ -125,17 +150,26 @@ class RowParser:
 
 
 def _parse_rows(
-    rows: Iterator[Row | BadRow], result: ImportResult, parse_row: RowParser
+    rows: Iterator[Row | BadRow], result: ImportResult, parse_row: RowParser, scope_keys: set[str]
 ) -> Iterator[tuple[int, NewMemory]]:
-    """Yield line and memory of each good row; add the bad rows to ``result``."""
+    """Yield line and memory of each good row; add the bad rows to ``result`` and the others' to ``scope_keys``."""
     for row in rows:
         if isinstance(row, BadRow):
             result.bad.append(row)
             continue
         try:
-            yield row.line, parse_row(row.fields)
+            memory = parse_row(row.fields)
         except InvalidMemoryError as error:
             result.bad.append(BadRow(row.line, str(error), row.fields))
+        else:
+            scope_keys.add(_find_scope(memory, result.scope))
+            yield row.line, memory
+
+
+def _find_scope(memory: NewMemory, option: str) -> str:
+    """Return the scope key of a memory."""
+    fields = {name: getattr(memory, name) for name in COLUMNS}
+    return make_scope_key(fields | {f"metadata.{key}": str(value) for key, value in memory.metadata.items()}, option)
 
 
 def _write_rejects(result: ImportResult, folder: Path | None) -> Path | None:

@@ -93,15 +93,16 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
     Raises:
         ConflictError: a row changed meanwhile; earlier batches stay written.
     """
-    present_keys = frozenset(group.cluster_key for group in groups)
+    present_keys, scope = frozenset(group.cluster_key for group in groups), run.options.scope
     with run.transaction() as connection:
-        existing = load_existing_rows(connection, run.project.id, kind.name)
+        existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
         superseded = _retire_superseded(connection, run, kind, existing, present_keys=present_keys)
         if superseded:
-            existing = load_existing_rows(connection, run.project.id, kind.name)
+            existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
         targets = find_writable_targets(connection, run, kind, groups, existing)
         selected = select_context_groups(groups, targets)
-        units = load_units(connection, {id_ for one in selected for id_ in one.ids.unit_ids}) if selected else {}
+        ids = {id_ for one in selected for id_ in one.ids.unit_ids}
+        units = load_units(connection, ids, scope=scope) if selected else {}
     loaded = attach_units(selected, units)
     plans = {
         one.cluster_key: PlannedAbstraction(targets[one.cluster_key], one)
@@ -206,7 +207,7 @@ def _write_batch(
     rows = _build_rows(run, kind, texts)
     with run.transaction() as connection:
         write_derived(connection, run.author, rows, operation=kind.name, now=run.now)
-        existing = load_existing_rows(connection, run.project.id, kind.name)
+        existing = load_existing_rows(connection, run.project.id, kind.name, scope=run.options.scope)
         retired = _retire_superseded(connection, run, kind, existing, present_keys=present_keys, pending=pending)
     return sum(len(row.superseded) for row in rows) + retired
 
@@ -272,6 +273,7 @@ def build_abstraction_columns(
         **({"last_accessed_at": max(accesses, default=None)} if plan.target.version is None else {}),
         **inherit_columns(units),
         "cluster_key": plan.group.cluster_key,
+        "scope_key": units[0].scope_key,
         "language": most_frequent(unit.language for unit in units),
         "content_hash": content_hash(text.content),
         "normalized_hash": normalized_hash(text.content),

@@ -25,6 +25,7 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
     LineageEdge,
     MergedMemory,
     MergeSource,
+    find_crossing,
     load_consolidated,
     load_source_vectors,
     load_sources,
@@ -43,8 +44,8 @@ CONFIDENCE = 0.95
 # Key in ``details`` of a merged memory whose rewrite got no reply. The next run asks again.
 _PENDING = "rewrite_pending"
 
-# Memory type and hash of the normalised text: unique among the active merged memories of a project.
-TextKey = tuple[str, str]
+# Memory type, hash of the normalised text and scope key: unique among the active merged memories of a project.
+TextKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class PlannedMerge:
     def text_key(self) -> TextKey:
         """Key that no other active merged memory of the project may have."""
         representative = next(s for s in self.sources if s.id == self.representative_id)
-        return representative.memory_type, normalized_hash(self.merged.content)
+        return representative.memory_type, normalized_hash(self.merged.content), representative.scope_key or ""
 
     @property
     def duplicate_texts(self) -> DuplicateTexts:
@@ -235,9 +236,13 @@ def plan_merges(
     """
     ids = [id_ for members in groups.values() for id_ in members]
     with run.engine.connect() as connection:
-        sources = load_sources(connection, ids)
+        sources = load_sources(connection, ids, scope=run.options.scope)
         merged_ids = {s.consolidated_into_id for s in sources.values() if s.consolidated_into_id is not None}
-        merged = load_consolidated(connection, merged_ids)
+        crossing = find_crossing(connection, merged_ids, scope=run.options.scope)
+        merged = load_consolidated(connection, merged_ids - crossing)
+    for id_, source in sources.items() if crossing else ():
+        if source.consolidated_into_id in crossing:
+            sources[id_] = replace(source, consolidated_into_id=None)
     plans, skipped = [], 0
     for key, members in groups.items():
         found = [sources[id_] for id_ in members if id_ in sources]
@@ -261,7 +266,8 @@ def _drop_duplicates(
     """
     keys = [plan.text_key for plan in plans]
     with run.engine.connect() as connection:
-        active = find_by_text(connection, run.project.id, {text_hash for _, text_hash in keys})
+        hashes = {text_hash for _, text_hash, _ in keys}
+        active = find_by_text(connection, run.project.id, hashes, scope=run.options.scope)
     return [
         plan
         for plan, key in zip(plans, keys, strict=True)
@@ -340,7 +346,7 @@ def build_merged_columns(plan: PlannedMerge) -> dict[str, Any]:
     Sources that were merged before do not count for uses, pins and importance: the existing merged memories have them.
     """
     sources, existing = plan.sources, plan.existing
-    memory_type, text_hash = plan.text_key
+    memory_type, text_hash, _ = plan.text_key
     existing_ids = {row.id for row in existing}
     new = [s for s in sources if s.consolidated_into_id not in existing_ids]
     accesses = [*(s.last_accessed_at for s in sources), *(row.last_accessed_at for row in existing)]
@@ -360,6 +366,7 @@ def build_merged_columns(plan: PlannedMerge) -> dict[str, Any]:
         "pinned": any(s.pinned for s in new) or any(row.pinned for row in existing),
         "learned_at": min(s.learned_at for s in sources),
         "cluster_key": plan.cluster_key,
+        "scope_key": sources[0].scope_key,
         "language": most_frequent(s.language for s in sources),
         "content_hash": content_hash(plan.merged.content),
         "normalized_hash": text_hash,

@@ -12,7 +12,7 @@ from consolidation_pipeline.core.grouping.cohesion import summarize_groups
 from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.knowledge.extractive_patterns import extract_principles
 from consolidation_pipeline.core.knowledge.quality_gates import judge_principle
-from consolidation_pipeline.core.similarity.similarity_join import similarity_join
+from consolidation_pipeline.core.similarity.scoped_join import scoped_similarity_join
 from consolidation_pipeline.llm.prompts.principle import PrincipleReply, principle_prompt
 from consolidation_pipeline.service.knowledge.derive import DeriveResult, derive_abstractions
 from consolidation_pipeline.service.knowledge.reconcile import GroupIds
@@ -39,7 +39,7 @@ def derive_principles(run: ProjectRun) -> DeriveResult:
     if not run.options.summarize:
         return DeriveResult()
     with run.engine.connect() as connection:
-        patterns = list_active_patterns(connection, run.project.id)
+        patterns = list_active_patterns(connection, run.project.id, scope=run.options.scope)
         dimension = load_dimension(connection, run.project.id, run.embedder.name)
         ids = [pattern.id for pattern in patterns]
         vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids else {}
@@ -51,7 +51,7 @@ def group_patterns(
 ) -> list[GroupIds]:
     """Group patterns by average linkage at ``t_principle``, on centred vectors.
 
-    A group has one memory type, unless ``cross_type`` is on.
+    A group has one scope, and one memory type unless ``cross_type`` is on.
 
     Args:
         patterns: sorted by id.
@@ -63,7 +63,8 @@ def group_patterns(
     plain = np.stack([vectors[pattern.id] for pattern in found])
     x = plain if run.calibration is None else center_vectors(plain, run.calibration)
     threshold = run.thresholds["t_principle"]
-    pairs = similarity_join(x, threshold)
+    scopes = np.unique([pattern.scope_key or "" for pattern in found], return_inverse=True)[1].reshape(-1)
+    pairs = scoped_similarity_join(x, threshold, scopes)
     if not run.options.cross_type:
         types = np.array([pattern.memory_type for pattern in found])
         pairs = pairs.select(types[pairs.i] == types[pairs.j])

@@ -1,4 +1,4 @@
-"""Procedural profiles (level 3): how a project, or one of its users, works, from all of its summaries."""
+"""Procedural profiles (level 3): how a project, or one of its users, works, from all summaries of one scope."""
 
 from __future__ import annotations
 
@@ -121,13 +121,16 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
 def _plan_profiles(run: ProjectRun) -> tuple[list[list[SummarySource]], list[_ProfilePlan]]:
     """Return the summaries of each user, and the profiles to write."""
     with run.engine.connect() as connection:
-        summaries = load_summaries(connection, run.project.id)
+        summaries = load_summaries(connection, run.project.id, scope=run.options.scope)
         existing = load_profiles(connection, run.project.id)
         unwanted = load_undone_cluster_keys(connection, run.project.id, "procedural")
-    users = [list(found) for _, found in groupby(summaries, key=lambda summary: summary.user_id)]
+    users = [list(found) for _, found in groupby(summaries, key=lambda summary: (summary.user_id, summary.scope_key))]
     plans = []
     for user in users:
-        id_ = consolidated_id(run.project.slug, "procedural", [user[0].user_id or ""], IDENTITY_VERSION)
+        # A user has one profile, or one in each scope.
+        owner, scope = user[0].user_id or "", user[0].scope_key
+        names = [owner] if scope in (None, "", owner) else [owner, scope]
+        id_ = consolidated_id(run.project.slug, "procedural", names, IDENTITY_VERSION)
         key = cluster_key([summary.id for summary in user], IDENTITY_VERSION)
         known = existing.get(id_)
         if key in unwanted or (known is not None and (known.is_archived or known.cluster_key == key)):

@@ -1,4 +1,4 @@
-"""Summaries (level 2): one text for the memories of a project and user that no other summary covers yet."""
+"""Summaries (level 2): one text for the memories of a user and scope that no other summary covers yet."""
 
 from __future__ import annotations
 
@@ -140,15 +140,15 @@ def _summarize_users(run: ProjectRun) -> tuple[list[_UserResult], str | None]:
 
 
 def _load_users(run: ProjectRun) -> list[list[SummarySource]]:
-    """Return the memories without a summary, by user.
+    """Return the memories without a summary, by user and scope; a user with several scopes counts as several users.
 
     Left out are users with too few memories, and users whose summary of exactly these memories a person undid.
     """
     min_memories = 1 if run.job == JOB and run.trigger_type == "manual" else MIN_MEMORIES
     with run.engine.connect() as connection:
-        memories = load_unsummarized(connection, run.project.id, run.embedder.name)
+        memories = load_unsummarized(connection, run.project.id, run.embedder.name, scope=run.options.scope)
         unwanted = load_undone_cluster_keys(connection, run.project.id, "summary")
-    users = [list(found) for _, found in groupby(memories, key=lambda memory: memory.user_id)]
+    users = [list(found) for _, found in groupby(memories, key=lambda memory: (memory.user_id, memory.scope_key))]
     return [user for user in users if len(user) >= min_memories and _build_key(user) not in unwanted]
 
 

@@ -30,7 +30,7 @@ class SummaryRow:
     """A summary or profile to write.
 
     ``version``: stored version that is updated, None for a new row. ``cluster_key``: identifies the set of sources.
-    ``sources``: at least one, all of one user. ``method``: llm or heuristic.
+    ``sources``: at least one, all of one user and scope. ``method``: llm or heuristic.
     """
 
     kind: str
@@ -109,6 +109,7 @@ def _build_columns(row: SummaryRow, confidence: float) -> dict[str, Any]:
         **inherit_columns(row.sources),
         "cluster_key": row.cluster_key,
         "user_id": row.sources[0].user_id,
+        "scope_key": row.sources[0].scope_key,
         "language": row.passage.language,
         "content_hash": content_hash(text),
         "normalized_hash": normalized_hash(text),

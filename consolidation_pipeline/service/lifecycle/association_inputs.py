@@ -41,7 +41,7 @@ def load_sample(run: ProjectRun) -> AssociationSample:
     """Return ``sample_size`` of the newest units, drawn anew each week. Raise EmbeddingError as ``load_all`` does."""
     model = run.embedder.name
     with run.engine.connect() as connection:
-        pool = load_association_inputs(connection, run.project.id, model, newest=POOL_SIZE)
+        pool = load_association_inputs(connection, run.project.id, model, scope=run.options.scope, newest=POOL_SIZE)
         drawn = pool.select(sample_weekly(len(pool), run.options.sample_size, name=run.project.slug, now=run.now))
         dimension = int(drawn.dimension.max(initial=0))
         found = load_association_vectors(connection, run.project.id, model, dimension, ids=drawn.ids)
@@ -52,7 +52,7 @@ def load_all(run: ProjectRun) -> AssociationSample:
     """Return all units. Raise EmbeddingError if their stored vectors differ in length."""
     model = run.embedder.name
     with run.engine.connect() as connection:
-        units = load_association_inputs(connection, run.project.id, model)
+        units = load_association_inputs(connection, run.project.id, model, scope=run.options.scope)
         dimension = int(units.dimension.max(initial=0))
         found = load_association_vectors(connection, run.project.id, model, dimension)
     return _split_by_vector(units, *found)

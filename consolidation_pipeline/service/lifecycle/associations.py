@@ -1,4 +1,4 @@
-"""Associations phase: compare pairs of memories, match rules, and store new relations."""
+"""Associations phase: compare pairs of memories of one scope, match rules, and store new relations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import numpy.typing as npt
 from consolidation_pipeline.core.lifecycle import associations as rules
 from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES
 from consolidation_pipeline.core.memories.memories import relation_id
-from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, iter_similar_pairs, similarity_join
+from consolidation_pipeline.core.similarity.scoped_join import iter_scoped_pairs
+from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, similarity_join
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
 from consolidation_pipeline.service.lifecycle.association_inputs import (
@@ -132,16 +133,18 @@ def _all_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, Gaps]]
     decisions = np.flatnonzero(rules.classify_types(sample.units.memory_type) == rules.DECISION).astype(np.int32)
     for pairs in rules.iter_dissimilar_pairs(sample.vectors[decisions], rules.CONTRADICTS_BELOW):
         yield SimilarPairs(decisions[pairs.i], decisions[pairs.j], pairs.similarity), np.array(np.inf)
-    for pairs in iter_similar_pairs(sample.vectors, rules.EXPLAINS_ABOVE):
+    scopes = np.unique(sample.units.scopes, return_inverse=True)[1].reshape(-1)
+    for pairs in iter_scoped_pairs(sample.vectors, rules.EXPLAINS_ABOVE, scopes):
         yield pairs, np.array(np.inf)
 
 
 def _match_pairs(sample: AssociationSample, blocks: Iterable[tuple[SimilarPairs, Gaps]]) -> _FoundPairs:
     """Return the pairs for which a rule holds. At most ``MAX_RELATIONS`` of them and one block are held in memory."""
     role, kept, total = rules.classify_types(sample.units.memory_type), [_NONE], 0
+    scopes = sample.units.scopes
     for pairs, gap in blocks:
         rule = rules.match_rules(role[pairs.i], role[pairs.j], pairs.similarity, gap)
-        related = rule != rules.NO_RULE
+        related = (rule != rules.NO_RULE) & (scopes[pairs.i] == scopes[pairs.j])
         kept.append(_set_direction(pairs.select(related), role, rule[related]))
         total += len(kept[-1])
         if total > MAX_RELATIONS:

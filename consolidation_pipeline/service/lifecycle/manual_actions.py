@@ -68,8 +68,8 @@ def restore_memories(
 
     Raises:
         NotFoundError: An id is unknown.
-        ConflictError: A memory is not archived, or has an active duplicate: a merged memory with the same text, a
-            pattern or principle of the same group, or a newer profile.
+        ConflictError: A memory is not archived, was of several scopes, or has an active duplicate: a merged memory with
+            the same text, a pattern or principle of the same group, or a newer profile.
     """
     return _apply(engine, ids, changed_by, reason or MANUAL_REASON, write=_restore, objection=_find_restore_objection)
 
@@ -137,6 +137,8 @@ def _find_archive_objection(memory: LockedMemory) -> str | None:
 
 
 def _find_restore_objection(memory: LockedMemory) -> str | None:
+    if memory.dissolved:
+        return f"memory {memory.id} was made of memories of several scopes, which are kept apart now"
     if memory.archived:
         return None
     return _describe_replacement(memory, "restore that one if it is archived") or f"memory {memory.id} is not archived"

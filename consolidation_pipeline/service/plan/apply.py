@@ -127,7 +127,7 @@ def _hash_knowledge(
     ids = list(map(UUID, run.plan.knowledge))
     with run.engine.connect() as connection:
         rows = load_consolidated(connection, ids)
-        entries = load_entries(connection, run.project.id) if ids else []
+        entries = load_entries(connection, run.project.id, scope=run.options.scope) if ids else []
     hashes: dict[str, set[str]] = defaultdict(set)
     for item in forecast_knowledge(run, clusters, merges).items if ids else ():
         hashes[str(item.id)].add(_hash_item(item))

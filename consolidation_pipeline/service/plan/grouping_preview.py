@@ -65,10 +65,10 @@ def preview_grouping(run: ProjectRun) -> GroupingPreview:
 
 def _load_or_embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, dict[UUID, str]]:
     """Return all nodes with a vector, stored or free, their plain vectors (n, d), and the texts left out by id."""
-    project, model = run.project.id, run.embedder.name
-    nodes = similarity_graph.load_nodes(connection, project, None)
+    project, model, scope = run.project.id, run.embedder.name, run.options.scope
+    nodes = similarity_graph.load_nodes(connection, project, None, scope=scope)
     dimension = similarity_graph.load_dimension(connection, project, model)
-    embedded, stored = similarity_graph.load_nodes_with_vectors(connection, project, model, plain=True)
+    embedded, stored = similarity_graph.load_nodes_with_vectors(connection, project, model, scope=scope, plain=True)
     parts = [(embedded.ids, stored)] if dimension else []
     missing = _find_missing(nodes.ids, parts)
     # The graph version of a node without a vector may be that of another model's graph.

@@ -105,7 +105,7 @@ def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Pla
     bills: list[Bill] = []
     with run.engine.connect() as connection:
         if run.options.summarize:
-            units = _load_units_after(connection, clusters, merges)
+            units = _load_units_after(connection, run, clusters, merges)
             groups = list_pattern_groups(clusters, {id_: unit.raw_ids for id_, unit in units.items()})
             patterns = _forecast_kind(connection, run, PATTERN, groups, units)
             forecasts.append(patterns)
@@ -122,7 +122,7 @@ def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Pla
 
 
 def _load_units_after(
-    connection: Connection, clusters: Clusters, merges: Sequence[PlannedMerge]
+    connection: Connection, run: ProjectRun, clusters: Clusters, merges: Sequence[PlannedMerge]
 ) -> dict[UUID, UnitRow]:
     """Return the units of the pattern groups as merging would leave them."""
     ids = {member.member_id for members in clusters.values() for member in members}
@@ -131,7 +131,7 @@ def _load_units_after(
         for merge in merges
         if merge.id in ids
     }
-    return load_units(connection, ids - merged.keys()) | merged
+    return load_units(connection, ids - merged.keys(), scope=run.options.scope) | merged
 
 
 def _build_unit(id_: UUID, columns: Mapping[str, Any], raw_ids: Sequence[UUID]) -> UnitRow:
@@ -149,6 +149,7 @@ def _build_unit(id_: UUID, columns: Mapping[str, Any], raw_ids: Sequence[UUID]) 
         learned_at=columns["learned_at"],
         last_accessed_at=columns.get("last_accessed_at"),
         raw_ids=tuple(raw_ids),
+        scope_key=columns["scope_key"],
     )
 
 
@@ -161,7 +162,7 @@ def _forecast_kind(
 ) -> _KindForecast:
     """Return the rows that ``derive_abstractions`` would write and retire."""
     forecast, present_keys = _KindForecast(kind), frozenset(group.cluster_key for group in groups)
-    existing = load_existing_rows(connection, run.project.id, kind.name)
+    existing = load_existing_rows(connection, run.project.id, kind.name, scope=run.options.scope)
     existing = _retire_superseded(run, forecast, present_keys, existing)
     targets = find_writable_targets(connection, run, kind, groups, existing)
     with_units = attach_units(select_context_groups(groups, targets), units)
@@ -227,14 +228,18 @@ def _build_rows(
 
 def _forecast_principles(connection: Connection, run: ProjectRun, patterns: _KindForecast) -> _KindForecast:
     """Return the principles that would follow from the patterns after the run."""
-    unchanged = [row for row in list_active_patterns(connection, run.project.id) if patterns.is_unchanged(row.id)]
+    active_rows = list_active_patterns(connection, run.project.id, scope=run.options.scope)
+    unchanged = [row for row in active_rows if patterns.is_unchanged(row.id)]
     new = [(row, row.vector) for row in patterns.rows if row.vector is not None and row.id not in patterns.successors]
-    active = [ActivePattern(row.id, row.columns["memory_type"], row.plan.group.raw_ids) for row, _ in new]
+    active = [
+        ActivePattern(row.id, row.columns["memory_type"], row.plan.group.raw_ids, row.columns["scope_key"])
+        for row, _ in new
+    ]
     dimension = load_dimension(connection, run.project.id, run.embedder.name)
     ids = [row.id for row in unchanged]
     vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids and dimension else {}
     vectors |= {row.id: vector for row, vector in new}
-    units = load_units(connection, ids)
+    units = load_units(connection, ids, scope=run.options.scope)
     units |= {row.id: _build_unit(row.id, row.columns, row.plan.group.raw_ids) for row, _ in new}
     groups = group_patterns(run, sorted([*unchanged, *active], key=lambda row: row.id), vectors)
     return _forecast_kind(connection, run, PRINCIPLE, groups, units)
@@ -274,6 +279,7 @@ def _to_candidate(row: _NewRow) -> Candidate:
         needs_review=columns["needs_review"],
         is_heuristic=columns["consolidation_method"] == "heuristic",
         raw_ids=tuple(row.plan.group.raw_ids),
+        scope_key=columns["scope_key"],
     )
 
 

@@ -84,6 +84,33 @@ class PlannedArchive(_Part):
     text: str
 
 
+class PlannedDissolution(_Part):
+    """A consolidated memory or playbook entry made of several scopes, which a run would dissolve.
+
+    ``kind``: merged, pattern, summary, principle, procedural or playbook. ``scopes``: number of scopes of its memories.
+    """
+
+    id: UUID
+    kind: str
+    scopes: int
+    text: str
+
+
+class Walls(_Part):
+    """What the option ``scope`` keeps apart.
+
+    ``scopes``: number of scopes with active memories. ``repeats``: contents that another scope has too, word for word.
+    ``similar_pairs``: pairs of other contents that are as similar as a merge needs, and of different scopes, among the
+    ``compared`` ones; all contents, or a sample of a large project.
+    """
+
+    scope: str
+    scopes: int
+    repeats: int
+    similar_pairs: int
+    compared: int
+
+
 class Costs(_Part):
     """Cost of a run: expected for embedding, at most for rewritten merges, patterns and suggestions.
 
@@ -102,6 +129,8 @@ class Plan(_Part):
 
     ``held_back``: a run without a plan would not make the ``archives``, as they are too large a share of the project;
     applying the plan makes them. ``calibration``: reason of a new calibration, None = the current one is kept.
+    ``dissolved``: made of several scopes before the option ``scope`` changed; every run dissolves them, with or without
+    a plan. ``walls``: None for a project without walls.
     """
 
     format: Literal[1] = 1
@@ -119,6 +148,8 @@ class Plan(_Part):
     held_back: bool
     pattern_groups: int
     costs: Costs
+    dissolved: list[PlannedDissolution] = []
+    walls: Walls | None = None
 
     def count_totals(self) -> dict[str, int]:
         """Return the number of changes by kind."""
@@ -130,6 +161,7 @@ class Plan(_Part):
             "pattern_groups": self.pattern_groups,
             **{name: sum(item.kind == kind for item in self.knowledge) for kind, name in kinds.items()},
             "memories_archived": len(self.archives),
+            "dissolved": len(self.dissolved),
         }
 
 

@@ -18,6 +18,8 @@ from consolidation_pipeline.core.lifecycle.archive_policies import (
     merge_units,
     plan_archives,
 )
+from consolidation_pipeline.core.similarity.similarity_join import similarity_join
+from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.service.knowledge.merge_rewrites import price_rewrites
 from consolidation_pipeline.service.knowledge.merged_memories import (
     BATCH,
@@ -34,8 +36,10 @@ from consolidation_pipeline.service.plan.plan_document import (
     MergeGroup,
     Plan,
     PlannedArchive,
+    PlannedDissolution,
     PlannedSource,
     Question,
+    Walls,
 )
 from consolidation_pipeline.service.review.suggestion_proposals import (
     SuggestGroup,
@@ -46,14 +50,25 @@ from consolidation_pipeline.service.review.suggestion_proposals import (
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.service.similarity.clusters import group_contents
+from consolidation_pipeline.service.similarity.graph_nodes import (
+    content_keys,
+    first_rows_of_contents,
+    scope_keys,
+    text_keys,
+    type_keys,
+)
 from consolidation_pipeline.service.similarity.merge_groups import Contents
+from consolidation_pipeline.service.similarity.scope_walls import find_misplaced
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.scope_keys import has_walls
 from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
 from consolidation_pipeline.store.knowledge.merged_memories import load_consolidated_texts
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity.clusters import ClusterMember
 
+# Contents that are compared to count what is alike across scopes: a quarter of a second.
+MAX_WALL_CONTENTS = 5_000
 # Largest number of sources with a similarity matrix in the plan. Larger groups have only their lowest cosine.
 MAX_MATRIX_SOURCES = 25
 
@@ -69,12 +84,13 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     preview = preview_grouping(run)
     with run.engine.connect() as connection:
         groups = group_contents(connection, run, preview.contents)
-        term_groups = group_by_terms(connection, preview.unembedded, cross_type=run.options.cross_type)
+        term_groups = group_by_terms(connection, preview.unembedded, options=run.options)
         suggest_groups = [*read_suggest_groups(_select_tier(groups.members, "suggest")), *term_groups]
         suggestion_bills = price_suggestions(connection, run, suggest_groups)
+        crossing, _ = find_misplaced(connection, run)
     merges = plan_all_merges(run, _find_unmerged_groups(preview.contents, groups.members))
     knowledge = forecast_knowledge(run, _select_tier(groups.members, "pattern"), merges)
-    archiving = plan_archiving(run, merges)
+    archiving = plan_archiving(run, merges, dissolved=[row.id for row in crossing])
     rewrite_bills = price_rewrites(run, [merge.duplicate_texts for merge in merges if merge.verbatim_id is None])
     return Plan(
         project=slug,
@@ -91,6 +107,26 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         held_back=archiving.held_back,
         pattern_groups=len({m.cluster_key for m in groups.members if m.tier == "pattern"}),
         costs=_sum_costs(preview, [*rewrite_bills, *knowledge.bills, *suggestion_bills]),
+        dissolved=[PlannedDissolution(id=r.id, kind=r.kind, scopes=r.scopes, text=r.content) for r in crossing],
+        walls=measure_walls(run, preview.contents) if has_walls(run.options.scope) else None,
+    )
+
+
+def measure_walls(run: ProjectRun, contents: Contents) -> Walls:
+    """Return how many scopes the contents are of, and what is alike across them."""
+    nodes = contents.nodes
+    scopes, types, texts = scope_keys(nodes), type_keys(nodes), text_keys(nodes)
+    # Sorted by the hashes of the texts: the first ones are a random sample that does not change from plan to plan.
+    rows = first_rows_of_contents(nodes)[:MAX_WALL_CONTENTS]
+    pairs = similarity_join(contents.x[rows], run.thresholds["t_merge"])
+    i, j = rows[pairs.i], rows[pairs.j]
+    is_apart = (scopes[i] != scopes[j]) & (run.options.cross_type | (types[i] == types[j]))
+    return Walls(
+        scope=run.options.scope,
+        scopes=int(scopes.max(initial=-1)) + 1,
+        repeats=int(content_keys(nodes).max(initial=-1) - texts.max(initial=-1)),
+        similar_pairs=int(is_apart.sum()),
+        compared=len(rows),
     )
 
 
@@ -196,15 +232,28 @@ class PlannedArchiving:
     held_back: bool
 
 
-def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> PlannedArchiving:
-    """Return the units that the policies would archive at the run's instant, if ``merges`` were made before."""
+def plan_archiving(
+    run: ProjectRun, merges: Sequence[PlannedMerge], *, dissolved: Sequence[UUID] = ()
+) -> PlannedArchiving:
+    """Return the units that the policies would archive at the run's instant, if ``merges`` were made before.
+
+    The memories behind ``dissolved`` merged memories are left out: they are hidden until then.
+    """
     with run.engine.connect() as connection:
         ids, raw, units = load_archive_units(connection, run)
-    merge_of = np.full(len(ids), -1)
     order = np.argsort(ids)
-    for number, merge in enumerate(merges):
-        merged = to_ids([*merge.new_source_ids, *(row.id for row in merge.existing)])
-        merge_of[order[np.searchsorted(ids[order], merged)]] = number
+    parts = [[*merge.new_source_ids, *(row.id for row in merge.existing)] for merge in merges]
+    number = np.repeat(np.arange(len(merges)), [len(part) for part in parts])
+    place = np.append(order, -1)[find_positions(ids[order], to_ids([id_ for part in parts for id_ in part]))]
+    is_hidden = np.zeros(len(merges), dtype=bool)
+    is_hidden[number[place < 0]] = True
+    number, place = number[place >= 0], place[place >= 0]
+    merge_of = np.full(len(ids), -1)
+    merge_of[place] = (np.cumsum(~is_hidden) - 1)[number]
+    kept = ~np.isin(ids, to_ids(list(dissolved)))
+    kept[place[is_hidden[number]]] = False
+    merges = [merge for merge, hidden in zip(merges, is_hidden.tolist(), strict=True) if not hidden]
+    ids, raw, units, merge_of = ids[kept], raw[kept], units.select(kept), merge_of[kept]
     alone = merge_of < 0
     after = concatenate_units([units.select(alone), merge_units(units.select(~alone), merge_of[~alone])])
     after_ids = np.concatenate([ids[alone], to_ids([merge.id for merge in merges])])

@@ -83,13 +83,13 @@ def update_playbook(run: ProjectRun) -> PromotionResult:
 def load_promotion_inputs(connection: Connection, run: ProjectRun) -> PromotionInputs:
     """Return the inputs of ``draft_entries``, without candidates that have no vector of the run's model."""
     project, model = run.project.id, run.embedder.name
-    candidates = load_candidates(connection, project, model)
+    candidates = load_candidates(connection, project, model, scope=run.options.scope)
     dimension = load_dimension(connection, project, model)
     ids = [candidate.id for candidate in candidates]
     vectors = load_entry_vectors(connection, project, model, ids, dimension) if dimension else {}
     return PromotionInputs(
         candidates=[candidate for candidate in candidates if candidate.id in vectors],
-        entries=load_entries(connection, project),
+        entries=load_entries(connection, project, scope=run.options.scope),
         vectors=vectors,
         successors=load_successors(connection, project),
         withdrawn=load_withdrawn(connection, project),

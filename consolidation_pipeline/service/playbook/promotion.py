@@ -21,7 +21,7 @@ from consolidation_pipeline.core.knowledge.quality_gates import (
     judge_promotion,
 )
 from consolidation_pipeline.core.memories.memories import consolidated_id
-from consolidation_pipeline.core.similarity.similarity_join import similarity_join
+from consolidation_pipeline.core.similarity.scoped_join import scoped_similarity_join
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.knowledge.playbook import Candidate, PlaybookEntry
@@ -183,7 +183,8 @@ class _PlaybookDraft:
         self._draft_at = dict(enumerate(compared))
         self._row = {id_: row for row, id_ in enumerate([*(d.entry.id for d in compared), *(c.id for c in candidates)])}
         vector_ids = [d.vector_id for d in compared] + [c.id for c in candidates]
-        self._neighbours = _find_neighbours([vectors[id_] for id_ in vector_ids])
+        scopes = [d.entry.scope_key for d in compared] + [c.scope_key for c in candidates]
+        self._neighbours = _find_neighbours([vectors[id_] for id_ in vector_ids], scopes)
 
     def promote(self, candidate: Candidate, verdict: Verdict) -> None:
         """Make the candidate an entry, or let it reinforce one."""
@@ -235,11 +236,12 @@ class _PlaybookDraft:
         return id_
 
 
-def _find_neighbours(vectors: Sequence[Vectors]) -> dict[int, list[tuple[float, int]]]:
-    """Return for each row (cosine, other row) of the rows with a cosine of at least ``ENTRY_REVIEW_FROM``."""
+def _find_neighbours(vectors: Sequence[Vectors], scopes: Sequence[str | None]) -> dict[int, list[tuple[float, int]]]:
+    """Return for each row (cosine, other row) of the rows of its scope from a cosine of ``ENTRY_REVIEW_FROM``."""
     neighbours: dict[int, list[tuple[float, int]]] = defaultdict(list)
     if len(vectors) > 1:
-        pairs = similarity_join(np.stack(vectors), ENTRY_REVIEW_FROM)
+        numbers = np.unique([scope or "" for scope in scopes], return_inverse=True)[1].reshape(-1)
+        pairs = scoped_similarity_join(np.stack(vectors), ENTRY_REVIEW_FROM, numbers)
         for i, j, cosine in zip(pairs.i.tolist(), pairs.j.tolist(), pairs.similarity.tolist(), strict=True):
             neighbours[i].append((cosine, j))
             neighbours[j].append((cosine, i))
@@ -269,6 +271,7 @@ def _new_entry(id_: UUID, source: Candidate, waits: bool) -> PlaybookEntry:
         confidence=source.confidence,
         supporting_ids=(),
         is_heuristic=source.is_heuristic,
+        scope_key=source.scope_key,
     )
     return _with_evidence(_with_source_text(empty, source), source.raw_ids)
 

@@ -152,9 +152,13 @@ def decide_each(
 
 @dataclass(frozen=True)
 class _Approval:
-    """The approved text and its vector (d,) of ``model``. ``project``: slug. ``edited``: a person changed the text."""
+    """The approved text and its vector (d,) of ``model``.
+
+    ``project``: slug. ``scope``: the project's option. ``edited``: a person changed the text.
+    """
 
     project: str
+    scope: str
     content: str
     vector: Vectors
     model: str
@@ -176,8 +180,10 @@ def _prepare_approval(
         raise UsageError(f"the content has {len(text):,} characters; {MAX_CHARS:,} are allowed")
     with engine.connect() as connection:
         project = get_project(connection, suggestion.project)
-    embedder = open_embedder(engine, project, effective_options(project, settings), uuid4())
-    return _Approval(project.slug, text, embedder.embed([text])[0], embedder.name, edited=text != proposed)
+    options = effective_options(project, settings)
+    embedder = open_embedder(engine, project, options, uuid4())
+    vector = embedder.embed([text])[0]
+    return _Approval(project.slug, options.scope, text, vector, embedder.name, edited=text != proposed)
 
 
 def _decide(
@@ -192,7 +198,7 @@ def _decide(
         lock_active_keys_of(connection, [id_])
         suggestion = _lock_pending(connection, id_)
         author = Author(suggestion.project_id, None, decided_by)
-        changed = _find_changed_originals(connection, suggestion) if approval is not None else {}
+        changed = {} if approval is None else _find_changed_originals(connection, suggestion, approval.scope)
         memory_id = None
         if changed:
             reason = "an original has changed since"
@@ -243,13 +249,15 @@ def _refuse_decided(suggestion: Row[Any] | Suggestion) -> None:
     )
 
 
-def _find_changed_originals(connection: Connection, suggestion: Row[Any]) -> dict[UUID, str]:
+def _find_changed_originals(connection: Connection, suggestion: Row[Any], scope: str) -> dict[UUID, str]:
     """Lock the originals; return by id what happened to those that changed since the suggestion was made."""
     store.lock_originals(connection, suggestion.original_memory_ids)
-    found = store.load_originals(connection, suggestion.original_memory_ids)
+    found = store.load_originals(connection, suggestion.original_memory_ids, scope=scope)
     versions = zip(suggestion.original_memory_ids, suggestion.original_versions, strict=True)
     changes = ((id_, _describe_change(found.get(id_), version)) for id_, version in versions)
-    return {id_: change for id_, change in changes if change is not None}
+    changed = {id_: change for id_, change in changes if change is not None}
+    keys = {row.scope_key for row in found.values()}
+    return changed or dict.fromkeys(found if len(keys) > 1 else (), "is kept apart by the option scope")
 
 
 def _describe_change(original: Row[Any] | None, version: int) -> str | None:
@@ -265,7 +273,7 @@ def _write_memory(
 ) -> UUID:
     """Write the merged memory and hide its originals, which are locked and unchanged; return the memory's id."""
     raw = store.lock_originals(connection, suggestion.original_memory_ids)
-    sources = load_sources(connection, raw)
+    sources = load_sources(connection, raw, scope=approval.scope)
     existing = sort_by_source_count(load_consolidated(connection, suggestion.original_memory_ids).values())
     plan = _plan_merge(suggestion, sources, existing, approval)
     vectors = load_source_vectors(connection, raw, len(approval.vector), model=approval.model)

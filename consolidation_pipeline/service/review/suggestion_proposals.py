@@ -28,6 +28,7 @@ from consolidation_pipeline.llm.prompts.suggestion import (
     suggestion_prompt,
     trim_reply,
 )
+from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.knowledge.merge_rewrites import MAX_REWRITE_CHARS
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -101,19 +102,20 @@ def read_suggest_groups(clusters: Mapping[str, Sequence[ClusterMember]]) -> list
     return groups
 
 
-def group_by_terms(connection: Connection, ids: Sequence[UUID], *, cross_type: bool) -> list[SuggestGroup]:
-    """Return groups of raw memories in which every two have a TF-IDF cosine of at least ``T_TERMS``.
+def group_by_terms(connection: Connection, ids: Sequence[UUID], *, options: ConsolidationOptions) -> list[SuggestGroup]:
+    """Return groups of raw memories of one scope in which every two have a TF-IDF cosine of at least ``T_TERMS``.
 
     Memories that are not active are left out. Of more than ``MAX_TERM_TEXTS``, the first by id are compared. With
     ``cross_type``, a group may have memories of different types.
     """
-    compared = sorted(ids)[:MAX_TERM_TEXTS]
-    rows = [row for _, row in sorted(store.load_originals(connection, compared).items()) if row.is_active]
+    found = store.load_originals(connection, sorted(ids)[:MAX_TERM_TEXTS], scope=options.scope)
+    rows = [row for _, row in sorted(found.items()) if row.is_active]
     if len(rows) < 2:
         return []
     pairs = join_terms([_split_text(row) for row in rows])
-    types = np.array([row.memory_type for row in rows])
-    if not cross_type:
+    types, scopes = np.array([row.memory_type for row in rows]), np.array([row.scope_key or "" for row in rows])
+    pairs = pairs.select(scopes[pairs.i] == scopes[pairs.j])
+    if not options.cross_type:
         pairs = pairs.select(types[pairs.i] == types[pairs.j])
     labels = complete_linkage(len(rows), pairs, T_TERMS)
     groups = []
@@ -194,9 +196,9 @@ def propose_merges(run: ProjectRun) -> ProposalResult:
     """
     has_model = run.options.llm_model is not None and run.plan is None
     with run.transaction() as connection:
-        superseded = store.supersede_stale(connection, run.author)
+        superseded = store.supersede_stale(connection, run.author, scope=run.options.scope)
         unembedded = to_uuids(list_unembedded(connection, run.project.id, "task_memories", run.embedder.name))
-        groups = group_by_terms(connection, unembedded, cross_type=run.options.cross_type)
+        groups = group_by_terms(connection, unembedded, options=run.options)
         if has_model or any(store.load_proposed(connection, run.project.id)):
             groups = [*read_suggest_groups(load_clusters(connection, run.project.id, "suggest")), *groups]
             total, found = len(groups), _sort_groups(connection, run, groups)

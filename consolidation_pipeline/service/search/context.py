@@ -25,6 +25,7 @@ from consolidation_pipeline.core.search.context import (
 from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, TaskContext
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, count_uses, search_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -72,6 +73,7 @@ def build_context(
     *,
     settings: Settings,
     token_budget: int = DEFAULT_BUDGET,
+    scope: str | None = None,
     count_use: bool = True,
 ) -> TaskContext:
     """Return what a project knows about a task: playbook entries, principles, patterns, merged and raw memories.
@@ -81,6 +83,7 @@ def build_context(
 
     Args:
         token_budget: Maximum number of estimated tokens of the context as text, at least 1.
+        scope: Key of a scope, such as a user id; memories of it and of no scope in particular. None = of all scopes.
         count_use: Count one use of each returned memory.
 
     Raises:
@@ -92,7 +95,7 @@ def build_context(
     if not task.strip():
         raise UsageError("the task is blank: describe it in a sentence")
     with tracing.span("context", {tracing.MEMORY_STORE_ID: slug}):
-        context = _build(engine, slug, task, settings, token_budget)
+        context = _build(engine, slug, task, settings, token_budget, scope)
         sizes = {"memories": len(context.memories), "entries": len(context.playbook_entries), "tokens": context.tokens}
         tracing.set_attributes({f"consolidation.context.{name}": number for name, number in sizes.items()})
         if count_use:
@@ -100,8 +103,10 @@ def build_context(
     return context
 
 
-def _build(engine: Engine, slug: str, task: str, settings: Settings, token_budget: int) -> TaskContext:
-    candidates = _find_candidates(engine, slug, task, settings)
+def _build(
+    engine: Engine, slug: str, task: str, settings: Settings, token_budget: int, scope: str | None
+) -> TaskContext:
+    candidates = _find_candidates(engine, slug, task, settings, scope)
     reserved = min(_RECOMMENDATION_TOKENS, int(token_budget * _RECOMMENDATION_SHARE))
     selection = select_pieces(candidates.pieces, budget=token_budget - reserved)
     entries, memories = [], []
@@ -145,17 +150,23 @@ def to_document(context: TaskContext) -> str:
     return "".join([*entries, *memories, *map(format_recommendation, context.recommendations)])
 
 
-def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings) -> _Candidates:
+def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings, scope: str | None) -> _Candidates:
     with engine.connect() as connection:
         project = get_project(connection, slug)
-    query = SearchQuery(task, limit=MAX_LIMIT, kinds=[kind for kind in KINDS if kind != PLAYBOOK])
+    query = SearchQuery(task, limit=MAX_LIMIT, kinds=[kind for kind in KINDS if kind != PLAYBOOK], scope=scope)
     results = search_project(engine, project, query, settings=settings, count_use=False)
     best = max((hit.relevance_score for hit in results.results), default=0.0)
     hits = {hit.id: hit for hit in results.results if _is_relevant(hit, best, task)}
     with engine.connect() as connection:
         sources = load_raw_sources(connection, list(hits))
         raw_ids = {id_: sources.get(id_, frozenset((id_,))) for id_ in hits}
-        entries = load_supported_entries(connection, project.id, list(frozenset().union(*raw_ids.values())))
+        entries = load_supported_entries(
+            connection,
+            project.id,
+            list(frozenset().union(*raw_ids.values())),
+            scope=scope,
+            scope_option=effective_options(project, settings).scope,
+        )
         categories = count_categories(connection, project.id)
         waiting = sum(count_review_items(connection, project.id).values())
         is_consolidated = has_consolidated_memories(connection, project.id)

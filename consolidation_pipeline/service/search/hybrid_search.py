@@ -53,7 +53,8 @@ class SearchQuery:
     ``levels``: 0 (raw) to 3. ``kinds``: raw, merged, pattern, summary, principle, procedural. ``pattern_types``:
     success, failure, decision, workflow, gotcha; only patterns and principles of these types. ``tags``: at least one
     of them. ``since``, ``until``: inclusive bounds of ``learned_at``, UTC if without a zone. ``min_similarity``: lowest
-    cosine of a memory that is found by its vector. ``explain``: add to each hit why it was found.
+    cosine of a memory that is found by its vector. ``explain``: add to each hit why it was found. ``scope``: key of a
+    scope, such as a user id; memories of it and of no scope in particular.
     """
 
     text: str
@@ -70,6 +71,7 @@ class SearchQuery:
     fusion: str = "default"
     explain: bool = False
     pattern_types: Sequence[str] | None = None
+    scope: str | None = None
 
 
 def search(
@@ -95,8 +97,8 @@ def search_project(
     """Search a project that is loaded already; see ``search``."""
     with tracing.memory_span("search_memory", project.slug):
         began = time.perf_counter()
-        filters, text = _check_query(query), _to_storable(query.text)
         options = effective_options(project, settings)
+        filters, text = _check_query(query, options), _to_storable(query.text)
         vector, note = _embed(engine, project, options, text) if filters.kinds else (None, None)
         with open_snapshot(engine) as connection:
             scores = _retrieve(connection, project.id, query, filters=filters, text=text, vector=vector)
@@ -111,7 +113,7 @@ def search_project(
     return SearchResults(project.slug, query.text, hits, len(ranked), spent, note)
 
 
-def _check_query(query: SearchQuery) -> SearchFilters:
+def _check_query(query: SearchQuery, options: ConsolidationOptions) -> SearchFilters:
     """Return the filters of a query. Raise UsageError for an illegal value."""
     if len(query.text) > MAX_QUERY_CHARS:
         raise UsageError(f"the query has {len(query.text):,} characters; {MAX_QUERY_CHARS:,} are allowed")
@@ -137,6 +139,8 @@ def _check_query(query: SearchQuery) -> SearchFilters:
         until=until,
         include_archived=query.include_archived,
         pattern_types=query.pattern_types,
+        scope=None if query.scope is None else _to_storable(query.scope),
+        scope_option=options.scope,
     )
 
 

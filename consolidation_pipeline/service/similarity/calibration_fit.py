@@ -23,6 +23,7 @@ from consolidation_pipeline.core.calibration.threshold_estimates import (
     recommend_pattern_threshold,
 )
 from consolidation_pipeline.core.differences.pair_screen import RULES_VERSION
+from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.core.text.boilerplate import find_boilerplate
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.similarity.graph_nodes import (
@@ -61,11 +62,14 @@ _OPTION_NAMES = (*TIERS, "center")
 def select_calibration_options(context: ProjectContext) -> dict[str, Any]:
     """Return the options that a calibration or the graph under it depends on.
 
-    ``cross_type`` is among them if it is set: pairs across types are judged only then.
-    ``rules``: version of the rules that decide on pairs.
+    ``cross_type`` is among them if it is set: pairs across types are judged only then. ``scope`` is among them if it
+    keeps memories apart. ``rules``: version of the rules that decide on pairs.
     """
-    cross_type = {"cross_type": True} if context.options.cross_type else {}
-    return {**{name: getattr(context.options, name) for name in _OPTION_NAMES}, **cross_type, "rules": RULES_VERSION}
+    options = context.options
+    cross_type = {"cross_type": True} if options.cross_type else {}
+    scope = {"scope": options.scope} if options.scope != NO_WALLS else {}
+    own = {name: getattr(options, name) for name in _OPTION_NAMES}
+    return {**own, **cross_type, **scope, "rules": RULES_VERSION}
 
 
 def fit_calibration(

@@ -19,6 +19,7 @@ from consolidation_pipeline.core.grouping.representatives import choose_represen
 from consolidation_pipeline.core.project_map import project_to_plane, render_svg
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.similarity.graph_nodes import scope_keys
 from consolidation_pipeline.service.similarity.merge_groups import (
     Contents,
     UnitPairs,
@@ -109,6 +110,7 @@ def group_contents(connection: Connection, run: ProjectRun, contents: Contents) 
         method=run.options.cluster_method,
         threshold=run.thresholds["t_pattern"],
         min_size=run.options.min_pattern_size,
+        scopes=scope_keys(contents.nodes)[units.representatives],
     )
     tiers = [
         _build_merge_tier(contents, units, run.options.min_cluster_size),

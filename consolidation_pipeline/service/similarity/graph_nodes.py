@@ -42,7 +42,8 @@ def load_graph_nodes(connection: Connection, context: ProjectContext, *, plain: 
 
     The vector of a memory is that of its text without boilerplate; with ``plain``, that of its whole text.
     """
-    return similarity_graph.load_nodes_with_vectors(connection, context.project.id, context.embedder.name, plain=plain)
+    project, model, scope = context.project.id, context.embedder.name, context.options.scope
+    return similarity_graph.load_nodes_with_vectors(connection, project, model, scope=scope, plain=plain)
 
 
 def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors]:
@@ -56,11 +57,12 @@ def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes,
     if snapshot is None or compared is None or (compared.model, compared.version) != current:
         nodes, vectors = load_graph_nodes(connection, run)
         return nodes, vectors if snapshot is None else center_vectors(vectors, snapshot)
-    nodes = similarity_graph.load_nodes(connection, run.project.id, compared.model)
+    key, scope = (run.project.id, compared.model), run.options.scope
+    nodes = similarity_graph.load_nodes(connection, *key, scope=scope)
     rows = find_positions(compared.ids, nodes.ids)
     rows[nodes.graph_version != compared.version] = -1
     missing = nodes.ids[rows < 0]
-    loaded, vectors = similarity_graph.load_nodes_with_vectors(connection, run.project.id, compared.model, only=missing)
+    loaded, vectors = similarity_graph.load_nodes_with_vectors(connection, *key, scope=scope, only=missing)
     # Nodes that have no vector yet are left out.
     has_vector = (rows >= 0) | np.isin(nodes.ids, loaded.ids)
     nodes, rows = nodes.select(has_vector), rows[has_vector]
@@ -80,11 +82,11 @@ def count_units(nodes: Nodes) -> int:
 
 
 def first_rows_of_contents(nodes: Nodes) -> npt.NDArray[np.int64]:
-    """Return the row of the first node of each content, in the order of the hashes of their texts.
+    """Return the row of the first node of each text of one memory type, in the order of the hashes of the texts.
 
-    The order depends on the contents alone. So a sample of the first rows does not depend on ids or time.
+    The order depends on the texts alone. So a sample of the first rows does not depend on ids or time.
     """
-    rows = np.unique(content_keys(nodes), return_index=True)[1]
+    rows = np.unique(text_keys(nodes), return_index=True)[1]
     return np.asarray(rows[np.lexsort((nodes.memory_type[rows], nodes.repeats[rows]))], dtype=np.int64)
 
 
@@ -107,8 +109,22 @@ def type_keys(nodes: Nodes) -> npt.NDArray[np.int64]:
     return np.searchsorted(_TYPES, nodes.memory_type).astype(np.int64)
 
 
+def scope_keys(nodes: Nodes) -> npt.NDArray[np.int64]:
+    """Return a number per node (n,), 0..s-1, equal for nodes of one scope."""
+    return np.asarray(np.unique(nodes.scopes, return_inverse=True)[1].reshape(-1).astype(np.int64))
+
+
+def text_keys(nodes: Nodes) -> npt.NDArray[np.int64]:
+    """Return a number per node (n,), 0..t-1, equal for nodes of one text and memory type."""
+    return _combine(type_keys(nodes), np.unique(nodes.repeats, return_inverse=True)[1].reshape(-1))
+
+
 def content_keys(nodes: Nodes) -> npt.NDArray[np.int64]:
-    """Return the content of each node (n,), 0..c-1: one text of one memory type, with all its exact repeats."""
-    texts, of_text = np.unique(nodes.repeats, return_inverse=True)
-    keys = type_keys(nodes) * max(len(texts), 1) + of_text.reshape(-1)
+    """Return the content of each node (n,), 0..c-1: a text of one memory type and scope, with its exact repeats."""
+    return _combine(text_keys(nodes), scope_keys(nodes))
+
+
+def _combine(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return a number per row (n,), 0..k-1, equal for rows that are equal in both; rows are ordered by both."""
+    keys = one * (other.max(initial=0) + 1) + other
     return np.asarray(np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64))

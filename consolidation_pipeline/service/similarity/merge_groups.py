@@ -1,12 +1,12 @@
 """Merge groups: contents, and the units that merging makes of them.
 
-A content is one text of one memory type, with all its exact repeats. A unit is a merge group of contents, or a single
-content. Suggest and pattern groups are formed of units, so that near-duplicates count once.
+A content is one text of one memory type and scope, with all its exact repeats. A unit is a merge group of contents, or
+a single content. Suggest and pattern groups are formed of units, so that near-duplicates count once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,12 @@ from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.similarity.graph_nodes import content_keys, load_grouping_nodes, type_keys
+from consolidation_pipeline.service.similarity.graph_nodes import (
+    content_keys,
+    load_grouping_nodes,
+    scope_keys,
+    type_keys,
+)
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
@@ -81,7 +86,7 @@ def load_contents(connection: Connection, run: ProjectRun) -> Contents:
 
 
 def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *, cannot_link: CannotLink) -> Contents:
-    """Build the contents of ``nodes`` and the pairs between them.
+    """Build the contents of ``nodes`` and the pairs between them, within the scopes.
 
     A pair of contents has the highest similarity and the highest verdict of its pairs of nodes. If a person undid their
     merge, the verdict is ASK at most.
@@ -92,11 +97,14 @@ def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, 
         found: pairs of nodes.
         cannot_link: memories that must not be merged.
     """
+    nodes = _leave_crossing_merges(nodes)
     cannot_link = cannot_link.among(nodes.ids)
     rows = find_positions(nodes.ids, cannot_link.ids)
     content_of_row = _split_repeats(content_keys(nodes), rows, cannot_link)
     one, other = find_positions(nodes.ids, found.a), find_positions(nodes.ids, found.b)
     is_edge = (one >= 0) & (other >= 0)
+    # A plan may read pairs that were stored under another scope option.
+    is_edge &= nodes.scopes[one] == nodes.scopes[other]
     if not run.options.cross_type:
         types = type_keys(nodes)
         is_edge &= types[one] == types[other]
@@ -114,6 +122,18 @@ def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, 
         forbidden = CannotLink(content_of_row[rows], cannot_link.merges, cannot_link.parts).forbids(pairs.i, pairs.j)
         verdict[forbidden] = np.minimum(verdict[forbidden], ASK)
     return Contents(nodes, x, content_of_row, pairs, verdict)
+
+
+def _leave_crossing_merges(nodes: Nodes) -> Nodes:
+    """Return the nodes as a run leaves them that dissolves the merged memories of several scopes."""
+    merges, number = np.unique(nodes.merged_into, return_inverse=True)
+    pairs = np.unique(np.stack([number.reshape(-1), scope_keys(nodes)]), axis=1)
+    crossing = (np.bincount(pairs[0], minlength=len(merges)) > 1) & (merges != b"")
+    return (
+        replace(nodes, merged_into=np.where(crossing[number.reshape(-1)], b"", nodes.merged_into))
+        if crossing.any()
+        else nodes
+    )
 
 
 def _split_repeats(content_of_row: Labels, rows: Labels, cannot_link: CannotLink) -> Labels:

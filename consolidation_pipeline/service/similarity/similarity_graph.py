@@ -8,21 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consolidation_pipeline.core.similarity.similarity_join import (
-    SimilarPairs,
-    concatenate_pairs,
-    iter_similar_pairs,
-    reaches,
-)
+from consolidation_pipeline.core.similarity.scoped_join import iter_scoped_pairs
+from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, concatenate_pairs, reaches
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.calibration import calibrate_thresholds
 from consolidation_pipeline.service.similarity.graph_nodes import (
     center_vectors,
     load_graph_nodes,
+    scope_keys,
     type_keys,
     variant_keys,
 )
 from consolidation_pipeline.service.similarity.pair_classification import classify_pairs
+from consolidation_pipeline.service.similarity.scope_walls import WallResult, apply_scope_walls
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.similarity import similarity_graph
@@ -45,7 +43,8 @@ CLASSIFY_BLOCK_PAIRS = 8_000_000
 class GraphUpdate:
     """Counts of an update: all nodes, nodes compared by it, and pairs added.
 
-    ``rebuilt``: all nodes were compared again. ``calibration``: version of the calibration.
+    ``rebuilt``: all nodes were compared again. ``calibration``: version of the calibration. ``walls``: what was of
+    several scopes before.
     """
 
     nodes: int
@@ -53,6 +52,7 @@ class GraphUpdate:
     pairs_added: int
     rebuilt: bool
     calibration: int
+    walls: WallResult
 
 
 def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
@@ -61,6 +61,7 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
     A node counts as compared if that was under the current calibration. The calibration is not renewed here, but made
     if there is none yet. New memories are checked for its boilerplate before they are compared.
     """
+    walls = apply_scope_walls(run)
     calibrated = calibrate_thresholds(run, renew=False)
     snapshot = calibrated.snapshot
     with run.transaction() as connection:
@@ -75,7 +76,7 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         added = similarity_graph.append_neighbors(connection, run.project.id, run.embedder.name, found)
         similarity_graph.mark_compared(connection, nodes.ids[new], snapshot.version)
     run.compared = ComparedVectors(run.embedder.name, snapshot.version, nodes.ids, x)
-    return GraphUpdate(len(nodes), len(new), added, bool(len(new)) and not len(known), snapshot.version)
+    return GraphUpdate(len(nodes), len(new), added, bool(len(new)) and not len(known), snapshot.version, walls)
 
 
 def split_known_and_new(
@@ -106,6 +107,8 @@ def compare_nodes(
 ) -> Iterator[Neighbors]:
     """Yield in blocks the pairs of ``new`` nodes with ``known`` ones and with each other, and their verdicts.
 
+    Nodes of different scopes are not compared.
+
     Args:
         nodes: all nodes, sorted by id.
         vectors: their centred grouping vectors float32 (n, d).
@@ -115,9 +118,10 @@ def compare_nodes(
     if not new.size:
         return
     order, types = np.concatenate([known, new]).astype(np.int32), type_keys(nodes)
+    scopes, t_pattern = scope_keys(nodes)[order], run.thresholds["t_pattern"]
     waiting: list[SimilarPairs] = []
     classified: list[Neighbors] = []
-    for pairs in iter_similar_pairs(vectors[order], run.thresholds["t_pattern"], known=len(known)):
+    for pairs in iter_scoped_pairs(vectors[order], t_pattern, scopes, known=len(known)):
         one, other = order[pairs.i], order[pairs.j]
         # The smaller id comes first. Nodes are sorted by id, so the order of positions is that of ids.
         ordered = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)

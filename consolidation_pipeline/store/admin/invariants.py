@@ -9,6 +9,7 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES
 from consolidation_pipeline.core.literals.literals import literals, stands_in
+from consolidation_pipeline.store.database.scope_keys import crosses_scopes
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 
@@ -170,13 +171,41 @@ def find_orphan_lineage(connection: Connection, project_id: UUID) -> list[str]:
 _FIND_DUPLICATE_MERGED_MEMORIES = """
     SELECT min(id::text), count(*) FROM consolidation.consolidated_memories
     WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL
-    GROUP BY memory_type, normalized_hash HAVING count(*) > 1
+    GROUP BY memory_type, normalized_hash, coalesce(scope_key, '') HAVING count(*) > 1
 """
 
 
 def find_duplicate_merged_memories(connection: Connection, project_id: UUID) -> list[str]:
-    """Find active merged memories with the same text and type."""
+    """Find active merged memories with the same text, type and scope."""
     return _list_violations(connection, project_id, _FIND_DUPLICATE_MERGED_MEMORIES)
+
+
+# What the option was when a row was written: the run that drew the lineage has it.
+_LIST_SCOPE_OPTIONS = """
+    SELECT DISTINCT options ->> 'scope' FROM consolidation.consolidation_jobs
+    WHERE project_id = :project AND options ->> 'scope' <> 'project'
+"""
+_FIND_CROSSING_SCOPES = """
+    SELECT c.id, c.kind FROM consolidation.consolidated_memories c
+    WHERE c.project_id = :project AND c.retired_at IS NULL AND /* crosses_scopes */ AND EXISTS (
+        SELECT 1 FROM consolidation.memory_lineage l JOIN consolidation.consolidation_jobs j ON j.id = l.job_id
+        WHERE l.child_id = c.id AND j.options ->> 'scope' = :option)
+"""
+
+
+def find_crossing_scopes(connection: Connection, project_id: UUID) -> list[str]:
+    """Find active consolidated memories whose raw memories were of several scopes when they were written."""
+    options = connection.scalars(text(_LIST_SCOPE_OPTIONS), {"project": project_id}).all()
+    return [
+        found
+        for option in options
+        for found in _list_violations(
+            connection,
+            project_id,
+            compose(_FIND_CROSSING_SCOPES, crosses_scopes=crosses_scopes(option, "c")),
+            option=option,
+        )
+    ]
 
 
 _LOAD_MERGED_TEXTS = """
@@ -489,7 +518,8 @@ def find_inconsistent_summaries(connection: Connection, project_id: UUID) -> lis
 
 _FIND_INVALID_PROFILES = """
     WITH profiles AS (
-        SELECT id, coalesce(user_id, '') AS owner FROM consolidation.consolidated_memories
+        SELECT id, coalesce(user_id, '') AS owner, coalesce(scope_key, '') AS scope
+        FROM consolidation.consolidated_memories
         WHERE project_id = :project AND kind = 'procedural' AND retired_at IS NULL),
     parents AS (
         SELECT p.id, s.kind = 'summary' AND coalesce(s.user_id, '') = p.owner AS is_own
@@ -497,12 +527,12 @@ _FIND_INVALID_PROFILES = """
             LEFT JOIN consolidation.consolidated_memories s ON s.id = l.parent_id)
     SELECT DISTINCT id FROM parents WHERE is_own IS NOT TRUE
     UNION
-    SELECT min(id::text)::uuid FROM profiles GROUP BY owner HAVING count(*) > 1
+    SELECT min(id::text)::uuid FROM profiles GROUP BY owner, scope HAVING count(*) > 1
 """
 
 
 def find_invalid_profiles(connection: Connection, project_id: UUID) -> list[str]:
-    """Find second active profiles of a user, and profiles not made of existing summaries of their user."""
+    """Find second active profiles of a user in a scope, and profiles not made of existing summaries of their user."""
     return _list_violations(connection, project_id, _FIND_INVALID_PROFILES)
 
 

@@ -264,6 +264,7 @@ consolidated_memories = Table(
     _optional_time("relevance_at", "Instant for which relevance_score was computed."),
     _optional("cluster_key", Text, "Group it was made from."),
     _optional("user_id", Text, "Person a procedural profile or summary is about."),
+    _optional("scope_key", Text, "Scope of all of its raw memories; null = made of any, in a project without walls."),
     *_embedding_columns(),
     _optional(
         "superseded_by_id",
@@ -311,6 +312,7 @@ consolidated_memories = Table(
         "consolidated_memories_procedural_key",
         "project_id",
         text("coalesce(user_id, '')"),
+        text("coalesce(scope_key, '')"),
         unique=True,
         postgresql_where=text("kind = 'procedural' AND retired_at IS NULL"),
     ),

@@ -11,6 +11,13 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, RowMapping, text
 
 from consolidation_pipeline.store.database.schema import consolidated_memories
+from consolidation_pipeline.store.database.scope_keys import (
+    DISSOLVED,
+    crosses_scopes,
+    derived_scope_key,
+    raw_scope_key,
+)
+from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
@@ -22,7 +29,10 @@ APPROVED = "approved"
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRow:
-    """An active row that a derived memory is made of. ``raw_ids``: the raw memories behind it."""
+    """An active row that a derived memory is made of.
+
+    ``raw_ids``: the raw memories behind it. ``scope_key``: their scope, None in a project without walls.
+    """
 
     id: UUID
     kind: str
@@ -35,6 +45,7 @@ class SourceRow:
     language: str
     learned_at: datetime
     raw_ids: tuple[UUID, ...]
+    scope_key: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,19 +81,20 @@ _LOAD_UNITS = """
     SELECT id, 'raw' AS kind, ARRAY[goal, execution_summary, result, lessons_learned, feedback] AS texts, memory_type,
         NULL AS pattern_type, success, importance, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
-        language::text AS language, learned_at, last_accessed_at, ARRAY[id] AS raw_ids
+        language::text AS language, learned_at, last_accessed_at, ARRAY[id] AS raw_ids, /* raw_key */ AS scope_key
     FROM consolidation.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated
     UNION ALL
     SELECT id, kind, ARRAY[content], memory_type, pattern_type, success, importance, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path),
-        language::text, learned_at, last_accessed_at, source_memory_ids
+        language::text, learned_at, last_accessed_at, source_memory_ids, /* derived_key */
     FROM consolidation.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL
 """
 
 
-def load_units(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, UnitRow]:
-    """Return the active units and patterns among ``ids``, by id."""
-    rows = connection.execute(text(_LOAD_UNITS), {"ids": list(ids)}).mappings()
+def load_units(connection: Connection, ids: Iterable[UUID], *, scope: str) -> dict[UUID, UnitRow]:
+    """Return the active units and patterns among ``ids``, by id. ``scope``: the project's option, here and below."""
+    statement = compose(_LOAD_UNITS, raw_key=raw_scope_key(scope), derived_key=derived_scope_key(scope))
+    rows = connection.execute(text(statement), {"ids": list(ids)}).mappings()
     return {row["id"]: UnitRow(**read_source_columns(row)) for row in rows}
 
 
@@ -116,22 +128,29 @@ def load_unit_vectors(connection: Connection, ids: Iterable[UUID], model: str, d
 
 
 class ActivePattern(NamedTuple):
-    """The columns of a pattern that grouping needs. ``raw_ids``: the raw memories behind it."""
+    """The columns of a pattern that grouping needs.
+
+    ``raw_ids``: the raw memories behind it. ``scope_key``: their scope, None in a project without walls.
+    """
 
     id: UUID
     memory_type: str
     raw_ids: list[UUID]
+    scope_key: str | None
 
 
 _LIST_ACTIVE_PATTERNS = """
-    SELECT id, memory_type, source_memory_ids FROM consolidation.consolidated_memories
-    WHERE project_id = :project AND kind = 'pattern' AND retired_at IS NULL ORDER BY id
+    SELECT id, memory_type, source_memory_ids, /* scope_key */ FROM consolidation.consolidated_memories t
+    WHERE project_id = :project AND kind = 'pattern' AND retired_at IS NULL AND NOT /* crosses_scopes */ ORDER BY id
 """
 
 
-def list_active_patterns(connection: Connection, project_id: UUID) -> list[ActivePattern]:
-    """Return the active patterns of a project, by id."""
-    return [ActivePattern(*row) for row in connection.execute(text(_LIST_ACTIVE_PATTERNS), {"project": project_id})]
+def list_active_patterns(connection: Connection, project_id: UUID, *, scope: str) -> list[ActivePattern]:
+    """Return the active patterns of a project, by id, without those of several scopes, which a run dissolves."""
+    statement = compose(
+        _LIST_ACTIVE_PATTERNS, scope_key=derived_scope_key(scope), crosses_scopes=crosses_scopes(scope, "t")
+    )
+    return [ActivePattern(*row) for row in connection.execute(text(statement), {"project": project_id})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +177,9 @@ _LOAD_EXISTING_ROWS = """
     SELECT id, version, cluster_key, source_memory_ids AS raw_ids,
         CASE kind WHEN 'principle' THEN
             ARRAY(SELECT parent_id FROM consolidation.memory_lineage l WHERE l.child_id = c.id) END AS members,
-        retired_at IS NULL AS is_active, archive_reason IS NOT NULL AS is_dismissed,
-        retired_at IS NULL AND (pinned OR details ? 'approved' OR EXISTS (
+        retired_at IS NULL AND NOT /* crosses_scopes */ AS is_active,
+        archive_reason IS NOT NULL AND NOT starts_with(archive_reason, '/* dissolved */') AS is_dismissed,
+        retired_at IS NULL AND NOT /* crosses_scopes */ AND (pinned OR details ? 'approved' OR EXISTS (
             SELECT 1 FROM consolidation.consolidation_changes r
             WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
                 AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)) AS is_kept
@@ -167,9 +187,13 @@ _LOAD_EXISTING_ROWS = """
 """
 
 
-def load_existing_rows(connection: Connection, project_id: UUID, kind: str) -> list[ExistingRow]:
-    """Return every pattern or principle of a project, retired ones too, by id."""
-    rows = connection.execute(text(_LOAD_EXISTING_ROWS), {"project": project_id, "kind": kind}).mappings()
+def load_existing_rows(connection: Connection, project_id: UUID, kind: str, *, scope: str) -> list[ExistingRow]:
+    """Return every pattern or principle of a project, retired ones too, by id.
+
+    Those of several scopes count as retired: a run dissolves them.
+    """
+    statement = compose(_LOAD_EXISTING_ROWS, crosses_scopes=crosses_scopes(scope, "c"), dissolved=DISSOLVED)
+    rows = connection.execute(text(statement), {"project": project_id, "kind": kind}).mappings()
     return [_to_existing_row(row, frozenset(row["raw_ids"])) for row in rows]
 
 

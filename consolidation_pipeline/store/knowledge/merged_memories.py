@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
+from consolidation_pipeline.store.database.scope_keys import crosses_scopes, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
@@ -21,7 +22,7 @@ from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
 @dataclass(frozen=True)
 class MergeSource:
-    """A raw memory to merge. ``texts``: in the order of ``TEXT_COLUMNS``."""
+    """A raw memory to merge. ``texts``: in the order of ``TEXT_COLUMNS``. ``scope_key``: None without walls."""
 
     id: UUID
     version: int
@@ -37,6 +38,7 @@ class MergeSource:
     learned_at: datetime
     language: str
     consolidated_into_id: UUID | None
+    scope_key: str | None
 
     @property
     def body(self) -> str:
@@ -73,16 +75,21 @@ _LOAD_SOURCES = compose(
     """
     SELECT id, version, memory_type, ARRAY[goal, execution_summary, result, lessons_learned, feedback] AS texts, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
-        success, importance, pinned, reused_count, last_accessed_at, learned_at, language::text, consolidated_into_id
+        success, importance, pinned, reused_count, last_accessed_at, learned_at, language::text, consolidated_into_id,
+        /* scope_key */ AS scope_key
     FROM consolidation.task_memories t WHERE id = ANY(:ids) /* filters */
     """,
     filters=conditions(IS_NODE),
 )
 
 
-def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, MergeSource]:
-    """Return the raw memories by id, without archived ones and those of an archived merged memory."""
-    rows = connection.execute(text(_LOAD_SOURCES), {"ids": list(ids)})
+def load_sources(connection: Connection, ids: Sequence[UUID], *, scope: str) -> dict[UUID, MergeSource]:
+    """Return the raw memories by id, without archived ones and those of an archived merged memory.
+
+    ``scope``: the project's option.
+    """
+    statement = compose(_LOAD_SOURCES, scope_key=raw_scope_key(scope))
+    rows = connection.execute(text(statement), {"ids": list(ids)})
     return {
         row.id: MergeSource(
             **{**row._mapping, "texts": tuple(row.texts), "tags": tuple(row.tags), "files": tuple(row.files)}
@@ -217,6 +224,20 @@ def load_consolidated_texts(connection: Connection, ids: Sequence[UUID]) -> dict
     """Return the texts of consolidated memories by id."""
     rows = connection.execute(text(_LOAD_CONSOLIDATED_TEXTS), {"ids": list(ids)})
     return {row.id: row.content for row in rows}
+
+
+_FIND_CROSSING = """
+    SELECT id FROM consolidation.consolidated_memories c WHERE id = ANY(:ids) AND /* crosses_scopes */
+"""
+
+
+def find_crossing(connection: Connection, ids: Iterable[UUID], *, scope: str) -> set[UUID]:
+    """Return the consolidated memories among ``ids`` whose raw memories are of several scopes.
+
+    A run has dissolved them before it merges; a plan has to leave them out. ``scope``: the project's option.
+    """
+    statement = compose(_FIND_CROSSING, crosses_scopes=crosses_scopes(scope, "c"))
+    return set(connection.scalars(text(statement), {"ids": list(ids)}))
 
 
 _LOAD_CONSOLIDATED = """

@@ -12,6 +12,8 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.database.schema import playbook_entries
+from consolidation_pipeline.store.database.scope_keys import crosses_scopes, derived_scope_key, raw_scope_key
+from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 
@@ -21,6 +23,7 @@ class Candidate:
     """An active pattern or principle that may become an entry.
 
     ``details``: without its evidence, which is large and not used in entries. ``raw_ids``: its raw memories, ascending.
+    ``scope_key``: their scope, None in a project without walls.
     """
 
     id: UUID
@@ -33,22 +36,29 @@ class Candidate:
     needs_review: bool
     is_heuristic: bool
     raw_ids: tuple[UUID, ...]
+    scope_key: str | None = None
 
 
 _LOAD_CANDIDATES = """
     SELECT id, kind, content, content_hash, details - 'evidence' AS details, tags, confidence_score AS confidence,
         needs_review, consolidation_method = 'heuristic' AS is_heuristic,
-        ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS raw_ids
-    FROM consolidation.consolidated_memories
+        ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS raw_ids, /* scope_key */ AS scope_key
+    FROM consolidation.consolidated_memories c
     WHERE project_id = :project AND kind IN ('pattern', 'principle') AND retired_at IS NULL
-        AND embedding_model = :model
+        AND embedding_model = :model AND NOT /* crosses_scopes */
     ORDER BY id
 """
 
 
-def load_candidates(connection: Connection, project_id: UUID, model: str) -> list[Candidate]:
-    """Return the active patterns and principles that have a vector of ``model``, by id."""
-    rows = connection.execute(text(_LOAD_CANDIDATES), {"project": project_id, "model": model})
+def load_candidates(connection: Connection, project_id: UUID, model: str, *, scope: str) -> list[Candidate]:
+    """Return the active patterns and principles that have a vector of ``model``, by id; none of several scopes.
+
+    ``scope``: the project's option, here and below.
+    """
+    statement = compose(
+        _LOAD_CANDIDATES, scope_key=derived_scope_key(scope, "c"), crosses_scopes=crosses_scopes(scope, "c")
+    )
+    rows = connection.execute(text(statement), {"project": project_id, "model": model})
     return [Candidate(**{**row._mapping, "tags": tuple(row.tags), "raw_ids": tuple(row.raw_ids)}) for row in rows]
 
 
@@ -58,7 +68,8 @@ class PlaybookEntry:
 
     ``supporting_ids``: the raw memories that support it. ``is_text_manual``, ``is_status_manual``: a person set the
     text or status last; True too if the ledger does not reach back that far. ``declined_ids``: supporting memories
-    that a person removed by undoing the one change that added them.
+    that a person removed by undoing the one change that added them. ``scope_key``: scope of its supporting memories,
+    None without walls or without any.
     """
 
     id: UUID
@@ -76,6 +87,7 @@ class PlaybookEntry:
     is_text_manual: bool = False
     is_status_manual: bool = False
     declined_ids: frozenset[UUID] = frozenset()
+    scope_key: str | None = None
 
 
 # A change is manual if it has no job, and reverts no whole job: undoing a job is no decision on each entry of it.
@@ -92,7 +104,9 @@ _LOAD_ENTRIES = """
             FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? 'status'
             ORDER BY seq DESC LIMIT 1), true) AS is_status_manual,
         ARRAY(
-            SELECT one::uuid FROM jsonb_array_elements_text(n.before) AS one WHERE NOT n.after ? one) AS declined_ids
+            SELECT one::uuid FROM jsonb_array_elements_text(n.before) AS one WHERE NOT n.after ? one) AS declined_ids,
+        (SELECT min(/* scope_key */) FROM consolidation.task_memories t WHERE t.id = ANY(e.supporting_memory_ids))
+            AS scope_key
     FROM consolidation.playbook_entries e
         LEFT JOIN consolidation.consolidated_memories s ON s.id = e.source_id
         LEFT JOIN LATERAL (
@@ -106,9 +120,10 @@ _LOAD_ENTRIES = """
 """
 
 
-def load_entries(connection: Connection, project_id: UUID) -> list[PlaybookEntry]:
+def load_entries(connection: Connection, project_id: UUID, *, scope: str) -> list[PlaybookEntry]:
     """Return every entry of a project, retired ones too, by id."""
-    rows = connection.execute(text(_LOAD_ENTRIES), {"project": project_id})
+    statement = compose(_LOAD_ENTRIES, scope_key=raw_scope_key(scope))
+    rows = connection.execute(text(statement), {"project": project_id})
     return [
         PlaybookEntry(
             **{

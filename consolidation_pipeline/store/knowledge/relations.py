@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, text
 from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES, Association
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.store.database.schema import memory_relations
+from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key, scope_id
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, load_columns, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
@@ -26,13 +27,14 @@ class AssociationInputs:
     """Units that may be related, as arrays of shape (n,), sorted by id.
 
     ``ids``: ``S16``. ``learned_at``: int64, microseconds since 1970. ``dimension``: int64, length of the vector of the
-    run's model, 0 for a unit without one.
+    run's model, 0 for a unit without one. ``scopes``: ``S16``, equal for units of one scope.
     """
 
     ids: Ids
     memory_type: npt.NDArray[np.str_]
     learned_at: npt.NDArray[np.int64]
     dimension: npt.NDArray[np.int64]
+    scopes: Ids
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -53,13 +55,15 @@ _LOAD_ASSOCIATION_INPUTS = """
         SELECT * FROM (
             SELECT t.id, array_position(%(memory_types)s::text[], t.memory_type) - 1 AS type,
                 (extract(epoch FROM t.learned_at) * 1000000)::bigint AS learned,
-                CASE WHEN t.embedding_model = %(model)s THEN t.embedding_dim ELSE 0 END AS dimension
+                CASE WHEN t.embedding_model = %(model)s THEN t.embedding_dim ELSE 0 END AS dimension,
+                /* raw_scope */
             FROM consolidation.task_memories t
             WHERE t.project_id = %(project)s AND NOT t.is_archived AND NOT t.is_consolidated
             UNION ALL
             SELECT t.id, array_position(%(memory_types)s::text[], t.memory_type) - 1,
                 (extract(epoch FROM t.learned_at) * 1000000)::bigint,
-                CASE WHEN t.embedding_model = %(model)s THEN t.embedding_dim ELSE 0 END
+                CASE WHEN t.embedding_model = %(model)s THEN t.embedding_dim ELSE 0 END,
+                /* derived_scope */
             FROM consolidation.consolidated_memories t
             WHERE t.project_id = %(project)s AND t.kind = 'merged' AND t.retired_at IS NULL) units
         ORDER BY learned DESC, id LIMIT %(newest)s) newest
@@ -68,13 +72,21 @@ _LOAD_ASSOCIATION_INPUTS = """
 
 
 def load_association_inputs(
-    connection: Connection, project_id: UUID, model: str, *, newest: int | None = None
+    connection: Connection, project_id: UUID, model: str, *, scope: str, newest: int | None = None
 ) -> AssociationInputs:
-    """Return the active raw and merged memories of a project, or the ``newest`` of them by learned_at, then by id."""
+    """Return the active raw and merged memories of a project, or the ``newest`` of them by learned_at, then by id.
+
+    ``scope``: the project's option.
+    """
     parameters = {"project": project_id, "model": model, "newest": newest, "memory_types": list(MEMORY_TYPES)}
-    kinds = {"id": "S16", "type": ">i4", "learned": ">i8", "dimension": ">i4"}
-    ids, types, learned, dimension = load_columns(connection, _LOAD_ASSOCIATION_INPUTS, parameters, kinds)
-    return AssociationInputs(ids, np.array(MEMORY_TYPES)[types], learned, dimension.astype(np.int64))
+    kinds = {"id": "S16", "type": ">i4", "learned": ">i8", "dimension": ">i4", "scope": "S16"}
+    statement = compose(
+        _LOAD_ASSOCIATION_INPUTS,
+        raw_scope=scope_id(raw_scope_key(scope)),
+        derived_scope=scope_id(derived_scope_key(scope)),
+    )
+    ids, types, learned, dimension, scopes = load_columns(connection, statement, parameters, kinds)
+    return AssociationInputs(ids, np.array(MEMORY_TYPES)[types], learned, dimension.astype(np.int64), scopes)
 
 
 _LOAD_ASSOCIATION_VECTORS = """

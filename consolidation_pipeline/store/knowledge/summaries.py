@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
+from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.knowledge.abstractions import SourceRow, read_source_columns
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
@@ -29,35 +30,39 @@ _LOAD_UNSUMMARIZED = compose(
     SELECT id, 'raw' AS kind, ARRAY[goal, execution_summary, result, lessons_learned, feedback] AS texts, memory_type,
         success, importance, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
-        language::text AS language, learned_at, ARRAY[id] AS raw_ids, nullif(t.user_id, '') AS user_id
+        language::text AS language, learned_at, ARRAY[id] AS raw_ids, nullif(t.user_id, '') AS user_id,
+        /* scope_key */ AS scope_key
     FROM consolidation.task_memories t WHERE project_id = :project AND embedding_model = :model /* filters */
-    ORDER BY user_id NULLS FIRST, learned_at, id
+    ORDER BY user_id NULLS FIRST, scope_key, learned_at, id
     """,
     filters=conditions(IS_UNSUMMARIZED),
 )
 
 
-def load_unsummarized(connection: Connection, project_id: UUID, model: str) -> list[SummarySource]:
+def load_unsummarized(connection: Connection, project_id: UUID, model: str, *, scope: str) -> list[SummarySource]:
     """Return the raw memories with a vector of ``model`` that are not archived and in no summary.
 
-    Sorted by user, those without one first, then oldest first.
+    Sorted by user, those without one first, then by scope, then oldest first. ``scope``: the project's option.
     """
-    rows = connection.execute(text(_LOAD_UNSUMMARIZED), {"project": project_id, "model": model}).mappings()
+    statement = compose(_LOAD_UNSUMMARIZED, scope_key=raw_scope_key(scope))
+    rows = connection.execute(text(statement), {"project": project_id, "model": model}).mappings()
     return [SummarySource(**read_source_columns(row)) for row in rows]
 
 
 _LOAD_SUMMARIES = """
     SELECT id, kind, ARRAY[content] AS texts, memory_type, success, importance, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
-        language::text AS language, learned_at, source_memory_ids AS raw_ids, nullif(t.user_id, '') AS user_id
+        language::text AS language, learned_at, source_memory_ids AS raw_ids, nullif(t.user_id, '') AS user_id,
+        /* scope_key */ AS scope_key
     FROM consolidation.consolidated_memories t WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL
-    ORDER BY user_id NULLS FIRST, learned_at, id
+    ORDER BY user_id NULLS FIRST, scope_key, learned_at, id
 """
 
 
-def load_summaries(connection: Connection, project_id: UUID) -> list[SummarySource]:
+def load_summaries(connection: Connection, project_id: UUID, *, scope: str) -> list[SummarySource]:
     """Return the active summaries of a project, sorted as by ``load_unsummarized``."""
-    rows = connection.execute(text(_LOAD_SUMMARIES), {"project": project_id}).mappings()
+    statement = compose(_LOAD_SUMMARIES, scope_key=derived_scope_key(scope))
+    rows = connection.execute(text(statement), {"project": project_id}).mappings()
     return [SummarySource(**read_source_columns(row)) for row in rows]
 
 

@@ -1,7 +1,7 @@
 """Active keys: the key by which only one consolidated memory of a project may be active at a time.
 
-The key of a merged memory is its type and normalized text; of a pattern or principle, its group; of a profile, the
-person. Summaries have none: any number may be active.
+The key of a merged memory is its type, normalized text and scope; of a pattern or principle, its group; of a profile,
+the person and scope. Summaries have none: any number may be active.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.engine import lock_until_commit
+from consolidation_pipeline.store.database.scope_keys import crosses_scopes, derived_scope_key
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.ledger.ledger_writer import reject_rows
 
@@ -41,10 +42,10 @@ def lock_active_keys_of(connection: Connection, ids: Sequence[UUID]) -> None:
 def _active_key(row: str) -> str:
     """Return SQL of the active key of ``row``, a consolidated memory; null if it has none."""
     return f"""{row}.kind || CASE {row}.kind
-        WHEN 'merged' THEN {row}.memory_type || {row}.normalized_hash
+        WHEN 'merged' THEN {row}.memory_type || {row}.normalized_hash || coalesce({row}.scope_key, '')
         WHEN 'pattern' THEN {row}.cluster_key
         WHEN 'principle' THEN {row}.cluster_key
-        WHEN 'procedural' THEN coalesce({row}.user_id, '') END"""
+        WHEN 'procedural' THEN concat({row}.user_id, E'\\n', {row}.scope_key) END"""
 
 
 def duplicate_of(row: str) -> str:
@@ -54,15 +55,24 @@ def duplicate_of(row: str) -> str:
 
 
 _FIND_BY_TEXT = """
-    SELECT memory_type, normalized_hash, id FROM consolidation.consolidated_memories
+    SELECT memory_type, normalized_hash, coalesce(/* scope_key */, '') AS scope, id
+    FROM consolidation.consolidated_memories t
     WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND normalized_hash = ANY(:hashes)
+        AND NOT /* crosses_scopes */
 """
 
 
-def find_by_text(connection: Connection, project_id: UUID, hashes: Collection[str]) -> dict[tuple[str, str], UUID]:
-    """Return the active merged memories with one of these hashes of normalized texts: (memory type, hash) -> id."""
-    rows = connection.execute(text(_FIND_BY_TEXT), {"project": project_id, "hashes": list(hashes)})
-    return {(memory_type, hash_): id_ for memory_type, hash_, id_ in rows}
+def find_by_text(
+    connection: Connection, project_id: UUID, hashes: Collection[str], *, scope: str
+) -> dict[tuple[str, str, str], UUID]:
+    """Return the active merged memories with one of these hashes of normalized texts.
+
+    By memory type, hash and scope key, which is empty in a project without walls. Those of several scopes are left out,
+    as a run dissolves them. ``scope``: the project's option.
+    """
+    statement = compose(_FIND_BY_TEXT, scope_key=derived_scope_key(scope), crosses_scopes=crosses_scopes(scope, "t"))
+    rows = connection.execute(text(statement), {"project": project_id, "hashes": list(hashes)})
+    return {(memory_type, hash_, scope): id_ for memory_type, hash_, scope, id_ in rows}
 
 
 _LIST_ACTIVATED_KEYS = compose(

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.lifecycle.archive_policies import ArchiveUnits
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.store.database.scope_keys import DISSOLVED
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, load_columns, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import duplicate_of
@@ -156,7 +157,10 @@ def find_archived(connection: Connection, ids: Sequence[UUID]) -> set[UUID]:
 
 @dataclass(frozen=True)
 class LockedMemory:
-    """A memory that is locked for a change. ``successor``: the memory that replaced or hides it; None if active."""
+    """A memory that is locked for a change.
+
+    ``successor``: the memory that replaced or hides it; None if active. ``dissolved``: it was of several scopes.
+    """
 
     id: UUID
     project_id: UUID
@@ -168,17 +172,20 @@ class LockedMemory:
     archived: bool
     importance: float
     successor: UUID | None
+    dissolved: bool
 
 
 _LIST_LOCKED = """
-    SELECT m.id, m.project_id, p.slug, m.in_table, m.kind, m.version, m.pinned, m.archived, m.importance, m.successor
+    SELECT m.id, m.project_id, p.slug, m.in_table, m.kind, m.version, m.pinned, m.archived, m.importance, m.successor,
+        m.dissolved
     FROM (
         SELECT id, project_id, 'task_memories' AS in_table, 'raw' AS kind, version, pinned, is_archived AS archived,
-            importance, consolidated_into_id AS successor
+            importance, consolidated_into_id AS successor, false AS dissolved
         FROM consolidation.task_memories
         UNION ALL
         SELECT id, project_id, 'consolidated_memories', kind, version, pinned,
-            retired_at IS NOT NULL AND superseded_by_id IS NULL, importance, superseded_by_id
+            retired_at IS NOT NULL AND superseded_by_id IS NULL, importance, superseded_by_id,
+            starts_with(coalesce(archive_reason, ''), CAST(:dissolved AS text))
         FROM consolidation.consolidated_memories) m
         JOIN consolidation.projects p ON p.id = m.project_id
     WHERE m.id = ANY(:ids)
@@ -190,7 +197,8 @@ def lock_memories(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Loc
     chosen = {"ids": list(ids)}
     for table in ARCHIVED_AT:
         lock_rows(connection, table, "id = ANY(:ids)", chosen)
-    return {row.id: LockedMemory(*row) for row in connection.execute(text(_LIST_LOCKED), chosen)}
+    rows = connection.execute(text(_LIST_LOCKED), {**chosen, "dissolved": DISSOLVED})
+    return {row.id: LockedMemory(*row) for row in rows}
 
 
 class Duplicate(NamedTuple):

@@ -26,6 +26,7 @@ from consolidation_pipeline.store.database.schema import (
     memory_files,
     task_memories,
 )
+from consolidation_pipeline.store.database.scope_keys import raw_scope_key
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, format_vector
 from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
@@ -99,6 +100,23 @@ def append_memories(
     connection.execute(text(_INSERT_FILES), {"project": project_id, "added": added})
     total, changed = connection.execute(text(_COUNT_ARRIVED)).one()
     return AppendResult(len(added), total - len(added) - len(changed), tuple(changed), frozenset(added))
+
+
+_COUNT_REPEATS_APART = """
+    SELECT coalesce(sum(scopes - 1), 0)::integer FROM (
+        SELECT count(DISTINCT /* scope_key */) AS scopes FROM consolidation.task_memories t
+        WHERE project_id = :project AND NOT is_archived GROUP BY memory_type, normalized_hash) texts
+    WHERE scopes > 1
+"""
+
+
+def count_repeats_apart(connection: Connection, project_id: UUID, *, scope: str) -> int:
+    """Return how many exact repeats of memories are in other scopes: each text once for each scope after the first.
+
+    ``scope``: the project's option.
+    """
+    statement = compose(_COUNT_REPEATS_APART, scope_key=raw_scope_key(scope))
+    return int(connection.execute(text(statement), {"project": project_id}).scalar_one())
 
 
 def _staged_row(slug: str, line: int, memory: NewMemory) -> list[Any]:

@@ -10,7 +10,9 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.store.database.schema import consolidation_suggestions
+from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.ledger.ledger_writer import (
     Author,
@@ -81,26 +83,28 @@ def find_suggestion(connection: Connection, suggestion_id: UUID) -> Row[Any] | N
 _LOAD_ORIGINALS = compose(
     """
     SELECT id, 'raw' AS kind, memory_type, version, learned_at, source, content_hash, language::text,
-        NOT is_archived AND NOT is_consolidated AS is_active,
+        NOT is_archived AND NOT is_consolidated AS is_active, /* raw_key */ AS scope_key,
         CASE WHEN is_consolidated THEN 'was merged' ELSE 'was archived' END AS gone,
         ARRAY[/* text_columns */]::text[] AS texts
-    FROM consolidation.task_memories WHERE id = ANY(:ids)
+    FROM consolidation.task_memories t WHERE id = ANY(:ids)
     UNION ALL
     SELECT id, kind, memory_type, version, learned_at, NULL, content_hash, language::text, retired_at IS NULL,
+        /* derived_key */,
         CASE WHEN superseded_by_id IS NOT NULL THEN 'was merged' ELSE 'was archived' END, ARRAY[content]
-    FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
+    FROM consolidation.consolidated_memories t WHERE id = ANY(:ids)
     """,
     text_columns=", ".join(TEXT_COLUMNS),
 )
 
 
-def load_originals(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Row[Any]]:
+def load_originals(connection: Connection, ids: Sequence[UUID], *, scope: str = NO_WALLS) -> dict[UUID, Row[Any]]:
     """Return raw and consolidated memories by id, active or not.
 
     ``texts``: of a raw memory in the order of ``TEXT_COLUMNS``, else the content alone. ``gone``: what became of a
-    memory that is not active.
+    memory that is not active. ``scope_key``: by the option ``scope``; None without walls.
     """
-    return {row.id: row for row in connection.execute(text(_LOAD_ORIGINALS), {"ids": list(ids)})}
+    statement = compose(_LOAD_ORIGINALS, raw_key=raw_scope_key(scope), derived_key=derived_scope_key(scope))
+    return {row.id: row for row in connection.execute(text(statement), {"ids": list(ids)})}
 
 
 @dataclass(frozen=True)
@@ -179,16 +183,26 @@ _LOCK_STALE = """
         WHERE NOT EXISTS (SELECT 1 FROM consolidation.task_memories m
                 WHERE m.id = o.id AND m.version = o.version AND NOT m.is_archived AND NOT m.is_consolidated)
             AND NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories c
-                WHERE c.id = o.id AND c.version = o.version AND c.retired_at IS NULL))
+                WHERE c.id = o.id AND c.version = o.version AND c.retired_at IS NULL)
+        UNION ALL
+        SELECT 1 FROM (
+            SELECT /* raw_key */ AS key FROM consolidation.task_memories t WHERE t.id = ANY(s.original_memory_ids)
+            UNION ALL
+            SELECT /* derived_key */ FROM consolidation.consolidated_memories t
+            WHERE t.id = ANY(s.original_memory_ids)) keys HAVING min(key) <> max(key))
     ORDER BY s.id FOR UPDATE OF s
 """
 
 
-def supersede_stale(connection: Connection, author: Author) -> int:
-    """Mark pending suggestions as superseded if an original changed or is not active any more; return their number."""
-    stale = connection.execute(text(_LOCK_STALE), {"project": author.project_id}).all()
-    values = {"status": "superseded"}
-    changes = [Change(row.id, uuid4(), values, row.version, "an original has changed since") for row in stale]
+def supersede_stale(connection: Connection, author: Author, *, scope: str) -> int:
+    """Mark pending suggestions as superseded if an original changed or is not active any more; return their number.
+
+    Suggestions whose originals are of several scopes are superseded too. ``scope``: the project's option.
+    """
+    statement = compose(_LOCK_STALE, raw_key=raw_scope_key(scope), derived_key=derived_scope_key(scope))
+    stale = connection.execute(text(statement), {"project": author.project_id}).all()
+    values, reason = {"status": "superseded"}, "an original has changed since, or they are of several scopes"
+    changes = [Change(row.id, uuid4(), values, row.version, reason) for row in stale]
     return update_rows(connection, author, consolidation_suggestions, changes, operation="review")
 
 

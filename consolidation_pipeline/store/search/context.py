@@ -8,6 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.memories.scopes import NO_WALLS
+from consolidation_pipeline.store.database.scope_keys import has_walls, raw_scope_key
+from consolidation_pipeline.store.database.sql import compose, conditions
+
 _LOAD_RAW_SOURCES = """
     SELECT id, source_memory_ids FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
 """
@@ -39,14 +43,32 @@ _LOAD_SUPPORTED_ENTRIES = """
             SELECT unnest(e.supporting_memory_ids) UNION
             SELECT unnest(c.source_memory_ids) FROM consolidation.consolidated_memories c WHERE c.id = e.source_id
         ) ids(raw_id)) support
-    WHERE e.project_id = :project AND e.status = 'active' AND support.raw_ids && CAST(:ids AS uuid[])
+    WHERE e.project_id = :project AND e.status = 'active' AND support.raw_ids && CAST(:ids AS uuid[]) /* in_scope */
     ORDER BY e.priority DESC, e.id
 """
 
 
-def load_supported_entries(connection: Connection, project_id: UUID, ids: Sequence[UUID]) -> list[SupportedEntry]:
-    """Return the active entries that rest on at least one of the raw memories ``ids``, highest priority first."""
-    rows = connection.execute(text(_LOAD_SUPPORTED_ENTRIES), {"project": project_id, "ids": list(ids)})
+_IS_IN_SCOPE = """NOT EXISTS (SELECT 1 FROM consolidation.task_memories t
+    WHERE t.id = ANY(support.raw_ids) AND /* scope_key */ NOT IN (:scope, ''))"""
+
+
+def load_supported_entries(
+    connection: Connection,
+    project_id: UUID,
+    ids: Sequence[UUID],
+    *,
+    scope: str | None = None,
+    scope_option: str = NO_WALLS,
+) -> list[SupportedEntry]:
+    """Return the active entries that rest on at least one of the raw memories ``ids``, highest priority first.
+
+    With ``scope``, all memories behind an entry are of this scope or of the empty one. ``scope_option``: the project's.
+    """
+    is_scoped = scope is not None and has_walls(scope_option)
+    own = compose(_IS_IN_SCOPE, scope_key=raw_scope_key(scope_option)) if is_scoped else None
+    statement = compose(_LOAD_SUPPORTED_ENTRIES, in_scope=conditions(own))
+    bound = {"project": project_id, "ids": list(ids)} | ({"scope": scope} if is_scoped else {})
+    rows = connection.execute(text(statement), bound)
     return [SupportedEntry(**{**row._mapping, "raw_ids": frozenset(row.raw_ids)}) for row in rows]
 
 

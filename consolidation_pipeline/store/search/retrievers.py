@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from pgvector import Vector
 from sqlalchemy import Connection, Engine
 
+from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.schema import KINDS
+from consolidation_pipeline.store.database.scope_keys import has_walls, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.search.vector_indexes import VectorIndex
@@ -30,7 +32,8 @@ class SearchFilters:
     """Conditions on the memories of a search; None or empty: no such condition.
 
     ``kinds`` is never empty. ``tags``: at least one of them. ``since`` and ``until`` are inclusive bounds of
-    ``learned_at``. ``pattern_types`` excludes all kinds but patterns and principles.
+    ``learned_at``. ``pattern_types`` excludes all kinds but patterns and principles. ``scope``: key of a scope, for
+    memories of it and of the empty scope. ``scope_option``: the project's option; without walls, there is one scope.
     """
 
     kinds: Collection[str]
@@ -40,6 +43,8 @@ class SearchFilters:
     until: datetime | None = None
     include_archived: bool = False
     pattern_types: Collection[str] | None = None
+    scope: str | None = None
+    scope_option: str = NO_WALLS
 
     @property
     def tables(self) -> list[str]:
@@ -51,25 +56,29 @@ class SearchFilters:
     def parameters(self) -> dict[str, Any]:
         """Values of the parameters of ``where``, and ``kinds``."""
         given = {"types": self.types, "tags": self.tags, "since": self.since, "until": self.until}
-        given |= {"pattern_types": self.pattern_types}
-        lists = {name: list(v) if isinstance(v, Collection) else v for name, v in given.items() if v is not None}
+        given |= {"pattern_types": self.pattern_types, "scope": self.scope}
+        lists = {name: v if isinstance(v, (str, datetime)) else list(v) for name, v in given.items() if v is not None}
         return lists | {"kinds": [kind for kind in self.kinds if kind != "raw"]}
 
     def where(self, table: str, *more: str) -> str:
         """Return the SQL conditions on rows of ``table``, with ``more`` of them, each to follow another one."""
         if table == "task_memories":
             own = [None if self.include_archived else "NOT is_archived"]
+            key = raw_scope_key(self.scope_option, table)
         else:
             own = [
                 "retired_at IS NULL OR archive_reason IS NOT NULL" if self.include_archived else "retired_at IS NULL",
                 "pattern_type = ANY(%(pattern_types)s)" if self.pattern_types else None,
             ]
+            key = "scope_key"
+        is_scoped = self.scope is not None and has_walls(self.scope_option)
         return conditions(
             *own,
             "memory_type = ANY(%(types)s)" if self.types else None,
             "tags && CAST(%(tags)s AS text[])" if self.tags else None,
             "learned_at >= %(since)s" if self.since else None,
             "learned_at <= %(until)s" if self.until else None,
+            f"{key} IN (%(scope)s, '')" if is_scoped else None,
             *more,
         )
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import TooManyPairsError
+from consolidation_pipeline.store.database.scope_keys import raw_scope_key, scope_id
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import (
     Ids,
@@ -42,7 +43,8 @@ class Nodes:
     Memories that were merged stay nodes, so that a new memory is compared with each source of a merged memory. Merged
     memories are no nodes: their sources stand for them. Arrays of shape (n,): ``ids`` S16; ``memory_type``;
     ``repeats`` S16, hash of the normalised text; ``graph_version``, the calibration that the node was compared under,
-    -1 = not compared yet; ``merged_into`` S16, empty = in no merged memory; ``reused``, number of times it was reused.
+    -1 = not compared yet; ``merged_into`` S16, empty = in no merged memory; ``reused``, number of times it was reused;
+    ``scopes`` S16, equal for nodes of one scope, empty = the empty scope key.
     """
 
     ids: Ids
@@ -51,6 +53,7 @@ class Nodes:
     graph_version: npt.NDArray[np.int64]
     merged_into: Ids
     reused: npt.NDArray[np.int64]
+    scopes: Ids
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -79,11 +82,19 @@ IS_NODE = """NOT t.is_archived AND NOT EXISTS (SELECT 1 FROM consolidation.conso
 
 # Columns of the node queries. A UUID of zeros reads as an empty id, as NumPy drops trailing zero bytes. 32 digits of a
 # hash tell texts apart.
-_NODE_COLUMNS = {"id": "S16", "type": ">i4", "hash": "S16", "version": ">i4", "into": "S16", "reused": ">i4"}
+_NODE_COLUMNS = {
+    "id": "S16",
+    "type": ">i4",
+    "hash": "S16",
+    "version": ">i4",
+    "into": "S16",
+    "reused": ">i4",
+    "scope": "S16",
+}
 _NODE_VALUES = """
     t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
     coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
-    t.reused_count
+    t.reused_count, /* scope */
 """
 
 _LOAD_NODES = compose(
@@ -98,10 +109,14 @@ _LOAD_NODES = compose(
 )
 
 
-def load_nodes(connection: Connection, project_id: UUID, model: str | None) -> Nodes:
-    """Return all nodes of a project that have a vector of ``model``; None = those without a vector too."""
+def load_nodes(connection: Connection, project_id: UUID, model: str | None, *, scope: str) -> Nodes:
+    """Return all nodes of a project that have a vector of ``model``; None = those without a vector too.
+
+    ``scope``: the project's option, here and below.
+    """
     bound = {"project": project_id, "model": model, "types": list(MEMORY_TYPES)}
-    return _to_nodes(*load_columns(connection, _LOAD_NODES, bound, _NODE_COLUMNS))
+    statement = compose(_LOAD_NODES, scope=scope_id(raw_scope_key(scope)))
+    return _to_nodes(*load_columns(connection, statement, bound, _NODE_COLUMNS))
 
 
 _LOAD_PLAIN_VECTORS = compose(
@@ -127,7 +142,13 @@ _LOAD_GROUPING_VECTORS = compose(
 
 
 def load_nodes_with_vectors(
-    connection: Connection, project_id: UUID, model: str, *, plain: bool = False, only: Ids | None = None
+    connection: Connection,
+    project_id: UUID,
+    model: str,
+    *,
+    scope: str,
+    plain: bool = False,
+    only: Ids | None = None,
 ) -> tuple[Nodes, Vectors]:
     """Return all nodes of a project that have a vector of ``model``, and their vectors float32 (n, d).
 
@@ -141,6 +162,7 @@ def load_nodes_with_vectors(
     bound = {"project": project_id, "model": model, "types": list(MEMORY_TYPES)}
     statement = compose(
         _LOAD_PLAIN_VECTORS if plain else _LOAD_GROUPING_VECTORS,
+        scope=scope_id(raw_scope_key(scope)),
         chosen=conditions(None if only is None else "t.id = ANY(%(only)s)"),
     )
     columns, vectors = load_columns_and_vectors(
@@ -154,9 +176,11 @@ def load_nodes_with_vectors(
     return _to_nodes(*columns), vectors
 
 
-def _to_nodes(ids: Ids, types: Integers, repeats: Ids, versions: Integers, into: Ids, reused: Integers) -> Nodes:
+def _to_nodes(
+    ids: Ids, types: Integers, repeats: Ids, versions: Integers, into: Ids, reused: Integers, scopes: Ids
+) -> Nodes:
     names = np.array(MEMORY_TYPES)[types]
-    return Nodes(ids, names, repeats, versions.astype(np.int64), into, reused.astype(np.int64))
+    return Nodes(ids, names, repeats, versions.astype(np.int64), into, reused.astype(np.int64), scopes)
 
 
 _LOAD_UNCOMPARED_IDS = compose(

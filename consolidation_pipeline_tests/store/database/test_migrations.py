@@ -12,6 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import CheckConstraint, Connection, event, text
 
+from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import (
@@ -142,7 +143,7 @@ def test_downgrade_clears_graph_only(engine: Engine) -> None:
         project = get_project(connection, "garden")
         assert contents(connection) == before
         assert len(load_neighbors(connection, project.id, MODEL, 0.0)) == 0
-        nodes = load_nodes(connection, project.id, MODEL)
+        nodes = load_nodes(connection, project.id, MODEL, scope=NO_WALLS)
         calibration = load_calibration(connection, project.id, MODEL)
     assert len(nodes) == 2
     assert calibration is not None

@@ -68,7 +68,7 @@ HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     ),
     (
         "restored rows",
-        lambda c, p: abstractions.load_existing_rows(c, p, "pattern"),
+        lambda c, p: abstractions.load_existing_rows(c, p, "pattern", scope="user_id"),
         "consolidation_changes_reverts_change_id_key",
     ),
     ("relations", lambda c, p: relations.count_relations(c, p), "memory_relations_project_id_idx"),

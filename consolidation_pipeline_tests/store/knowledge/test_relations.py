@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.lifecycle.associations import EXPLAINS, RELATION_TYPES, SHARES_THEME, describe_rule
 from consolidation_pipeline.core.memories.memories import relation_id
+from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.errors import ConflictError, EmbeddingError
 from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
@@ -71,13 +72,13 @@ def test_association_inputs_are_newest_active_units(connection: Connection, proj
     save_embeddings(connection, "task_memories", to_ids(ids[4:5]), unit_vector(1, 5)[None], "other")
     add_memories(connection, add_project(connection, "other"), [new_memory("x")])
 
-    inputs = load_association_inputs(connection, project.id, MODEL)
+    inputs = load_association_inputs(connection, project.id, MODEL, scope=NO_WALLS)
     assert to_uuids(inputs.ids) == sorted([ids[0], merged, ids[4], ids[5]])
     at = {id_: n for n, id_ in enumerate(to_uuids(inputs.ids))}
     assert [inputs.dimension[at[id_]] for id_ in (ids[0], merged, ids[4], ids[5])] == [3, 3, 0, 0]
     assert (inputs.memory_type[at[ids[0]]], inputs.memory_type[at[merged]]) == ("decision", "learning")
     assert inputs.learned_at[at[merged]] == int((NOW - timedelta(hours=2)).timestamp()) * 1_000_000
-    newest = load_association_inputs(connection, project.id, MODEL, newest=2)
+    newest = load_association_inputs(connection, project.id, MODEL, scope=NO_WALLS, newest=2)
     assert to_uuids(newest.ids) == sorted([ids[0], merged])
 
     found, vectors = load_association_vectors(connection, project.id, MODEL, 3)
@@ -92,11 +93,14 @@ def test_association_inputs_are_newest_active_units(connection: Connection, proj
 
 def test_association_inputs_break_time_ties_by_id(connection: Connection, project: Project) -> None:
     ids = add_memories(connection, project, [new_memory(key, learned_at=NOW) for key in "abcdef"])
-    assert to_uuids(load_association_inputs(connection, project.id, MODEL, newest=4).ids) == sorted(ids)[:4]
+    assert (
+        to_uuids(load_association_inputs(connection, project.id, MODEL, scope=NO_WALLS, newest=4).ids)
+        == sorted(ids)[:4]
+    )
 
 
 def test_empty_project_has_no_association_inputs(connection: Connection, project: Project) -> None:
-    assert len(load_association_inputs(connection, project.id, MODEL)) == 0
+    assert len(load_association_inputs(connection, project.id, MODEL, scope=NO_WALLS)) == 0
     assert load_association_vectors(connection, project.id, MODEL, 0)[1].shape == (0, 0)
     assert load_related(connection, project) == set()
 

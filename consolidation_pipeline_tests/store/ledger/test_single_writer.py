@@ -62,6 +62,7 @@ from consolidation_pipeline.store.search.retrievers import SearchFilters
 from consolidation_pipeline.store.search.search_hits import RankedMemory
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, TierGroups
+from consolidation_pipeline.store.similarity.scope_walls import MisplacedMemory
 from consolidation_pipeline.store.similarity.similarity_graph import TOPIC, Neighbors
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
@@ -174,7 +175,7 @@ class StoreArguments:
         relation = self.relation(self.raw[3], self.raw[4])
         append_relations(connection, author(self.project), [relation], now=NOW)
         write_merged(connection, author(self.project), [self.merged(connection, self.raw[:2])], now=NOW)
-        patterns = [self.pattern(self.raw[3:6]) for _ in range(3)]
+        patterns = [self.pattern(self.raw[3:6]) for _ in range(5)]
         write_derived(connection, author(self.project), patterns, operation="pattern", now=NOW)
         archive = [Change(self.raw[2], uuid4(), {"archived_at": NOW, "files": []}, 1)]
         update_rows(connection, author(self.project), task_memories, archive, operation="archive")
@@ -230,12 +231,13 @@ class StoreArguments:
             "reason": "test",
             "operation": "edit",
             "reference": self.project.slug,
+            "scope": "user_id",
             "knowledge": KnowledgeFilter("raw"),
             "job_ids": [self.job],
             "group_ids": [uuid4()],
         }
-        superseded, successor, reviewed = (pattern.id for pattern in patterns)
-        existing = {row.id: row for row in load_existing_rows(connection, self.project.id, "pattern")}
+        superseded, successor, reviewed, dissolved, moved = (pattern.id for pattern in patterns)
+        existing = {row.id: row for row in load_existing_rows(connection, self.project.id, "pattern", scope="user_id")}
         pair_ids = to_ids([min(self.raw)]), to_ids([max(self.raw)])
         pair = Neighbors(*pair_ids, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
         instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
@@ -328,6 +330,8 @@ class StoreArguments:
             "stream_costs": {"since": None},
             "stream_memories": {"vectors": True},
             "supersede_rows": {"superseded": [(existing[superseded], successor)]},
+            "dissolve_memories": {"rows": [MisplacedMemory(dissolved, 1, "pattern", "Text.", 2, "ada")]},
+            "set_scope_keys": {"rows": [MisplacedMemory(moved, 1, "pattern", "Text.", 1, "ada")]},
             "touch_key": {"key_id": uuid4()},
             "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
             "edit_rows": {"updates": [MemoryUpdate(self.raw[7], 1, uuid4(), "test")], "values": {"pinned": True}},
@@ -351,7 +355,7 @@ class StoreArguments:
 
     def merged(self, connection: Connection, sources: list[UUID]) -> MergedMemory:
         """Return a new merged memory of these memories."""
-        loaded = load_sources(connection, sources)
+        loaded = load_sources(connection, sources, scope="user_id")
         values = self.derived(f"merged {uuid4()}", sources, confidence_score=0.95)
         return MergedMemory(**values, absorbed=[loaded[id_] for id_ in sources])
 

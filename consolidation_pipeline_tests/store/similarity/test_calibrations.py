@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 from consolidation_pipeline.store.projects import Project
@@ -111,11 +112,11 @@ def replace_vectors(
 
 def test_grouping_vectors_replace_plain_vectors(connection: Connection, project: Project, raw: list[UUID]) -> None:
     replace_vectors(connection, project, {raw[1]: "h1", raw[3]: "h1"}, {"h1": unit_vector(9)}, None)
-    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
+    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL, scope=NO_WALLS)
     found = dict(zip(to_uuids(nodes.ids), vectors.tolist(), strict=True))
     assert found[raw[0]] == unit_vector(0).tolist()
     assert found[raw[1]] == found[raw[3]] == unit_vector(9).tolist()
-    _, plain = load_nodes_with_vectors(connection, project.id, MODEL, plain=True)
+    _, plain = load_nodes_with_vectors(connection, project.id, MODEL, scope=NO_WALLS, plain=True)
     assert plain[to_uuids(nodes.ids).index(raw[1])].tolist() == unit_vector(1).tolist()
 
 
@@ -125,7 +126,7 @@ def test_grouping_vectors_replace_checked_only(connection: Connection, project: 
     )
     replace_vectors(connection, project, {raw[2]: "h1"}, {}, [raw[1], raw[2]])
     assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h1", raw[2]: "h1"}
-    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
+    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL, scope=NO_WALLS)
     assert vectors[to_uuids(nodes.ids).index(raw[2])].tolist() == unit_vector(8).tolist()
     replace_vectors(connection, project, {raw[0]: "h3"}, {"h3": unit_vector(7)}, None)
     assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h3"}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
 from consolidation_pipeline.store.database.schema import task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
@@ -95,8 +96,8 @@ def test_nodes_hold_comparable_memories_in_order(connection: Connection, project
     add_memories(connection, project, [new_memory("no vector")])
     mark_compared(connection, to_ids(raw[:1]), 4)
 
-    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
-    without_vectors = load_nodes(connection, project.id, MODEL)
+    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL, scope=NO_WALLS)
+    without_vectors = load_nodes(connection, project.id, MODEL, scope=NO_WALLS)
     assert to_uuids(nodes.ids) == raw[:3]
     assert all(np.array_equal(column, vars(without_vectors)[name]) for name, column in vars(nodes).items())
     assert sorted(to_uuids(load_uncompared_ids(connection, project.id, MODEL, 4))) == raw[1:3]
@@ -115,14 +116,14 @@ def test_repeats_share_normalized_text(connection: Connection, project: Project)
     texts = {"a": "Use JWT.", "b": "use  jwt", "c": "Use OAuth."}
     raw = add_memories(connection, project, [new_memory(key, execution_summary=body) for key, body in texts.items()])
     save_unit_vectors(connection, raw)
-    nodes = load_nodes(connection, project.id, MODEL)
+    nodes = load_nodes(connection, project.id, MODEL, scope=NO_WALLS)
     repeats = dict(zip(to_uuids(nodes.ids), to_uuids(nodes.repeats), strict=True))
     assert repeats[raw[0]] == repeats[raw[1]] != repeats[raw[2]]
 
 
 def test_empty_project_has_no_nodes(connection: Connection, project: Project) -> None:
-    assert len(load_nodes(connection, project.id, MODEL)) == 0
-    assert load_nodes_with_vectors(connection, project.id, MODEL)[1].shape == (0, 0)
+    assert len(load_nodes(connection, project.id, MODEL, scope=NO_WALLS)) == 0
+    assert load_nodes_with_vectors(connection, project.id, MODEL, scope=NO_WALLS)[1].shape == (0, 0)
     assert load_dimension(connection, project.id, MODEL) == 0
     assert load_neighbors(connection, project.id, MODEL, 0.5).similarity.shape == (0,)
 
@@ -130,10 +131,10 @@ def test_empty_project_has_no_nodes(connection: Connection, project: Project) ->
 def test_dimension_is_read_from_nodes(connection: Connection, project: Project, raw: list[UUID]) -> None:
     save_embeddings(connection, "task_memories", to_ids(raw[:1]), unit_vector(1, 8)[None], MODEL)
     with pytest.raises(EmbeddingError, match=r"\d dimensions"):
-        load_nodes_with_vectors(connection, project.id, MODEL)
+        load_nodes_with_vectors(connection, project.id, MODEL, scope=NO_WALLS)
     _archive(connection, project, raw[0])
     assert load_dimension(connection, project.id, MODEL) == 3
-    assert len(load_nodes_with_vectors(connection, project.id, MODEL)[0]) == 3
+    assert len(load_nodes_with_vectors(connection, project.id, MODEL, scope=NO_WALLS)[0]) == 3
 
 
 def test_neighbors_reach_threshold(connection: Connection, project: Project, raw: list[UUID]) -> None:
@@ -211,4 +212,4 @@ def test_pairs_survive_merge_and_undo(connection: Connection, project: Project, 
     revert_changes(connection, author(project), changes, group_id=uuid4(), reason=None)
     assert prune_neighbors(connection, project.id, MODEL) == 0
     assert len(_pairs(connection, project)) == 6
-    assert load_nodes(connection, project.id, MODEL).graph_version.tolist() == [1] * 4
+    assert load_nodes(connection, project.id, MODEL, scope=NO_WALLS).graph_version.tolist() == [1] * 4

@@ -1,0 +1,54 @@
+"""Scope walls: what a change of the option ``scope`` means for memories that were consolidated before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.database.scope_keys import has_walls
+from consolidation_pipeline.store.similarity.scope_walls import (
+    MisplacedMemory,
+    dissolve_memories,
+    list_misplaced,
+    set_scope_keys,
+)
+
+
+@dataclass(frozen=True)
+class WallResult:
+    """Counts of ``apply_scope_walls``.
+
+    ``dissolved``: consolidated memories and playbook entries made of several scopes. ``shown``: raw memories that are
+    active again, as their merged memory was dissolved. ``relabelled``: consolidated memories with a new scope key.
+    """
+
+    dissolved: int = 0
+    shown: int = 0
+    relabelled: int = 0
+
+
+def apply_scope_walls(run: ProjectRun) -> WallResult:
+    """Dissolve what was made of several scopes, and store the scope of all else. Nothing to do without walls.
+
+    It precedes grouping, so that the raw memories are merged anew, each within its scope. All of it is in the ledger.
+
+    Raises:
+        ConflictError: A row changed meanwhile. Nothing is written.
+    """
+    if not has_walls(run.options.scope):
+        return WallResult()
+    with run.transaction() as connection:
+        crossing, others = find_misplaced(connection, run)
+        shown = dissolve_memories(connection, run.author, crossing, now=run.now) if crossing else 0
+        if others:
+            set_scope_keys(connection, run.author, others)
+    return WallResult(len(crossing), shown, len(others))
+
+
+def find_misplaced(connection: Connection, run: ProjectRun) -> tuple[list[MisplacedMemory], list[MisplacedMemory]]:
+    """Return what is of several scopes, and what is of one scope with another stored key."""
+    if not has_walls(run.options.scope):
+        return [], []
+    found = list_misplaced(connection, run.project.id, scope=run.options.scope)
+    return [row for row in found if row.scopes > 1], [row for row in found if row.scopes == 1]

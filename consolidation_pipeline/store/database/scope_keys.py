@@ -1,0 +1,73 @@
+"""SQL of scope keys. See ``core.memories.scopes`` for what a scope is.
+
+The key of a raw memory follows from its row and the project's option, so it is computed when the row is read. A stored
+key would have to be rewritten in every row when the option changes, and would be wrong until then. A consolidated
+memory stores the key of its sources, as these are many rows.
+"""
+
+from __future__ import annotations
+
+from consolidation_pipeline.core.memories.scopes import metadata_key, parse_scope
+
+# How the reason begins for which a run archives what was made of several scopes.
+DISSOLVED = "scope: "
+
+
+def raw_scope_key(option: str, row: str = "t") -> str:
+    """Return SQL of the scope key of the raw memory ``row``: as ``make_scope_key``; null for a project without walls.
+
+    Args:
+        option: The project's option ``scope``, which is checked: its fields are part of the SQL.
+        row: Alias of the row.
+    """
+    values = [_field_value(field, row) for field in parse_scope(option)]
+    if len(values) <= 1:
+        return values[0] if values else "NULL::text"
+    escaped = [f"replace(replace({value}, '~', '~0'), '/', '~1')" for value in values]
+    return f"CASE WHEN concat({', '.join(values)}) = '' THEN '' ELSE concat_ws('/', {', '.join(escaped)}) END"
+
+
+def _field_value(field: str, row: str) -> str:
+    key = metadata_key(field)
+    return f"coalesce({row}.{field}, '')" if key is None else f"coalesce({row}.metadata ->> '{key}', '')"
+
+
+def derived_scope_key(option: str, row: str = "t") -> str:
+    """Return SQL of the scope key of the consolidated memory ``row``; null for a project without walls.
+
+    It is taken from the raw memories, as the stored key is that of the option of the last run.
+    """
+    if not has_walls(option):
+        return "NULL::text"
+    return _of_sources(f"min({raw_scope_key(option, 'source')})", row)
+
+
+def scope_id(key: str) -> str:
+    """Return SQL of a UUID that is equal for equal scope keys, given the SQL of a key; zeros for an empty or null one.
+
+    A column of fixed width, as ``load_columns`` needs.
+    """
+    return f"coalesce(md5(nullif({key}, ''))::uuid, '00000000-0000-0000-0000-000000000000')"
+
+
+def crosses_scopes(option: str, row: str) -> str:
+    """Return SQL that is true if the consolidated memory ``row`` was made of raw memories of several scopes.
+
+    A run dissolves such memories before it compares anything.
+    """
+    if not has_walls(option):
+        return "false"
+    key = raw_scope_key(option, "source")
+    return f"coalesce({_of_sources(f'min({key}) <> max({key})', row)}, false)"
+
+
+def _of_sources(expression: str, row: str) -> str:
+    """Return SQL of an aggregate ``expression`` over the raw memories ``source`` of the consolidated memory ``row``."""
+    return (
+        f"(SELECT {expression} FROM consolidation.task_memories source WHERE source.id = ANY({row}.source_memory_ids))"
+    )
+
+
+def has_walls(option: str) -> bool:
+    """Return True if memories of different scopes are kept apart."""
+    return bool(parse_scope(option))

@@ -1,0 +1,113 @@
+"""Consolidated memories and playbook entries that are not of one scope any more, after the option has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries, task_memories
+from consolidation_pipeline.store.database.scope_keys import DISSOLVED, raw_scope_key
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
+
+
+class MisplacedMemory(NamedTuple):
+    """An active row whose stored scope key is not that of its raw memories.
+
+    ``kind``: of the consolidated memory, or playbook. ``scopes``: number of their scopes. ``scope_key``: the first.
+    """
+
+    id: UUID
+    version: int
+    kind: str
+    content: str
+    scopes: int
+    scope_key: str
+
+
+_LIST_MISPLACED = """
+    SELECT c.id, c.version, c.kind, c.content, found.scopes, found.key
+    FROM consolidation.consolidated_memories c JOIN (
+        SELECT d.id, count(DISTINCT /* key */) AS scopes, min(/* key */) AS key
+        FROM consolidation.consolidated_memories d CROSS JOIN LATERAL unnest(d.source_memory_ids) AS source(id)
+            JOIN consolidation.task_memories t ON t.id = source.id
+        WHERE d.project_id = :project AND d.retired_at IS NULL GROUP BY d.id) found USING (id)
+    WHERE found.scopes > 1 OR c.scope_key IS DISTINCT FROM found.key
+    UNION ALL
+    SELECT e.id, e.version, 'playbook', e.content, found.scopes, found.key
+    FROM consolidation.playbook_entries e CROSS JOIN LATERAL (
+        SELECT count(DISTINCT /* key */) AS scopes, min(/* key */) AS key
+        FROM consolidation.task_memories t WHERE t.id = ANY(e.supporting_memory_ids)) found
+    WHERE e.project_id = :project AND e.status <> 'retired' AND found.scopes > 1
+    ORDER BY id
+"""
+
+
+def list_misplaced(connection: Connection, project_id: UUID, *, scope: str) -> list[MisplacedMemory]:
+    """Return the active consolidated memories and entries whose scope key is not that of their raw memories, by id.
+
+    Args:
+        connection: Connection to the store.
+        project_id: The project.
+        scope: Its option, with walls.
+    """
+    statement = compose(_LIST_MISPLACED, key=raw_scope_key(scope))
+    return [MisplacedMemory(*row) for row in connection.execute(text(statement), {"project": project_id})]
+
+
+_LIST_HIDDEN = """
+    SELECT id, version, consolidated_into_id AS merged_id FROM consolidation.task_memories
+    WHERE consolidated_into_id = ANY(:ids) ORDER BY id
+"""
+
+
+def dissolve_memories(connection: Connection, author: Author, rows: Sequence[MisplacedMemory], *, now: datetime) -> int:
+    """Archive what was made of several scopes, and show the raw memories behind merged ones; return their number.
+
+    Each is a group of its own in the ledger. The memories of a summary wait for another one.
+
+    Raises:
+        ConflictError: A row changed since it was read.
+    """
+    lock_active_keys(connection, [author.project_id])
+    groups = {row.id: uuid4() for row in rows}
+    hidden = connection.execute(text(_LIST_HIDDEN), {"ids": list(groups)}).all()
+    reasons = {row.id: f"{DISSOLVED}its memories are of {row.scopes} scopes" for row in rows}
+
+    def change(row: MisplacedMemory, **values: Any) -> Change:
+        return Change(row.id, groups[row.id], values, row.version, reasons[row.id])
+
+    archived = {row.id: {"retired_at": now, "archive_reason": reasons[row.id]} for row in rows}
+    summaries = [row for row in rows if row.kind == "summary"]
+    entries = [row for row in rows if row.kind == "playbook"]
+    others = [row for row in rows if row.kind not in ("summary", "playbook")]
+    emptied = {"source_memory_ids": [], "source_count": 0, "lineage": []}
+    shown = [
+        Change(row.id, groups[row.merged_id], {"consolidated_into_id": None}, row.version, reasons[row.merged_id])
+        for row in hidden
+    ]
+    for table, changes in (
+        (consolidated_memories, [change(row, **archived[row.id]) for row in others]),
+        (consolidated_memories, [change(row, **archived[row.id], **emptied) for row in summaries]),
+        (playbook_entries, [change(row, status="retired", updated_at=now) for row in entries]),
+        (task_memories, shown),
+    ):
+        update_rows(connection, author, table, changes, operation="archive")
+    return len(shown)
+
+
+def set_scope_keys(connection: Connection, author: Author, rows: Sequence[MisplacedMemory]) -> None:
+    """Store the scope key of consolidated memories, each as a group of its own in the ledger.
+
+    Raises:
+        ConflictError: A row changed since it was read.
+    """
+    lock_active_keys(connection, [author.project_id])
+    reason = "the option scope has changed"
+    changes = [Change(row.id, uuid4(), {"scope_key": row.scope_key}, row.version, reason) for row in rows]
+    update_rows(connection, author, consolidated_memories, changes, operation="edit")
