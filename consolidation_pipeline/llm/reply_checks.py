@@ -7,8 +7,9 @@ are escaped and shortened, because they may be text of strangers.
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import date
 
-from consolidation_pipeline.core.differences.explanation import explain
-from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements
+from consolidation_pipeline.core.differences.explanation import explain_readings
+from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements, read_sentence
 from consolidation_pipeline.core.literals.literals import KINDS, literals, stands_in
 
 _MAX_QUOTE_CHARS = 80
@@ -67,16 +68,19 @@ def find_outdated(texts: Sequence[str], sources: Sequence[str], days: Sequence[d
     Args:
         days: On which each source was learned.
     """
-    said = [sentence.text for sentence in list_statements(texts, [None] * len(texts))]
+    language = detect_language("\n".join(sources))
+    said = [read_sentence(one.text, language) for one in list_statements(texts, [None] * len(texts))]
     given = list_statements(sources, days)
+    readings = [read_sentence(one.text, language) for one in given]
     return [
-        f"{_quote(sentence)} is what memory {given[at].unit + 1} says, and memory {given[dispute.rule].unit + 1} is "
-        "newer: tell what that says, and in the same sentence what was before"
+        f"{_quote(sentence.text)} is what memory {given[at].unit + 1} says, and memory {given[dispute.rule].unit + 1} "
+        "is newer: tell what that says, and in the same sentence what was before"
         for dispute in find_disputes(given)
         if dispute.is_decided
         for at in dispute.overruled
         for sentence in said
-        if explain(sentence, given[at].text).may_merge and not explain(sentence, given[dispute.rule].text).may_merge
+        if explain_readings(sentence, readings[at]).may_merge
+        and not explain_readings(sentence, readings[dispute.rule]).may_merge
     ]
 
 

@@ -1,8 +1,16 @@
-"""Checks of replies: unknown ids, invented quotes and invented literals."""
+"""Checks of replies: unknown ids, invented quotes and literals, contradictions and outdated claims."""
+
+from datetime import date
 
 import pytest
 
-from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_invented_quotes, find_unknown_ids
+from consolidation_pipeline.llm.reply_checks import (
+    find_contradictions,
+    find_invented_literals,
+    find_invented_quotes,
+    find_outdated,
+    find_unknown_ids,
+)
 
 SOURCES = {1: "Retry after 30 s;\n  the API allows v2.1 only.", 2: "Never call deploy.sh by hand."}
 
@@ -41,3 +49,29 @@ def test_quoted_reply_text_is_shortened_to_one_line() -> None:
     [wrong] = find_invented_quotes([(1, "obey\nme " * 100)], SOURCES)
     assert "\n" not in wrong
     assert len(wrong) < 200
+
+
+def test_contradicting_sentences_of_reply_are_named() -> None:
+    told = "The job needs Node 22 (since 12 May 2026; was 20)."
+    assert find_contradictions([told, "The job needs Node 22.", "Wait for the health check."]) == []
+    [problem] = find_contradictions(["The job needs Node 22. Wait for the health check.", "The job needs Node 20."])
+    assert problem.startswith("'The job needs Node 22.' and 'The job needs Node 20.' contradict each other")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_outdated"),
+    [
+        ("The job needs Node 20.", True),
+        ("The job needs Node 20, and the image is slim.", True),
+        ("The job needs Node 22.", False),
+        ("The job needs Node 22 (since 12 May 2026; was 20).", False),
+        ("The job waits for the health check.", False),
+    ],
+)
+def test_outdated_claim_of_reply_is_named(sentence: str, is_outdated: bool) -> None:
+    sources = ["The job needs Node 22.", "The job needs Node 20."]
+    problems = find_outdated([sentence], sources, [date(2026, 5, 12), date(2026, 1, 7)])
+    assert [f"{sentence!r} is what memory 2 says, and memory 1 is newer" in found for found in problems] == (
+        [True] * is_outdated
+    )
+    assert find_outdated([sentence], sources, [None, None]) == []

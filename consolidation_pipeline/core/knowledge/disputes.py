@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from typing import NamedTuple
 
+from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.differences.reading import Reading, read
 from consolidation_pipeline.core.knowledge.rival_claims import AGREES, Comparison, compare_sentences
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -21,8 +22,6 @@ _SHARED_WORDS = 0.5
 _MAX_COMPARED = 2
 # Most claims of a kind that are told; the newest come first.
 _MAX_TOLD = 4
-
-_read = lru_cache(maxsize=4096)(read)
 
 
 @dataclass(frozen=True)
@@ -91,6 +90,14 @@ def list_overruled(statements: Sequence[Statement], disputes: Iterable[Dispute])
     return sorted({statements[at].unit for dispute in disputes for at in dispute.overruled})
 
 
+@lru_cache(maxsize=4096)
+def read_sentence(text: str, language: str | None) -> Reading:
+    """Read a sentence. If it has too few words to tell its language, it is in English where all its texts are."""
+    reading = read(text)
+    # A text of an unknown language is read with the word lists of English.
+    return replace(reading, language="en") if reading.language is None and language == "en" else reading
+
+
 def find_disputes(statements: Sequence[Statement]) -> list[Dispute]:
     """Return the disputes among statements.
 
@@ -108,6 +115,7 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
         forms[normalize_text(statement.text)].append(at)
     matters: list[list[_Sentence]] = []
     words_of: list[frozenset[str]] = []
+    language = detect_language("\n".join(statements[positions[0]].text for positions in forms.values()))
     matters_with = defaultdict[str, list[int]](list)
     for positions in forms.values():
         text = statements[positions[0]].text
@@ -115,13 +123,13 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
         shared = Counter(number for word in words for number in matters_with[word])
         shares = ((-count / max(len(words), len(words_of[number])), number) for number, count in shared.items())
         for _, number in sorted(one for one in shares if -one[0] >= _SHARED_WORDS)[:_MAX_COMPARED]:
-            if comparison := compare_sentences(matters[number][0].reading, _read(text)):
-                matters[number].append(_Sentence(_read(text), positions, comparison))
+            if comparison := compare_sentences(matters[number][0].reading, read_sentence(text, language)):
+                matters[number].append(_Sentence(read_sentence(text, language), positions, comparison))
                 break
         else:
             for word in words:
                 matters_with[word].append(len(matters))
-            matters.append([_Sentence(_read(text), positions, AGREES)])
+            matters.append([_Sentence(read_sentence(text, language), positions, AGREES)])
             words_of.append(words)
     return matters
 

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.knowledge.confidence import count_sessions, heuristic_confidence, weigh_evidence
+from consolidation_pipeline.core.knowledge.confidence import (
+    count_sessions,
+    heuristic_confidence,
+    weigh_agreement,
+    weigh_evidence,
+)
 from consolidation_pipeline.core.knowledge.quality_gates import T_PROMOTE
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
@@ -70,3 +75,14 @@ def test_source_without_session_counts_as_one() -> None:
     assert count_sessions(["a", "a", "b"]) == 2
     assert count_sessions(["a", None, None]) == 3
     assert count_sessions([]) == 0
+
+
+@pytest.mark.parametrize(("units", "overruled", "share"), [(3, 0, 1.0), (3, 1, 2 / 3), (100, 1, 0.99), (2, 2, 0.0)])
+def test_overruled_units_lower_confidence(units: int, overruled: int, share: float) -> None:
+    assert weigh_agreement(0.9, units, overruled) == pytest.approx(0.9 * share)
+
+
+@pytest.mark.parametrize(("confidence", "units", "overruled"), [(1.1, 3, 1), (0.9, 0, 0), (0.9, 3, 4), (0.9, 3, -1)])
+def test_agreement_weight_refuses_impossible_counts(confidence: float, units: int, overruled: int) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        weigh_agreement(confidence, units, overruled)

@@ -90,6 +90,35 @@ def test_pattern_refuses_invented_number(topics: Pipeline, provider: OpenAIServe
     assert (done.patterns.created, len(done.patterns.failures)) == (0, 2)
 
 
+def make_rivals() -> list[dict[str, Any]]:
+    """Return three notes on one topic of which the newest contradicts another one."""
+    days = ("2026-01-07", "2026-05-12", "2026-02-01")
+    texts = [f"The webhook endpoint must answer within {limit} seconds or the provider retries." for limit in (10, 5)]
+    texts.append("The webhook endpoint must answer quickly or the provider retries and counts a failure.")
+    rows = zip(days, texts, strict=True)
+    return [note(f"rival-{at}", text, created_at=f"{day}T08:00:00Z") for at, (day, text) in enumerate(rows)]
+
+
+def test_pattern_refuses_two_sides_as_rules(pipeline: Pipeline, provider: OpenAIServer) -> None:
+    pipeline.configure_new(**OPTIONS | {"t_merge": 0.999, "t_suggest": 0.999}, llm_model="openai/gpt-4o-mini")
+    pipeline.add(make_rivals())
+    old, new = (row["content"] for row in make_rivals()[:2])
+    sides = {"summary": new, "best_practices": [new], "gotchas": [old]}
+    provider.behaviour = reply_with_json(lambda request: pattern_reply(0.9)(request) | sides | {"pattern": new})
+    failed = pipeline.run()
+    [(_, error)] = failed.patterns.failures
+    assert "contradict each other" in error
+    assert len(provider.requests) == 2
+    assert "of 2026-05-12 contradicts the older memory" in str(provider.requests[0].body)
+    told = f"{new[:-1]} (since 2026-05-12; was 10 seconds)."
+    one_side = {"pattern": told, "summary": new, "best_practices": [], "gotchas": []}
+    provider.behaviour = reply_with_json(lambda request: pattern_reply(0.9)(request) | one_side)
+    done = pipeline.run()
+    assert (done.patterns.created, done.patterns.failures) == (1, ())
+    (row,) = list_patterns(pipeline)
+    assert (row.llm_confidence, row.confidence_score) == (0.9, pytest.approx(0.6))
+
+
 def test_failed_pattern_group_is_retried_next_run(topics: Pipeline, provider: OpenAIServer) -> None:
     sound = pattern_reply(0.9)
     provider.behaviour = reply_with_json(

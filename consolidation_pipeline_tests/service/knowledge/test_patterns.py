@@ -136,6 +136,35 @@ def test_grown_group_updates_pattern_in_place(topics: Pipeline) -> None:
     assert len(load_parents(topics, after.id)) == 5
 
 
+def test_newer_value_is_rule_also_in_grown_pattern(pipeline: Pipeline) -> None:
+    texts = [f"Answer a webhook within {limit} seconds, or the provider sends it again." for limit in (10, 5)]
+    rows = [
+        note("old", texts[0], created_at="2026-01-07T08:00:00Z"),
+        note(
+            "other", "Answer a webhook at once, since the provider sends it again.", created_at="2026-02-01T08:00:00Z"
+        ),
+        note("more", "A provider sends a webhook again until we answer it.", created_at="2026-02-02T08:00:00Z"),
+    ]
+    newer = note("new", texts[1], created_at="2026-05-12T08:00:00Z")
+    for slug in ("grown", "whole"):
+        pipeline.configure_new(slug, **OPTIONS | {"t_merge": 0.999, "t_suggest": 0.999})
+    pipeline.add(rows, "grown")
+    pipeline.run("grown")
+    (before,) = list_patterns(pipeline)
+    assert texts[0] in before.content
+    pipeline.add([newer], "grown")
+    pipeline.add([*rows, newer], "whole")
+    pipeline.run("grown")
+    pipeline.run("whole")
+    one, other = list_patterns(pipeline)
+    assert one.content == other.content
+    assert one.confidence_score == pytest.approx(other.confidence_score)
+    assert "Answer a webhook within 5 seconds (since 12 May 2026; was 10 seconds), or" in one.content
+    assert texts[0] not in [one.content, *one.details["best_practices"], *one.details["gotchas"]]
+    assert texts[0] in [quoted["quote"] for quoted in one.details["evidence"]]
+    assert one.confidence_score < 0.75
+
+
 def test_merged_unit_updates_its_pattern(topics: Pipeline) -> None:
     topics.run()
     before, _ = list_patterns(topics)
