@@ -1,7 +1,7 @@
 """Explanation of the differences of two texts: may they become one?"""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from textwrap import shorten
@@ -9,6 +9,7 @@ from textwrap import shorten
 from consolidation_pipeline.core.differences.alignment import Alignment, Similarity
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.differences.modifiers import find_modifier
 from consolidation_pipeline.core.differences.order import find_reordered, find_replaced
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -26,10 +27,13 @@ PROOFS = {
     "exception": "unexplained",
     "added cue": "unexplained",
     "moved cue": "unexplained",
+    "modifier": "unexplained",
     "word": "unexplained",
     "language": "unexplained",
     "addition": "contains",
 }
+# Texts that both add details have this many times the words in common that one of them has alone.
+_MIN_COMMON = 2
 # A clause may be found in this many clauses of the other text.
 _MOST_CLAUSES = 4
 # Texts with more tokens are not compared, as the time grows with the product of their lengths.
@@ -127,8 +131,12 @@ def _find_differences(a: Reading, b: Reading, alignment: Alignment) -> list[Find
         found.append(("order", *order[::-1]))
     found += find_cue_differences(a, b, alignment, language)
     found += _compare_rest(alignment)
-    if all(PROOFS[kind] == "contains" for kind, *_ in found) and (words := find_replaced(a, b, of_a, language)):
-        found.append(("order", *words))
+    if all(PROOFS[kind] == "contains" for kind, *_ in found):
+        if words := find_replaced(a, b, of_a, language):
+            found.append(("order", *words))
+        one, other = find_modifier(a.tokens, of_a, language), find_modifier(b.tokens, of_b, language)
+        if one or other:
+            found.append(("modifier", one, other))
     return found
 
 
@@ -144,8 +152,45 @@ def _compare_rest(alignment: Alignment) -> Iterator[Finding]:
     for x, y in islice(opposites, 1):
         yield "opposite", [x], [y]
     if left_a or left_b:
-        is_addition = not (left_a and left_b) and not _is_scattered(alignment, bool(left_a))
+        if left_a and left_b:
+            is_addition = not _replaces(alignment, left_a, left_b)
+        else:
+            is_addition = not _is_scattered(alignment, bool(left_a))
         yield "addition" if is_addition else "word", left_a, left_b
+
+
+def _replaces(alignment: Alignment, left_a: Sequence[Token], left_b: Sequence[Token]) -> bool:
+    """Return True if words of one text may stand in the place of words of the other, or if each has much alone.
+
+    Words that stand in different places are details that both texts add to what they have in common.
+    """
+    if len(alignment.of_a) < _MIN_COMMON * max(len(left_a), len(left_b)):
+        return True
+    if all(any(token.kind != "word" for token in left) for left in (left_a, left_b)):
+        return True
+    here = {at: at for at in alignment.of_b}
+    orders_a, orders_b = ((range(len(side)), _sort_as_written(side)) for side in (alignment.a, alignment.b))
+    for order_a, order_b in zip(orders_a, orders_b, strict=True):
+        slots_a, slots_b = _find_slots(order_a, alignment.of_a), _find_slots(order_b, here)
+        if any(x[0] == y[0] or x[1] == y[1] for x in slots_a for y in slots_b):
+            return True
+    return False
+
+
+def _sort_as_written(tokens: Sequence[Token]) -> list[int]:
+    return sorted(range(len(tokens)), key=lambda at: tokens[at].place)
+
+
+def _find_slots(order: Sequence[int], places: Mapping[int, int]) -> set[tuple[int, int]]:
+    """Return the aligned neighbours, as positions in the second text, of the words that one text has alone."""
+    slots, before = set(), -1
+    ends = [places.get(at, -2) for at in order]
+    for at, place in enumerate(ends):
+        if place >= 0:
+            before = place
+        else:
+            slots.add((before, next((one for one in ends[at:] if one >= 0), -1)))
+    return slots
 
 
 def _is_scattered(alignment: Alignment, is_longer_a: bool) -> bool:

@@ -173,8 +173,9 @@ class _Reader:
 
     def _opens_question(self, sentence: Sequence[Piece]) -> bool:
         following = self.language.phrases.get((sentence[1].lower,)) if len(sentence) > 1 else None
-        asks = self.language.questions.get(sentence[0].lower) not in (None, "time")
-        return asks and following is not None and following.key in ("tense", "modality")
+        asked = self.language.questions.get(sentence[0].lower)
+        has_auxiliary = following is not None and following.key in ("tense", "modality")
+        return asked == "person" or (asked not in (None, "time") and has_auxiliary)
 
     def _find_participle(self) -> int | None:
         """Return the position of the participle after the last auxiliary of the passive, None if there is none."""
@@ -348,11 +349,9 @@ def _in_bytes(key: str) -> str:
 
 def _is_name(text: str, is_first: bool, code: str) -> bool:
     """Return True if a word is written as a name. German writes all nouns with a capital."""
-    if not text[0].isupper():
-        return False
-    if len(text) > 1 and any(letter.isupper() for letter in text[1:]):
+    if any(letter.isupper() for letter in text[1:]):
         return True
-    return not is_first and code != "de"
+    return text[0].isupper() and not is_first and code != "de"
 
 
 def _is_unspaced(word: str) -> bool:

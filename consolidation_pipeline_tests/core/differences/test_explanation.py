@@ -86,6 +86,10 @@ MUST_NOT_MERGE = {
         ("Wie wird der Dienst gestartet?", "Der Dienst wird gestartet."),
         ("为什么缓存是冷的？", "缓存是冷的。"),
     ],
+    "modifier": [
+        ("The card is declined by the terminal.", "The virtual card is declined by the terminal."),
+        ("Die Karte wird im Laden abgelehnt.", "Die virtuelle Karte wird im Laden abgelehnt."),
+    ],
     "word": [
         ("The customer prefers tea.", "The customer prefers coffee."),
         ("The red lamp blinks.", "The blue lamp blinks."),
