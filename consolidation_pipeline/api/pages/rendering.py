@@ -59,6 +59,7 @@ DIFFERENCE_LABELS = {
     "exception": "an exception in one only",
     "added cue": "a condition in one only",
     "moved cue": "a condition on something else",
+    "modifier": "a word in one only that may say which one is meant",
     "word": "different words",
     "language": "languages not known, or not the same",
 }
