@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pytest
 
+from consolidation_pipeline.core.calibration.decision_errors import load_product_pairs, measure_errors
 from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA
+from consolidation_pipeline.core.calibration.threshold_estimates import CosineSpread, recommend_pattern_threshold
+from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import NotFoundError, ProjectBusyError
 from consolidation_pipeline.service.runs import run_lifecycle
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
@@ -75,8 +79,9 @@ def test_small_project_uses_profile_thresholds(pipeline: Pipeline) -> None:
     assert WORDLLAMA.plain is not None
     assert done.snapshot.thresholds == WORDLLAMA.plain.thresholds()
     assert (done.snapshot.center, done.snapshot.boilerplate, done.stripped) == (None, (), 0)
-    assert done.snapshot.report["trigger"] == "first"
-    assert "curve" not in done.snapshot.report
+    report = done.snapshot.report
+    assert (report["trigger"], report["decided"]) == ("first", None)
+    assert report.keys().isdisjoint({"spread", "recommended"})
 
 
 @pytest.mark.usefixtures("calibrate_from_twelve")
@@ -88,13 +93,26 @@ def test_large_project_is_calibrated_on_own_memories(pipeline: Pipeline) -> None
         assert run.thresholds == done.snapshot.thresholds
     snapshot, report = done.snapshot, done.snapshot.report
     assert snapshot.center is not None
-    assert snapshot.thresholds["t_merge"] >= WORDLLAMA.t_merge
-    assert snapshot.thresholds["t_pattern"] < snapshot.thresholds["t_suggest"] < snapshot.thresholds["t_merge"]
-    assert snapshot.thresholds["t_principle"] < snapshot.thresholds["t_pattern"]
+    assert snapshot.thresholds == report["recommended"]
+    assert snapshot.thresholds["t_merge"] == snapshot.thresholds["t_suggest"] >= WORDLLAMA.t_suggest
+    assert snapshot.thresholds["t_pattern"] == recommend_pattern_threshold(CosineSpread(**report["spread"]))
+    assert snapshot.thresholds["t_principle"] < snapshot.thresholds["t_pattern"] < snapshot.thresholds["t_suggest"]
     assert report["spread"]["median"] < report["spread"]["nearest"]
-    assert {"wrong", "found", "kinds", "profile", "recommended"} <= report.keys()
-    assert len(report["curve"]) == 50
-    assert report["found"]["share"] > 0.4
+    assert report["profile"]["measured"] is True
+    # "Seen again today." is boilerplate of a memory for each lesson.
+    repeats = sum("repeat" in row["id"] for row in corpus())
+    assert (report["contents"], report["stripped"]) == (len(corpus()) - repeats, len(LESSONS))
+    assert report["decided"] is None
+
+
+@pytest.mark.usefixtures("calibrate_from_twelve")
+def test_dense_project_merges_above_pattern_threshold(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = CosineSpread(median=0.5, nearest=0.95, bound=-1.0, sampled=50)
+    monkeypatch.setattr(calibration_fit, "measure_spread", lambda *_: dense)
+    pipeline.add(corpus())
+    thresholds = calibrate(pipeline).snapshot.thresholds
+    assert thresholds["t_merge"] == thresholds["t_suggest"] == thresholds["t_pattern"] == 0.707
+    assert thresholds["t_pattern"] > WORDLLAMA.t_suggest
 
 
 @pytest.mark.usefixtures("calibrate_from_twelve")
@@ -158,8 +176,6 @@ def test_given_threshold_wins_over_calibration(pipeline: Pipeline) -> None:
     assert (snapshot.thresholds["t_merge"], snapshot.thresholds["t_pattern"]) == (0.9, 0.5)
     assert snapshot.thresholds["t_suggest"] >= 0.5
     assert snapshot.report["recommended"]["t_merge"] < 0.9
-    at = next(point for point in snapshot.report["curve"] if point["threshold"] == 0.9)
-    assert snapshot.report["found"] == at["found"]
 
 
 @pytest.mark.usefixtures("calibrate_from_twelve")
@@ -169,7 +185,7 @@ def test_uncentered_calibration_keeps_plain_floor(pipeline: Pipeline) -> None:
     snapshot = calibrate(pipeline).snapshot
     assert snapshot.center is None
     assert WORDLLAMA.plain is not None
-    assert snapshot.thresholds["t_merge"] >= WORDLLAMA.plain.t_merge
+    assert snapshot.thresholds["t_merge"] >= WORDLLAMA.plain.t_suggest
 
 
 def test_snapshot_without_options_is_renewed(pipeline: Pipeline) -> None:
@@ -188,7 +204,7 @@ def test_single_phases_use_newest_snapshot(pipeline: Pipeline) -> None:
     with pipeline.open() as run:
         run_phases(run, ["similarity_graph"])
         assert WORDLLAMA.plain is not None
-        assert run.thresholds["t_merge"] == WORDLLAMA.plain.t_merge
+        assert run.thresholds["t_merge"] == WORDLLAMA.plain.t_suggest
     assert list_versions(pipeline) == [1]
     with pipeline.open() as run:
         run_phases(run, ["threshold_calibration"])
@@ -356,26 +372,58 @@ def test_calibration_of_busy_project_is_refused(pipeline: Pipeline, monkeypatch:
 # --- decisions -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.breaks_rules  # the approval has no merged memory
-@pytest.mark.usefixtures("calibrate_from_twelve")
-def test_suggestion_decisions_are_labelled_pairs(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
+def decide(pipeline: Pipeline, status: str, names: Sequence[str]) -> None:
+    """Store a decided suggestion on memories."""
     ids = {row.external_id: row.id for row in pipeline.rows("SELECT external_id, id FROM {s}.task_memories")}
-    decided = {
-        "validated": ["lesson-0-0", "lesson-0-1", "lesson-0-2"],
-        "rejected": ["near-0-0", "near-0-1"],
-        "pending": ["near-1-0", "near-1-1"],
-    }
-    for status, names in decided.items():
-        pipeline.write(
-            "INSERT INTO {s}.consolidation_suggestions (project_id, group_id, status, suggested_content, "
-            "original_memory_ids, original_versions, fingerprint) VALUES (:p, 'g', :status, 'x', :ids, :versions, :f)",
-            p=pipeline.project().id,
-            status=status,
-            ids=[ids[name] for name in names],
-            versions=[1] * len(names),
-            f=str(uuid4()),
-        )
-    report = calibrate(pipeline).snapshot.report
-    assert report["decided"] == 4
-    assert report["kinds"]["decided"]["of"] == 4
+    pipeline.write(
+        "INSERT INTO {s}.consolidation_suggestions (project_id, group_id, status, suggested_content, "
+        "original_memory_ids, original_versions, fingerprint) VALUES (:p, 'g', :status, 'x', :ids, :versions, :f)",
+        p=pipeline.project().id,
+        status=status,
+        ids=[ids[name] for name in names],
+        versions=[1] * len(names),
+        f=str(uuid4()),
+    )
+
+
+@pytest.mark.breaks_rules  # the approval has no merged memory
+def test_report_measures_errors_on_decisions(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    decide(pipeline, "validated", ["lesson-0-0", "lesson-0-1", "lesson-0-2"])
+    decide(pipeline, "rejected", ["near-0-0", "near-0-1"])
+    decide(pipeline, "rejected", ["lesson-1-0", "lesson-1-1"])
+    decide(pipeline, "pending", ["near-1-0", "near-1-1"])
+    # Nobody knows which of these three differ.
+    decide(pipeline, "rejected", ["alone-0", "alone-1", "alone-2"])
+    decided = calibrate(pipeline).snapshot.report["decided"]
+    assert decided["pairs"] == 5
+    assert (decided["found"]["share"], decided["found"]["of"]) == (1.0, 3)
+    assert (decided["wrong"]["share"], decided["wrong"]["of"]) == (0.5, 2)
+    assert decided["kinds"].keys() == {"decided"}
+
+
+@pytest.mark.breaks_rules  # the approval has no merged memory
+def test_report_measures_few_pairs_of_large_group(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add([note(f"n{at}", f"{LESSONS[0]} Detail {word}.") for at, word in enumerate(VOCABULARY)])
+    decide(pipeline, "validated", [f"n{at}" for at in range(len(VOCABULARY))])
+    decided = calibrate(pipeline).snapshot.report["decided"]
+    assert (decided["pairs"], decided["found"]["of"], decided["wrong"]["of"]) == (15, 15, 0)
+    monkeypatch.setattr(calibration_fit, "_MAX_DECIDED_PAIRS", 4)
+    proposal = calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=False)
+    assert proposal.proposed.report["decided"]["pairs"] == 4
+
+
+def test_calibration_measures_errors_on_product_pairs(pipeline: Pipeline) -> None:
+    pipeline.add(unrelated_notes())
+    proposal = calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=False)
+    assert proposal.product_errors == measure_errors(load_product_pairs(), word_similarity)
+    assert proposal.product_errors["wrong"]["share"] < 0.1
+    assert proposal.product_errors["found"]["share"] > 0.4
+
+
+def test_changed_rules_renew_calibration_and_graph(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add(corpus())
+    update(pipeline)
+    monkeypatch.setattr(calibration_fit, "RULES_VERSION", calibration_fit.RULES_VERSION + 1)
+    done, graph = update(pipeline)
+    assert (done.renewed, done.snapshot.report["trigger"], graph.rebuilt) == (True, "options", True)

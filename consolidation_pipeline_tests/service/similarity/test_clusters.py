@@ -1,4 +1,4 @@
-"""Groups: independent of input order, without chaining, vetoed pairs or mixed types."""
+"""Groups: independent of input order, without chaining, pairs that differ or mixed types."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.literals.literals import conflicts
+from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.similarity.similarity_join import SLACK
 from consolidation_pipeline.core.vectors import center
+from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.intake import importer
 from consolidation_pipeline.service.similarity import embedding
 from consolidation_pipeline.store.admin import invariants
@@ -85,11 +86,10 @@ def test_near_misses_become_suggestions_with_reason(pipeline: Pipeline) -> None:
     )
     assert done.clusters.pairs_asked == len(NEAR_MISSES)
     asked_pairs = [row.details["asked_pairs"] for rows in groups.values() for row in rows if row.details]
-    assert sorted(asked["differences"][0].split(":")[0] for (asked,) in asked_pairs) == [
-        "number",
-        "polarity",
-        "version",
-    ]
+    reasons = [reason for (asked,) in asked_pairs for reason in asked["differences"]]
+    kinds = sorted(reason.split(":")[0] for reason in reasons)
+    assert kinds == ["polarity", "value", "value"]
+    assert sum("30 seconds" in reason and "60 seconds" in reason for reason in reasons) == 1
     assert all({UUID(asked["a"]), UUID(asked["b"])} <= texts.keys() for (asked,) in asked_pairs)
 
 
@@ -126,11 +126,16 @@ def test_groups_do_not_depend_on_order_or_batches(shared: Pipeline, data: st.Dat
 
 # --- invariants of merged memories -----------------------------------------------------------------------------------
 
-TEXTS = st.lists(st.sampled_from(VOCABULARY[:6]), min_size=2, max_size=4).map(" ".join)
-# The model ignores numbers: such texts differ only in a literal. Upper case gives repeats another vector.
-SPELLED = st.tuples(TEXTS, st.sampled_from(["", "", " 30", " 60"]), st.booleans()).map(
-    lambda parts: (parts[0] + parts[1]).upper() if parts[2] else parts[0] + parts[1]
-)
+ITEMS = st.lists(st.sampled_from(VOCABULARY[:6]), min_size=1, max_size=4, unique=True).map(" and ".join)
+# Added items and labels are harmless; other items, another order, a negation and other values are not. The model
+# ignores values and labels: such texts differ in their words alone. Upper case gives repeats another vector.
+SENTENCES = st.tuples(
+    st.sampled_from(["", "", "Note: "]),
+    st.sampled_from(["The service needs", "The service needs", "The service does not need"]),
+    ITEMS,
+    st.sampled_from(["", "", " 30", " 60"]),
+).map(lambda parts: f"{parts[0]}{parts[1]} {parts[2]}{parts[3]}")
+SPELLED = st.tuples(SENTENCES, st.booleans()).map(lambda parts: parts[0].upper() if parts[1] else parts[0])
 NOTES = st.tuples(SPELLED, st.sampled_from(["learning", "learning", "decision"]))
 BATCHES = st.lists(st.lists(NOTES, min_size=2, max_size=14), min_size=1, max_size=2)
 
@@ -158,9 +163,10 @@ class Contents:
         return max(float(a @ b) for a in self.variants[one] for b in self.variants[other])
 
     def may_merge(self, one: tuple[str, str], other: tuple[str, str], *, cross_type: bool) -> bool:
-        """Return True if two contents are similar, of compatible types and without a conflict."""
+        """Return True if two contents are similar, of compatible types and with harmless differences."""
         near = self.similarity(one, other) >= OPTIONS["t_merge"] - 2 * SLACK
-        return near and (cross_type or one[0] == other[0]) and not conflicts(self.text[one], self.text[other])
+        may_share = near and (cross_type or one[0] == other[0])
+        return may_share and explain(self.text[one], self.text[other], word_similarity).may_merge
 
 
 def run_in_batches(pipeline: Pipeline, batches: list[list[tuple[str, str]]], **options: Any) -> Outcome:
@@ -195,7 +201,7 @@ def test_merge_groups_are_valid_and_maximal(
 
 
 def test_cross_type_groups_need_option(pipeline: Pipeline) -> None:
-    notes = [("amber birch cedar", "learning"), ("cedar amber birch", "decision")]
+    notes = [("The service needs amber", "learning"), ("Note: The service needs amber", "decision")]
     run_in_batches(pipeline, [notes])
     assert merged_names(pipeline) == set()
     assert groups_of(pipeline, "suggest") == {}
@@ -205,12 +211,13 @@ def test_cross_type_groups_need_option(pipeline: Pipeline) -> None:
 
 
 def test_min_cluster_size_limits_merges(pipeline: Pipeline) -> None:
-    pair = [("amber birch cedar", "learning"), ("cedar amber birch", "learning")]
-    triple = [("iris delta ember", "learning"), ("delta iris ember", "learning"), ("ember delta iris", "learning")]
+    pair = [("The cache needs birch", "learning"), ("Note: The cache needs birch", "learning")]
+    labels = ("", "Note: ", "Reminder: ")
+    triple = [(f"{label}delta and iris stop at night", "learning") for label in labels]
     done = run_in_batches(pipeline, [pair + triple], min_cluster_size=3)
     assert merged_names(pipeline) == {frozenset({"n0-2", "n0-3", "n0-4"})}
     assert done.clusters.groups["merge"] == 1
-    pipeline.add([note("third", "birch amber cedar")])
+    pipeline.add([note("third", "Reminder: The cache needs birch")])
     pipeline.run(embedder=WordEmbedder())
     assert frozenset({"n0-0", "n0-1", "third"}) in merged_names(pipeline)
 
