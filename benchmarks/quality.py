@@ -18,14 +18,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from temporary_server import use_temporary_server
-
-if TYPE_CHECKING:
-    from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 SEED = 7
 CONTEXT_CHARS = 1_000
@@ -150,41 +147,24 @@ def embed_corpus(corpus: Corpus) -> EmbeddedCorpus:
 
 
 def run_merge_methods(prepared: EmbeddedCorpus) -> dict[str, Labels]:
-    """Return near-duplicate groups by simple methods, and by the calibrated rules without vetoes."""
-    from consolidation_pipeline.core.conflicts.conflict_screen import find_conflicting
+    """Return near-duplicate groups by simple methods, and by the rules of the product without its calibration."""
+    from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA
+    from consolidation_pipeline.core.differences.pair_screen import find_mergeable
     from consolidation_pipeline.core.grouping.labels import renumber_labels
     from consolidation_pipeline.core.grouping.linkage import complete_linkage
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
+    from consolidation_pipeline.embed.word_similarity import word_similarity
 
-    n, texts = len(prepared.repeat), prepared.corpus.texts
-    close = similarity_join(prepared.centered, 0.82)
-    agreeing = close.select(~find_conflicting(texts, close.i, close.j))
+    n, texts, lowest = len(prepared.repeat), prepared.corpus.texts, WORDLLAMA.t_suggest
+    close = similarity_join(prepared.centered, lowest)
+    harmless = close.select(find_mergeable(texts, close.i, close.j, word_similarity))
     return {
         "exact repeats": renumber_labels(prepared.repeat, 2),
         "greedy leader, plain, 0.95": greedy_leader(prepared.plain, 0.95),
         "complete linkage, plain, 0.95": complete_linkage(n, similarity_join(prepared.plain, 0.95), 0.95),
-        "complete linkage, centred, 0.82": complete_linkage(n, close, 0.82),
-        "the same with vetoes": complete_linkage(n, agreeing, 0.82),
-        "calibrated, without vetoes": complete_linkage(n, find_calibrated_pairs(prepared), 0.5),
+        "complete linkage, centred, 0.82": complete_linkage(n, close.at_least(0.82), 0.82),
+        "every difference explained": complete_linkage(n, harmless, lowest),
     }
-
-
-def find_calibrated_pairs(prepared: EmbeddedCorpus) -> SimilarPairs:
-    """Return pairs that may be merged by the local model's thresholds, if no veto is found."""
-    from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA, are_near_duplicates
-    from consolidation_pipeline.core.similarity.similarity_join import similarity_join
-    from consolidation_pipeline.core.text.word_overlap import build_word_sets
-
-    pairs = similarity_join(prepared.centered, WORDLLAMA.t_merge)
-    words = build_word_sets(prepared.corpus.texts)
-    near = are_near_duplicates(
-        pairs.similarity,
-        WORDLLAMA.t_merge,
-        words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
-        shared=words.overlap(pairs.i, pairs.j),
-        min_shared=WORDLLAMA.shared_words,
-    )
-    return pairs.select(near)
 
 
 def run_pattern_methods(prepared: EmbeddedCorpus) -> dict[str, Labels]:
@@ -337,13 +317,14 @@ def retrieve(
 def _count_needed_chars(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[float]:
     """Return how many characters of its unit's text contain all sentences of each memory; inf if one is missing."""
     from consolidation_pipeline.core.memories.memories import normalize_text
-    from consolidation_pipeline.core.text.text_merge import split_sentences
+    from consolidation_pipeline.core.text.sentence_splitter import split_sentences, unwrap
 
     ends: list[dict[str, int]] = []
     for text in shown:
         at, found = 0, {}
+        joined = unwrap(text)
         for sentence in split_sentences(text):
-            at = text.index(sentence, at) + len(sentence)
+            at = joined.index(sentence, at) + len(sentence)
             found.setdefault(normalize_text(sentence), at)
         ends.append(found)
     return [

@@ -22,7 +22,7 @@ _COUNTED = (
 )
 _RELEASE = r"(?:[-.+]?(?i:rc|alpha|beta|snapshot|final|release|ga|dev|post|pre|preview|lts|sp|cr|hotfix)[-.]?\d*)"
 BLANK = r"[^\S\n]"
-# Also what sentence splitting must not cut; see merging.split_sentences.
+# Also what sentence splitting must not cut; see ``sentence_splitter``.
 QUOTED = (
     r'"(?<!\w")(?=[^\s"])[^"\n]*(?<=\S)"(?!\w)|“[^“”\n]+”|‘[^‘’\n]+’(?!\w)|«[^«»\n]+»|„[^„“”\n]+[“”]'
     r"|'(?<![\w'’]')(?=[^\s'])[^'\n]*(?<=\S)'(?!\w)"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from consolidation_pipeline.core.literals.literal_patterns import BLANK
 
-NEGATION = re.compile(
+_NEGATION = re.compile(
     rf"""(?<![\w-])(?:
         (?P<neutral>
             (?:do|does|did|must|should|can)(?:{BLANK}?not|n['’]?t){BLANK}(?:forget|hesitate)
@@ -32,16 +32,6 @@ NEGATION = re.compile(
 )
 
 
-# "turn caching off" and "turn off caching": the only uses of on and off that are opposites.
-SWITCH = re.compile(r"(?:turn|switch)(?:s|es|ed|ing)?(?:\s+\w+){0,3}?\s+(on|off)\b", re.IGNORECASE)
-# How a question begins; one with "why" takes for granted what it asks about.
-QUESTION = re.compile(
-    r"(?:how|what|where|who|which)\b|(?:can|could|do|does|did|is|are|was|were|has|have|had|should|would|will|must|may)\s+"
-    r"(?:i|you|we|it|they|he|she|a|an|the|my|your|our|this|that|these|those|there|any|all)\b",
-    re.IGNORECASE,
-)
-
-
 def negations(text: str) -> Iterator[re.Match[str]]:
     """Find the negations in ``text``; ``not only``, ``don't forget`` and their like deny nothing."""
-    return (match for match in NEGATION.finditer(text) if not match["neutral"])
+    return (match for match in _NEGATION.finditer(text) if not match["neutral"])
