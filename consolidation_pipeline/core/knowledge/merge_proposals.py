@@ -7,7 +7,8 @@ from uuid import UUID
 
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import content_hash
-from consolidation_pipeline.core.text.text_merge import find_missing_literals, split_sentences
+from consolidation_pipeline.core.text.sentence_splitter import split_sentences
+from consolidation_pipeline.core.text.text_merge import find_missing_literals
 
 
 def fingerprint(originals: Iterable[tuple[UUID, str]]) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from consolidation_pipeline.core.memories.memories import normalize_text
-from consolidation_pipeline.core.text.text_merge import split_sentences
+from consolidation_pipeline.core.text.sentence_splitter import split_pieces, split_sentences
 
 # Boilerplate is in at least this many texts, and in at least this share of them. Ten repeats are a habit among 300
 # texts, but a topic among 30,000. Chosen on a project with two placeholder sentences in two thirds of its memories.
@@ -42,12 +42,10 @@ def strip_boilerplate(text: str, boilerplate: Collection[str]) -> str:
     if not boilerplate:
         return text
     kept: list[str] = []
-    end, dropped = 0, False
-    for sentence in split_sentences(text):
-        start = text.index(sentence, end)
+    dropped = False
+    for gap, sentence in split_pieces(text):
         if normalize_text(sentence) in boilerplate:
             dropped = True
         else:
-            kept.append(text[end:start] + sentence)
-        end = start + len(sentence)
+            kept.append(gap + sentence)
     return "".join(kept).strip() if dropped and kept else text

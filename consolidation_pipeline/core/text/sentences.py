@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from consolidation_pipeline.core.text.text_merge import split_sentences
+from consolidation_pipeline.core.text.sentence_splitter import BULLET, split_pieces
 
 # About three lines on a screen. A longer sentence is cut at the end of a clause, or of a word if there is no clause.
 MAX_SENTENCE_CHARS = 400
@@ -16,20 +16,10 @@ MAX_SENTENCE_CHARS = 400
 _LONG_CHARS = 260
 _MIN_WORDS = 4
 
-_BLOCK_START = r"[#>|`~*+•–—-]|\d{1,3}[.)]\s"
-# A line that continues in the next one: the next begins in lower case, or this one ends where no sentence can.
-_WRAP = re.compile(
-    r"(?m)^(?!\s*[#|]).*?(?:[^\s.!?…:;。！？|]|\b(?:e\.g|i\.e|etc)\.)(?P<soft>\n)(?=[^\S\n]*[a-zß-öø-ÿ(])"
-    r"|^(?!\s*[#|]).*?(?:,|\b(?:the|an?|of|to|in|on|at|by|and|or|for|from|with|that|which|is|are|was|its|when|if|as))"
-    rf"(?P<hard>\n)(?=[^\S\n]*\S)(?![^\S\n]*(?:{_BLOCK_START}))"
-)
-_BULLET = re.compile(r"(?:(?:[>•*+–—-]|#{1,6}|\d{1,3}[.)]|\[[ xX]\])\s+)+")
 _MARKUP = re.compile(r"^\s*(?:#{1,6}\s|[|<]|`{3}|~{3}|[-=_*]{3,}\s*$|https?://\S+$)")
 _FENCE = re.compile(r"^\s*(?:`{3}|~{3})")
 _FENCE_LINE = re.compile(r"(?m)^\s*(?:`{3}|~{3}).*$")
 _SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’»)\]*_`」』]*$")
-# "ALTER TABLE ... ADD COLUMN" omits something and continues.
-_ELISION = re.compile(r"\s(?:\.\.\.|…)\Z")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]")
 _CLAUSE_END = re.compile(r"[;:,–—](?=\s)|[；：，、]")
@@ -94,33 +84,16 @@ def is_context_dependent(sentence: str) -> bool:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    joined = _unwrap(text)
-    begin = end = 0
-    for sentence in split_sentences(joined):
-        start = joined.index(sentence, end)
-        # Only the tail is searched. Searching all would take quadratic time for many elisions in a row.
-        goes_on = _ELISION.search(joined, max(begin, end - 4), end) and "\n" not in joined[end:start]
-        if end and not goes_on:
-            yield begin, end
-        begin, end = begin if goes_on else start, start + len(sentence)
-    if end:
-        yield begin, end
-
-
-def _unwrap(text: str) -> str:
-    """Return ``text`` with line breaks inside sentences as blanks: same length; unchanged if it holds a code block."""
-    if "\n" not in text or _FENCE_LINE.search(text):
-        return text
-    chars = list(text)
-    for match in _WRAP.finditer(text):
-        if match.lastgroup:
-            chars[match.start(match.lastgroup)] = " "
-    return "".join(chars)
+    end = 0
+    for gap, sentence in split_pieces(text):
+        start = end + len(gap)
+        end = start + len(sentence)
+        yield start, end
 
 
 def _sentence(text: str, start: int, end: int) -> Sentence:
     whole = text[start:end].strip()
-    bullet = _BULLET.match(whole)
+    bullet = BULLET.match(whole)
     bare = whole[bullet.end() :] if bullet and bullet.end() < len(whole) else whole
     quote = _shorten(bare)
     return Sentence(" ".join(quote.split()), quote, whole)

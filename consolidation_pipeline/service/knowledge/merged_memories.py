@@ -296,7 +296,8 @@ def _plan_merge(
     approved_ids = {row.id for row in approved}
     approved_texts = [row.content for row in approved]
     bodies = {s.id: s.body for s in sources if s.consolidated_into_id not in approved_ids}
-    merged = merge_capped([*approved_texts, *bodies.values()], max_chars=run.options.merge_max_chars)
+    max_chars = run.options.merge_max_chars
+    merged = merge_capped([*approved_texts, *bodies.values()], max_chars=max_chars, keep_first=bool(approved))
     return PlannedMerge(
         id=existing[0].id if existing else new_id,
         cluster_key=key,

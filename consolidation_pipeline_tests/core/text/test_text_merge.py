@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.literals.literal_scanner import Literal
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.text.sentence_splitter import split_sentences
+from consolidation_pipeline.core.text.text_coverage import Statement
 from consolidation_pipeline.core.text.text_merge import (
     MergedText,
     find_missing_literals,
     merge_capped,
     merge_texts,
-    split_sentences,
 )
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
@@ -54,57 +55,6 @@ def split_consistently(texts: list[str]) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("", []),
-        (" \n\t", []),
-        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
-        ("Use v2.1 now. Then 3.5 GB are free.", ["Use v2.1 now.", "Then 3.5 GB are free."]),
-        (
-            "Some tools, e.g. Ruff, help. Others (i.e. Black) too.",
-            ["Some tools, e.g. Ruff, help.", "Others (i.e. Black) too."],
-        ),
-        ("Open src/a.py. Edit file.ext. Save.", ["Open src/a.py.", "Edit file.ext.", "Save."]),
-        ("It failed at 0.85. 3 retries helped.", ["It failed at 0.85.", "3 retries helped."]),
-        ("1. First thing. Really.\n2. Second thing", ["1. First thing.", "Really.", "2. Second thing"]),
-        ("Do this: 1. Open. 2. Close.", ["Do this: 1. Open. 2. Close."]),
-        ("- one\n- two. Still two.\n\nA paragraph", ["- one", "- two.", "Still two.", "A paragraph"]),
-        ('He said "Stop. Go." Then he left.', ['He said "Stop. Go."', "Then he left."]),
-        ("Call `a. B` first. Then stop.", ["Call `a. B` first.", "Then stop."]),
-        ("J. Smith wrote it. Dr. Who read it.", ["J. Smith wrote it.", "Dr. Who read it."]),
-        ("Wait... and see. OK", ["Wait... and see.", "OK"]),
-        ("See fig. 3 or no. 5 there. Done.", ["See fig. 3 or no. 5 there.", "Done."]),
-        ("Set it to 12. Then go.", ["Set it to 12.", "Then go."]),
-        ("It takes 20 s. The next one waits.", ["It takes 20 s.", "The next one waits."]),
-        ("It costs 5 $. Then stop.", ["It costs 5 $.", "Then stop."]),
-        ("It is 3 m. It works.", ["It is 3 m.", "It works."]),
-        ("Wait (5 min.) `make` runs.", ["Wait (5 min.)", "`make` runs."]),
-        ("It waits 20 ms. Or 3 sec. Then it fails.", ["It waits 20 ms.", "Or 3 sec.", "Then it fails."]),
-        ("It takes 2 min. 30 s. Then go.", ["It takes 2 min. 30 s.", "Then go."]),
-        ("It takes approx. 20 s. of it. Wait.", ["It takes approx. 20 s. of it.", "Wait."]),
-        ("Some time, e.g. 5 s. for each.", ["Some time, e.g. 5 s. for each."]),
-        ("In 2019 J. Smith wrote v. 2 of it.", ["In 2019 J. Smith wrote v. 2 of it."]),
-        ("See Fig. 3 of vol. 12 there.", ["See Fig. 3 of vol. 12 there."]),
-        ("The least is min. 5 of M. Moore.", ["The least is min. 5 of M. Moore."]),
-        ("先缓存。再读取。", ["先缓存。", "再读取。"]),
-        (f"Before.\n{BLOCK}\nAfter. End", ["Before.", BLOCK, "After.", "End"]),
-        ("Text\n```\nopen. Ended\nnever", ["Text", "```\nopen. Ended\nnever"]),
-        ("Inline ```x. Y``` stays. Next", ["Inline ```x. Y``` stays.", "Next"]),
-        ("```x below. `code()` ends it.\nNext", ["```x below. `code()` ends it.", "Next"]),
-        ("a\r\nb", ["a", "b"]),
-    ],
-)
-def test_split_sentences_at_reader_boundaries(text: str, sentences: list[str]) -> None:
-    assert split_sentences(text) == sentences
-
-
-@settings(deadline=None, max_examples=examples(200))
-@given(st.one_of(sources, blocks, st.text(max_size=200)))
-def test_split_sentences_keeps_every_character_once(text: str) -> None:
-    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
-
-
 def test_merge_keeps_each_distinct_sentence_once() -> None:
     assert merge_texts(["Use JWT", "use jwt", "Use OAuth"]) == "Use JWT\n\nUse OAuth"
 
@@ -112,7 +62,7 @@ def test_merge_keeps_each_distinct_sentence_once() -> None:
 @pytest.mark.parametrize("text", ["Use JWT", "  Use JWT. \n", f"{BLOCK}\n", "a\n\n\nb", "Same. Same."])
 def test_merge_of_one_text_is_verbatim(text: str) -> None:
     assert merge_texts([text]) == text
-    assert merge_texts([" ", text, text.upper(), "", text]) == text
+    assert merge_texts([" ", text, text if BLOCK in text else text.upper(), "", text]) == text
 
 
 def test_merge_of_nothing_is_empty() -> None:
@@ -131,7 +81,8 @@ def test_merge_starts_with_first_text_verbatim() -> None:
 
 
 def test_sentence_with_own_literal_is_kept() -> None:
-    assert merge_texts(["use camelcase", "Use camelCase"]) == "use camelcase\n\nUse camelCase"
+    assert merge_texts(["use camelcase", "Use camelCase", "use CamelCase"]) == "Use camelCase"
+    assert merge_texts(["pass -v", "pass -V", "Pass -v"]) == "pass -v\n\npass -V"
 
 
 def test_contained_text_is_not_repeated() -> None:
@@ -144,12 +95,15 @@ def test_contained_text_is_not_repeated() -> None:
 
 
 def test_text_covered_by_sentences_is_not_repeated() -> None:
-    assert merge_texts(["Open it.", "Close it.", "Open it. Close it.", "open it. close it"]) == "Open it.\n\nClose it."
+    texts = ["Open it.", "Close it.", "Open it. Close it.", "open it. close it"]
+    assert merge_texts(texts) == "Open it. Close it."
+    assert merge_texts([*texts, "Stop."]) == "Open it.\n\nClose it.\n\nStop."
 
 
 def test_whole_text_with_own_literal_is_kept() -> None:
     first, second = "Use camelcase. Then stop.", "use camelCase. then stop"
-    assert merge_texts([first, second]) == f"{first}\n\n{second}"
+    assert merge_texts([first, second]) == second
+    assert merge_texts([first, second], keep_first=True) == f"{first}\n\n{second}"
     assert merge_texts([second, first]) == second
 
 
@@ -171,10 +125,14 @@ def test_merge_closes_open_code_block() -> None:
 @settings(deadline=None, max_examples=examples(300))
 @given(texts | recased)
 def test_merge_contains_every_source(given_texts: list[str]) -> None:
-    kept = normalize_sentences(merge_texts(given_texts))
-    for text in given_texts:
-        assert normalize_sentences(text) <= kept or normalize(text) in kept
-        kept.add(normalize(text))
+    merged = merge_texts(given_texts)
+    kept = [Statement(part) for part in split_sentences(merged)]
+
+    def is_covered(text: str) -> bool:
+        return all(any(one.covers(Statement(part)) for one in kept) for part in split_sentences(text))
+
+    covered = {normalize(text) for text in given_texts if is_covered(text)}
+    assert {normalize(text) for text in given_texts if text.strip()} <= covered
 
 
 @settings(deadline=None, max_examples=examples(300))
@@ -234,7 +192,7 @@ def test_unreached_cap_changes_nothing() -> None:
 @given(texts | recased, st.integers(0, 200))
 def test_capped_and_dropped_text_form_whole_merge(given_texts: list[str], max_chars: int) -> None:
     capped = merge_capped(given_texts, max_chars=max_chars)
-    first = split_sentences(next((text for text in given_texts if text.strip()), ""))[:1]
+    first = split_sentences(merge_texts(given_texts))[:1]
     assert len(capped.content) <= max(max_chars, *(len(sentence) for sentence in first), 0)
     dropped = set().union(*map(normalize_sentences, capped.dropped))
     assert normalize_sentences(capped.content) | dropped == normalize_sentences(merge_texts(given_texts))

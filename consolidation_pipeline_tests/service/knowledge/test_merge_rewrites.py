@@ -27,8 +27,14 @@ from consolidation_pipeline_tests.service.rules import find_broken_rules
 MODEL = "openai/gpt-4o-mini"
 OPTIONS: dict[str, Any] = {"merge_style": "rewrite", "llm_model": MODEL, "summarize": False, "archive": False}
 PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories")
-# Two memories each: the second contains the first.
-PAIRS = tuple((f"{text} It took 20 minutes.", f"Note to self: {text} It took 20 minutes.") for text in LESSONS[:3])
+# Two memories each, which mark other words as code, so that neither has all literals. The second one says all.
+PAIRS = tuple(
+    (
+        f"{text} The `worker` was down for 20 minutes, and the pager rang.",
+        f"Note to self: {text} The worker was down for 20 minutes, and the `pager` rang.",
+    )
+    for text in LESSONS[:3]
+)
 
 
 def is_repair_request(request: Request) -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.literals.literals import literals, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
-from consolidation_pipeline.core.text.text_merge import split_sentences
+from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.intake.agent_memories import give_feedback
 from consolidation_pipeline.service.knowledge import merged_memories
@@ -58,7 +58,7 @@ def test_merge_unites_all_fields_of_sources(pipeline: Pipeline) -> None:
     done = pipeline.run()
     (row,) = list_merged(pipeline)
     assert (done.merging.absorbed, done.merging.created) == (3, 1)
-    assert row.content == f"{LESSON}\n\nNote to self: {LESSON}"
+    assert row.content == LESSON
     assert sorted(row.tags) == ["db", "deploy", "ops"]
     assert (row.reuse_count, row.importance, row.success, row.pinned) == (7, 0.9, True, True)
     assert row.last_accessed_at.isoformat() == "2024-03-09T08:00:00+00:00"
@@ -254,13 +254,15 @@ def test_merge_keeps_every_literal_of_its_sources(shared: Pipeline, added: list[
 
 
 def test_merge_over_limit_drops_whole_sentences(pipeline: Pipeline) -> None:
-    pipeline.configure_new(merge_max_chars=400)
-    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", f"{LESSON} Seen again today.")])
+    pipeline.configure_new(merge_max_chars=300)
+    first = "The `worker` was down for 20 minutes, and the pager rang."
+    second = first.replace("`", "").replace("pager", "`pager`")
+    pipeline.add([note("a", f"{LESSON} {first}"), note("b", f"{LESSON} {second}")])
     pipeline.run()
     (row,) = list_merged(pipeline)
     sentences = {normalize_text(part) for part in [*split_sentences(row.content), *row.details["dropped"]]}
-    assert len(row.content) <= 400
-    assert {normalize_text(text) for text in (LESSON, f"Note to self: {LESSON}", "Seen again today.")} == sentences
+    assert len(row.content) <= 300
+    assert {normalize_text(text) for text in (LESSON, first, second)} == sentences
 
 
 @pytest.mark.breaks_rules
@@ -289,7 +291,7 @@ class InterruptingEmbedder(WordEmbedder):
 
 def test_feedback_during_merge_is_kept(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
-    pipeline.add([note("a", "amber birch cedar"), note("b", "birch amber cedar")])
+    pipeline.add([note("a", "Use the `amber` and the birch."), note("b", "Use the amber and the `birch`.")])
     feedback: list[dict[str, Any]] = []
 
     def add_feedback() -> None:
@@ -307,7 +309,7 @@ def test_feedback_during_merge_is_kept(pipeline: Pipeline) -> None:
 
 def test_conflict_during_merge_writes_nothing(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
-    pipeline.add([note("a", "amber birch cedar"), note("b", "birch amber cedar")])
+    pipeline.add([note("a", "Use the `amber` and the birch."), note("b", "Use the amber and the `birch`.")])
 
     def edit() -> None:
         pipeline.write("UPDATE {s}.task_memories SET version = version + 1, tags = '{edited}' WHERE external_id = 'b'")
