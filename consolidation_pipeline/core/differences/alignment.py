@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 
-from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.language import Language, load_language
 from consolidation_pipeline.core.differences.reading import Token
 
 # Returns the cosine of the vectors of two words.
@@ -13,6 +14,8 @@ Similarity = Callable[[str, str], float]
 MIN_WORD_SIMILARITY = 0.5
 # Words of one family begin alike, for this length and this share of the longer one: deploy, deployment.
 _FAMILY_LENGTH, _FAMILY_SHARE = 4, 0.6
+# Texts with a smaller part of equal words have too little in common to look for similar ones.
+_MIN_EQUAL = 0.4
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
 _MOST_WORD_PAIRS = 10_000
 
@@ -54,11 +57,23 @@ class Alignment:
                     best = min(places[key], key=lambda other: abs(other - at))
                     places[key].remove(best)
                     self._pair(at, best)
-        rest_a = [at for at in range(len(a)) if at not in self.of_a and self.a[at].kind == "word"]
-        rest_b = [at for at in range(len(b)) if at not in self.of_b and self.b[at].kind == "word"]
+        if len(self.of_a) >= _MIN_EQUAL * min(len(a), len(b)) and self.language.stemmer:
+            self._pair_similar_words()
+
+    def _pair_similar_words(self) -> None:
+        rest_a = [at for at, token in enumerate(self.a) if at not in self.of_a and token.kind == "word"]
+        rest_b = [at for at, token in enumerate(self.b) if at not in self.of_b and token.kind == "word"]
         if len(rest_a) * len(rest_b) > _MOST_WORD_PAIRS:
             return
-        scores = ((self._resemblance(self.a[i], self.b[j]), i, j) for i in rest_a for j in rest_b)
+        words_a, words_b = (
+            [(side[at].key, side[at].text.lower(), at) for at in rest]
+            for side, rest in ((self.a, rest_a), (self.b, rest_b))
+        )
+        scores = (
+            (_compare_words(x, y, one, other, self.language.code, self.similarity), i, j)
+            for x, one, i in words_a
+            for y, other, j in words_b
+        )
         candidates = [(-score - self._is_same_slot(i, j), i, j) for score, i, j in scores if score]
         for _, i, j in sorted(candidates):
             if i not in self.of_a and j not in self.of_b:
@@ -74,15 +89,16 @@ class Alignment:
     def _is_same_slot(self, i: int, j: int) -> bool:
         return self.of_a.get(i - 1) == j - 1 or self.of_a.get(i + 1) == j + 1
 
-    def _resemblance(self, one: Token, other: Token) -> float:
-        """Return how alike two words of different stems are, 0 if they may not stand for each other."""
-        x, y = one.key, other.key
-        if not self.language.stemmer or frozenset((x, y)) in self.language.antonyms:
-            return 0.0
-        if x.endswith(y) or y.endswith(x):  # lock and unlock, order and reorder
-            return 0.0
-        common = next((at for at, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
-        if common >= max(_FAMILY_LENGTH, _FAMILY_SHARE * max(len(x), len(y))):
-            return 0.9
-        value = self.similarity(one.text.lower(), other.text.lower()) if self.similarity else 0.0
-        return value if value >= MIN_WORD_SIMILARITY else 0.0
+
+@lru_cache(maxsize=200_000)
+def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: Similarity | None) -> float:
+    """Return how alike two words are, 0 if they may not stand for each other; ``x`` and ``y`` are their keys."""
+    if frozenset((x, y)) in load_language(code).antonyms:
+        return 0.0
+    if x.endswith(y) or y.endswith(x):  # lock and unlock, order and reorder
+        return 0.0
+    common = next((at for at, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
+    if common >= max(_FAMILY_LENGTH, _FAMILY_SHARE * max(len(x), len(y))):
+        return 0.9
+    value = similarity(one, other) if similarity else 0.0
+    return value if value >= MIN_WORD_SIMILARITY else 0.0

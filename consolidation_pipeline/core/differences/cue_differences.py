@@ -1,6 +1,6 @@
 """Differences of the cues of two texts: the words that change what is claimed, and where they stand."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -56,16 +56,19 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
 
 
 def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token]) -> _Side:
-    scopes = [_find_scope(cue, reading.tokens, places) for cue in reading.cues]
+    clauses = defaultdict[int, list[int]](list)
+    for at, token in enumerate(reading.tokens):
+        clauses[token.clause].append(at)
+    scopes = [_find_scope(cue, reading.tokens, clauses[cue.clause], places) for cue in reading.cues]
     return _Side(reading.tokens, reading.cues, scopes, _find_new_clauses(reading.tokens, left))
 
 
-def _find_scope(cue: Cue, tokens: Sequence[Token], places: Mapping[int, int]) -> frozenset[int]:
+def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int], places: Mapping[int, int]) -> frozenset[int]:
     """Return the aligned tokens next to a cue, as positions in the second text.
 
     Next to a marker is the phrase after it, next to another cue are the two tokens after it, or else before it.
     """
-    distance = {at: token.place - cue.place for at, token in enumerate(tokens) if token.clause == cue.clause}
+    distance = {at: tokens[at].place - cue.place for at in clause}
     if cue.category == "marker":
         heads = {tokens[at].phrase for at in distance if distance[at] == 0}
         near = [at for at in distance if distance[at] >= 0 and tokens[at].phrase in heads]

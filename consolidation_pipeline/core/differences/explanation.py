@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from textwrap import shorten
 
 from consolidation_pipeline.core.differences.alignment import Alignment, Similarity
@@ -148,9 +147,11 @@ def _compare_rest(alignment: Alignment) -> Iterator[Finding]:
         if one and other:
             yield kind, one, other
             left_a, left_b = ([token for token in left if token.kind != kind] for left in (left_a, left_b))
-    opposites = ((x, y) for x in left_a for y in left_b if {x.key, y.key} in alignment.language.antonyms)
-    for x, y in islice(opposites, 1):
-        yield "opposite", [x], [y]
+    keys = {token.key: token for token in left_b}
+    for token in left_a:
+        if opposite := alignment.language.opposites.get(token.key, frozenset()) & keys.keys():
+            yield "opposite", [token], [keys[min(opposite)]]
+            break
     if left_a or left_b:
         if left_a and left_b:
             is_addition = not _replaces(alignment, left_a, left_b)

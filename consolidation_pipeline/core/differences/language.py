@@ -11,6 +11,7 @@ prepositions, genitives, determiners: Those of them that open a phrase, join two
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 numbers, ordinals, days, months, contractions: As their names say.
+units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
 clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
 markers: Class = words that govern what follows them.
@@ -68,6 +69,7 @@ class Language:
     synonym_phrases: Mapping[tuple[str, ...], Phrase]
     synonym_sizes: Mapping[str, int]
     numbers: Mapping[str, float]
+    units: Mapping[str, str]
     ordinals: Mapping[str, int]
     calendar: Mapping[str, str]
     contractions: Mapping[str, str]
@@ -85,6 +87,7 @@ class Language:
     neutral: frozenset[tuple[str, str]]
     synonyms: Mapping[str, str]
     antonyms: frozenset[frozenset[str]]
+    opposites: Mapping[str, frozenset[str]]
     light: frozenset[str]
     questions: Mapping[str, str]
     remarks: frozenset[str]
@@ -143,6 +146,10 @@ def load_language(code: str) -> Language:
                 phrases[split(entry)] = Phrase("cue", category, pole)
     for entry in raw["labels"]:
         phrases.setdefault(split(entry), Phrase("label"))
+    antonyms = frozenset(
+        frozenset(synonyms.get(stem(word), stem(word)) for word in pair) for pair in raw["antonyms"]["pairs"]
+    )
+    opposed = frozenset().union(*antonyms)
     return Language(
         code,
         raw.get("stemmer"),
@@ -151,6 +158,7 @@ def load_language(code: str) -> Language:
         synonym_phrases,
         _measure(synonym_phrases),
         raw.get("numbers", {}),
+        raw.get("units", {}),
         raw.get("ordinals", {}),
         {
             form: f"{kind}-{at}"
@@ -172,9 +180,8 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("participles", ())),
         frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
         synonyms,
-        frozenset(
-            frozenset(synonyms.get(stem(word), stem(word)) for word in pair) for pair in raw["antonyms"]["pairs"]
-        ),
+        antonyms,
+        {word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed},
         frozenset(words[0] for words, phrase in phrases.items() if len(words) == 1 and phrase.role != "label"),
         {word: pole for pole, words in raw["questions"].items() for word in words},
         frozenset(raw["remarks"]),

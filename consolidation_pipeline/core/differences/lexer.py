@@ -3,9 +3,10 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.language import WORD, Language, split_parts
+from consolidation_pipeline.core.differences.language import WORD, Language, load_language, split_parts
 from consolidation_pipeline.core.literals.literal_scanner import Literal, scan
 
 # Signs of one meaning, each one character, so that offsets stay.
@@ -25,8 +26,7 @@ _MOST_REMARK_WORDS = 6
 _BLANKS = re.compile(r"\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A piece of a text.
 
     Attributes:
@@ -71,8 +71,12 @@ def unify_signs(text: str) -> str:
 def split_pieces(text: str, language: Language) -> Iterator[Piece]:
     """Return the pieces of a text whose signs are unified."""
     literals = _find_literals(text, language)
+    starts = iter([*sorted(literals), len(text)])
+    following = next(starts)
     at, word = 0, ""
     while at < len(text):
+        while following <= at < len(text):
+            following = next(starts)
         literal = literals.get(at)
         if literal:
             kind = "number" if literal.kind == "version" else literal.kind
@@ -88,7 +92,7 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
             continue
         end = match.end()
         if match["word"]:
-            end = min((start for start in range(at + 1, end) if start in literals), default=end)
+            end = min(end, following)
         written = text[at:end]
         last, word = word, written.lower() if match["word"] else ""
         if match["code"]:
@@ -117,21 +121,22 @@ def _find_literals(text: str, language: Language) -> dict[int, Literal]:
 
 
 def _split_word(text: str, start: int, language: Language) -> Iterator[Piece]:
-    """Return the words of a contraction or of a word with hyphens, or the word."""
-    lower = text.lower()
+    for offset, part, meaning in _split_written(text, language.code):
+        yield Piece("word", part, meaning, "", start + offset)
+
+
+@lru_cache(maxsize=50_000)
+def _split_written(text: str, code: str) -> list[tuple[int, str, str]]:
+    """Return the words of a contraction or of a word with hyphens, or the word: its offset, itself and its meaning."""
+    language, lower = load_language(code), text.lower()
     if lower in language.contractions:
-        for word in language.contractions[lower].split():
-            yield Piece("word", text, word, "", start)
-        return
+        return [(0, text, word) for word in language.contractions[lower].split()]
     for ending, meaning in language.clitics.items():
         cut = len(text) - len(ending)
         if lower.endswith(ending) and cut > 0:
-            yield Piece("word", text[:cut], lower[:cut], "", start)
-            yield Piece("word", text[cut:], meaning, "", start + cut)
-            return
-    for offset, part in split_parts(text, language.elisions):
-        if part:  # a literal may follow the hyphen: "all-NaN"
-            yield Piece("word", part, part.lower(), "", start + offset)
+            return [(0, text[:cut], lower[:cut]), (cut, text[cut:], meaning)]
+    # A literal may follow the last hyphen: "all-NaN".
+    return [(offset, part, part.lower()) for offset, part in split_parts(text, language.elisions) if part]
 
 
 def _split_code(text: str, start: int, language: Language) -> Iterator[Piece]:

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import Language, Phrase, detect_language, load_language
 from consolidation_pipeline.core.differences.lexer import Piece, drop_remarks, split_pieces, unify_signs
@@ -11,11 +12,11 @@ from consolidation_pipeline.core.literals.measurements import plain, with_unit
 
 # Markers that a noun phrase follows; a clause with a subject of its own follows the others.
 _PHRASE_MARKERS = frozenset("to from by than through between above below against during without".split())
+_NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])i?b")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One word, name, value or code token with a meaning of its own.
 
     Attributes:
@@ -44,8 +45,7 @@ class Token:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cue:
+class Cue(NamedTuple):
     """A word that changes what is claimed, that asks (``question``), or that governs what follows it (``marker``).
 
     Attributes:
@@ -194,7 +194,7 @@ class _Reader:
             tokens, subject = self.tokens, self._find_subject(self.passive)
             phrase = tokens[verb].phrase
             tokens[subject:] = [
-                *(replace(token, phrase=phrase, governor="") for token in agent),
+                *(token._replace(phrase=phrase, governor="") for token in agent),
                 *tokens[self.passive : verb + 1],
                 *tokens[subject : self.passive],
                 *tokens[verb + 1 : len(tokens) - len(agent)],
@@ -290,14 +290,12 @@ class _Reader:
             key, kind = meaning.key, "word"
         elif piece.kind in ("code", "sign"):
             key, kind = piece.key, "code"
+        elif bare := _NUMBER.fullmatch(piece.key):
+            size, key = self._measure(Decimal(bare[1]), pieces, at)
         elif piece.kind == "literal":
             key = piece.key
         elif lower in language.numbers:
-            unit = pieces[at + 1] if at + 1 < len(pieces) else None
-            number = Decimal(str(language.numbers[lower]))
-            measured = with_unit(number, " ", unit.lower) if unit and unit.kind == "word" else None
-            size = 2 if measured else 1
-            key = f"number:{measured or plain(number)}"
+            size, key = self._measure(Decimal(str(language.numbers[lower])), pieces, at)
         elif lower in language.ordinals:
             key = f"ordinal:{language.ordinals[lower]}"
         elif day := language.calendar.get(lower) or language.calendar.get(language.stem(lower)):
@@ -314,6 +312,12 @@ class _Reader:
         self.frame.append(len(self.tokens))
         self.tokens.append(Token(written, _in_bytes(key), kind, len(self.tokens), *where, piece.start))
         return size
+
+    def _measure(self, number: Decimal, pieces: Sequence[Piece], at: int) -> tuple[int, str]:
+        """Return the number of pieces of a number with its unit, if one follows, and its key."""
+        unit = pieces[at + 1] if at + 1 < len(pieces) and pieces[at + 1].kind == "word" else None
+        measured = with_unit(number, " ", self.language.units.get(unit.lower, unit.lower)) if unit else None
+        return (2 if measured else 1), f"number:{measured or plain(number)}"
 
     def _quote(self, words: Sequence[Piece]) -> str:
         """Return what is written from the first to the last of some pieces."""
