@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, SearchResults
+from consolidation_pipeline.core.search.results import ContextEntry, Contradiction, SearchHit, SearchResults
 from consolidation_pipeline.service.undo.lineage import Lineage
 
 
@@ -29,6 +29,9 @@ class ContextAnswer(Answer):
     playbook_entries: list[ContextEntry]
     memories: list[SearchHit] = Field(description="Most general first, without what the playbook entries say.")
     abstraction_distribution: dict[str, int] = Field(description="Number of the memories by level.")
+    contradictions: list[Contradiction] = Field(
+        description="Matters on which memories and entries contradict each other, newest side first: check which holds."
+    )
     recommendations: list[str] = Field(description="Next steps, derived from what the project knows and lacks.")
     tokens: int = Field(description="Estimated tokens of the context as text.")
     token_budget: int

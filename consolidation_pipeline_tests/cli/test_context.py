@@ -13,7 +13,7 @@ def test_context_is_list_of_memories(cli: Cli) -> None:
     answer = cli("context", "notes", "start the workers after the database migrations")
     assert answer.code == 0
     assert answer.out.startswith("- (merged, ")
-    assert answer.out.count("Run the database migrations before the workers start") == 1
+    assert answer.out.count("before the workers start, or the first jobs fail on missing columns") == 1
     assert answer.err.endswith(" of 2000 tokens\n")
 
 
@@ -23,7 +23,8 @@ def test_context_json_is_one_object(cli: Cli) -> None:
     assert {hit["level"] for hit in context["memories"]} == {0}
     assert context["abstraction_distribution"]["0"] == len(context["memories"]) == 2
     assert context["tokens"] <= 300
-    assert any("differ (number: " in advice for advice in context["recommendations"])
+    assert [len(one["sides"]) for one in context["contradictions"]] == [2]
+    assert {side["id"] for side in context["contradictions"][0]["sides"]} == {hit["id"] for hit in context["memories"]}
 
 
 def test_context_budget_of_zero_is_usage_error(cli: Cli) -> None:

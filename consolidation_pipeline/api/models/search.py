@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 
 from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, enum_schema, with_examples
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
-from consolidation_pipeline.core.search.results import ContextEntry
+from consolidation_pipeline.core.search.results import ContextEntry, Contradiction
 from consolidation_pipeline.service.search.context import DEFAULT_BUDGET
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, MAX_QUERY_CHARS, SearchQuery
 from consolidation_pipeline.service.search.rank_fusion import FUSIONS
@@ -273,6 +273,27 @@ class ContextReply(Reply):
                     "evidence": 5,
                 }
             ],
+            "contradictions": [
+                {
+                    "kind": "value",
+                    "sides": [
+                        {
+                            "id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
+                            "kind": "merged",
+                            "content": "Tokens expire after 60 minutes.",
+                            "words": "60 minutes",
+                            "learned_at": "2026-05-12T09:30:00Z",
+                        },
+                        {
+                            "id": "9a0c7d0e-2f7b-4f37-9d52-0c2b7f3e5d11",
+                            "kind": "raw",
+                            "content": "Tokens expire after 30 minutes.",
+                            "words": "30 minutes",
+                            "learned_at": "2026-03-01T14:05:00Z",
+                        },
+                    ],
+                }
+            ],
             "recommendations": ["Read the playbook's chapter security"],
             "abstraction_distribution": {"0": 0, "1": 0, "2": 0, "3": 1},
             "tokens": 61,
@@ -285,6 +306,9 @@ class ContextReply(Reply):
         validation_alias=AliasChoices("consolidated_memories", "memories")
     )
     playbook_entries: list[ContextEntry]
+    contradictions: list[Contradiction] = Field(
+        description="Matters on which the memories and entries contradict each other."
+    )
     recommendations: list[str] = Field(description="Next steps, derived from what the project knows and lacks.")
     abstraction_distribution: dict[str, int] = Field(description="Number of the memories by level.")
     tokens: int

@@ -1,25 +1,31 @@
-"""Novelty filter: the sentences of a text that earlier texts do not say already."""
+"""Novelty of sentences: which ones earlier sentences say already, and which ones contradict them."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
+from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, Explanation, explain_readings
+from consolidation_pipeline.core.differences.reading import Reading, read
 from consolidation_pipeline.core.literals.literal_scanner import Literal
-from consolidation_pipeline.core.literals.literals import EXACT_KINDS, KINDS, conflicts, literals, stands_in
+from consolidation_pipeline.core.literals.literals import EXACT_KINDS, KINDS, literals, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
-from consolidation_pipeline.core.text.text_merge import split_sentences
+from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
-# A sentence covers another if it has all its content words. Of _LONG words and more, the share _MISSING may be absent,
-# such as "note to self" or "seen again today". In a shorter sentence, each word may matter.
-_LONG, _MISSING = 14, 0.15
-# A text is worth adding if this share of its content words is new.
-_MIN_NEW_SHARE = 0.5
-# Sentences with at least this Dice overlap of content words are about one matter: their differences are conflicts.
+# Sentences with at least this Dice overlap of content words are about one matter: they may contradict each other.
 _SAME_MATTER = 0.6
+# One sentence may say all of another if it has this share of its content words: of 1,500 that do, 0.3 % have less.
+_MIN_SHARED = 0.7
+# A sentence is compared with so many others, the most similar ones. The next ones would give 3 % more results.
+_MAX_COMPARED = 3
+# Sentences about different matters differ in a word, in two of the subjects, or in more added words than this.
+_OTHER_MATTERS = frozenset(("word", "exception"))
+_SUBJECTS = frozenset(("value", "name", "code"))
+_MAX_ADDED = 4
 
 # Words that connect or stress and state nothing.
 _CONNECTIVES = extract_content_words(
@@ -31,6 +37,8 @@ _CONNECTIVES = extract_content_words(
 )
 
 _BULLET = re.compile(r"(?:(?:[>•*+–—-]|#{1,6}|\d{1,3}[.)])\s+)+")
+# The sentences of one call are compared again and again, and the next call finds many of them again.
+_read = lru_cache(maxsize=4096)(read)
 
 
 class Sentence:
@@ -40,9 +48,14 @@ class Sentence:
         self.text = text
 
     @cached_property
+    def _bare(self) -> str:
+        """The text without its bullet."""
+        return _BULLET.sub("", self.text, count=1)
+
+    @cached_property
     def normal_form(self) -> str:
         """Normal form of the text without its bullet."""
-        return normalize_text(_BULLET.sub("", self.text, count=1))
+        return normalize_text(self._bare)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -54,31 +67,14 @@ class Sentence:
         """Literals, including negations."""
         return literals(self.text)
 
+    @cached_property
+    def reading(self) -> Reading:
+        """Tokens and cues of the text without its bullet."""
+        return _read(self._bare)
+
     def shares_fact(self, text: str) -> bool:
         """Return True if ``text`` contains one of the sentence's literals."""
         return any(fact.kind in KINDS and stands_in(fact, text) for fact in self.facts)
-
-    def covers(self, other: Sentence) -> bool:
-        """Return True if this sentence says all that ``other`` says and does not conflict with it.
-
-        It has all literals of ``other``, and all its words or most of them if there are many.
-        """
-        if self.normal_form == other.normal_form:
-            return True
-        if len(self.words & other.words) < _count_required(other):
-            return False
-        return all(stands_in(fact, self.text) for fact in other.facts) and not conflicts(self.text, other.text)
-
-    def find_conflict(self, other: Sentence) -> str | None:
-        """Return the first difference of two sentences about one matter, in words; None if there is none."""
-        overlap = 2 * len(self.words & other.words) / max(1, len(self.words) + len(other.words))
-        return next(map(str, conflicts(self.text, other.text)), None) if overlap >= _SAME_MATTER else None
-
-
-def _count_required(sentence: Sentence) -> int:
-    """Return the number of content words that a sentence must share to cover ``sentence``."""
-    count = len(sentence.words)
-    return count - int(count * _MISSING) if count >= _LONG else max(1, count)
 
 
 def parse_sentences(text: str) -> list[Sentence]:
@@ -87,61 +83,103 @@ def parse_sentences(text: str) -> list[Sentence]:
     return [sentence for sentence in sentences if sentence.words or sentence.facts]
 
 
-class NoveltyFilter:
-    """Index of the selected sentences, which finds the sentences that say something new."""
+@dataclass(frozen=True)
+class Comparison:
+    """What is known of a sentence.
+
+    Attributes:
+        is_said: Another sentence says all of it.
+        shorter: Sentences of which it says all, and more.
+        contradicted: The most similar sentence that it contradicts, and how the sentence (a) differs from that one (b).
+    """
+
+    is_said: bool = False
+    shorter: tuple[Sentence, ...] = ()
+    contradicted: tuple[Sentence, Difference] | None = None
+
+
+class SentenceIndex:
+    """Sentences found by their words. An overlap of words proposes, the explanation of the differences decides."""
 
     def __init__(self) -> None:
+        self._numbers: dict[Sentence, int] = {}
+        self._by_form: dict[str, Sentence] = {}
+        self._by_word: defaultdict[str, set[Sentence]] = defaultdict(set)
         self._values: set[str] = set()
-        self._by_form: dict[str, set[Sentence]] = defaultdict(set)
-        self._by_word: dict[str, set[Sentence]] = defaultdict(set)
 
-    def add(self, sentences: Iterable[Sentence]) -> None:
-        """Add sentences to the index."""
-        for sentence in sentences:
-            self._values |= {fact.value for fact in sentence.facts}
-            self._by_form[sentence.normal_form].add(sentence)
-            for word in sentence.words:
-                self._by_word[word].add(sentence)
+    def add(self, sentence: Sentence) -> None:
+        """Add a sentence."""
+        self._numbers[sentence] = len(self._numbers)
+        self._by_form[sentence.normal_form] = sentence
+        self._values |= {fact.value for fact in sentence.facts}
+        for word in sentence.words:
+            self._by_word[word].add(sentence)
 
-    def remove(self, sentences: Iterable[Sentence]) -> None:
-        """Remove sentences from the index."""
-        for sentence in sentences:
-            self._by_form[sentence.normal_form].discard(sentence)
-            for word in sentence.words:
-                self._by_word[word].discard(sentence)
+    def remove(self, sentence: Sentence) -> None:
+        """Remove a sentence of which another one says all."""
+        self._by_form.pop(sentence.normal_form, None)
+        for word in sentence.words:
+            self._by_word[word].discard(sentence)
 
-    def is_covered(self, sentence: Sentence, *, ignore: Sequence[Sentence] = ()) -> bool:
-        """Return True if an indexed sentence that is not in ``ignore`` says all that ``sentence`` says."""
-        if self._by_form.get(sentence.normal_form, set()) - set(ignore):
+    def __contains__(self, sentence: Sentence) -> bool:
+        """Return True if a sentence has the same normal form."""
+        return sentence.normal_form in self._by_form
+
+    def compare(self, sentence: Sentence) -> Comparison:
+        """Compare a new sentence with the most similar ones."""
+        if sentence in self:
+            return Comparison(is_said=True)
+        shorter, contradicted = [], None
+        for other in self._find_similar(sentence):
+            found = explain_readings(sentence.reading, other.reading)
+            if found.may_merge and not any(difference.a for difference in found.differences):
+                return Comparison(is_said=True)
+            if found.may_merge and not any(difference.b for difference in found.differences):
+                shorter.append(other)
+            elif (
+                not contradicted and (contradiction := _find_contradiction(found)) and _is_same_matter(sentence, other)
+            ):
+                contradicted = other, contradiction
+        return Comparison(False, tuple(shorter), contradicted)
+
+    def has_literal(self, literal: Literal) -> bool:
+        """Return True if a sentence holds the literal, maybe in another spelling."""
+        if literal.value in self._values:
             return True
+        return literal.kind not in EXACT_KINDS and any(stands_in(literal, one.text) for one in self._by_form.values())
+
+    def _find_similar(self, sentence: Sentence) -> list[Sentence]:
         shared = Counter(one for word in sentence.words for one in self._by_word.get(word, ()))
-        candidates = [one for one, count in shared.items() if count >= _count_required(sentence) and one not in ignore]
-        return any(one.covers(sentence) for one in candidates)
-
-    def select_new(self, sentences: Sequence[Sentence], *, needs_literal: bool = False) -> list[Sentence]:
-        """Return the new sentences of one text in order; none if they are not worth adding.
-
-        They are worth adding if they have a new literal or, unless ``needs_literal``, half of the text's words.
-        ``needs_literal`` is for texts from which an indexed text was made.
-        """
-        new: list[Sentence] = []
-        for sentence in sentences:
-            if not self.is_covered(sentence) and not any(one.covers(sentence) for one in new):
-                new.append(sentence)
-        if not new or self._has_new_literal(new):
-            return new
-        share = len(_all_words(new)) / max(1, len(_all_words(sentences)))
-        return [] if needs_literal or share < _MIN_NEW_SHARE else new
-
-    def _has_new_literal(self, sentences: Iterable[Sentence]) -> bool:
-        facts = {fact for sentence in sentences for fact in sentence.facts if fact.kind in KINDS}
-        return any(fact.value not in self._values and not self._has_variant(fact) for fact in facts)
-
-    def _has_variant(self, fact: Literal) -> bool:
-        """Return True if an indexed sentence holds the literal in another spelling."""
-        indexed = (one for same in self._by_form.values() for one in same)
-        return fact.kind not in EXACT_KINDS and any(stands_in(fact, one.text) for one in indexed)
+        ranked = []
+        for one, count in shared.items():
+            sizes = len(sentence.words), len(one.words)
+            overlap = 2 * count / sum(sizes)
+            if overlap >= _SAME_MATTER or count >= _MIN_SHARED * min(sizes):
+                ranked.append((-overlap, self._numbers[one], one))
+        return [one for *_, one in sorted(ranked)[:_MAX_COMPARED]]
 
 
-def _all_words(sentences: Iterable[Sentence]) -> frozenset[str]:
-    return frozenset().union(*(sentence.words for sentence in sentences))
+def _is_same_matter(one: Sentence, other: Sentence) -> bool:
+    return 2 * len(one.words & other.words) >= _SAME_MATTER * (len(one.words) + len(other.words))
+
+
+def _find_contradiction(explanation: Explanation) -> Difference | None:
+    """Return the difference by which two sentences about one matter contradict each other; None if there is none.
+
+    The rest of the sentences must say the same, but for a few added words.
+    """
+    found = explanation.differences
+    kinds = {one.kind for one in found}
+    added = [word for one in found if one.kind == "addition" for word in f"{one.a} {one.b}".split()]
+    contradicting = next((one for one in found if PROOFS[one.kind] == "contradicts"), None)
+    if contradicting is None or kinds & _OTHER_MATTERS or len(kinds & _SUBJECTS) > 1 or len(added) > _MAX_ADDED:
+        return None
+    one, other = contradicting.a.split(), contradicting.b.split()
+    if contradicting.kind in _SUBJECTS:  # a value for a value, a date for a date
+        return contradicting if len(one) == len(other) and _has_digit(one) == _has_digit(other) else None
+    # What a negation denies, and what changed its place, must be in both.
+    return None if (added and contradicting.kind == "order") or not {*one, *other}.isdisjoint(added) else contradicting
+
+
+def _has_digit(words: Sequence[str]) -> bool:
+    return any(letter.isdigit() for word in words for letter in word)

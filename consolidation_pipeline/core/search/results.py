@@ -95,6 +95,35 @@ class ContextEntry:
 
 
 @dataclass(frozen=True)
+class ContradictionSide:
+    """What one memory or playbook entry says in a contradiction."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    id: UUID
+    kind: str
+    """playbook, or the kind of the memory."""
+    content: str
+    """The sentence."""
+    words: str
+    """The words that differ. Empty if only the other side has some, such as a negation."""
+    learned_at: datetime
+    """Of a playbook entry: when the newest memory that supports it was learned."""
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Sentences about one matter that cannot all be true."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    kind: str
+    """What differs: value, name, code, polarity, opposite, cue or order."""
+    sides: list[ContradictionSide]
+    """Newest first."""
+
+
+@dataclass(frozen=True)
 class TaskContext:
     """Context of a task for an agent: each fact once, the most general first.
 
@@ -109,6 +138,8 @@ class TaskContext:
     playbook_entries: list[ContextEntry]
     abstraction_distribution: dict[str, int]
     """Number of the memories by level, "0" (raw) to "3"."""
+    contradictions: list[Contradiction]
+    """Matters on which the memories and entries contradict each other."""
     recommendations: list[str]
     """Next steps, derived from what the project knows and lacks."""
     tokens: int

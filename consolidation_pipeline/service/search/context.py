@@ -15,12 +15,14 @@ from consolidation_pipeline.core.search.context import (
     ContextPiece,
     ContextSelection,
     SelectedPiece,
-    find_conflicting_pieces,
-    format_item,
-    format_recommendation,
     is_on_task,
     select_pieces,
-    short_id,
+)
+from consolidation_pipeline.core.search.context_markdown import (
+    format_contradiction,
+    format_item,
+    format_recommendation,
+    is_told,
 )
 from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, TaskContext
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
@@ -78,8 +80,8 @@ def build_context(
 ) -> TaskContext:
     """Return what a project knows about a task: playbook entries, principles, patterns, merged and raw memories.
 
-    Of several memories that say the same, by lineage or by their words, only the most general is in the context. A
-    source is added if only it has certain literals.
+    A sentence is left out if another one says all of it. A source of a memory in the context is added only if it has
+    literals of its own or contradicts a sentence of the context.
 
     Args:
         token_budget: Maximum number of estimated tokens of the context as text, at least 1.
@@ -124,6 +126,7 @@ def _build(
         memories=memories,
         playbook_entries=entries,
         abstraction_distribution={level: levels[level] for level in sorted({str(level) for level in LEVELS.values()})},
+        contradictions=selection.contradictions,
         recommendations=[],
         tokens=0,
         token_budget=token_budget,
@@ -144,10 +147,17 @@ def _add_recommendations(context: TaskContext, recommendations: Iterable[str]) -
 
 
 def to_document(context: TaskContext) -> str:
-    """Return the context as a Markdown list, with one item for each entry, memory and recommendation."""
-    entries = (format_item(PLAYBOOK, entry.category, entry.id, entry.content) for entry in context.playbook_entries)
-    memories = (format_item(hit.kind, None, hit.id, hit.content) for hit in context.memories)
-    return "".join([*entries, *memories, *map(format_recommendation, context.recommendations)])
+    """Return the context as a Markdown list, with an item for each entry, memory, contradiction and recommendation.
+
+    An entry or memory that only contradicts another one is told there alone, with its date.
+    """
+    pieces: list[tuple[str, str | None, UUID, str]] = [
+        (PLAYBOOK, entry.category, entry.id, entry.content) for entry in context.playbook_entries
+    ]
+    pieces += [(hit.kind, None, hit.id, hit.content) for hit in context.memories]
+    items = (format_item(*piece) for piece in pieces if not is_told(*piece[2:], context.contradictions))
+    contradictions = map(format_contradiction, context.contradictions)
+    return "".join([*items, *contradictions, *map(format_recommendation, context.recommendations)])
 
 
 def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings, scope: str | None) -> _Candidates:
@@ -170,7 +180,10 @@ def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings, s
         categories = count_categories(connection, project.id)
         waiting = sum(count_review_items(connection, project.id).values())
         is_consolidated = has_consolidated_memories(connection, project.id)
-    pieces = [ContextPiece(id_, hit.kind, hit.content, hit.relevance_score, raw_ids[id_]) for id_, hit in hits.items()]
+    pieces = [
+        ContextPiece(id_, hit.kind, hit.content, hit.relevance_score, raw_ids[id_], hit.learned_at)
+        for id_, hit in hits.items()
+    ]
     pieces += [_to_piece(entry, pieces) for entry in entries]
     return _Candidates(
         hits, {entry.id: entry for entry in entries}, pieces, categories, waiting, is_consolidated, results.note
@@ -187,7 +200,7 @@ def _is_relevant(hit: SearchHit, best: float, task: str) -> bool:
 def _to_piece(entry: SupportedEntry, hits: Sequence[ContextPiece]) -> ContextPiece:
     """Return an entry as a piece with the score of the best hit that shares a raw memory with it."""
     score = max(hit.score for hit in hits if not hit.raw_ids.isdisjoint(entry.raw_ids))
-    return ContextPiece(entry.id, PLAYBOOK, entry.content, score, entry.raw_ids, entry.category)
+    return ContextPiece(entry.id, PLAYBOOK, entry.content, score, entry.raw_ids, entry.learned_at, entry.category)
 
 
 def _recommend(slug: str, candidates: _Candidates, selection: ContextSelection) -> Iterator[str]:
@@ -198,8 +211,8 @@ def _recommend(slug: str, candidates: _Candidates, selection: ContextSelection) 
         yield candidates.note
     if count + more < _FEW:
         yield f"{slug} knows little about this ({count + more} found): store what you learn as memories."
-    for a, b, conflict in find_conflicting_pieces(selected):
-        yield f"{short_id(a)} and {short_id(b)} differ ({conflict}): find out which is right before you rely on either."
+    if selection.contradictions:
+        yield "Find out which side of a contradiction holds before you rely on either."
     yield from _recommend_categories(candidates.categories, selected)
     if more:
         yield f"{more} more are about the task but exceed the budget: ask for more tokens, or search."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -25,7 +26,10 @@ def load_raw_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, 
 
 @dataclass(frozen=True)
 class SupportedEntry:
-    """Active playbook entry. ``raw_ids``: the raw memories that it was made from or that support it."""
+    """Active playbook entry.
+
+    ``raw_ids``: the raw memories that it was made from or that support it. ``learned_at``: of the newest of them.
+    """
 
     id: UUID
     content: str
@@ -34,10 +38,13 @@ class SupportedEntry:
     priority: int
     confidence: float | None
     raw_ids: frozenset[UUID]
+    learned_at: datetime
 
 
 _LOAD_SUPPORTED_ENTRIES = """
-    SELECT e.id, e.content, e.category, e.tags, e.priority, e.confidence, support.raw_ids
+    SELECT e.id, e.content, e.category, e.tags, e.priority, e.confidence, support.raw_ids,
+        coalesce((SELECT max(learned_at) FROM consolidation.task_memories WHERE id = ANY(support.raw_ids)),
+            e.created_at) AS learned_at
     FROM consolidation.playbook_entries e, LATERAL (
         SELECT array_agg(raw_id) AS raw_ids FROM (
             SELECT unnest(e.supporting_memory_ids) UNION

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consolidation_pipeline.core.differences.explanation import explain_readings
 from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.search import novelty
 from consolidation_pipeline.core.search.context import (
     KINDS,
     ContextPiece,
     ContextSelection,
-    find_conflicting_pieces,
-    format_item,
     is_on_task,
     select_pieces,
 )
-from consolidation_pipeline.core.text.text_merge import split_sentences
+from consolidation_pipeline.core.search.context_markdown import format_contradiction, format_item, is_told
+from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
@@ -28,18 +31,30 @@ UNLIMITED = 100_000
 
 
 def piece(number: int, kind: str, text: str, sources: str = "", score: float = 0.5) -> ContextPiece:
-    """Return a piece derived from ``sources`` (one letter per raw memory), or a raw memory if there are none."""
+    """Return a piece derived from ``sources`` (one letter per raw memory), or a raw memory if there are none.
+
+    It was learned on the day ``number`` of May.
+    """
     raw_ids = frozenset(UUID(int=ord(letter)) for letter in sources) or frozenset((UUID(int=number),))
-    return ContextPiece(UUID(int=number), kind, text, score, raw_ids, "general" if kind == "playbook" else None)
+    learned_at = datetime(2026, 5, 1, tzinfo=UTC) + timedelta(days=number - 1)
+    category = "general" if kind == "playbook" else None
+    return ContextPiece(UUID(int=number), kind, text, score, raw_ids, learned_at, category)
 
 
 def list_texts(selection: ContextSelection) -> list[tuple[str, str]]:
     return [(one.piece.kind, one.text) for one in selection.selected]
 
 
+def list_sides(selection: ContextSelection) -> list[tuple[str, list[tuple[int, str]]]]:
+    """Return the kind and the sides of each contradiction: day and differing words."""
+    return [(one.kind, [(side.learned_at.day, side.words) for side in one.sides]) for one in selection.contradictions]
+
+
 def count_tokens(selection: ContextSelection) -> int:
-    pieces = [(one.piece, one.text) for one in selection.selected]
-    return estimate_tokens("".join(format_item(p.kind, p.category, p.id, text) for p, text in pieces))
+    told = selection.contradictions
+    pieces = [(one.piece, one.text) for one in selection.selected if not is_told(one.piece.id, one.text, told)]
+    items = [format_item(piece.kind, piece.category, piece.id, text) for piece, text in pieces]
+    return estimate_tokens("".join([*items, *map(format_contradiction, told)]))
 
 
 def test_context_states_fact_once_at_top_level() -> None:
@@ -86,10 +101,80 @@ def test_context_keeps_differing_texts(one: str, other: str) -> None:
     assert [text for _, text in list_texts(select_pieces(pieces, budget=UNLIMITED))] == [one, other]
 
 
-def test_context_names_conflicting_pieces() -> None:
-    texts = ("The gateway closes connections after 30 s.", "The gateway closes connections after 60 s.", OTHER)
-    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts)], budget=UNLIMITED)
-    assert find_conflicting_pieces(selection.selected) == [(UUID(int=0), UUID(int=1), "number: 30 s / 60 s")]
+def test_context_tells_reversed_roles() -> None:
+    calls = "The {} service calls the {} service for each order."
+    texts = [calls.format("billing", "inventory"), calls.format("inventory", "billing")]
+    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts, 1)], budget=UNLIMITED)
+    assert [text for _, text in list_texts(selection)] == texts
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "kind", "words"),
+    [
+        ("The cache is on in staging.", "The cache is off in staging.", "cue", ("is off", "is on")),
+        (
+            "The gateway closes idle calls after 30 s.",
+            "The gateway closes idle calls after 60 s.",
+            "value",
+            ("60 s", "30 s"),
+        ),
+        ("Deploys need an approval.", "- Deploys do not need an approval.", "polarity", ("not need approval", "")),
+        ("Der Dienst läuft auf Port 80.", "Der Dienst läuft auf Port 81.", "value", ("81", "80")),
+    ],
+)
+def test_contradiction_has_both_sides(older: str, newer: str, kind: str, words: tuple[str, str]) -> None:
+    pieces = [piece(2, "pattern", older, "ab", score=0.9), piece(9, "raw", newer, "c"), piece(3, "raw", OTHER)]
+    selection = select_pieces(pieces, budget=UNLIMITED)
+    assert list_sides(selection) == [(kind, [(9, words[0]), (2, words[1])])]
+    assert [side.content for side in selection.contradictions[0].sides] == [newer, older]
+    assert list_texts(selection) == [("pattern", older), ("raw", OTHER), ("raw", newer)]
+
+
+def test_contradiction_unites_all_sides() -> None:
+    texts = [f"The release job runs on Node {version}." for version in (18, 22, 20)]
+    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts, 1)], budget=UNLIMITED)
+    assert list_sides(selection) == [("value", [(3, "20"), (2, "22"), (1, "18")])]
+    assert format_contradiction(selection.contradictions[0]) == (
+        "- (contradiction, value, newest first) 20 / 22 / 18\n"
+        "  - 2026-05-03 (raw, 000000000000) The release job runs on Node 20.\n"
+        "  - 2026-05-02 (raw, 000000000000) The release job runs on Node 22.\n"
+        "  - 2026-05-01 (raw, 000000000000) The release job runs on Node 18.\n"
+    )
+
+
+def test_context_adds_source_that_contradicts() -> None:
+    pattern, source = (
+        piece(1, "pattern", "Deploys need an approval.", "ab"),
+        piece(2, "raw", "Deploys need no approval.", "a"),
+    )
+    selection = select_pieces([pattern, source], budget=UNLIMITED)
+    assert [side.id for one in selection.contradictions for side in one.sides] == [source.id, pattern.id]
+
+
+def test_piece_needs_no_item_if_contradictions_tell_it() -> None:
+    pieces = [piece(1, "raw", "The cache is on in staging."), piece(2, "raw", f"The cache is off in staging. {OTHER}")]
+    selection = select_pieces(pieces, budget=UNLIMITED)
+    assert [is_told(one.piece.id, one.text, selection.contradictions) for one in selection.selected] == [True, False]
+
+
+def test_longer_sentence_replaces_shorter() -> None:
+    short, long = "Restart the search workers.", "Restart the search workers of the shop."
+    kept = select_pieces([piece(1, "raw", f"{short} {OTHER}", score=0.9), piece(2, "raw", long)], budget=UNLIMITED)
+    assert list_texts(kept) == [("raw", OTHER), ("raw", long)]
+    general = select_pieces([piece(1, "playbook", short, score=0.9), piece(2, "raw", long)], budget=UNLIMITED)
+    assert list_texts(general) == [("playbook", short), ("raw", long)]
+
+
+def test_number_of_comparisons_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(novelty, "explain_readings", lambda a, b: calls.append(a) or explain_readings(a, b))
+    words = "red green blue black white brown grey pink gold silver".split()
+    texts = [
+        f"The {one} lamp of the {two} room shows the state of line {at}."
+        for at, (one, two) in enumerate(product(words, words))
+    ]
+    select_pieces([piece(at, "raw", text) for at, text in enumerate(texts, 1)], budget=UNLIMITED)
+    assert 0 < len(calls) <= 3 * len(texts)
 
 
 def test_context_skips_piece_over_budget() -> None:
@@ -99,9 +184,10 @@ def test_context_skips_piece_over_budget() -> None:
 
 
 def test_context_omits_sentence_contained_in_longer() -> None:
-    short = "Invoices are rounded per line."
-    pieces = [piece(1, "raw", short, score=0.9), piece(2, "raw", OTHER)]
-    assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("raw", OTHER)]
+    short, long = "Invoices are rounded per line.", "Invoices of the shop are rounded per line."
+    for score in (0.1, 0.9):
+        pieces = [piece(1, "raw", short, score=score), piece(2, "raw", long)]
+        assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("raw", long)]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +228,8 @@ def test_context_fits_budget_without_repeats(drawn: list[tuple[str, list[str], s
     assert count_tokens(selection) <= budget
     forms = [normalize_text(s).removeprefix("- ") for one in selection.selected for s in split_sentences(one.text)]
     assert len([form for form in forms if form != "ok"]) == len({form for form in forms if form != "ok"})
-    assert select_pieces(pieces[::-1], budget=budget) == selection
+    again = select_pieces(pieces[::-1], budget=budget)
+    assert (list_texts(again), again.contradictions) == (list_texts(selection), selection.contradictions)
     ranks = [one.piece.kind_rank for one in selection.selected]
     assert ranks == sorted(ranks)
 

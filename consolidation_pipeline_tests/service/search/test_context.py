@@ -37,7 +37,7 @@ RAW = (
     f"{FACT} Seen again today.",
     "Deploys of the web service failed again on old schemas of the database.",
     f"{FACT} The migration 0042_add_region took 40 minutes.",
-    f"Reminder for everybody: {FACT}",
+    f"Reminder: {FACT}",
     *LESSONS[1:6],
     *UNRELATED,
 )
@@ -137,7 +137,7 @@ def test_context_of_empty_project_says_so(shared: Pipeline) -> None:
     assert find_context(shared, "empty", token_budget=1).recommendations == []
 
 
-def test_context_of_raw_memories_names_differences(shared: Pipeline) -> None:
+def test_context_tells_both_sides_of_contradiction(shared: Pipeline) -> None:
     gateway = "The upload gateway closes idle connections after {} seconds, so the client has to send keepalives."
     more = (
         "The upload gateway refuses idle clients a third session.",
@@ -147,12 +147,47 @@ def test_context_of_raw_memories_names_differences(shared: Pipeline) -> None:
     task = "keep idle connections of the upload gateway open"
     context = find_context(shared, "raw", task)
     assert {hit.content for hit in context.memories} == {gateway.format(30), gateway.format(60), *more}
-    told = " ".join(context.recommendations)
-    assert "differ (number: 30 s / 60 s)" in told or "differ (number: 60 s / 30 s)" in told
+    (contradiction,) = context.contradictions
+    assert {side.words for side in contradiction.sides} == {"30 seconds", "60 seconds"}
+    dates = {hit.id: hit.learned_at for hit in context.memories}
+    assert [side.learned_at for side in contradiction.sides] == [dates[side.id] for side in contradiction.sides]
+    told = to_document(context)
+    assert "- (contradiction, value, newest first) " in told
+    assert [told.count(gateway.format(seconds)) for seconds in (30, 60)] == [1, 1]
+    assert "- (recommended) Find out which side of a contradiction holds before you rely on either." in told
     assert "raw has raw memories only: `consolidation run raw`" in told
     small = [find_context(shared, "raw", task, token_budget=budget) for budget in range(100, 260, 20)]
     assert {len(one.memories) for one in small} > {2, 3}
     assert any("more are about the task but exceed the budget" in " ".join(one.recommendations) for one in small)
+
+
+def test_context_dates_sides_by_learned_at(shared: Pipeline) -> None:
+    ensure_project(shared.engine, "dated")
+    rows = [
+        {"content": f"The response cache is {state} in staging.", "id": state, "created_at": day}
+        for state, day in (("off", "2026-05-12T09:00:00Z"), ("on", "2026-03-01T09:00:00Z"))
+    ]
+    add_memories(shared.engine, "dated", rows, source="agent", changed_by="bot", settings=shared.settings)
+    context = find_context(shared, "dated", "is the response cache on in staging")
+    assert to_document(context).splitlines()[1:3] == [
+        f"  - {day} (raw, {side.id.hex[:12]}) The response cache is {state} in staging."
+        for side, (day, state) in zip(
+            context.contradictions[0].sides, [("2026-05-12", "off"), ("2026-03-01", "on")], strict=True
+        )
+    ]
+
+
+def test_entry_in_contradiction_has_date_of_support(shared: Pipeline) -> None:
+    freeze = "Freeze the replica of the ledger on {}."
+    (supporting,) = add(shared, "frozen", [freeze.format("Mondays")])
+    entry = {"content": freeze.format("Fridays"), "category": "workflow", "supporting_memory_ids": [supporting]}
+    values = entry | {"content_hash": content_hash(entry["content"]), "priority": 90, "status": "active"}
+    with shared.engine.begin() as connection:
+        author = Author(shared.project("frozen").id, None, "tester")
+        insert_rows(connection, author, playbook_entries, [Change(uuid4(), uuid4(), values)], operation="promote")
+    (contradiction,) = find_context(shared, "frozen", "when to freeze the replica of the ledger").contradictions
+    assert {side.kind: side.words for side in contradiction.sides} == {"playbook": "Fridays", "raw": "Mondays"}
+    assert len({side.learned_at for side in contradiction.sides}) == 1
 
 
 def test_context_ignores_single_shared_word(known_fact: Pipeline) -> None:
