@@ -54,7 +54,8 @@ class Alignment:
                     places[key].append(at)
             for at, key in enumerate(keys_a):
                 if at not in self.of_a and places.get(key):
-                    best = min(places[key], key=lambda other: abs(other - at))
+                    expected = self._expect_place(at)
+                    best = min(places[key], key=lambda other: abs(other - expected))
                     places[key].remove(best)
                     self._pair(at, best)
         if len(self.of_a) >= _MIN_EQUAL * min(len(a), len(b)) and self.language.stemmer:
@@ -82,6 +83,14 @@ class Alignment:
     def _read_as_words(self, tokens: Sequence[Token]) -> list[str]:
         """Return the keys of tokens with names as words, so that a name equals a word but no other name."""
         return [self.language.read_word(token.key) if token.kind == "name" else token.key for token in tokens]
+
+    def _expect_place(self, at: int) -> int:
+        """Return where a token would stand in ``b``, beside the nearest token that has a place there."""
+        for distance in range(len(self.a)):
+            for near in (at - distance, at + distance):
+                if near in self.of_a:
+                    return self.of_a[near] + at - near
+        return at
 
     def _pair(self, i: int, j: int) -> None:
         self.of_a[i], self.of_b[j] = j, i

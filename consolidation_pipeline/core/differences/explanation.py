@@ -32,7 +32,7 @@ PROOFS = {
     "addition": "contains",
 }
 # Texts that both add details have this many times the words in common that one of them has alone.
-_MIN_COMMON = 2
+MIN_COMMON = 2
 # A clause may be found in this many clauses of the other text.
 _MOST_CLAUSES = 4
 # Texts with more tokens are not compared, as the time grows with the product of their lengths.
@@ -165,7 +165,7 @@ def _replaces(alignment: Alignment, left_a: Sequence[Token], left_b: Sequence[To
 
     Words that stand in different places are details that both texts add to what they have in common.
     """
-    if len(alignment.of_a) < _MIN_COMMON * max(len(left_a), len(left_b)):
+    if len(alignment.of_a) < MIN_COMMON * max(len(left_a), len(left_b)):
         return True
     if all(any(token.kind != "word" for token in left) for left in (left_a, left_b)):
         return True

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consolidation_pipeline.core.differences.explanation import Similarity, explain_readings
+from consolidation_pipeline.core.differences.explanation import MIN_COMMON, Similarity, explain_readings
 from consolidation_pipeline.core.differences.reading import Reading, read
 from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
@@ -15,8 +15,8 @@ from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 RULES_VERSION = 2
 # Texts whose readings are kept: about 200 MB.
 _KEPT_READINGS = 20_000
-# Pairs with a smaller part of the words in common are not compared: their verdict is "unexplained".
-_MIN_SHARED_WORDS = 0.3
+# Words that are not equal but may stand for each other: at most this share of the common ones, or two.
+_MAX_RESEMBLING = 0.5
 
 
 def find_mergeable(
@@ -60,11 +60,15 @@ class _ScreenedReading:
         self.words = frozenset(token.key for token in tokens)
 
     def may_match(self, other: "_ScreenedReading") -> bool:
-        """Return False if the texts surely differ: in values or in most words."""
+        """Return False if the texts surely differ: in values, or in more words than may stand for each other."""
         if not (self.values <= other.words or other.values <= self.words):
             return False
-        fewer = min(len(self.words), len(other.words))
-        return len(self.words & other.words) >= _MIN_SHARED_WORDS * fewer
+        common = len(self.words & other.words)
+        alone, alone_other = len(self.words) - common, len(other.words) - common
+        resembling = max(2, int(_MAX_RESEMBLING * common))
+        if min(alone, alone_other) <= resembling:
+            return True
+        return common + resembling >= MIN_COMMON * (max(alone, alone_other) - resembling)
 
 
 def _judge(
