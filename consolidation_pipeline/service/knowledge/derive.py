@@ -279,4 +279,5 @@ def build_abstraction_columns(
         "normalized_hash": normalized_hash(text.content),
         "superseded_by_id": None,
         "retired_at": None,
+        "archive_reason": None,
     }

@@ -19,7 +19,7 @@ from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTexts, Rewrite, Rewriter, is_rewriting
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.store.database.engine import Row
+from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.knowledge.merged_memories import (
     LineageEdge,
@@ -43,6 +43,9 @@ _ATTEMPTS = 3
 CONFIDENCE = 0.95
 # Key in ``details`` of a merged memory whose rewrite got no reply. The next run asks again.
 _PENDING = "rewrite_pending"
+
+# Columns of an active merged memory that a retired one has to get back.
+_ACTIVE = {"superseded_by_id": None, "retired_at": None, "archive_reason": None}
 
 # Memory type, hash of the normalised text and scope key: unique among the active merged memories of a project.
 TextKey = tuple[str, str, str]
@@ -77,6 +80,7 @@ class PlannedMerge:
     the text and the sentences that did not fit. ``verbatim_id``: a source with exactly this text. ``texts``: the inputs
     of the text, approved texts first, then by id. ``method``: heuristic for the lossless union, llm for a rewritten
     text, hybrid for the union after a refused rewrite. ``is_pending``: the rewrite got no reply yet.
+    ``retired_version``: of a retired merged memory of the same sources, which becomes active again.
     """
 
     id: UUID
@@ -90,6 +94,7 @@ class PlannedMerge:
     texts: tuple[str, ...]
     method: str = "heuristic"
     is_pending: bool = False
+    retired_version: int | None = None
 
     @property
     def new_source_ids(self) -> list[UUID]:
@@ -115,7 +120,7 @@ class PlannedMerge:
     @property
     def version(self) -> int | None:
         """Stored version of the merged memory, None if it is new."""
-        return self.existing[0].version if self.existing else None
+        return self.existing[0].version if self.existing else self.retired_version
 
 
 @dataclass(frozen=True)
@@ -148,8 +153,8 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
         skipped += batch.skipped
     return MergeResult(
         absorbed=sum(len(plan.absorbed) for plan in plans),
-        created=sum(plan.version is None for plan in plans),
-        extended=sum(plan.version is not None and bool(plan.absorbed) for plan in plans),
+        created=sum(not plan.existing for plan in plans),
+        extended=sum(bool(plan.existing and plan.absorbed) for plan in plans),
         skipped=skipped,
         rewritten=sum(plan.method == "llm" for plan in plans),
         refused=sum(plan.method == "hybrid" for plan in plans),
@@ -254,7 +259,15 @@ def plan_merges(
         is_pending = is_rewriting(run) and any(_PENDING in row.details for row in existing)
         if None in into_ids or len(into_ids) > 1 or is_pending:
             plans.append(_plan_merge(run, key, found, existing))
+    with run.engine.connect() as connection:
+        plans = find_retired(connection, plans)
     return _drop_duplicates(run, plans, planned_keys), skipped
+
+
+def find_retired(connection: Connection, plans: Sequence[PlannedMerge]) -> list[PlannedMerge]:
+    """Return the plans with the ``retired_version`` of each; one was dissolved if the option ``scope`` was narrower."""
+    retired = load_consolidated(connection, [plan.id for plan in plans if not plan.existing])
+    return [replace(plan, retired_version=retired[plan.id].version) if plan.id in retired else plan for plan in plans]
 
 
 def _drop_duplicates(
@@ -372,6 +385,7 @@ def build_merged_columns(plan: PlannedMerge) -> dict[str, Any]:
         "content_hash": content_hash(plan.merged.content),
         "normalized_hash": text_hash,
         "files": sorted({path for s in sources for path in s.files}),
+        **(_ACTIVE if plan.retired_version is not None else {}),
     }
 
 

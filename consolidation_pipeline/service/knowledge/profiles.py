@@ -133,7 +133,8 @@ def _plan_profiles(run: ProjectRun) -> tuple[list[list[SummarySource]], list[_Pr
         id_ = consolidated_id(run.project.slug, "procedural", names, IDENTITY_VERSION)
         key = cluster_key([summary.id for summary in user], IDENTITY_VERSION)
         known = existing.get(id_)
-        if key in unwanted or (known is not None and (known.is_archived or known.cluster_key == key)):
+        is_made = known is not None and known.cluster_key == key and not known.is_retired
+        if key in unwanted or is_made or (known is not None and known.is_archived):
             continue
         plans.append(_ProfilePlan(id_, None if known is None else known.version, key, user))
     return users, plans

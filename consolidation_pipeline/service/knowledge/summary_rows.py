@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,7 +17,12 @@ from consolidation_pipeline.service.knowledge.map_reduce import Passage
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
-from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory, LineageEdge, write_derived
+from consolidation_pipeline.store.knowledge.merged_memories import (
+    DerivedMemory,
+    LineageEdge,
+    load_consolidated,
+    write_derived,
+)
 from consolidation_pipeline.store.knowledge.summaries import SummarySource
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
@@ -52,6 +57,10 @@ def write_summary_rows(run: ProjectRun, rows: Sequence[SummaryRow]) -> None:
     """
     if not rows:
         return
+    with run.engine.connect() as connection:
+        known = load_consolidated(connection, [row.id for row in rows])
+    # A summary that was dissolved, as it was of several scopes, is written again when the scopes are wider.
+    rows = [replace(row, version=known[row.id].version) if row.id in known else row for row in rows]
     vectors = run.embedder.embed([row.passage.text for row in rows])
     derived = [_derive_memory(run, row, vector) for row, vector in zip(rows, vectors, strict=True)]
     with run.transaction() as connection:
@@ -113,4 +122,6 @@ def _build_columns(row: SummaryRow, confidence: float) -> dict[str, Any]:
         "language": row.passage.language,
         "content_hash": content_hash(text),
         "normalized_hash": normalized_hash(text),
+        "retired_at": None,
+        "archive_reason": None,
     }

@@ -97,7 +97,7 @@ class PlannedDissolution(_Part):
 
 
 class Walls(_Part):
-    """What the option ``scope`` keeps apart.
+    """Effect of the option ``scope``.
 
     ``scopes``: number of scopes with active memories. ``repeats``: contents that another scope has too, word for word.
     ``similar_pairs``: pairs of other contents that are as similar as a merge needs, and of different scopes, among the

@@ -19,6 +19,7 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageErr
 from consolidation_pipeline.service.knowledge.merged_memories import (
     PlannedMerge,
     build_merged_columns,
+    find_retired,
     sort_by_source_count,
 )
 from consolidation_pipeline.service.review.suggestions import Suggestion, check_filters, get_suggestion, join_parts
@@ -275,7 +276,7 @@ def _write_memory(
     raw = store.lock_originals(connection, suggestion.original_memory_ids)
     sources = load_sources(connection, raw, scope=approval.scope)
     existing = sort_by_source_count(load_consolidated(connection, suggestion.original_memory_ids).values())
-    plan = _plan_merge(suggestion, sources, existing, approval)
+    (plan,) = find_retired(connection, [_plan_merge(suggestion, sources, existing, approval)])
     vectors = load_source_vectors(connection, raw, len(approval.vector), model=approval.model)
     cosines = {id_: round(float(vector @ approval.vector), 6) for id_, vector in vectors.items()}
     values = build_merged_columns(plan)

@@ -1,4 +1,4 @@
-"""Scope walls: what a change of the option ``scope`` means for memories that were consolidated before."""
+"""Scope walls: a change of the option ``scope`` applied to memories that were consolidated before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
-from consolidation_pipeline.store.database.scope_keys import has_walls
 from consolidation_pipeline.store.similarity.scope_walls import (
     MisplacedMemory,
     dissolve_memories,
@@ -29,15 +28,13 @@ class WallResult:
 
 
 def apply_scope_walls(run: ProjectRun) -> WallResult:
-    """Dissolve what was made of several scopes, and store the scope of all else. Nothing to do without walls.
+    """Dissolve what was made of several scopes, and store the scope of all else.
 
     It precedes grouping, so that the raw memories are merged anew, each within its scope. All of it is in the ledger.
 
     Raises:
         ConflictError: A row changed meanwhile. Nothing is written.
     """
-    if not has_walls(run.options.scope):
-        return WallResult()
     with run.transaction() as connection:
         crossing, others = find_misplaced(connection, run)
         shown = dissolve_memories(connection, run.author, crossing, now=run.now) if crossing else 0
@@ -47,8 +44,10 @@ def apply_scope_walls(run: ProjectRun) -> WallResult:
 
 
 def find_misplaced(connection: Connection, run: ProjectRun) -> tuple[list[MisplacedMemory], list[MisplacedMemory]]:
-    """Return what is of several scopes, and what is of one scope with another stored key."""
-    if not has_walls(run.options.scope):
-        return [], []
+    """Return what is to be dissolved, and what is of one scope with another stored key.
+
+    Without walls, stored keys may stay: searches do not use them.
+    """
     found = list_misplaced(connection, run.project.id, scope=run.options.scope)
-    return [row for row in found if row.scopes > 1], [row for row in found if row.scopes == 1]
+    others = [row for row in found if not row.is_dissolved and row.scope_key is not None]
+    return [row for row in found if row.is_dissolved], others

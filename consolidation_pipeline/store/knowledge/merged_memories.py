@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -171,8 +172,12 @@ def write_derived(
     lock_active_keys(connection, [author.project_id])
     new = [_build_change(author, row, now) for row in rows if row.version is None]
     insert_rows(connection, author, consolidated_memories, new, operation=operation)
-    updated = [_build_change(author, row, now) for row in rows if row.version is not None]
-    update_rows(connection, author, consolidated_memories, updated, operation=operation)
+    updated: dict[frozenset[str], list[Change]] = defaultdict(list)
+    for row in rows:
+        if row.version is not None:
+            updated[frozenset(row.values)].append(_build_change(author, row, now))
+    for changes in updated.values():  # A statement writes the same columns of each row.
+        update_rows(connection, author, consolidated_memories, changes, operation=operation)
     superseded = [
         Change(id_, row.group_id, {"superseded_by_id": row.id, "retired_at": now}, version, row.reason, row.confidence)
         for row in rows

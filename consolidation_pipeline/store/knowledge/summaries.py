@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
-from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key
+from consolidation_pipeline.store.database.scope_keys import DISSOLVED, crosses_scopes, derived_scope_key, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.knowledge.abstractions import SourceRow, read_source_columns
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
@@ -55,13 +55,14 @@ _LOAD_SUMMARIES = """
         language::text AS language, learned_at, source_memory_ids AS raw_ids, nullif(t.user_id, '') AS user_id,
         /* scope_key */ AS scope_key
     FROM consolidation.consolidated_memories t WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL
+        AND NOT /* crosses_scopes */
     ORDER BY user_id NULLS FIRST, scope_key, learned_at, id
 """
 
 
 def load_summaries(connection: Connection, project_id: UUID, *, scope: str) -> list[SummarySource]:
-    """Return the active summaries of a project, sorted as by ``load_unsummarized``."""
-    statement = compose(_LOAD_SUMMARIES, scope_key=derived_scope_key(scope))
+    """Return the active summaries of a project, sorted as by ``load_unsummarized``; none of several scopes."""
+    statement = compose(_LOAD_SUMMARIES, scope_key=derived_scope_key(scope), crosses_scopes=crosses_scopes(scope, "t"))
     rows = connection.execute(text(statement), {"project": project_id}).mappings()
     return [SummarySource(**read_source_columns(row)) for row in rows]
 
@@ -116,21 +117,24 @@ def count_coverage(connection: Connection, project_id: UUID) -> SummaryCoverage:
 
 @dataclass(frozen=True)
 class ExistingProfile:
-    """A stored profile. ``is_archived``: a person archived it."""
+    """A stored profile. ``is_archived``: a person archived it. ``is_retired``: so, or it was of several scopes."""
 
     id: UUID
     version: int
     cluster_key: str
     is_archived: bool
+    is_retired: bool
 
 
 _LOAD_PROFILES = """
-    SELECT id, version, cluster_key, retired_at IS NOT NULL FROM consolidation.consolidated_memories
-    WHERE project_id = :project AND kind = 'procedural'
+    SELECT id, version, cluster_key,
+        retired_at IS NOT NULL AND NOT starts_with(coalesce(archive_reason, ''), CAST(:dissolved AS text)),
+        retired_at IS NOT NULL
+    FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'procedural'
 """
 
 
 def load_profiles(connection: Connection, project_id: UUID) -> dict[UUID, ExistingProfile]:
     """Return the profiles of a project by id, archived ones too."""
-    rows = connection.execute(text(_LOAD_PROFILES), {"project": project_id}).tuples()
+    rows = connection.execute(text(_LOAD_PROFILES), {"project": project_id, "dissolved": DISSOLVED}).tuples()
     return {row[0]: ExistingProfile(*row) for row in rows}

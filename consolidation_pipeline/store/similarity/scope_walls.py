@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries, task_memories
-from consolidation_pipeline.store.database.scope_keys import DISSOLVED, raw_scope_key
-from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.database.scope_keys import DISSOLVED, has_walls, raw_scope_key
+from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
 
@@ -19,7 +19,8 @@ from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, up
 class MisplacedMemory(NamedTuple):
     """An active row whose stored scope key is not that of its raw memories.
 
-    ``kind``: of the consolidated memory, or playbook. ``scopes``: number of their scopes. ``scope_key``: the first.
+    ``kind``: of the consolidated memory, or playbook. ``scopes``: number of their scopes. ``scope_key``: the first,
+    None without walls. ``rivals``: number of profiles that one person would have in this scope; 1 for other kinds.
     """
 
     id: UUID
@@ -27,19 +28,36 @@ class MisplacedMemory(NamedTuple):
     kind: str
     content: str
     scopes: int
-    scope_key: str
+    scope_key: str | None
+    rivals: int = 1
+
+    @property
+    def is_dissolved(self) -> bool:
+        """True if it cannot stay: it is of several scopes, or not the only profile of a person in its scope."""
+        return self.scopes > 1 or self.rivals > 1
+
+    @property
+    def reason(self) -> str:
+        """Reason for which it is dissolved."""
+        what = (
+            f"its memories are of {self.scopes} scopes" if self.scopes > 1 else "a profile of a wider scope replaces it"
+        )
+        return f"{DISSOLVED}{what}"
 
 
 _LIST_MISPLACED = """
-    SELECT c.id, c.version, c.kind, c.content, found.scopes, found.key
-    FROM consolidation.consolidated_memories c JOIN (
-        SELECT d.id, count(DISTINCT /* key */) AS scopes, min(/* key */) AS key
-        FROM consolidation.consolidated_memories d CROSS JOIN LATERAL unnest(d.source_memory_ids) AS source(id)
-            JOIN consolidation.task_memories t ON t.id = source.id
-        WHERE d.project_id = :project AND d.retired_at IS NULL GROUP BY d.id) found USING (id)
-    WHERE found.scopes > 1 OR c.scope_key IS DISTINCT FROM found.key
+    SELECT id, version, kind, content, scopes, key, rivals FROM (
+        SELECT c.id, c.version, c.kind, c.content, c.scope_key, found.scopes, found.key, CASE
+            WHEN c.kind = 'procedural' THEN count(*) OVER (PARTITION BY c.kind, coalesce(c.user_id, ''), found.key)
+            ELSE 1 END AS rivals
+        FROM consolidation.consolidated_memories c JOIN (
+            SELECT d.id, count(DISTINCT /* key */) AS scopes, min(/* key */) AS key
+            FROM consolidation.consolidated_memories d CROSS JOIN LATERAL unnest(d.source_memory_ids) AS source(id)
+                JOIN consolidation.task_memories t ON t.id = source.id
+            WHERE d.project_id = :project AND d.retired_at IS NULL/* kinds */ GROUP BY d.id) found USING (id)) derived
+    WHERE scopes > 1 OR scope_key IS DISTINCT FROM key
     UNION ALL
-    SELECT e.id, e.version, 'playbook', e.content, found.scopes, found.key
+    SELECT e.id, e.version, 'playbook', e.content, found.scopes, found.key, 1
     FROM consolidation.playbook_entries e CROSS JOIN LATERAL (
         SELECT count(DISTINCT /* key */) AS scopes, min(/* key */) AS key
         FROM consolidation.task_memories t WHERE t.id = ANY(e.supporting_memory_ids)) found
@@ -54,9 +72,10 @@ def list_misplaced(connection: Connection, project_id: UUID, *, scope: str) -> l
     Args:
         connection: Connection to the store.
         project_id: The project.
-        scope: Its option, with walls.
+        scope: Its option. Without walls, only profiles of former scopes are listed.
     """
-    statement = compose(_LIST_MISPLACED, key=raw_scope_key(scope))
+    kinds = conditions(None if has_walls(scope) else "d.kind = 'procedural'")
+    statement = compose(_LIST_MISPLACED, key=raw_scope_key(scope), kinds=kinds)
     return [MisplacedMemory(*row) for row in connection.execute(text(statement), {"project": project_id})]
 
 
@@ -67,7 +86,7 @@ _LIST_HIDDEN = """
 
 
 def dissolve_memories(connection: Connection, author: Author, rows: Sequence[MisplacedMemory], *, now: datetime) -> int:
-    """Archive what was made of several scopes, and show the raw memories behind merged ones; return their number.
+    """Archive rows that are dissolved, and show the raw memories behind merged ones; return their number.
 
     Each is a group of its own in the ledger. The memories of a summary wait for another one.
 
@@ -77,7 +96,7 @@ def dissolve_memories(connection: Connection, author: Author, rows: Sequence[Mis
     lock_active_keys(connection, [author.project_id])
     groups = {row.id: uuid4() for row in rows}
     hidden = connection.execute(text(_LIST_HIDDEN), {"ids": list(groups)}).all()
-    reasons = {row.id: f"{DISSOLVED}its memories are of {row.scopes} scopes" for row in rows}
+    reasons = {row.id: row.reason for row in rows}
 
     def change(row: MisplacedMemory, **values: Any) -> Change:
         return Change(row.id, groups[row.id], values, row.version, reasons[row.id])

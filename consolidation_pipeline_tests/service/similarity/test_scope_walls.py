@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.lifecycle.manual_actions import restore_memories
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
 
 LESSON = "Restart the payment worker after every change of its environment file, or it keeps the old credentials."
@@ -132,6 +134,54 @@ def test_narrowing_is_planned_and_undone(pipeline: Pipeline) -> None:
     )
     pipeline.roll_back(outcome.job_id, cascade=True)
     assert snapshot(pipeline) == before
+
+
+def test_narrowing_and_widening_again_restores_the_merge(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS, scope="project")
+    pipeline.add([note("a", LESSON, "ada"), note("b", LESSON, "bob"), *topic_notes(("ada", "bob"))])
+    query = "SELECT id, kind, content FROM {s}.consolidated_memories WHERE retired_at IS NULL ORDER BY id"
+    pipeline.run()
+    shared = pipeline.rows(query)
+    pipeline.configure(**OPTIONS)
+    pipeline.run()
+    assert ("merged", 1) not in [(row.kind, 1) for row in pipeline.rows(query) if LESSON in row.content]
+    pipeline.configure(**OPTIONS, scope="project")
+    pipeline.run()
+    assert {row for row in shared if row.kind == "merged"} <= set(pipeline.rows(query))
+
+
+def test_dissolved_memory_is_not_restored(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS, scope="project")
+    pipeline.add([note("a", LESSON, "ada"), note("b", LESSON, "bob")])
+    pipeline.run()
+    merged = pipeline.value("SELECT id FROM {s}.consolidated_memories")
+    pipeline.configure(**OPTIONS)
+    pipeline.run()
+    reason = pipeline.value("SELECT archive_reason FROM {s}.consolidated_memories WHERE id = :id", id=merged)
+    assert reason == "scope: its memories are of 2 scopes"
+    with pytest.raises(ConflictError, match="of several scopes, which are kept apart now"):
+        restore_memories(pipeline.engine, [merged], changed_by="tester")
+
+
+def test_summaries_and_profiles_follow_scopes(pipeline: Pipeline) -> None:
+    notes = [
+        note(f"{agent}{n}", f"Agent {agent} saw that step {n} of the import of orders takes {n + 3} minutes.", "ada")
+        | {"agent_id": agent}
+        for agent in ("x", "y")
+        for n in range(25)
+    ]
+    query = "SELECT kind, scope_key FROM {s}.consolidated_memories WHERE kind IN ('summary', 'procedural') AND "
+    query += "retired_at IS NULL ORDER BY 1, 2"
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add(notes)
+    pipeline.run_phases(["embedding_matrix", "semantic_summaries", "procedural_profile"], job="summarize")
+    assert pipeline.rows(query) == [("procedural", "ada"), ("summary", "ada")]
+    for scope, keys in (("agent_id", ["x", "y"]), ("user_id", ["ada"])):
+        pipeline.configure(**OPTIONS, scope=scope)
+        pipeline.run()
+        pipeline.run_phases(["embedding_matrix", "semantic_summaries", "procedural_profile"], job="summarize")
+        found = [row.scope_key for row in pipeline.rows(query) if row.kind == "procedural"]
+        assert found == keys
 
 
 def test_narrowing_equals_a_new_project(pipeline: Pipeline) -> None:
