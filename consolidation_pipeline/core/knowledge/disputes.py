@@ -17,7 +17,7 @@ from consolidation_pipeline.core.text.sentences import extract_sentences
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # Sentences are compared if they share this part of the content words of the longer one.
-_SHARED_WORDS = 0.5
+_SHARED_WORDS = 0.6
 # Matters that a sentence is compared with, the most alike first. It bounds the time.
 _MAX_COMPARED = 2
 # Most claims of a kind that are told; the newest come first.
@@ -37,8 +37,8 @@ class Statement:
 class Dispute:
     """Statements on one matter, by position.
 
-    ``told``: the text of the ``rule`` with what the ``others`` claim. ``overruled``: the others that contradict
-    the newest claim on the same thing. ``is_decided``: the rule is newer than those that contradict it.
+    ``told``: the text of the ``rule`` with what the ``others`` claim. ``overruled``: the others that contradict the
+    newest claim on the same thing. ``is_decided``: the rule is newer than those that contradict it.
     """
 
     rule: int
@@ -49,7 +49,7 @@ class Dispute:
 
 
 class _Phrases(NamedTuple):
-    """How a language tells rivals."""
+    """Words of a language that tell rival claims."""
 
     since: str
     dated: str
@@ -72,7 +72,7 @@ _PHRASES = {
 class _Sentence:
     """A distinct sentence, the positions of its statements, and how it relates to the first one on its matter."""
 
-    reading: Reading
+    text: str
     positions: Sequence[int]
     comparison: Comparison
 
@@ -123,13 +123,14 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
         shared = Counter(number for word in words for number in matters_with[word])
         shares = ((-count / max(len(words), len(words_of[number])), number) for number, count in shared.items())
         for _, number in sorted(one for one in shares if -one[0] >= _SHARED_WORDS)[:_MAX_COMPARED]:
-            if comparison := compare_sentences(matters[number][0].reading, read_sentence(text, language)):
-                matters[number].append(_Sentence(read_sentence(text, language), positions, comparison))
+            first = read_sentence(matters[number][0].text, language)
+            if comparison := compare_sentences(first, read_sentence(text, language)):
+                matters[number].append(_Sentence(text, positions, comparison))
                 break
         else:
             for word in words:
                 matters_with[word].append(len(matters))
-            matters.append([_Sentence(read_sentence(text, language), positions, AGREES)])
+            matters.append([_Sentence(text, positions, AGREES)])
             words_of.append(words)
     return matters
 
@@ -138,11 +139,11 @@ class _Claim:
     """The sentences of a matter that claim the same of the same thing."""
 
     def __init__(self, sentences: Sequence[_Sentence], statements: Sequence[Statement]) -> None:
-        self.best = min(sentences, key=lambda sentence: sentence.positions[0])
         self.positions = sorted(at for sentence in sentences for at in sentence.positions)
         days = [statements[at].day for at in self.positions]
         self.days = [day for day in days if day is not None]
         self.last_day = max(self.days) if len(self.days) == len(days) else None
+        # The first sentence has the first position, and is the one that is told.
         self.comparison = next((one.comparison for one in sentences if one.comparison.other), AGREES)
 
 
@@ -188,7 +189,7 @@ def _is_newer(rule: _Claim, others: Iterable[_Claim]) -> bool:
 
 def _tell(text: str, rule: _Claim, overruled: Sequence[_Claim], elsewhere: Sequence[Sequence[_Claim]]) -> str:
     """Return the text of the rule, and in brackets what the other claims say."""
-    language = rule.best.reading.language or "en"
+    language = detect_language(text) or "en"
     phrases = _PHRASES[language]
     rivals = [*overruled, *(claims[0] for claims in elsewhere)]
     own = rule.comparison.other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,19 +13,27 @@ from consolidation_pipeline.core.differences.language import load_language, spli
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.memories.memories import normalize_text
 
-# Sentences with a smaller share of tokens and cues in common are about different matters, whatever the verdict on them.
-_ALIGNED = 0.6
+# Sentences of which a larger share of tokens and cues has no like in the other one are about different matters.
+_MOST_UNLIKE = 1 / 3
 # Literals that name something, by the beginning of their key; other literals are values.
 _NAMES = ("path:", "url:", "identifier:", "error_code:", "quoted:")
+# Categories of cues that deny what a sentence says, rather than place it in time.
+_DENIALS = frozenset(("polarity", "quantity", "restriction", "bound", "modality", "switch", "need"))
+# Differences that show of what else a sentence speaks.
+_THINGS = ("name", "word", "opposite", "addition", "modifier")
+# All differences that sentences on one matter may have, by what they differ in.
+_VALUE_KINDS = frozenset(("value", *_THINGS))
+_NAME_KINDS = frozenset(("name", "addition"))
+_STATEMENT_KINDS = frozenset(("polarity", "opposite", "cue", "added cue", "addition"))
 # Differences of these kinds stand in both sentences.
 _UNLIKE = ("value", "name", "opposite", "word")
-# Largest share of words of one sentence alone where two sentences differ in a cue.
-_ADDED = 1 / 3
+# Most words of one sentence alone that tell of what else it speaks, or in which detail.
+_MOST_WORDS = 3
 # Quoted words beyond this length are cut.
 _MAX_QUOTE = 160
 _SENTENCE_END = re.compile(r"[\s.!?…。！？]*\Z")
 # The rest of a word, and marks that close what it stands in.
-_WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_]))*[`\"'”’»)\]*]*")
+_WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_])|\([^()\s]*\))*[`\"'”’»)\]*]*")
 
 # Cues that stand at the verb of a clause.
 _VERB_CUES = ("modality", "polarity")
@@ -44,7 +52,7 @@ class Quote:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a sentence relates to the first one on its matter.
+    """Relation of a sentence to the first one on its matter.
 
     Attributes:
         relation: ``agrees``; ``replaces``: another value of the same thing, or the opposite; ``renames``: another name
@@ -65,46 +73,88 @@ AGREES = Comparison("agrees")
 
 
 def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
-    """Return how ``other`` relates to ``first``; None if they are about different matters."""
+    """Return how ``other`` relates to ``first``; None if they are about different matters.
+
+    Questions claim nothing: they are about different matters.
+    """
+    if any(cue.category == "question" for reading in (first, other) for cue in reading.cues):
+        return None
     found = explain_readings(first, other)
     if found.may_merge:
         return AGREES
-    kinds = {one.kind for one in found.differences}
-    # Two sentences that differ in their order and in more are different sentences.
-    if found.verdict != "contradicts" or ("order" in kinds and len(kinds) > 1):
+    if found.verdict != "contradicts":
         return None
     sides = (
-        _Side(first, [(one.kind, span) for one in found.differences for span in one.spans_a]),
-        _Side(other, [(one.kind, span) for one in found.differences for span in one.spans_b]),
+        _Side(first, [(one.kind, one.spans_a) for one in found.differences]),
+        _Side(other, [(one.kind, one.spans_b) for one in found.differences]),
     )
-    claimed = next((kind for kind in ("value", "name") if all(side.spans[kind] for side in sides)), None)
-    if claimed is None:
-        return _compare_statements(sides)
-    if any(side.count(*_UNLIKE) > (1 - _ALIGNED) * side.size for side in sides):
+    kinds = {kind for side in sides for kind, spans in side.spans.items() if spans}
+    if kinds <= _VALUE_KINDS and all(side.spans["value"] for side in sides):
+        return _compare_values(sides)
+    if kinds <= _NAME_KINDS and all(side.spans["name"] for side in sides):
+        return _compare_names(sides)
+    if kinds <= _STATEMENT_KINDS and _deny_each_other(sides):
+        return Comparison("replaces", "", normalize_text(other.text), *(side.quote_sentence() for side in sides))
+    if kinds == {"order"} and not sides[0].is_heading and _exchange_words(first, other):
+        return Comparison("replaces", "", normalize_text(other.text), *(side.quote_sentence() for side in sides))
+    return None
+
+
+def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
+    """Compare sentences with different values, which may be those of different things."""
+    counts = sorted(side.count("value") for side in sides)
+    if any(side.count(*_UNLIKE) > _MOST_UNLIKE * side.size for side in sides) or 1 < counts[0] < counts[1]:
         return None
     for side in sides:
-        side.narrow(claimed)
-    things = [kind for kind in ("name", "word", "opposite", "addition") if kind != claimed]
-    is_elsewhere = any(side.spans[kind] for side in sides for kind in things)
-    if claimed == "name" and not is_elsewhere and _is_qualified(*(side.join("name") for side in sides)):
-        return AGREES
-    claim = sides[1].join(claimed)
-    if not is_elsewhere and any(side.speaks_of(claimed) for side in sides):
-        is_elsewhere, things, claim = True, [claimed], ""
-    return Comparison(
-        "elsewhere" if is_elsewhere else "replaces" if claimed == "value" else "renames",
-        (sides[1].join(*things) or "-") if is_elsewhere else "",
-        claim,
-        *(side.quote(claimed, *things) for side in sides),
-    )
-
-
-def _compare_statements(sides: tuple[_Side, _Side]) -> Comparison | None:
-    """Compare sentences that differ in a negation, an opposite or another cue, or in their order alone."""
-    if any(side.spans["word"] or side.count("addition") > _ADDED * side.size for side in sides):
+        side.narrow("value")
+    if any(side.count(*_THINGS) > _MOST_WORDS for side in sides):
         return None
-    first, other = (side.reading.text for side in sides)
-    return Comparison("replaces", "", normalize_text(other), _quote_sentence(first), _quote_sentence(other))
+    if any(side.count(*_THINGS) for side in sides):
+        quotes = [side.quote("value", *_THINGS) for side in sides]
+        return Comparison("elsewhere", sides[1].join(*_THINGS) or "-", sides[1].join("value"), *quotes)
+    quotes = [side.quote("value") for side in sides]
+    if any(side.speaks_of("value") for side in sides):
+        return Comparison("elsewhere", sides[1].join("value"), "", *quotes)
+    return Comparison("replaces", "", sides[1].join("value"), *quotes)
+
+
+def _compare_names(sides: tuple[_Side, _Side]) -> Comparison | None:
+    """Compare sentences that differ in names or codes alone. Words of headings are written as names."""
+    for side in sides:
+        side.narrow("name")
+    if any(side.is_heading or side.count("addition") for side in sides):
+        return None
+    if _is_qualified(*(side.join("name") for side in sides)):
+        return AGREES
+    quotes = [side.quote("name") for side in sides]
+    if any(side.speaks_of("name") for side in sides):
+        return Comparison("elsewhere", sides[1].join("name"), "", *quotes)
+    return Comparison("renames", "", sides[1].join("name"), *quotes)
+
+
+def _deny_each_other(sides: tuple[_Side, _Side]) -> bool:
+    """Return True if sentences differ in negations, opposites and the like alone.
+
+    One may add detail if a negation opens one of them: "Never restart it", "Restart it after a deploy".
+    """
+    if not any(side.denials for side in sides) or any(side.spans["word"] for side in sides):
+        return False
+    added = [side for side in sides if side.spans["addition"]]
+    if not added:
+        return True
+    is_rule = any(spans[0][0] == 0 for side in sides for spans in side.denials)
+    return is_rule and len(added) == 1 and added[0].count("addition") <= _MOST_WORDS
+
+
+def _exchange_words(first: Reading, other: Reading) -> bool:
+    """Return True if two words that are not neighbours have changed places: "A calls B", "B calls A"."""
+    keys, others = ([token.key for token in reading.tokens] for reading in (first, other))
+    if len(keys) != len(others):
+        return False
+    moved = [at for at, (one, two) in enumerate(zip(keys, others, strict=True)) if one != two]
+    if len(moved) != 2 or moved[1] - moved[0] == 1:
+        return False
+    return (keys[moved[0]], keys[moved[1]]) == (others[moved[1]], others[moved[0]])
 
 
 def _is_qualified(one: str, other: str) -> bool:
@@ -116,16 +166,33 @@ def _is_qualified(one: str, other: str) -> bool:
 class _Side:
     """The words of one sentence that the other one lacks, by kind of difference. ``size``: of its tokens and cues."""
 
-    def __init__(self, reading: Reading, found: Iterable[tuple[str, Span]]) -> None:
+    def __init__(self, reading: Reading, found: Iterable[tuple[str, Sequence[Span]]]) -> None:
         self.reading = reading
         self.tokens = {token.start: token for token in reading.tokens}
         self.size = len(reading.tokens) + len(reading.cues)
         self.spans = defaultdict[str, list[Span]](list)
-        for kind, span in found:
-            token = self.tokens.get(span[0])
-            is_name = kind == "code" or (kind == "value" and token is not None and token.key.startswith(_NAMES))
-            self.spans["name" if is_name else kind].append(span)
+        self.denials: list[Sequence[Span]] = []
+        claimed = defaultdict[int, set[str]](set)
+        for cue in reading.cues:
+            claimed[cue.start].add(cue.category)
+        for kind, spans in found:
+            if spans and (kind in ("polarity", "opposite") or (kind == "cue" and claimed[spans[0][0]] <= _DENIALS)):
+                self.denials.append(spans)
+            for span in spans:
+                self.spans[self._find_kind(kind, span)].append(span)
         self.spans["word"] = [span for span in self.spans["word"] if span not in self.spans["opposite"]]
+
+    def _find_kind(self, kind: str, span: Span) -> str:
+        """Return the kind of a word: a path is a name, and so is code unless it is a sign."""
+        token = self.tokens.get(span[0])
+        if kind == "value" and token and token.key.startswith(_NAMES):
+            return "name"
+        return "name" if kind == "code" and any(map(str.isalnum, self.reading.text[slice(*span)])) else kind
+
+    @property
+    def is_heading(self) -> bool:
+        """True if most words are written as names: "Incident Detection and Response"."""
+        return 2 * sum(token.kind == "name" for token in self.reading.tokens) > len(self.tokens)
 
     def count(self, *kinds: str) -> int:
         """Return the number of words of these kinds."""
@@ -142,7 +209,8 @@ class _Side:
         What stands beside a value tells where it holds: "port 5433 in a second checkout".
         """
         begin, end = self.find_clause(claimed)
-        self.spans["addition"] = [span for span in self.spans["addition"] if begin <= span[0] < end]
+        for kind in ("addition", "modifier"):
+            self.spans[kind] = [span for span in self.spans[kind] if begin <= span[0] < end]
 
     def find_clause(self, claimed: str) -> Span:
         """Return where the tokens of the clause of the claim begin and end."""
@@ -178,11 +246,12 @@ class _Side:
         rest = _WORD_END.match(text, end)
         return Quote(_shorten(" ".join(text[start:end].split())), rest.end() if rest else end)
 
-
-def _quote_sentence(text: str) -> Quote:
-    found = _SENTENCE_END.search(text)
-    end = found.start() if found else len(text)
-    return Quote(f"“{_shorten(' '.join(text[:end].split()))}”", end)
+    def quote_sentence(self) -> Quote:
+        """Return the sentence."""
+        text = self.reading.text
+        found = _SENTENCE_END.search(text)
+        end = found.start() if found else len(text)
+        return Quote(f"“{_shorten(' '.join(text[:end].split()))}”", end)
 
 
 def _shorten(words: str) -> str:

@@ -43,7 +43,7 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
         (
             "Er läuft 5 Minuten lang.",
             "Er läuft 9 Minuten lang.",
-            "Er läuft 9 ({seit}; vorher 5) Minuten lang.",
+            "Er läuft 9 Minuten ({seit}; vorher 5 Minuten) lang.",
         ),
     ],
 )
@@ -63,8 +63,11 @@ def test_newer_claim_is_rule_with_date(older: str, newer: str, told: str) -> Non
             "The retry limit of the payouts queue is 5 (also refunds queue is 3).",
         ),
         (
-            ["The page limit is 200 for /v1/entries here.", "The page limit is 50 for /v1/orders here."],
-            "The page limit is 200 for /v1/entries (also 50 for /v1/orders) here.",
+            [
+                "The page size limit is 200 for /v1/entries in the API.",
+                "The page size limit is 50 for /v1/orders in the API.",
+            ],
+            "The page size limit is 200 for /v1/entries (also 50 for /v1/orders) in the API.",
         ),
         (
             ["The proxy listens on port 5432.", "The proxy listens on port 5433 in a checkout."],
