@@ -19,7 +19,7 @@ from consolidation_pipeline.core.grouping.representatives import choose_represen
 from consolidation_pipeline.core.project_map import project_to_plane, render_svg
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.similarity.graph_nodes import scope_keys
+from consolidation_pipeline.service.similarity.graph_nodes import scope_keys, type_keys
 from consolidation_pipeline.service.similarity.merge_groups import (
     Contents,
     UnitPairs,
@@ -41,8 +41,8 @@ from consolidation_pipeline.store.similarity.clusters import (
 )
 from consolidation_pipeline.store.similarity.similarity_graph import ASK
 
-# Reason that is listed for a pair whose differences are harmless, but whose merge was undone or needs a higher cosine.
-_NO_DIFFERENCE = "no difference: undone before, or below t_merge"
+# Reason that is listed for a pair whose differences are harmless.
+_NO_DIFFERENCE = "no difference: another memory type, a merge that was undone, or a similarity below t_merge"
 # Pairs per suggest group that are listed with their reasons.
 _LISTED_PAIRS = 3
 
@@ -104,9 +104,10 @@ def group_contents(connection: Connection, run: ProjectRun, contents: Contents) 
     units = build_units(run, contents)
     unit_pairs = pair_units(contents, units)
     x = contents.x[units.representatives]
+    types, pairs = type_keys(contents.nodes)[units.representatives], unit_pairs.pairs
     pattern_of_unit = cluster_rows(
         x,
-        unit_pairs.pairs,
+        pairs if run.options.cross_type else pairs.select(types[pairs.i] == types[pairs.j]),
         method=run.options.cluster_method,
         threshold=run.thresholds["t_pattern"],
         min_size=run.options.min_pattern_size,

@@ -42,8 +42,8 @@ class Contents:
     """The raw memories of a project by content, and the graph between contents.
 
     ``nodes`` and their grouping vectors ``x`` float32 (n, d), sorted by id. ``content_of_row`` (n,): content of each
-    node. ``pairs`` (m,): similar contents, of one memory type unless ``cross_type`` is on. ``verdict`` (m,): on each
-    pair.
+    node. ``pairs`` (m,): similar contents, of one memory type unless ``cross_type`` is on or a person is asked.
+    ``verdict`` (m,): on each pair.
     """
 
     nodes: Nodes
@@ -107,7 +107,7 @@ def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, 
     is_edge &= nodes.scopes[one] == nodes.scopes[other]
     if not run.options.cross_type:
         types = type_keys(nodes)
-        is_edge &= types[one] == types[other]
+        is_edge &= (types[one] == types[other]) | (found.verdict == ASK)
     one[is_edge], other[is_edge] = content_of_row[one[is_edge]], content_of_row[other[is_edge]]
     is_edge &= one != other
     low, high = np.minimum(one, other)[is_edge], np.maximum(one, other)[is_edge]

@@ -25,7 +25,9 @@ from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import (
+    ASK,
     CROSS_TYPE,
+    MERGE,
     TOPIC,
     ComparedVectors,
     Neighbors,
@@ -117,7 +119,7 @@ def compare_nodes(
     """
     if not new.size:
         return
-    order, types = np.concatenate([known, new]).astype(np.int32), type_keys(nodes)
+    order = np.concatenate([known, new]).astype(np.int32)
     scopes, t_pattern = scope_keys(nodes)[order], run.thresholds["t_pattern"]
     waiting: list[SimilarPairs] = []
     classified: list[Neighbors] = []
@@ -125,11 +127,10 @@ def compare_nodes(
         one, other = order[pairs.i], order[pairs.j]
         # The smaller id comes first. Nodes are sorted by id, so the order of positions is that of ids.
         ordered = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)
-        verdict = np.full(len(ordered), TOPIC, dtype=np.int16)
-        if not run.options.cross_type:
-            verdict[types[ordered.i] != types[ordered.j]] = CROSS_TYPE
-        is_near = (verdict == TOPIC) & reaches(ordered.similarity, run.thresholds["t_suggest"])
-        classified.append(_neighbors(nodes, ordered.select(~is_near), verdict[~is_near]))
+        is_near = reaches(ordered.similarity, run.thresholds["t_suggest"])
+        far = ordered.select(~is_near)
+        verdict = np.where(_cross_types(run, nodes, far), CROSS_TYPE, TOPIC).astype(np.int16)
+        classified.append(_neighbors(nodes, far, verdict))
         waiting.append(ordered.select(is_near))
         if sum(map(len, classified)) > WRITE_BLOCK_PAIRS:
             yield concatenate_neighbors(classified)
@@ -142,7 +143,17 @@ def compare_nodes(
 
 def _classify(connection: Connection, run: ProjectRun, nodes: Nodes, waiting: list[SimilarPairs]) -> Neighbors:
     pairs = concatenate_pairs(waiting)
-    return _neighbors(nodes, pairs, classify_pairs(connection, run, nodes, pairs))
+    verdict = classify_pairs(connection, run, nodes, pairs)
+    crossing = _cross_types(run, nodes, pairs)
+    # The same fact under another memory type may be asked about.
+    verdict[crossing] = np.where(verdict[crossing] == MERGE, ASK, CROSS_TYPE)
+    return _neighbors(nodes, pairs, verdict)
+
+
+def _cross_types(run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.bool_]:
+    """Return True (m,) for each pair of two memory types; never if ``cross_type`` is on."""
+    types = type_keys(nodes)
+    return np.asarray((types[pairs.i] != types[pairs.j]) & (not run.options.cross_type))
 
 
 def _neighbors(nodes: Nodes, pairs: SimilarPairs, verdict: npt.NDArray[np.int16]) -> Neighbors:

@@ -204,7 +204,8 @@ def test_cross_type_groups_need_option(pipeline: Pipeline) -> None:
     notes = [("The service needs amber", "learning"), ("Note: The service needs amber", "decision")]
     run_in_batches(pipeline, [notes])
     assert merged_names(pipeline) == set()
-    assert groups_of(pipeline, "suggest") == {}
+    (asked,) = groups_of(pipeline, "suggest").values()
+    assert "another memory type" in asked[0].details["asked_pairs"][0]["differences"][0]
     pipeline.configure(**OPTIONS, cross_type=True)
     pipeline.run(embedder=WordEmbedder())
     assert merged_names(pipeline) == {frozenset({"n0-0", "n0-1"})}

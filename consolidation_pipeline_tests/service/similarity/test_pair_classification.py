@@ -15,7 +15,14 @@ from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.service.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, CROSS_TYPE, MERGE, TOPIC
-from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, reworded_notes, unrelated_notes
+from consolidation_pipeline_tests.service.corpus import (
+    LESSONS,
+    NEAR_MISSES,
+    corpus,
+    note,
+    reworded_notes,
+    unrelated_notes,
+)
 from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 from consolidation_pipeline_tests.service.similarity.test_calibration import BOILERPLATE
@@ -180,11 +187,19 @@ def test_boilerplate_does_not_count_as_shared_words(pipeline: Pipeline) -> None:
 def test_cross_type_pairs_are_classified_by_option(pipeline: Pipeline) -> None:
     lesson, *_ = reworded_notes(times=1)
     pipeline.add([{**lesson, "id": "a"}, {**lesson, "id": "b", "memory_type": "decision"}])
-    for cross_type, expected in ((False, CROSS_TYPE), (True, MERGE), (False, CROSS_TYPE)):
+    for cross_type, expected in ((False, ASK), (True, MERGE), (False, ASK)):
         pipeline.configure(cross_type=cross_type, merge=False)
         pipeline.run()
         assert verdict(pipeline) == expected
-        assert tiers(pipeline) == ({"suggest"} if cross_type else set())
+        assert tiers(pipeline) == {"suggest"}
+
+
+def test_other_facts_under_two_types_are_not_asked(pipeline: Pipeline) -> None:
+    one, other = NEAR_MISSES[0]
+    pipeline.add([note("a", one), note("b", other, memory_type="decision")])
+    assert pipeline.run().merging.created == 0
+    assert verdict(pipeline) == CROSS_TYPE
+    assert tiers(pipeline) == set()
 
 
 def test_pairs_are_classified_in_blocks(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
