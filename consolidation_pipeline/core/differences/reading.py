@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import Language, Phrase, detect_language, load_language
-from consolidation_pipeline.core.differences.lexer import Piece, drop_remarks, split_pieces, unify_signs
+from consolidation_pipeline.core.differences.lexer import Piece, drop_remarks, join_negations, split_pieces, unify_signs
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
 
 # Markers that a noun phrase follows; a clause with a subject of its own follows the others.
@@ -105,7 +105,7 @@ class _Reader:
     def read(self) -> None:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
-        pieces = drop_remarks(list(split_pieces(self.text, language)), language)
+        pieces = join_negations(drop_remarks(list(split_pieces(self.text, language)), language), language)
         at, is_opening, sentence_start = 0, True, 0
         while at < len(pieces):
             piece = pieces[at]
@@ -133,7 +133,8 @@ class _Reader:
             if role in ("light", "cue") and any(word.lower in language.passive_auxiliaries for word in words):
                 self._end_passive()
                 self.passive = len(self.tokens)
-            if meaning and role == "marker" and meaning.key in language.agents and self._find_participle() is not None:
+            is_agent = meaning and role == "marker" and meaning.key in language.agents
+            if is_agent and not language.has_late_participles and self._find_participle() is not None:
                 self.frame.append("link by ")
                 at = self._read_agent(pieces, at + size)
                 continue
@@ -182,23 +183,29 @@ class _Reader:
         at, language = self.passive, self.language
         if at is None:
             return None
-        while at < len(self.tokens) and self.tokens[at].text.lower().endswith(language.adverb_endings):
+        while at < len(self.tokens):
+            word = self.tokens[at].text.lower()
+            if word.endswith(language.participle_endings) or word in language.participles:
+                return at
+            if not word.endswith(language.adverb_endings) and not language.has_late_participles:
+                return None
             at += 1
-        word = self.tokens[at].text.lower() if at < len(self.tokens) else ""
-        return at if word.endswith(language.participle_endings) or word in language.participles else None
+        return None
 
     def _end_passive(self, agent: Sequence[Token] = ()) -> None:
         """Put the tokens of a passive clause into the order of the active one: agent, verb, subject, the rest."""
         verb = self._find_participle()
         if verb is not None and self.passive is not None:
-            tokens, subject = self.tokens, self._find_subject(self.passive)
-            phrase = tokens[verb].phrase
-            tokens[subject:] = [
-                *(token._replace(phrase=phrase, governor="") for token in agent),
-                *tokens[self.passive : verb + 1],
-                *tokens[subject : self.passive],
-                *tokens[verb + 1 : len(tokens) - len(agent)],
-            ]
+            tokens, subject, middle = self.tokens, self._find_subject(self.passive), self.passive
+            phrase, between = tokens[verb].phrase, tokens[middle:verb]
+            if self.language.has_late_participles:  # "wird von Ann täglich gelesen"
+                agent = [token for token in between if token.governor in self.language.agents]
+                between = [token for token in between if token not in agent]
+                first, rest = [tokens[verb]], [*between, *tokens[verb + 1 :]]
+            else:
+                first, rest = tokens[middle : verb + 1], tokens[verb + 1 : len(tokens) - len(agent)]
+            agent = [token._replace(phrase=phrase, governor="") for token in agent]
+            tokens[subject:] = [*agent, *first, *tokens[subject:middle], *rest]
         self.passive = None
 
     def _find_subject(self, before: int) -> int:
@@ -292,6 +299,7 @@ class _Reader:
             key, kind = piece.key, "code"
         elif bare := _NUMBER.fullmatch(piece.key):
             size, key = self._measure(Decimal(bare[1]), pieces, at)
+            key = key if size > 1 else piece.key  # "3.10" may be a version: it is not 3.1
         elif piece.kind == "literal":
             key = piece.key
         elif lower in language.numbers:
