@@ -130,3 +130,11 @@ def test_project_language_must_be_known_to_postgres() -> None:
     message = "language = 'klingon' is not allowed: expected 'arabic' or 'armenian'"
     with pytest.raises(InvalidOptionError, match=message):
         parse_options({"language": "klingon"})
+
+
+def test_scope_option_is_normalized_and_explained() -> None:
+    assert parse_options({}).scope == "user_id"
+    assert parse_options({"scope": " metadata.team,user_id "}).scope == "user_id,metadata.team"
+    expected = re.escape("scope = 'team' is not allowed: expected project (no walls), or any of user_id, agent_id")
+    with pytest.raises(InvalidOptionError, match=expected):
+        parse_options({"scope": "team"})

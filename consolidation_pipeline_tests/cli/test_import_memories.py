@@ -109,3 +109,29 @@ def test_unreadable_import_is_usage_error(
     answer = cli("import", file, "--project", "p", *(("--format", format) if format else ()))
     assert (answer.code, message in answer.err) == (2, True), answer.err
     assert cli("projects", "list", "--json").json["projects"] == []
+
+
+def test_import_tells_how_many_users_stay_apart(cli: Cli, write: Write) -> None:
+    rows = [GOOD | {"id": user, "user_id": user} for user in ("ada", "bob", "cleo")]
+    answer = cli("import", write(*rows, GOOD | {"id": "again", "user_id": "ada"}), "--project", "p")
+    assert answer.out == "p: 4 added, 0 there before, 0 bad\n"
+    assert (
+        "3 users: their memories are never compared or merged with each other; 2 exact repeats stay apart" in answer.err
+    )
+    assert "consolidation projects configure p scope=project" in answer.err
+    again = cli("import", write(*rows), "--project", "p", "--json").json
+    assert (again["scope"], again["scopes"], again["repeats_apart"]) == ("user_id", 3, 2)
+
+
+def test_import_scope_is_that_of_a_new_project(cli: Cli, write: Write) -> None:
+    rows = write(GOOD | {"user_id": "ada"}, GOOD | {"id": "b", "user_id": "bob"})
+    answer = cli("import", rows, "--project", "p", "--scope", "project")
+    assert (answer.code, answer.err) == (0, "")
+    assert cli("import", rows, "--project", "p", "--scope", "project").code == 0
+    other = cli("import", rows, "--project", "p", "--scope", "user_id")
+    assert other.code == 2
+    assert "project p exists with scope = project, not user_id: leave --scope out, or change it" in other.err
+    wrong = cli("import", rows, "--project", "q", "--scope", "team")
+    assert wrong.code == 2
+    assert "scope = 'team' is not allowed: expected project (no walls), or any of user_id" in wrong.err
+    assert "q" not in cli("projects", "list").out

@@ -83,3 +83,12 @@ def test_jobs_can_be_run_by_name(cli: Cli) -> None:
     assert forgotten.json["phases_completed"] == ["decay_scores", "archived_memories"]
     assert cli("run", "notes", "--job", "dream").code == 2
     assert cli("run", "notes", "--job", "decay", "--phases", "clusters").code == 2
+
+
+def test_plan_counts_what_scopes_keep_apart(cli: Cli, write: Write) -> None:
+    rows = [{"id": f"{user}{at}", "content": text, "user_id": user} for user in "ab" for at, text in enumerate(LESSONS)]
+    cli("import", write(*rows), "--project", "walled")
+    shown = cli("plan", "walled").out
+    assert "2 scopes (user_id); 5 exact repeats and" in shown
+    walls = cli("plan", "walled", "--json").json["walls"]
+    assert (walls["scope"], walls["scopes"], walls["repeats"]) == ("user_id", 2, 5)

@@ -168,8 +168,8 @@ def _parse_rows(
 
 def _find_scope(memory: NewMemory, option: str) -> str:
     """Return the scope key of a memory."""
-    fields = {name: getattr(memory, name) for name in COLUMNS}
-    return make_scope_key(fields | {f"metadata.{key}": str(value) for key, value in memory.metadata.items()}, option)
+    given = {f"metadata.{key}": str(value) for key, value in memory.metadata.items() if value is not None}
+    return make_scope_key({name: getattr(memory, name) for name in COLUMNS} | given, option)
 
 
 def _write_rejects(result: ImportResult, folder: Path | None) -> Path | None:

@@ -207,3 +207,25 @@ def test_context_refuses_blank_task(known_fact: Pipeline) -> None:
         find_context(known_fact, "nowhere")
     with pytest.raises(UsageError, match="10,000 are allowed"):
         find_context(known_fact, task="x" * 10_001)
+
+
+def test_context_in_scope_leaves_out_other_users(pipeline: Pipeline) -> None:
+    ensure_project(pipeline.engine, KNOWN)
+    how: dict[str, Any] = {"source": "agent", "changed_by": "bot", "settings": pipeline.settings}
+    texts = {
+        user: f"Deploys of the web service of {user} need migrations of the database first." for user in ("ada", "bob")
+    }
+    rows = [{"content": text, "id": user, "user_id": user} for user, text in texts.items()]
+    supporting = add_memories(pipeline.engine, KNOWN, rows, **how).added
+    author = Author(pipeline.project(KNOWN).id, None, "tester")
+    content = "Migrate the database before deploys."
+    values = {"content": content, "content_hash": content_hash(content), "supporting_memory_ids": supporting}
+    with pipeline.engine.begin() as connection:
+        insert_rows(connection, author, playbook_entries, [Change(uuid4(), uuid4(), values)], operation="promote")
+
+    def told(scope: str | None) -> list[str]:
+        context = build_context(pipeline.engine, KNOWN, TASK, settings=pipeline.settings, scope=scope)
+        return [one.content for one in [*context.playbook_entries, *context.memories]]
+
+    assert [told(user) for user in texts] == [[text] for text in texts.values()]
+    assert content in told(None)

@@ -304,3 +304,48 @@ def test_facts_stay_visible_during_run_and_rollback(pipeline: Pipeline) -> None:
     assert done.merging.absorbed > 0
     assert set(seen) == {"raw", "merged"}
     assert missed == []
+
+
+def find_in_scope(pipeline: Pipeline, scope: str | None) -> list[str]:
+    """Return the contents that a search by meaning and one by words find in a scope."""
+    by_words = contents(find(pipeline, "staging database", scope=scope, limit=50))
+    by_meaning = contents(find(pipeline, "where does the test environment store data", scope=scope, min_similarity=0))
+    assert set(by_words) <= set(by_meaning)
+    return sorted(by_meaning)
+
+
+@pytest.mark.parametrize("option", ["user_id", "agent_id,metadata.team"])
+def test_search_in_scope_finds_it_and_the_empty_scope(pipeline: Pipeline, option: str) -> None:
+    users = {"ada": "The staging database of ada is small.", "bob": "The staging database of bob is large."}
+    pipeline.configure_new(scope=option)
+    for user, content in users.items():
+        team = {"metadata": {"team": f"{user}/team"}, "agent_id": user}
+        add(pipeline, {user: content, f"{user} again": content}, user_id=user, **team)
+    add(pipeline, {"shared": "The staging database is in Frankfurt."})
+    pipeline.run()
+    kinds = pipeline.rows("SELECT kind, count(*) FROM {s}.consolidated_memories WHERE kind = 'merged' GROUP BY 1")
+    assert [tuple(row) for row in kinds] == [("merged", 2)]
+    shared = "The staging database is in Frankfurt."
+    for user, content in users.items():
+        scope = user if option == "user_id" else f"{user}/{user}~1team"
+        assert find_in_scope(pipeline, scope) == sorted([content, shared])
+    assert find_in_scope(pipeline, "nobody") == find_in_scope(pipeline, "") == [shared]
+    assert find_in_scope(pipeline, None) == sorted([*users.values(), shared])
+
+
+def test_scope_has_no_effect_without_walls(pipeline: Pipeline) -> None:
+    pipeline.configure_new(scope="project")
+    add(pipeline, {"a": CAR}, user_id="ada")
+    assert contents(find(pipeline, "car battery", scope="bob")) == [CAR]
+
+
+def test_search_in_scope_hides_what_crosses_it_before_a_run(pipeline: Pipeline) -> None:
+    pipeline.configure_new(scope="project")
+    for user in ("ada", "bob"):
+        add(pipeline, {user: CAR}, user_id=user)
+    pipeline.run()
+    assert len(find(pipeline, "car battery").results) == 1
+    pipeline.configure()
+    assert contents(find(pipeline, "car battery", scope="ada")) == []
+    pipeline.run()
+    assert contents(find(pipeline, "car battery", scope="ada")) == [CAR]

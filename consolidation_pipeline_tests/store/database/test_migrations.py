@@ -298,3 +298,18 @@ def test_database_urls_come_from_environment(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://h/runs")
     assert database_url(Settings()) == "postgresql+psycopg://h/memories"
     assert dagster_url(Settings()) == "postgresql+psycopg2://h/runs"
+
+
+def test_upgrade_stores_the_user_of_consolidated_memories(engine: Engine) -> None:
+    with engine.begin() as connection:
+        project = add_project(connection)
+        users = {"a": "ada", "b": "ada", "c": "bob", "d": None}
+        raw = add_memories(connection, project, [new_memory(key, user_id=user) for key, user in users.items()])
+        for sources in (raw[:2], raw[1:3], raw[3:]):
+            add_merged(connection, project, f"of {len(sources)} from {raw.index(sources[0])}", sources)
+    downgrade(engine, "0010")
+    upgrade(engine)
+    with engine.connect() as connection:
+        query = f"SELECT content, scope_key FROM {SCHEMA}.consolidated_memories ORDER BY content"
+        found = [tuple(row) for row in connection.execute(text(query))]
+    assert found == [("of 1 from 3", ""), ("of 2 from 0", "ada"), ("of 2 from 1", None)]
