@@ -33,6 +33,8 @@ PROOFS = {
 }
 # Texts that both add details have this many times the words in common that one of them has alone.
 MIN_COMMON = 2
+# And at least as many as this: "a fee for topping up" and "a limit to topping up" have two in common.
+_FEWEST_COMMON = 6
 # A clause may be found in this many clauses of the other text.
 _MOST_CLAUSES = 4
 # Texts with more tokens are not compared, as the time grows with the product of their lengths.
@@ -165,7 +167,7 @@ def _replaces(alignment: Alignment, left_a: Sequence[Token], left_b: Sequence[To
 
     Words that stand in different places are details that both texts add to what they have in common.
     """
-    if len(alignment.of_a) < MIN_COMMON * max(len(left_a), len(left_b)):
+    if len(alignment.of_a) < max(_FEWEST_COMMON, MIN_COMMON * max(len(left_a), len(left_b))):
         return True
     if all(any(token.kind != "word" for token in left) for left in (left_a, left_b)):
         return True
