@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.literals.literals import literals
-from consolidation_pipeline_tests.core.conflicts.near_misses import PAIRS
+from consolidation_pipeline_tests.core.differences.near_misses import PAIRS
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
