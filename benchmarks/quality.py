@@ -26,7 +26,6 @@ from temporary_server import use_temporary_server
 
 SEED = 7
 CONTEXT_CHARS = 1_000
-MERGES = 10_000
 POOL_SIZES = (500, 1_000, 2_000, 4_000, 7_400)
 SEARCHES: dict[str, dict[str, Any]] = {
     "words": {"min_similarity": 1.0},
@@ -333,20 +332,7 @@ def _count_needed_chars(texts: Sequence[str], shown: Sequence[str], of_row: Labe
     ]
 
 
-# --- literals, growth ----------------------------------------------------------------------------------------------
-
-
-def count_lost_literals(corpora: Sequence[Corpus], merges: int = MERGES) -> int:
-    """Count literals of sources that are missing in their merged text, over random groups of two to six memories."""
-    from consolidation_pipeline.core.text.text_merge import find_missing_literals, merge_texts
-
-    draw = random.Random(SEED)
-    lost = 0
-    for number in range(merges):
-        texts = corpora[number % len(corpora)].texts
-        sources = draw.sample(texts, min(len(texts), draw.randint(2, 6)))
-        lost += len(find_missing_literals(sources, merge_texts(sources)))
-    return lost
+# --- growth ----------------------------------------------------------------------------------------------------------
 
 
 def measure_pools(corpora: Sequence[Corpus], engine: Any) -> list[tuple[int, Score, Score]]:
@@ -412,7 +398,6 @@ def main() -> None:
     print_table("Patterns", _scores(labelled, run_pattern_methods, {name: outcomes[name].pattern for name in labelled}))
     _print_retrieval(folder, corpora, engine)
     _print_pools([ready.corpus for ready in labelled.values()], engine)
-    print(f"\nliterals lost in {MERGES:,} random merges: {count_lost_literals(corpora)}")
 
 
 def _scores(
