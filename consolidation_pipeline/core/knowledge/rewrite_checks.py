@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
+from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.differences.reading import Cue, Token, read
+from consolidation_pipeline.core.knowledge.disputes import read_sentence
+from consolidation_pipeline.core.knowledge.rival_claims import is_denial
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.text_merge import merge_texts
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
@@ -18,8 +20,6 @@ from consolidation_pipeline.core.text.word_overlap import extract_content_words
 MIN_KEPT_SHARE = 0.5
 # Share of words that clauses and sentences on one topic have in common.
 _SAME_TOPIC = 0.65
-# Differences that reverse what is said.
-_REVERSALS = frozenset(("polarity", "opposite", "cue"))
 # Characters beyond the length of the lossless union, for words that join sentences.
 _MARGIN_SHARE, _MARGIN_CHARS = 0.1, 40
 
@@ -37,41 +37,45 @@ def compute_kept_share(source: str, text: str) -> float:
 
 
 def find_lost_denials(source: str, text: str) -> list[str]:
-    """Return the denying clauses of ``source`` that no denying clause of ``text`` repeats.
+    """Return the denying clauses of ``source`` that no clause of ``text`` repeats.
 
-    A clause repeats another one if it has 0.65 of its words.
+    A clause repeats another one if it denies one of the same words and has 0.65 of its words.
     """
-    denials = [clause.words for clause in _read_clauses(text) if clause.is_denied]
+    others = _read_clauses(text)
     return [
         " ".join(clause.text.split())
         for clause in _read_clauses(source)
-        if clause.is_denied and not any(_covers(words, clause.words) for words in denials)
+        if clause.denied and not any(_repeats_denial(other, clause) for other in others)
     ]
 
 
 def find_reversals(source: str, text: str) -> list[str]:
     """Return the words of ``source`` whose opposite a sentence of ``text`` says of the same.
 
-    A sentence is compared if it has 0.65 of the content words of the source's, or the other way round.
+    Two sentences are compared if one has 0.65 of the content words of the other.
     """
-    sentences = [(read(one), extract_content_words(one)) for one in split_sentences(text)]
+    language = detect_language(source)
+    sentences, others = (
+        [(one, read_sentence(one, language), extract_content_words(one)) for one in split_sentences(part)]
+        for part in (source, text)
+    )
     return [
         difference.a or one
-        for one in split_sentences(source)
-        for other, words in sentences
-        if _are_alike(extract_content_words(one), words)
-        for difference in explain_readings(read(one), other).differences
-        if difference.kind in _REVERSALS
+        for one, reading, words in sentences
+        for _, other, other_words in others
+        if _are_alike(words, other_words)
+        for difference in explain_readings(reading, other).differences
+        if is_denial(difference, reading)
     ]
 
 
 @dataclass(frozen=True)
 class _Clause:
-    """A clause. ``words``: keys of its tokens. ``is_denied``: it has a negation."""
+    """A clause. ``words``: keys of its tokens. ``denied``: those that follow a negation."""
 
     text: str
     words: frozenset[str]
-    is_denied: bool
+    denied: frozenset[str]
 
 
 def _read_clauses(text: str) -> list[_Clause]:
@@ -84,20 +88,25 @@ def _read_clauses(text: str) -> list[_Clause]:
         _Clause(
             text[found[0].start : found[-1].start + len(found[-1].text)],
             frozenset(part.key for part in found if isinstance(part, Token)),
-            any(_is_denial(part, following) for part, following in zip_longest(found, found[1:])),
+            frozenset(_find_denied(found)),
         )
         for found in clauses.values()
     ]
 
 
-def _is_denial(part: Token | Cue, following: Token | Cue | None) -> bool:
-    """Return True for a negation, but not for that of "not only"."""
-    is_restricted = isinstance(following, Cue) and following.category == "restriction"
-    return isinstance(part, Cue) and part.category == "polarity" and not is_restricted
+def _find_denied(clause: Sequence[Token | Cue]) -> Iterator[str]:
+    """Yield the word after each negation, or the one before it at the end of a clause; "not only" is none."""
+    for at, part in enumerate(clause):
+        following = clause[at + 1] if at + 1 < len(clause) else None
+        is_restricted = isinstance(following, Cue) and following.category == "restriction"
+        if isinstance(part, Cue) and part.category == "polarity" and not is_restricted:
+            near = (one.key for one in (*clause[at:], *clause[at::-1]) if isinstance(one, Token))
+            yield next(near, "")
 
 
-def _covers(words: frozenset[str], others: frozenset[str]) -> bool:
-    return len(words & others) >= _SAME_TOPIC * len(others)
+def _repeats_denial(other: _Clause, clause: _Clause) -> bool:
+    common = len(clause.words & other.words)
+    return bool(clause.denied & other.denied) and common >= _SAME_TOPIC * len(clause.words)
 
 
 def _are_alike(a: frozenset[str], b: frozenset[str]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from consolidation_pipeline.core.differences.explanation import explain_readings
+from consolidation_pipeline.core.differences.explanation import Difference, explain_readings
 from consolidation_pipeline.core.differences.language import load_language, split_words
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -88,12 +88,13 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
         _Side(first, [(one.kind, one.spans_a) for one in found.differences]),
         _Side(other, [(one.kind, one.spans_b) for one in found.differences]),
     )
+    denials = [one for one in found.differences if is_denial(one, first)]
     kinds = {kind for side in sides for kind, spans in side.spans.items() if spans}
     if kinds <= _VALUE_KINDS and all(side.spans["value"] for side in sides):
         return _compare_values(sides)
     if kinds <= _NAME_KINDS and all(side.spans["name"] for side in sides):
         return _compare_names(sides)
-    if kinds <= _STATEMENT_KINDS and _deny_each_other(sides):
+    if kinds <= _STATEMENT_KINDS and _deny_each_other(denials, sides):
         return Comparison("replaces", "", normalize_text(other.text), *(side.quote_sentence() for side in sides))
     if kinds == {"order"} and not sides[0].is_heading and _exchange_words(first, other):
         return Comparison("replaces", "", normalize_text(other.text), *(side.quote_sentence() for side in sides))
@@ -132,17 +133,29 @@ def _compare_names(sides: tuple[_Side, _Side]) -> Comparison | None:
     return Comparison("renames", "", sides[1].join("name"), *quotes)
 
 
-def _deny_each_other(sides: tuple[_Side, _Side]) -> bool:
+def is_denial(difference: Difference, first: Reading) -> bool:
+    """Return True for a negation, an opposite or a changed cue such as *all*, *must* or *on*; not for a tense.
+
+    Args:
+        first: The text ``a`` of the difference.
+    """
+    if difference.kind != "cue":
+        return difference.kind in ("polarity", "opposite")
+    start = difference.spans_a[0][0]
+    return all(cue.category in _DENIALS for cue in first.cues if cue.start == start)
+
+
+def _deny_each_other(denials: Sequence[Difference], sides: tuple[_Side, _Side]) -> bool:
     """Return True if sentences differ in negations, opposites and the like alone.
 
     One may add detail if a negation opens one of them: "Never restart it", "Restart it after a deploy".
     """
-    if not any(side.denials for side in sides) or any(side.spans["word"] for side in sides):
+    if not denials or any(side.spans["word"] for side in sides):
         return False
     added = [side for side in sides if side.spans["addition"]]
     if not added:
         return True
-    is_rule = any(spans[0][0] == 0 for side in sides for spans in side.denials)
+    is_rule = any(span[0] == 0 for one in denials for span in (*one.spans_a[:1], *one.spans_b[:1]))
     return is_rule and len(added) == 1 and added[0].count("addition") <= _MOST_WORDS
 
 
@@ -171,13 +184,7 @@ class _Side:
         self.tokens = {token.start: token for token in reading.tokens}
         self.size = len(reading.tokens) + len(reading.cues)
         self.spans = defaultdict[str, list[Span]](list)
-        self.denials: list[Sequence[Span]] = []
-        claimed = defaultdict[int, set[str]](set)
-        for cue in reading.cues:
-            claimed[cue.start].add(cue.category)
         for kind, spans in found:
-            if spans and (kind in ("polarity", "opposite") or (kind == "cue" and claimed[spans[0][0]] <= _DENIALS)):
-                self.denials.append(spans)
             for span in spans:
                 self.spans[self._find_kind(kind, span)].append(span)
         self.spans["word"] = [span for span in self.spans["word"] if span not in self.spans["opposite"]]

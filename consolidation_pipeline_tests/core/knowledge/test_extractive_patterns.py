@@ -193,6 +193,12 @@ def test_principle_puts_rules_first_and_is_short() -> None:
     assert found.pattern_type == "gotcha"
 
 
+def test_principle_tells_both_sides_of_patterns() -> None:
+    texts = ["Keep the events of a webhook for 30 days.", "Keep the events of a webhook for 90 days."]
+    (found,) = extract_principles([make_units(texts)])
+    assert (found.content, found.overruled) == ("Keep the events of a webhook for 30 days (others say 90 days).", 1)
+
+
 def test_unit_weight_shifts_pattern() -> None:
     texts = ["Redis keeps the session of a shop.", "Redis evicts a cache key early.", "Postgres evicts no cache key."]
     heavy = [

@@ -25,6 +25,9 @@ HOOK = "Do not parse a webhook before its signature was checked."
         ("Do not restart the worker. Never restart the queue.", "Do not restart the worker.", 1),
         ("Not only the worker restarts.", "The worker restarts.", 0),
         ("The worker restarts.", "Nothing.", 0),
+        ("The job does not open files and closes sockets.", "The job opens files and does not close sockets.", 1),
+        ("Der Dienst startet nicht neu.", "Der Dienst startet neu.", 1),
+        ("Der Dienst startet nicht neu.", "Er ist klein, und der Dienst startet nicht neu.", 0),
     ],
 )
 def test_lost_denials_are_found_by_topic(source: str, text: str, lost: int) -> None:
@@ -41,6 +44,8 @@ def test_lost_denial_quotes_its_source() -> None:
         ("The export works with batched writes.", "The export does not work with batched writes.", True),
         ("Enable the cache of the export worker.", "Disable the cache of the export worker.", True),
         ("The export works with batched writes.", "With batched writes the export works.", False),
+        ("All exports are written in batches.", "Some exports are written in batches.", True),
+        ("The export was written in batches.", "The export is written in batches.", False),
     ],
 )
 def test_reversed_statements_are_found(source: str, text: str, reversed_: bool) -> None:
