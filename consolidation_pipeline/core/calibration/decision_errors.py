@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from consolidation_pipeline.core.calibration.threshold_estimates import Share, wilson_interval
-from consolidation_pipeline.core.differences.explanation import Similarity
+from consolidation_pipeline.core.differences.alignment import Similarity
 from consolidation_pipeline.core.differences.pair_screen import find_mergeable
 
 # Parts of the pairs that come with the product: texts that may become one, and texts of which one thing differs.

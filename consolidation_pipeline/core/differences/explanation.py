@@ -218,9 +218,9 @@ def _is_scattered(alignment: Alignment, is_longer_a: bool) -> bool:
 
 def _build_difference(kind: str, a: Sequence[Token | Cue], b: Sequence[Token | Cue]) -> Difference:
     """Return a difference with the words of some tokens and cues."""
-    words = (" ".join(one.text for one in side) for side in (a, b))
-    spans = (tuple((one.start, one.start + len(one.text)) for one in side) for side in (a, b))
-    return Difference(kind, *words, *spans)
+    one, other = (" ".join(token.text for token in side) for side in (a, b))
+    spans_a, spans_b = (tuple((token.start, token.start + len(token.text)) for token in side) for side in (a, b))
+    return Difference(kind, one, other, spans_a, spans_b)
 
 
 def _of_whole_texts(kind: str, a: Reading, b: Reading) -> Difference:

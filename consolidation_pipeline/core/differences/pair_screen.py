@@ -6,7 +6,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consolidation_pipeline.core.differences.explanation import MIN_COMMON, Similarity, explain_readings
+from consolidation_pipeline.core.differences.alignment import Similarity
+from consolidation_pipeline.core.differences.explanation import MIN_COMMON, explain_readings
 from consolidation_pipeline.core.differences.reading import Reading, read
 from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
