@@ -9,6 +9,8 @@ questions: What is asked for = words that ask for it.
 light: Words without a meaning of their own.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
+has_late_participles: True if words may stand between an auxiliary and its participle.
+split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 numbers, ordinals, days, months, contractions: As their names say.
 units: Names of units = their English short forms.
@@ -84,6 +86,8 @@ class Language:
     adverb_endings: tuple[str, ...]
     participle_endings: tuple[str, ...]
     participles: frozenset[str]
+    has_late_participles: bool
+    split_negations: Mapping[str, Mapping[str, str]]
     neutral: frozenset[tuple[str, str]]
     synonyms: Mapping[str, str]
     antonyms: frozenset[frozenset[str]]
@@ -96,9 +100,13 @@ class Language:
         """Return the stem of a word in lower case."""
         return _stem(self.stemmer, word)
 
+    def is_light(self, word: str) -> bool:
+        """Return True if a word in lower case is a function word, or begins with an elided one."""
+        return word in self.light or ("'" in word and word.partition("'")[0] in self.elisions)
+
     def knows(self, word: str) -> bool:
         """Return True if a word in lower case is in the lists."""
-        return word in self.light or word.endswith(tuple(self.clitics)) or self.stem(word) in self.synonyms
+        return self.is_light(word) or word.endswith(tuple(self.clitics)) or self.stem(word) in self.synonyms
 
     def read_word(self, word: str) -> str:
         """Return the key of a word in lower case: its stem, or the stem that stands for its synonyms."""
@@ -178,6 +186,8 @@ def load_language(code: str) -> Language:
         tuple(raw.get("adverb_endings", ())),
         tuple(raw.get("participle_endings", ())),
         frozenset(raw.get("participles", ())),
+        raw.get("has_late_participles", False),
+        raw.get("split_negations", {}),
         frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
         synonyms,
         antonyms,
@@ -238,7 +248,7 @@ def detect_language(text: str) -> str | None:
         return "ja"
     if len(_IDEOGRAPH.findall(text)) * 4 >= len(words):
         return "zh"
-    hits = {code: sum(word in load_language(code).light for word in words) for code in _LATIN}
+    hits = {code: sum(map(load_language(code).is_light, words)) for code in _LATIN}
     best = max(hits, key=lambda code: hits[code])
     if hits[best] * 8 >= len(words):
         return best

@@ -23,6 +23,8 @@ _PIECE = re.compile(
 )
 # A longer sentence says more than a remark.
 _MOST_REMARK_WORDS = 6
+# Words from the first to the second part of a negation.
+_LONGEST_NEGATION = 4
 _BLANKS = re.compile(r"\s+")
 
 
@@ -61,6 +63,19 @@ def drop_remarks(pieces: Sequence[Piece], language: Language) -> list[Piece]:
             kept += part
         start, is_opening = at + 1, piece.kind == "stop"
     return kept if any(piece.kind not in ("stop", "comma") for piece in kept) else list(pieces)
+
+
+def join_negations(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with the word that a negation in two parts means: "ne .. plus" is no longer, not more."""
+    for at, first in enumerate(pieces):
+        seconds = language.split_negations.get(first.lower) if first.kind == "word" else None
+        for place in range(at + 1, min(at + 1 + _LONGEST_NEGATION, len(pieces))) if seconds else ():
+            if pieces[place].kind != "word":
+                break
+            if meaning := seconds.get(pieces[place].lower):
+                pieces[place] = pieces[place]._replace(lower=meaning)
+                break
+    return pieces
 
 
 def unify_signs(text: str) -> str:
