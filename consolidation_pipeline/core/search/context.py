@@ -29,9 +29,9 @@ _ENOUGH, _LONG_DIVISOR = 3, 5
 def is_on_task(task: str, text: str) -> bool:
     """Return True if ``text`` has enough words of ``task`` to be about it, or one of its literals."""
     sentence = Sentence(task)
-    count = len(sentence.words)
+    count = len(sentence.content_words)
     required = max(1, min(_ENOUGH, -(-count // 2)), count // _LONG_DIVISOR)
-    return len(sentence.words & extract_content_words(text)) >= required or sentence.shares_fact(text)
+    return len(sentence.content_words & extract_content_words(text)) >= required or sentence.shares_literal(text)
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ class _Packing:
         return piece.kind_rank <= other.kind_rank and not is_side
 
     def _has_new_literal(self, sentences: Iterable[Sentence]) -> bool:
-        facts = chain.from_iterable(sentence.facts for sentence in sentences)
-        return any(fact.kind in LITERAL_KINDS and not self._index.has_literal(fact) for fact in facts)
+        literals = chain.from_iterable(sentence.literals for sentence in sentences)
+        return any(one.kind in LITERAL_KINDS and not self._index.has_literal(one) for one in literals)
 
     def _add_contradiction(
         self,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import count
 
-from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, Explanation, explain_readings
-from consolidation_pipeline.core.differences.reading import Reading, read
+from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings
 from consolidation_pipeline.core.literals.literal_scanner import Literal
-from consolidation_pipeline.core.literals.literals import EXACT_KINDS, KINDS, literals, stands_in
+from consolidation_pipeline.core.literals.literals import EXACT_KINDS, KINDS, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
-from consolidation_pipeline.core.text.sentence_splitter import split_sentences
+from consolidation_pipeline.core.text.sentence_splitter import BULLET, split_sentences
+from consolidation_pipeline.core.text.text_coverage import Statement
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # Sentences with at least this Dice overlap of content words are about one matter: they may contradict each other.
@@ -22,7 +22,9 @@ _SAME_MATTER = 0.6
 _MIN_SHARED = 0.7
 # A sentence is compared with so many others, the most similar ones. The next ones would give 3 % more results.
 _MAX_COMPARED = 3
-# Sentences about different matters differ in a word, in two of the subjects, or in more added words than this.
+# Pairs that one index compares, about a second's work. Further sentences count as new unless they repeat one.
+_MAX_PAIRS = 2000
+# Sentences about different matters differ in a word, in two of the subjects, or in more added words than these.
 _OTHER_MATTERS = frozenset(("word", "exception"))
 _SUBJECTS = frozenset(("value", "name", "code"))
 _MAX_ADDED = 4
@@ -36,51 +38,33 @@ _CONNECTIVES = extract_content_words(
     """
 )
 
-_BULLET = re.compile(r"(?:(?:[>•*+–—-]|#{1,6}|\d{1,3}[.)])\s+)+")
-# The sentences of one call are compared again and again, and the next call finds many of them again.
-_read = lru_cache(maxsize=4096)(read)
 
-
-class Sentence:
+class Sentence(Statement):
     """Sentence with the features by which it is compared, each computed on first use."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    @cached_property
-    def _bare(self) -> str:
-        """The text without its bullet."""
-        return _BULLET.sub("", self.text, count=1)
 
     @cached_property
     def normal_form(self) -> str:
         """Normal form of the text without its bullet."""
-        return normalize_text(self._bare)
+        return normalize_text(BULLET.sub("", self.text, count=1))
 
     @cached_property
-    def words(self) -> frozenset[str]:
+    def content_words(self) -> frozenset[str]:
         """Stems of the content words, without connectives."""
         return extract_content_words(self.text) - _CONNECTIVES
 
-    @cached_property
-    def facts(self) -> frozenset[Literal]:
-        """Literals, including negations."""
-        return literals(self.text)
-
-    @cached_property
-    def reading(self) -> Reading:
-        """Tokens and cues of the text without its bullet."""
-        return _read(self._bare)
-
-    def shares_fact(self, text: str) -> bool:
+    def shares_literal(self, text: str) -> bool:
         """Return True if ``text`` contains one of the sentence's literals."""
-        return any(fact.kind in KINDS and stands_in(fact, text) for fact in self.facts)
+        return any(literal.kind in KINDS and stands_in(literal, text) for literal in self.literals)
+
+
+# The next context of a project tells many of the same sentences.
+_as_sentence = lru_cache(maxsize=2048)(Sentence)
 
 
 def parse_sentences(text: str) -> list[Sentence]:
     """Return the sentences of a text that have content words or literals, in order."""
-    sentences = [Sentence(part) for part in split_sentences(text)]
-    return [sentence for sentence in sentences if sentence.words or sentence.facts]
+    sentences = map(_as_sentence, split_sentences(text))
+    return [sentence for sentence in sentences if sentence.content_words or sentence.literals]
 
 
 @dataclass(frozen=True)
@@ -103,22 +87,24 @@ class SentenceIndex:
 
     def __init__(self) -> None:
         self._numbers: dict[Sentence, int] = {}
+        self._count = count()
+        self._pairs = 0
         self._by_form: dict[str, Sentence] = {}
         self._by_word: defaultdict[str, set[Sentence]] = defaultdict(set)
         self._values: set[str] = set()
 
     def add(self, sentence: Sentence) -> None:
         """Add a sentence."""
-        self._numbers[sentence] = len(self._numbers)
+        self._numbers[sentence] = next(self._count)
         self._by_form[sentence.normal_form] = sentence
-        self._values |= {fact.value for fact in sentence.facts}
-        for word in sentence.words:
+        self._values |= {literal.value for literal in sentence.literals}
+        for word in sentence.content_words:
             self._by_word[word].add(sentence)
 
     def remove(self, sentence: Sentence) -> None:
         """Remove a sentence of which another one says all."""
         self._by_form.pop(sentence.normal_form, None)
-        for word in sentence.words:
+        for word in sentence.content_words:
             self._by_word[word].discard(sentence)
 
     def __contains__(self, sentence: Sentence) -> bool:
@@ -131,14 +117,11 @@ class SentenceIndex:
             return Comparison(is_said=True)
         shorter, contradicted = [], None
         for other in self._find_similar(sentence):
-            found = explain_readings(sentence.reading, other.reading)
-            if found.may_merge and not any(difference.a for difference in found.differences):
+            if other.covers(sentence):
                 return Comparison(is_said=True)
-            if found.may_merge and not any(difference.b for difference in found.differences):
+            if sentence.covers(other):
                 shorter.append(other)
-            elif (
-                not contradicted and (contradiction := _find_contradiction(found)) and _is_same_matter(sentence, other)
-            ):
+            elif not contradicted and (contradiction := _find_contradiction(sentence, other)):
                 contradicted = other, contradiction
         return Comparison(False, tuple(shorter), contradicted)
 
@@ -149,26 +132,29 @@ class SentenceIndex:
         return literal.kind not in EXACT_KINDS and any(stands_in(literal, one.text) for one in self._by_form.values())
 
     def _find_similar(self, sentence: Sentence) -> list[Sentence]:
-        shared = Counter(one for word in sentence.words for one in self._by_word.get(word, ()))
+        if self._pairs == _MAX_PAIRS:
+            return []
+        shared = Counter(one for word in sentence.content_words for one in self._by_word.get(word, ()))
         ranked = []
-        for one, count in shared.items():
-            sizes = len(sentence.words), len(one.words)
-            overlap = 2 * count / sum(sizes)
-            if overlap >= _SAME_MATTER or count >= _MIN_SHARED * min(sizes):
+        for one, common in shared.items():
+            sizes = len(sentence.content_words), len(one.content_words)
+            overlap = 2 * common / sum(sizes)
+            if overlap >= _SAME_MATTER or common >= _MIN_SHARED * min(sizes):
                 ranked.append((-overlap, self._numbers[one], one))
-        return [one for *_, one in sorted(ranked)[:_MAX_COMPARED]]
+        similar = [one for *_, one in sorted(ranked)[: min(_MAX_COMPARED, _MAX_PAIRS - self._pairs)]]
+        self._pairs += len(similar)
+        return similar
 
 
-def _is_same_matter(one: Sentence, other: Sentence) -> bool:
-    return 2 * len(one.words & other.words) >= _SAME_MATTER * (len(one.words) + len(other.words))
-
-
-def _find_contradiction(explanation: Explanation) -> Difference | None:
+def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | None:
     """Return the difference by which two sentences about one matter contradict each other; None if there is none.
 
     The rest of the sentences must say the same, but for a few added words.
     """
-    found = explanation.differences
+    sizes = len(sentence.content_words), len(known.content_words)
+    if 2 * len(sentence.content_words & known.content_words) < _SAME_MATTER * sum(sizes):
+        return None
+    found = explain_readings(sentence.reading, known.reading).differences
     kinds = {one.kind for one in found}
     added = [word for one in found if one.kind == "addition" for word in f"{one.a} {one.b}".split()]
     contradicting = next((one for one in found if PROOFS[one.kind] == "contradicts"), None)

@@ -82,8 +82,8 @@ def test_most_similar_sentence_is_contradicted() -> None:
 
 def test_index_finds_literal_in_other_spelling() -> None:
     index = index_of("See `src/ledger.py`, it takes 30 seconds.")
-    facts = {fact.value: index.has_literal(fact) for fact in Sentence("ledger.py needs 30 s, not 40 s.").facts}
-    assert (facts["ledger.py"], facts["30 s"], facts["40 s"]) == (True, True, False)
+    found = {one.value: index.has_literal(one) for one in Sentence("ledger.py needs 30 s, not 40 s.").literals}
+    assert (found["ledger.py"], found["30 s"], found["40 s"]) == (True, True, False)
 
 
 def test_sentences_without_content_are_dropped() -> None:
