@@ -25,7 +25,7 @@ from consolidation_pipeline.api.problems import RefusedError
 from consolidation_pipeline.api.rate_limit import RateLimiter
 from consolidation_pipeline.api.request_log import log_fields
 from consolidation_pipeline.errors import NotFoundError, UsageError
-from consolidation_pipeline.service.admin.api_keys import LOCAL, Authenticate, Principal
+from consolidation_pipeline.service.admin.api_keys import LOCAL, OF_SCOPE, Authenticate, Principal
 from consolidation_pipeline.service.admin.projects import find_owners, find_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -100,6 +100,17 @@ class Caller:
         self.add_log_fields(project=project.slug)
         return project
 
+    def limit_scope(self, scope: str | None) -> str | None:
+        """Return the scope of a search: the key's own, else the one asked for; None = all.
+
+        Raises:
+            RefusedError: 403, the key is limited to another scope.
+        """
+        own = self.principal.scope
+        if own is not None and scope not in (None, own):
+            raise RefusedError(403, f"this key is for scope {own} only")
+        return scope if own is None else own
+
     def _other_project(self) -> RefusedError:
         return RefusedError(403, f"this key is for project {self.principal.project} only")
 
@@ -129,8 +140,11 @@ class Caller:
                 raise NotFoundError(f"there is no {noun} {id_}")
 
 
-def require_role(role: str) -> Callable[..., Awaitable[Caller]]:
+def require_role(role: str, *, of_scope: bool = False) -> Callable[..., Awaitable[Caller]]:
     """Return a FastAPI dependency that yields the caller if the key has at least this role.
+
+    Without ``of_scope``, keys that are limited to a scope are refused: such a route would have to leave out the rows of
+    other scopes.
 
     The dependency raises RefusedError: 401 without a valid key, 403 for a lower role, 429 for too many requests.
     """
@@ -144,6 +158,8 @@ def require_role(role: str) -> Callable[..., Awaitable[Caller]]:
         count_request(request, principal)
         if not principal.has_role(role):
             raise RefusedError(403, f"this needs the role {role}; the key has the role {principal.role}")
+        if principal.scope is not None and not of_scope:
+            raise RefusedError(403, f"this key is for scope {principal.scope} only: {OF_SCOPE}")
         return Caller(principal, request)
 
     return check
@@ -197,6 +213,9 @@ def check_exposure(settings: Settings) -> None:
         )
 
 
+# What a key of a scope may do.
+ScopedReader = Annotated[Caller, Depends(require_role("reader", of_scope=True))]
+ScopedAgent = Annotated[Caller, Depends(require_role("agent", of_scope=True))]
 Reader = Annotated[Caller, Depends(require_role("reader"))]
 Agent = Annotated[Caller, Depends(require_role("agent"))]
 Admin = Annotated[Caller, Depends(require_role("admin"))]

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from consolidation_pipeline.api.access import Agent, Caller
+from consolidation_pipeline.api.access import Agent, Caller, ScopedAgent
 from consolidation_pipeline.api.models.memories import (
     AddMemoriesReply,
     AddMemoriesRequest,
@@ -39,7 +39,7 @@ _NONE_NEW_RESPONSE: dict[int | str, dict[str, Any]] = {
 @router.post(
     "", status_code=201, summary="Add a memory", responses={**_EXISTING_RESPONSE, **declare_problems(400, 404)}
 )
-def add_memory(body: AddMemoryRequest, caller: Agent, response: Response) -> AddMemoryReply:
+def add_memory(body: AddMemoryRequest, caller: ScopedAgent, response: Response) -> AddMemoryReply:
     """Store a memory. Search finds it at once by keywords; also by meaning, if the project's embedding model is free.
 
     If the same memory exists, its id is returned. 422: the memory is not valid, or its id exists with other content.
@@ -47,7 +47,13 @@ def add_memory(body: AddMemoryRequest, caller: Agent, response: Response) -> Add
     project = caller.find_project(body.project_id)
     rows = [body.to_row()]
     added = add_memories(
-        caller.engine, project.slug, rows, source=body.source, changed_by=caller.name, settings=caller.settings
+        caller.engine,
+        project.slug,
+        rows,
+        source=body.source,
+        changed_by=caller.name,
+        settings=caller.settings,
+        scope=caller.principal.scope,
     )
     for _, message in added.errors:
         raise InvalidMemoryError(message)
@@ -67,7 +73,7 @@ def add_memory(body: AddMemoryRequest, caller: Agent, response: Response) -> Add
     summary="Add many memories",
     responses={**_NONE_NEW_RESPONSE, **declare_problems(400, 404)},
 )
-def add_many(body: AddMemoriesRequest, caller: Agent, response: Response) -> AddMemoriesReply:
+def add_many(body: AddMemoriesRequest, caller: ScopedAgent, response: Response) -> AddMemoriesReply:
     """Store up to 1000 memories. Invalid rows are listed in `errors`; the others are stored."""
     project = caller.find_project(body.project_id)
     rows, errors = _validate_rows(body.memories)
@@ -78,6 +84,7 @@ def add_many(body: AddMemoriesRequest, caller: Agent, response: Response) -> Add
         source=body.source,
         changed_by=caller.name,
         settings=caller.settings,
+        scope=caller.principal.scope,
     )
     positions = list(rows)
     errors |= {positions[at]: message for at, message in added.errors}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
-from consolidation_pipeline.api.access import Reader
+from consolidation_pipeline.api.access import Reader, ScopedReader
 from consolidation_pipeline.api.memories import describe_memory
 from consolidation_pipeline.api.models.memories import ConsolidatedMemory
 from consolidation_pipeline.api.models.search import (
@@ -32,13 +33,14 @@ Depth = Annotated[int, Query(ge=1, le=20, description="Number of source levels."
 @router.post(
     "/consolidated-memories/search", summary="Search", response_model=SearchReply, responses=declare_problems(400, 404)
 )
-def search_memories(body: SearchRequest, caller: Reader) -> Response:
+def search_memories(body: SearchRequest, caller: ScopedReader) -> Response:
     """Search a project by meaning and by keywords. Each result counts as used once.
 
     Raw memories that were not merged are found too; `abstraction_levels` excludes them.
     """
     project = caller.find_project(body.project_id, allow_cached=True)
-    found = search_project(caller.engine, project, body.to_query(), settings=caller.settings, count_use=False)
+    query = replace(body.to_query(), scope=caller.limit_scope(body.scope))
+    found = search_project(caller.engine, project, query, settings=caller.settings, count_use=False)
     usage_buffer: UsageBuffer = caller.request.app.state.usage_buffer
     usage_buffer.add(found.results)
     reply = SearchReply.model_validate(found)
@@ -63,7 +65,7 @@ def read_lineage(id: UUID, caller: Reader, depth: Depth = 5) -> Lineage:
 
 
 @router.post("/consolidated-context", summary="Context for a task", responses=declare_problems(404))
-def read_context(body: ContextRequest, caller: Reader) -> ContextReply:
+def read_context(body: ContextRequest, caller: ScopedReader) -> ContextReply:
     """Return what a project knows about a task, each fact once, within a token budget. Results count as used once."""
     project = caller.find_project(body.project_id, allow_cached=True)
     context = build_context(
@@ -72,6 +74,6 @@ def read_context(body: ContextRequest, caller: Reader) -> ContextReply:
         body.task_description,
         settings=caller.settings,
         token_budget=body.token_budget,
-        scope=body.scope,
+        scope=caller.limit_scope(body.scope),
     )
     return ContextReply.model_validate(context)

@@ -19,13 +19,16 @@ def create(
         str | None, typer.Option("--project", "-p", help="Restrict the key to this project; default: all projects.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the key, such as its purpose.")] = None,
+    scope: Annotated[
+        str | None, typer.Option(help="Restrict the key to this scope of the project, such as a user id.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Create a key and print it once. Only its hash is stored."""
     from consolidation_pipeline.service.admin.api_keys import create_key
 
     engine, _ = open_store()
-    key, secret = create_key(engine, role=role, project=project, name=name)
+    key, secret = create_key(engine, role=role, project=project, name=name, scope=scope)
     if as_json:
         print_json({"key": secret, **vars(key)})
         return
@@ -44,11 +47,12 @@ def list_(as_json: JsonFlag = False) -> None:
     if as_json:
         print_json({"keys": [vars(key) for key in found]})
         return
-    table = make_table("key", "name", "role", "project", "created", "last used", "revoked")
+    table = make_table("key", "name", "role", "project", "scope", "created", "last used", "revoked")
     for key in found:
         created, used = format_value(key.created_at), format_value(key.last_used_at or "never")
         revoked = format_value(key.revoked_at or "")
-        table.add_row(str(key.id), key.name, key.role, key.project or "all", created, used, revoked)
+        owner = key.project or "all", key.scope or "all"
+        table.add_row(str(key.id), key.name, key.role, *owner, created, used, revoked)
     make_console().print(table if found else "no keys yet: `consolidation keys create --role agent` makes one")
 
 

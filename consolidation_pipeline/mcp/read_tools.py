@@ -37,7 +37,7 @@ def search_consolidated_memories(
     """
     from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 
-    caller = get_caller(ctx)
+    caller = get_caller(ctx, of_scope=True)
     search_query = SearchQuery(
         query,
         limit=limit,
@@ -47,7 +47,7 @@ def search_consolidated_memories(
         tags=tags,
         since=since,
         until=until,
-        scope=scope or None,
+        scope=caller.limit_scope(scope),
         include_archived=include_archived,
         include_sources=include_sources,
         explain=explain,
@@ -75,10 +75,10 @@ def get_consolidated_context(
     """
     from consolidation_pipeline.service.search.context import build_context
 
-    caller = get_caller(ctx)
+    caller = get_caller(ctx, of_scope=True)
     slug = caller.resolve_project(project)
     built = build_context(
-        caller.engine, slug, task, settings=caller.settings, token_budget=token_budget, scope=scope or None
+        caller.engine, slug, task, settings=caller.settings, token_budget=token_budget, scope=caller.limit_scope(scope)
     )
     return ContextAnswer.model_validate(built)
 

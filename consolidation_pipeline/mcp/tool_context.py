@@ -12,8 +12,10 @@ from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
 
 from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.admin.api_keys import OF_SCOPE
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -92,6 +94,17 @@ class Caller:
             raise NotFoundError(f"you have no access to a project {project!r}; your project is {own}")
         return own or project
 
+    def limit_scope(self, scope: str) -> str | None:
+        """Return the scope of a search: the caller's own, else the one asked for; None = all.
+
+        Raises:
+            ToolError: the caller is limited to another scope.
+        """
+        own = self.principal.scope
+        if own is not None and scope not in ("", own):
+            raise ToolError(f"forbidden: this key is for scope {own} only")
+        return own or scope or None
+
     def check_owner(self, id_: UUID, noun: str) -> None:
         """Raise NotFoundError if a row belongs to another project, as if the row did not exist.
 
@@ -108,12 +121,18 @@ class Caller:
             raise NotFoundError(f"there is no {noun} {id_}")
 
 
-def get_caller(ctx: Context[ServerContext]) -> Caller:
-    """Return the caller of the current tool call."""
+def get_caller(ctx: Context[ServerContext], *, of_scope: bool = False) -> Caller:
+    """Return the caller of the current tool call.
+
+    Raises:
+        ToolError: The caller is limited to a scope, and the tool (without ``of_scope``) reads any.
+    """
     context, request = ctx.request_context.lifespan_context, ctx.request_context.request
     principal = context.local_principal if request is None else request.scope[PRINCIPAL_KEY]
     if principal is None:
         raise LookupError("a tool was called without a principal")
+    if principal.scope is not None and not of_scope:
+        raise ToolError(f"forbidden: this key is for scope {principal.scope} only: {OF_SCOPE}")
     return Caller(context, principal)
 
 

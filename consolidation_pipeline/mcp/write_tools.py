@@ -49,7 +49,7 @@ def add_memory(
     """
     from consolidation_pipeline.service.intake.agent_memories import add_memories
 
-    caller = get_caller(ctx)
+    caller = get_caller(ctx, of_scope=True)
     slug = caller.resolve_project(project)
     fields = {
         "content": content,
@@ -68,7 +68,15 @@ def add_memory(
         "user_id": user_id,
     }
     row = {name: value for name, value in fields.items() if value not in ("", None)}
-    done = add_memories(caller.engine, slug, [row], source=_SOURCE, changed_by=caller.name, settings=caller.settings)
+    done = add_memories(
+        caller.engine,
+        slug,
+        [row],
+        source=_SOURCE,
+        changed_by=caller.name,
+        settings=caller.settings,
+        scope=caller.principal.scope,
+    )
     for _, message in done.errors:
         raise InvalidMemoryError(message)
     return AddedMemory(project=slug, id=done.ids[0], added=bool(done.added))

@@ -204,3 +204,12 @@ def test_invalid_page_parameters_return_html_422(pages: Pages) -> None:
         "/review?at=2000000000&similarity=",
     ):
         assert visitor.get(path).status_code == 200, path
+
+
+def test_key_of_a_scope_opens_no_page(pages: Pages) -> None:
+    _, secret = create_key(pages.api.pipeline.engine, role="reader", project=SLUG, scope="ada")
+    visitor = PageVisitor(pages.api.client(None))
+    assert visitor.log_in(secret).status_code == 303
+    for route in pages.routes:
+        if route.path not in PUBLIC_PAGES and route.method == "GET":
+            assert visitor.get(pages.path(route)).status_code == 403, str(route)

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from consolidation_pipeline.api import access
 from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.logs import TextFormatter
-from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Principal, revoke_key
+from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Principal, create_key, revoke_key
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext
 from consolidation_pipeline_tests.api.routes import PUBLIC_PATHS, Route, list_other_paths, list_routes, path_parameters
@@ -111,6 +111,37 @@ def test_project_key_learns_nothing_of_other_projects(api: ApiContext, protected
         unknown = elsewhere.send(client, {"project": "nowhere", "job_id": str(uuid4()), "id": str(uuid4())})
         assert (unknown.status_code, mask_ids(unknown.text)) == (answer.status_code, mask_ids(answer.text)), route
     assert api.table_checksums() == before
+
+
+# Routes that a key of a scope may call.
+SCOPED_ROUTES = {
+    "POST /consolidated-memories/search",
+    "POST /consolidated-context",
+    "POST /memories",
+    "POST /memories/bulk",
+}
+
+
+def test_key_of_a_scope_reaches_its_memories_alone(api: ApiContext, protected_routes: list[Route]) -> None:
+    _, secret = create_key(api.pipeline.engine, role="agent", project=FOREIGN, scope="ada")
+    client = TestClient(api.app, headers={"X-API-Key": secret}, base_url="http://localhost")
+    for route in protected_routes:
+        answer = route.send(client, path_parameters(api) | {"project": FOREIGN})
+        if str(route).replace(API, "") not in SCOPED_ROUTES:
+            assert answer.status_code == 403, str(route)
+    memory = {"project_id": FOREIGN, "content": "The scoped lamp is green.", "user_id": "ada"}
+    assert client.post(f"{API}/memories", json=memory).status_code == 201
+    refused = client.post(f"{API}/memories", json=memory | {"user_id": "bob"})
+    assert (refused.status_code, "this key adds memories of scope 'ada' only" in refused.text) == (422, True)
+    api.pipeline.add([memory | {"id": "bob", "content": "The scoped lamp of bob is red.", "user_id": "bob"}], FOREIGN)
+    query = {"project_id": FOREIGN, "query": "scoped lamp"}
+    found = client.post(f"{API}/consolidated-memories/search", json=query).json()["results"]
+    assert [hit["content"] for hit in found if "lamp" in hit["content"]] == ["The scoped lamp is green."]
+    asked = {"project_id": FOREIGN, "task_description": "paint the scoped lamp"}
+    assert "bob" not in client.post(f"{API}/consolidated-context", json=asked).text
+    for path, body in (("consolidated-memories/search", query), ("consolidated-context", asked)):
+        answer = client.post(f"{API}/{path}", json=body | {"scope": "bob"})
+        assert (answer.status_code, answer.json()["message"]) == (403, "this key is for scope ada only")
 
 
 def use_unknown_ids(body: object) -> object:

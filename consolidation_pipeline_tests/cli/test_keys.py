@@ -39,3 +39,16 @@ def test_keys_are_listed_as_json(cli: Cli) -> None:
     assert cli("keys", "list", "--json").json == {"keys": [made]}
     assert cli("keys", "revoke", made["id"], "--json").json["revoked_at"] is not None
     assert cli("keys", "create", "--role", "root", "--json").code == 2
+
+
+def test_key_of_a_scope_needs_project_and_low_role(cli: Cli) -> None:
+    cli("projects", "create", "notes")
+    made = cli("keys", "create", "--role", "agent", "--project", "notes", "--scope", "ada", "--json").json
+    assert (made["scope"], made["name"]) == ("ada", "agent of notes, scope ada")
+    assert "ada" in cli("keys", "list").out
+    for arguments, message in (
+        (("--role", "agent"), "needs a project"),
+        (("--role", "admin", "--project", "notes"), "has the role reader or agent"),
+    ):
+        refused = cli("keys", "create", *arguments, "--scope", "ada")
+        assert (refused.code, message in refused.err) == (2, True)

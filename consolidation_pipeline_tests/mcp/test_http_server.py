@@ -102,6 +102,29 @@ def test_mcp_key_limits_role_and_project(pipeline: Pipeline, keys: Keys) -> None
     assert [tuple(row) for row in by] == [("mcp:admin of all projects", "manual")]
 
 
+def test_mcp_key_of_a_scope_reaches_its_memories_alone(pipeline: Pipeline, keys: Keys) -> None:
+    assert keys.agent
+    _, secret = create_key(pipeline.engine, role="agent", project="bank", scope="ada")
+    rows = [{"id": user, "content": f"The vault of {user} is open.", "user_id": user} for user in ("ada", "bob")]
+    pipeline.add(rows, "bank")
+    with (
+        serve_app(create_app(pipeline.engine, Settings())) as url,
+        connect_http_agent(url, Authorization=f"Bearer {secret}") as agent,
+    ):
+        found = agent.call("search_consolidated_memories", query="vault")["results"]
+        assert [hit["content"] for hit in found] == ["The vault of ada is open."]
+        assert "bob" not in str(agent.call("get_consolidated_context", task="close the vault"))
+        assert agent.call("add_memory", content="The vault has two doors.", user_id="ada")["added"] is True
+        for tool, arguments in (
+            ("search_consolidated_memories", {"query": "vault", "scope": "bob"}),
+            ("get_consolidated_context", {"task": "vault", "scope": "bob"}),
+            ("trace_memory_lineage", {"memory_id": found[0]["id"]}),
+            ("memory_feedback", {"memory_id": found[0]["id"], "helpful": True}),
+        ):
+            assert agent.expect_error(tool, **arguments).startswith("forbidden: this key is for scope ada only")
+        assert "scope 'ada' only" in agent.expect_error("add_memory", content="The vault is blue.", user_id="bob")
+
+
 def test_mcp_server_returns_401_without_valid_key(pipeline: Pipeline, keys: Keys) -> None:
     with TestClient(create_host_app(pipeline), base_url="http://localhost") as http:
         for headers in ({}, {"X-API-Key": "cnsl_nonsense"}, {"Authorization": f"Basic {keys.admin}"}):

@@ -16,7 +16,7 @@ from consolidation_pipeline.api.access import Caller, count_request, is_loopback
 from consolidation_pipeline.api.pages.query_params import resolve_local_path
 from consolidation_pipeline.api.problems import RefusedError
 from consolidation_pipeline.errors import NotFoundError
-from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
+from consolidation_pipeline.service.admin.api_keys import LOCAL, OF_SCOPE, Principal
 from consolidation_pipeline.service.admin.browser_sessions import SESSION_SECONDS, BrowserSessions
 
 SESSION_COOKIE = "consolidation_session"
@@ -138,6 +138,8 @@ def _authenticate(request: Request, token: str) -> Principal:
     principal = get_sessions(request).find_principal(request.app.state.engine, token)
     if principal is None:
         raise RefusedError(401, "log in first")
+    if principal.scope is not None:
+        raise RefusedError(403, f"this key is for scope {principal.scope} only: {OF_SCOPE}")
     return principal
 
 

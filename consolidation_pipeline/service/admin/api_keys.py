@@ -22,6 +22,8 @@ from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.projects import get_project
 
+# Continues a refusal.
+OF_SCOPE = "it searches, asks for context and adds memories"
 # A role includes the roles before it.
 ROLES = ("reader", "agent", "admin")
 
@@ -34,7 +36,7 @@ _MAX_NAME_CHARS = 200
 
 @dataclass(frozen=True)
 class ApiKey:
-    """API key without its secret. ``project``: slug; None = all projects."""
+    """API key without its secret. ``project``: slug; None = all projects. ``scope``: None = all scopes."""
 
     id: UUID
     name: str
@@ -43,17 +45,23 @@ class ApiKey:
     created_at: datetime
     last_used_at: datetime | None
     revoked_at: datetime | None
+    scope: str | None = None
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Caller with its role. ``project_id``: None = all projects. ``key_id``: None = on this machine, without a key."""
+    """Caller with its role.
+
+    ``project_id``: None = all projects. ``key_id``: None = on this machine, without a key. ``scope``: key of the scope
+    that it is limited to, None = all; such a caller searches, asks for context and adds memories, and nothing else.
+    """
 
     role: str
     project_id: UUID | None = None
     project: str | None = None
     key_id: UUID | None = None
     name: str = "local"
+    scope: str | None = None
 
     def has_role(self, role: str) -> bool:
         """Return True if the principal's role includes ``role``."""
@@ -70,20 +78,42 @@ LOCAL = Principal("admin")
 Authenticate = Callable[[Engine, str], Principal | None]
 
 
-def create_key(engine: Engine, *, role: str, project: str | None = None, name: str | None = None) -> tuple[ApiKey, str]:
+def create_key(
+    engine: Engine, *, role: str, project: str | None = None, name: str | None = None, scope: str | None = None
+) -> tuple[ApiKey, str]:
     """Create a key for one project or for all, and return it with its secret, which is not stored.
 
+    Args:
+        role: One of ``ROLES``.
+        project: Slug; None = all projects.
+        name: Purpose of the key.
+        scope: Key of a scope of the project, such as a user id; None = all scopes.
+
     Raises:
-        UsageError: The role is unknown, or the name is blank or too long.
+        UsageError: The role is unknown, the name is blank or too long, or the key cannot be limited to a scope.
         NotFoundError: There is no such project.
     """
-    name = _check_key(role, name or f"{role} of {project or 'all projects'}")
+    if scope is not None:
+        _check_scope(role, project, scope)
+    owner = f"{role} of {project or 'all projects'}"
+    name = _check_key(role, name or (owner if scope is None else f"{owner}, scope {scope}"[:_MAX_NAME_CHARS]))
     secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     with engine.begin() as connection:
         project_id = None if project is None else get_project(connection, project).id
-        id_ = api_keys.append_key(connection, key_hash=_hash(secret), role=role, project_id=project_id, name=name)
+        owner_columns = {"role": role, "project_id": project_id, "name": name, "scope": scope}
+        id_ = api_keys.append_key(connection, key_hash=_hash(secret), **owner_columns)
         (row,) = (row for row in api_keys.list_keys(connection) if row.id == id_)
     return _describe(row), secret
+
+
+def _check_scope(role: str, project: str | None, scope: str) -> None:
+    """Raise UsageError if a key of this role cannot be limited to a scope."""
+    if project is None:
+        raise UsageError("a key of a scope needs a project: scopes of several projects have nothing in common")
+    if role == "admin":
+        raise UsageError("a key of a scope has the role reader or agent: an admin sees all scopes")
+    if not scope or not scope.isprintable():
+        raise UsageError(f"scope {scope!r} is not allowed: give the key of a scope, such as a user id")
 
 
 def _check_key(role: str, name: str) -> str:
@@ -151,7 +181,7 @@ def _record_use(engine: Engine, row: Row[Any]) -> Principal:
     if row.last_used_at is None or datetime.now(UTC) - row.last_used_at > api_keys.TOUCH_INTERVAL:
         with engine.begin() as connection:
             api_keys.touch_key(connection, row.id)
-    return Principal(row.role, row.project_id, row.slug, row.id, row.name)
+    return Principal(row.role, row.project_id, row.slug, row.id, row.name, row.scope_key)
 
 
 def _hash(secret: str) -> str:
@@ -159,4 +189,5 @@ def _hash(secret: str) -> str:
 
 
 def _describe(row: Row[Any]) -> ApiKey:
-    return ApiKey(row.id, row.name, row.role, row.slug, row.created_at, row.last_used_at, row.revoked_at)
+    times = row.created_at, row.last_used_at, row.revoked_at
+    return ApiKey(row.id, row.name, row.role, row.slug, *times, row.scope_key)

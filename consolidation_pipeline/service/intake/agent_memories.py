@@ -11,9 +11,11 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.core.lifecycle.feedback import adjust_importance
 from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_fields import check_characters
+from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
-from consolidation_pipeline.service.intake.importer import BATCH_ROWS, CHANGED_CONTENT, RowParser
+from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.service.intake.importer import BATCH_ROWS, CHANGED_CONTENT, RowParser, find_scope
 from consolidation_pipeline.service.lifecycle.manual_actions import find_feedback_objection, lock_checked_memories
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.similarity.embedding import embed_raw_memories
@@ -49,6 +51,7 @@ def add_memories(
     source: str,
     changed_by: str,
     settings: Settings | None = None,
+    scope: str | None = None,
 ) -> AddResult:
     """Add memories to an existing project. Good rows are stored even if others are bad.
 
@@ -61,6 +64,7 @@ def add_memories(
         source: Source of rows that name none.
         changed_by: Agent of rows that name none.
         settings: Settings that select the embedding model; None = do not embed.
+        scope: Scope key that the memories must have, in a project with walls; None = any.
 
     Raises:
         NotFoundError: There is no such project.
@@ -72,6 +76,9 @@ def add_memories(
         project = get_project(connection, slug)
     with tracing.memory_span("create_memory", slug, {tracing.MEMORY_RECORD_COUNT: len(rows)}):
         parsed, errors = _parse_rows(rows, RowParser(engine, project, source), changed_by)
+        if scope is not None:
+            errors |= _find_other_scopes(parsed, scope, parse_options(project.config).scope)
+            parsed = {i: memory for i, memory in parsed.items() if i not in errors}
         with engine.begin() as connection:
             stored = append_memories(connection, project.id, slug, parsed.items())
         errors |= dict.fromkeys(stored.changed, CHANGED_CONTENT)
@@ -102,6 +109,18 @@ def _parse_rows(
         except InvalidMemoryError as error:
             errors[i] = str(error)
     return parsed, errors
+
+
+def _find_other_scopes(memories: Mapping[int, NewMemory], scope: str, option: str) -> dict[int, str]:
+    """Return the error of each memory that is not of ``scope`` by the project's option, by the index of its row."""
+    if option == NO_WALLS:
+        return {}
+    keys = {i: find_scope(memory, option) for i, memory in memories.items()}
+    return {
+        i: f"it is of scope {key!r}: this key adds memories of scope {scope!r} only, made of {option}"
+        for i, key in keys.items()
+        if key != scope
+    }
 
 
 def _embed_if_free(engine: Engine, project: Project, ids: Sequence[UUID], settings: Settings) -> None:

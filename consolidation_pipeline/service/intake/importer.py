@@ -162,11 +162,11 @@ def _parse_rows(
         except InvalidMemoryError as error:
             result.bad.append(BadRow(row.line, str(error), row.fields))
         else:
-            scope_keys.add(_find_scope(memory, result.scope))
+            scope_keys.add(find_scope(memory, result.scope))
             yield row.line, memory
 
 
-def _find_scope(memory: NewMemory, option: str) -> str:
+def find_scope(memory: NewMemory, option: str) -> str:
     """Return the scope key of a memory."""
     given = {f"metadata.{key}": str(value) for key, value in memory.metadata.items() if value is not None}
     return make_scope_key({name: getattr(memory, name) for name in COLUMNS} | given, option)

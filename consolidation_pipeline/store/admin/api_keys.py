@@ -13,14 +13,16 @@ from sqlalchemy import Connection, Row, text
 TOUCH_INTERVAL = timedelta(minutes=1)
 
 _APPEND_KEY = """
-    INSERT INTO consolidation.api_keys (key_hash, role, project_id, name)
-    VALUES (:key_hash, :role, :project_id, :name) RETURNING id
+    INSERT INTO consolidation.api_keys (key_hash, role, project_id, name, scope_key)
+    VALUES (:key_hash, :role, :project_id, :name, :scope) RETURNING id
 """
 
 
-def append_key(connection: Connection, *, key_hash: str, role: str, project_id: UUID | None, name: str) -> UUID:
-    """Insert a key and return its id."""
-    values = {"key_hash": key_hash, "role": role, "project_id": project_id, "name": name}
+def append_key(
+    connection: Connection, *, key_hash: str, role: str, project_id: UUID | None, name: str, scope: str | None = None
+) -> UUID:
+    """Insert a key and return its id. ``scope``: key of the scope that it is limited to."""
+    values = {"key_hash": key_hash, "role": role, "project_id": project_id, "name": name, "scope": scope}
     id_: UUID = connection.execute(text(_APPEND_KEY), values).scalar_one()
     return id_
 

@@ -679,6 +679,7 @@ api_keys = Table(
         "Project the key is limited to; null = all.",
         ForeignKey(f"{SCHEMA}.projects.id", ondelete="CASCADE"),
     ),
+    _optional("scope_key", Text, "Scope of the project that the key is limited to; null = all."),
     _column("name", Text, "What the key is for."),
     _column("key_hash", Text, "SHA-256 of the key; the key itself is not stored.", unique=True),
     _column("role", Text, "admin, agent or reader."),

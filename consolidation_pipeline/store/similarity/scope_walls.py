@@ -101,7 +101,7 @@ def dissolve_memories(connection: Connection, author: Author, rows: Sequence[Mis
     def change(row: MisplacedMemory, **values: Any) -> Change:
         return Change(row.id, groups[row.id], values, row.version, reasons[row.id])
 
-    archived = {row.id: {"retired_at": now, "archive_reason": reasons[row.id]} for row in rows}
+    archived = {row.id: {"retired_at": now, "archive_reason": reasons[row.id], "scope_key": None} for row in rows}
     summaries = [row for row in rows if row.kind == "summary"]
     entries = [row for row in rows if row.kind == "playbook"]
     others = [row for row in rows if row.kind not in ("summary", "playbook")]
