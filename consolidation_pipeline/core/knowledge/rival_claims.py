@@ -82,23 +82,27 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
     found = explain_readings(first, other)
     if found.may_merge:
         return AGREES
-    if found.verdict != "contradicts":
-        return None
     sides = (
         _Side(first, [(one.kind, one.spans_a) for one in found.differences]),
         _Side(other, [(one.kind, one.spans_b) for one in found.differences]),
     )
     denials = [one for one in found.differences if is_denial(one, first)]
     kinds = {kind for side in sides for kind, spans in side.spans.items() if spans}
+    if found.verdict != "contradicts":
+        return _tell_whole(sides) if _differ_in_cues_alone(first, other) else None
     if kinds <= _VALUE_KINDS and all(side.spans["value"] for side in sides):
         return _compare_values(sides)
     if kinds <= _NAME_KINDS and all(side.spans["name"] for side in sides):
         return _compare_names(sides)
-    if kinds <= _STATEMENT_KINDS and _deny_each_other(denials, sides):
-        return Comparison("replaces", "", normalize_text(other.text), *(side.quote_sentence() for side in sides))
-    if kinds == {"order"} and not sides[0].is_heading and _exchange_words(first, other):
-        return Comparison("replaces", "", normalize_text(other.text), *(side.quote_sentence() for side in sides))
-    return None
+    is_denied = kinds <= _STATEMENT_KINDS and _deny_each_other(denials, sides)
+    is_exchanged = kinds == {"order"} and not sides[0].is_heading and _exchange_words(first, other)
+    return _tell_whole(sides) if is_denied or is_exchanged or _differ_in_cues_alone(first, other) else None
+
+
+def _tell_whole(sides: tuple[_Side, _Side]) -> Comparison:
+    """Return the comparison of sentences of which one replaces the other as a whole."""
+    claim = normalize_text(sides[1].reading.text)
+    return Comparison("replaces", "", claim, *(side.quote_sentence() for side in sides))
 
 
 def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
@@ -157,6 +161,15 @@ def _deny_each_other(denials: Sequence[Difference], sides: tuple[_Side, _Side]) 
         return True
     is_rule = any(span[0] == 0 for one in denials for span in (*one.spans_a[:1], *one.spans_b[:1]))
     return is_rule and len(added) == 1 and added[0].count("addition") <= _MOST_WORDS
+
+
+def _differ_in_cues_alone(first: Reading, other: Reading) -> bool:
+    """Return True if sentences have the same words in the same order, and one cue for another: "before", "after"."""
+    cues, others = (
+        sorted((cue.category, cue.pole) for cue in one.cues if cue.category != "tense") for one in (first, other)
+    )
+    is_replaced = cues != others and [category for category, _ in cues] == [category for category, _ in others]
+    return is_replaced and [token.key for token in first.tokens] == [token.key for token in other.tokens]
 
 
 def _exchange_words(first: Reading, other: Reading) -> bool:

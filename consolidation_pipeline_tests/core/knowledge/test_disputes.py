@@ -34,6 +34,7 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
         ("The image is a:3.11-slim.", "The image is a:3.12-slim.", "The image is a:3.12-slim ({since}; was 3.11)."),
         ("Always restart workers.", "Never restart workers.", "Never restart workers ({since}; was “{older}”)."),
         ("Enable the proxy cache.", "Disable the proxy cache.", "Disable the proxy cache ({since}; was “{older}”)."),
+        ("Stop it before a deploy.", "Stop it after a deploy.", "Stop it after a deploy ({since}; was “{older}”)."),
         ("The shop calls billing.", "Billing calls the shop.", "Billing calls the shop ({since}; was “{older}”)."),
         (
             "The key belongs to Alice.",
