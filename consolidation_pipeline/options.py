@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, get_args
 from cronsim import CronSim, CronSimError
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from consolidation_pipeline.core.memories.scopes import EXPECTED as SCOPES_EXPECTED
-from consolidation_pipeline.core.memories.scopes import normalize_scope
 from consolidation_pipeline.errors import InvalidOptionError
+from consolidation_pipeline.scopes import EXPECTED as SCOPES_EXPECTED
+from consolidation_pipeline.scopes import normalize_scope
 
 Threshold = Literal["auto"] | Annotated[float, Field(ge=0.50, le=0.999)]
 ClusterMethod = Literal["average", "complete", "components", "hdbscan"]

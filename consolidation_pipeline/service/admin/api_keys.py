@@ -100,8 +100,9 @@ def create_key(
     secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     with engine.begin() as connection:
         project_id = None if project is None else get_project(connection, project).id
-        owner_columns = {"role": role, "project_id": project_id, "name": name, "scope": scope}
-        id_ = api_keys.append_key(connection, key_hash=_hash(secret), **owner_columns)
+        id_ = api_keys.append_key(
+            connection, key_hash=_hash(secret), role=role, project_id=project_id, name=name, scope=scope
+        )
         (row,) = (row for row in api_keys.list_keys(connection) if row.id == id_)
     return _describe(row), secret
 

@@ -11,10 +11,10 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.core.lifecycle.feedback import adjust_importance
 from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_fields import check_characters
-from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
 from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.intake.importer import BATCH_ROWS, CHANGED_CONTENT, RowParser, find_scope
 from consolidation_pipeline.service.lifecycle.manual_actions import find_feedback_objection, lock_checked_memories
 from consolidation_pipeline.service.runs.effective_options import effective_options

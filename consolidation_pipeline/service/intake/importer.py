@@ -11,10 +11,10 @@ from typing import Any
 
 from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type
 from consolidation_pipeline.core.memories.row_parser import parse_memory
-from consolidation_pipeline.core.memories.scopes import COLUMNS, NO_WALLS, make_scope_key
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, UsageError
 from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.scopes import COLUMNS, NO_WALLS, make_scope_key
 from consolidation_pipeline.service.intake.readers.formats import default_source, read_rows
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 from consolidation_pipeline.service.runs.prefetch import prefetch

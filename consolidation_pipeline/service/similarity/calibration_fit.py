@@ -23,9 +23,9 @@ from consolidation_pipeline.core.calibration.threshold_estimates import (
     recommend_pattern_threshold,
 )
 from consolidation_pipeline.core.differences.pair_screen import RULES_VERSION
-from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.core.text.boilerplate import find_boilerplate
 from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.similarity.graph_nodes import (
     ProjectContext,
     center_vectors,

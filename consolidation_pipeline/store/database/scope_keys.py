@@ -1,4 +1,4 @@
-"""SQL of scope keys. See ``core.memories.scopes`` for what a scope is.
+"""SQL of scope keys. See ``consolidation_pipeline.scopes`` for what a scope is.
 
 The key of a raw memory follows from its row and the project's option, so it is computed when the row is read. A stored
 key would have to be rewritten in every row when the option changes, and would be wrong until then. A consolidated
@@ -7,7 +7,7 @@ memory stores the key of its sources, as these are many rows.
 
 from __future__ import annotations
 
-from consolidation_pipeline.core.memories.scopes import metadata_key, parse_scope
+from consolidation_pipeline.scopes import metadata_key, parse_scope
 
 # How the reason begins for which a run archives what was made of several scopes.
 DISSOLVED = "scope: "

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.core.memories.scopes import NO_WALLS
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.schema import consolidation_suggestions
 from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.memories.scopes import NO_WALLS
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.scope_keys import has_walls, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pgvector import Vector
 from sqlalchemy import Connection, Engine
 
-from consolidation_pipeline.core.memories.scopes import NO_WALLS
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.schema import KINDS
 from consolidation_pipeline.store.database.scope_keys import has_walls, raw_scope_key

@@ -12,8 +12,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import CheckConstraint, Connection, event, text
 
-from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import (
     Engine,

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.lifecycle.associations import EXPLAINS, RELATION_TYPES, SHARES_THEME, describe_rule
 from consolidation_pipeline.core.memories.memories import relation_id
-from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.errors import ConflictError, EmbeddingError
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
 from consolidation_pipeline.store.knowledge.relations import (

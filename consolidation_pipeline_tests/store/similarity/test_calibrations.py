@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.memories.scopes import NO_WALLS
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 from consolidation_pipeline.store.projects import Project

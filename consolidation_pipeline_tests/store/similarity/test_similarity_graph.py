@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.memories.scopes import NO_WALLS
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.schema import task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
 from consolidation_pipeline.store.ledger.revert import revert_changes

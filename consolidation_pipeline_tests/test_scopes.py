@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.memories.scopes import make_scope_key, normalize_scope, parse_scope
+from consolidation_pipeline.scopes import make_scope_key, normalize_scope, parse_scope
 
 VALUES = st.text("a/~0 1", max_size=4)
 
