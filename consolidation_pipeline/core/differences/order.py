@@ -10,7 +10,7 @@ from consolidation_pipeline.core.differences.reading import Reading, Token
 # Texts with more words in the place of others are compared as reworded ones.
 _MOST_REPLACED = 2
 # Classes of function words of which none stands in the place of the other.
-_FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"link", "cue"})
+_FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"determiner", "link"}, {"link", "cue"})
 # Words of two texts, in the order of each.
 Reordered = tuple[list[Token], list[Token]]
 

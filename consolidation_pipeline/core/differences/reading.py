@@ -241,11 +241,13 @@ class _Reader:
     def _classify(self, word: str, meaning: Phrase) -> str:
         """Return the class of a function word, of which another one may stand in its place."""
         if meaning.role == "cue":
-            return "cue" if meaning.key not in ("tense", "quantity") else "other"
+            return "cue" if meaning.key != "quantity" else "other"
         if meaning.role == "marker":
             return "link" if meaning.key in _PHRASE_MARKERS else "clause"
         if word in self.language.determiners:
             return "determiner"
+        if word in self.language.genitives:
+            return "other"
         return "link" if word in self.language.prepositions else "other"
 
     def _read_agent(self, pieces: Sequence[Piece], at: int) -> int:
@@ -317,7 +319,7 @@ class _Reader:
         written = self._quote(pieces[at : at + size])
         where = self.clause, self.segment, self.phrase, self.governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "tight"
-        self.frame.append(len(self.tokens))
+        self.frame += [len(self.tokens)] * size
         self.tokens.append(Token(written, _in_bytes(key), kind, len(self.tokens), *where, piece.start))
         return size
 
