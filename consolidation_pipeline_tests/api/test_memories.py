@@ -144,9 +144,18 @@ def test_context_holds_each_fact_once_within_budget(reader: TestClient) -> None:
     texts = [memory["content"] for memory in reply["consolidated_memories"]]
     assert sum("migrations" in text for text in texts) == 1
     assert reply["abstraction_distribution"]["1"] == 1
-    assert reply["playbook_entries"] == []
+    assert (reply["playbook_entries"], reply["contradictions"]) == ([], [])
     small = reader.post(f"{API}/consolidated-context", json={"project": SLUG, "task": "Deploy", "tokens": 20}).json()
     assert small["tokens"] <= 20
     for wrong in ({**body, "token_budget": 0}, {**body, "task_description": ""}, {**body, "task": "x"}):
         assert reader.post(f"{API}/consolidated-context", json=wrong).status_code == 422
     assert reader.post(f"{API}/consolidated-context", json={**body, "task_description": " "}).status_code == 400
+
+
+def test_context_reply_has_sides_of_contradiction(reader: TestClient) -> None:
+    body = {"project_id": SLUG, "task_description": "Why does the search client time out?"}
+    reply = reader.post(f"{API}/consolidated-context", json=body).json()
+    (contradiction,) = reply["contradictions"]
+    assert {side["words"] for side in contradiction["sides"]} == {"30 s", "60 s"}
+    dates = [side["learned_at"] for side in contradiction["sides"]]
+    assert dates == sorted(dates, reverse=True)

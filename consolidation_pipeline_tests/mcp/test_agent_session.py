@@ -36,6 +36,10 @@ def test_agent_uses_all_tools_in_one_session(connect_agent: ConnectAgent, pipeli
         context = agent.call("get_consolidated_context", task="deploy a release with migrations", project=SLUG)
         assert merged["id"] in {memory["id"] for memory in context["memories"]}
         assert context["tokens"] <= 2000
+        (contradiction,) = agent.call("get_consolidated_context", task="why the search client times out", project=SLUG)[
+            "contradictions"
+        ]
+        assert {side["words"] for side in contradiction["sides"]} == {"30 s", "60 s"}
 
         judged = agent.call("memory_feedback", memory_id=merged["id"], helpful=True, note="[1] was right")
         assert judged["importance"] > judged["importance_before"]

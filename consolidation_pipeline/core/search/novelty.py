@@ -24,8 +24,7 @@ _MIN_SHARED = 0.7
 _MAX_COMPARED = 3
 # Pairs that one index compares, about a second's work. Further sentences count as new unless they repeat one.
 _MAX_PAIRS = 2000
-# Sentences about different matters differ in a word, in two of the subjects, or in more added words than these.
-_OTHER_MATTERS = frozenset(("word", "exception"))
+# Sentences about different matters differ in two of the subjects, or in more added words than these.
 _SUBJECTS = frozenset(("value", "name", "code"))
 _MAX_ADDED = 4
 
@@ -155,16 +154,19 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     if 2 * len(sentence.content_words & known.content_words) < _SAME_MATTER * sum(sizes):
         return None
     found = explain_readings(sentence.reading, known.reading).differences
-    kinds = {one.kind for one in found}
-    added = [word for one in found if one.kind == "addition" for word in f"{one.a} {one.b}".split()]
     contradicting = next((one for one in found if PROOFS[one.kind] == "contradicts"), None)
-    if contradicting is None or kinds & _OTHER_MATTERS or len(kinds & _SUBJECTS) > 1 or len(added) > _MAX_ADDED:
+    if contradicting is None:
         return None
     one, other = contradicting.a.split(), contradicting.b.split()
+    words = {difference.kind: {*difference.a.split(), *difference.b.split()} for difference in found}
+    added = words.pop("addition", set())
+    replaced = words.pop("word", set()) - {*one, *other}  # opposites are listed as replaced words too
+    if replaced or "exception" in words or len(_SUBJECTS & words.keys()) > 1 or len(added) > _MAX_ADDED:
+        return None
     if contradicting.kind in _SUBJECTS:  # a value for a value, a date for a date
         return contradicting if len(one) == len(other) and _has_digit(one) == _has_digit(other) else None
     # What a negation denies, and what changed its place, must be in both.
-    return None if (added and contradicting.kind == "order") or not {*one, *other}.isdisjoint(added) else contradicting
+    return None if (added and contradicting.kind == "order") or not added.isdisjoint([*one, *other]) else contradicting
 
 
 def _has_digit(words: Sequence[str]) -> bool:

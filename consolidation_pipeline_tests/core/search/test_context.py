@@ -120,6 +120,7 @@ def test_context_tells_reversed_roles() -> None:
             "value",
             ("60 s", "30 s"),
         ),
+        ("Retries are enabled in tests.", "Retries are disabled in tests.", "opposite", ("disabled", "enabled")),
         ("Deploys need an approval.", "- Deploys do not need an approval.", "polarity", ("not need approval", "")),
         ("Der Dienst läuft auf Port 80.", "Der Dienst läuft auf Port 81.", "value", ("81", "80")),
     ],
