@@ -59,12 +59,16 @@ _QUANTITY = re.compile(rf"\d{BLANK}+(?:[bdghlmswx]|min|ms|sec)\.$")
 _WRAPPED_LINES, _WRAPPED_WIDTHS = 3, range(40, 101)
 # Shorter lines in lower case are more often a list.
 _MIN_WIDTH = 30
-_BLOCK_START = re.compile(r"\s*(?:[>•*+–—-]\s|#{1,6}\s|\||\*\*|`{3}|~{3}|\d{1,3}[.)]\s|\d{2,4}[-:/]\d|\d{1,2}\.\d{1,2}\.\d|[\w.-]+[:=](?:\s|$))")
+_BLOCK_START = re.compile(
+    r"\s*(?:[>•*+–—-]\s|#{1,6}\s|\||\*\*|`{3}|~{3}|\d{1,3}[.)]\s|\d{2,4}[-:/]\d|\d{1,2}\.\d{1,2}\.\d|"
+    r"[\w.-]+[:=](?:\s|$))"
+)
 _NO_PROSE = re.compile(r"\s*[#|]")
 _GOES_ON = re.compile(
     r"(?:,|\b(?:e\.g\.|i\.e\.|etc\.|the|an?|of|to|in|on|at|by|and|or|for|from|with|that|which|is|are|was|its|when|if|as))\s*$"
 )
 _OPEN_END = re.compile(r"[^\s.!?…:;。！？|]\s*$")
+_FINAL_STOP = re.compile(rf"[.!?…{_FULL_STOPS}][{re.escape(_CLOSERS)}]*\s*$")
 _LOWER_START = re.compile(r"\s*[a-zß-öø-ÿ(]")
 
 
@@ -145,6 +149,9 @@ def _is_wrapped(lines: list[str], at: int) -> bool:
         return False
     if _GOES_ON.search(line) or (width >= _MIN_WIDTH and _OPEN_END.search(line) and _LOWER_START.match(following)):
         return True
+    end = len(line.rstrip())
+    if _FINAL_STOP.search(line) and _is_sentence_end(line[:end][-40:], f"{line[:end]} {following.lstrip()}", end):
+        return False
     is_block = len(lines) >= _WRAPPED_LINES and width in _WRAPPED_WIDTHS
     return is_block and all(_BLOCK_START.match(b) or _is_full(a, b, width) for a, b in pairwise(lines))
 

@@ -62,10 +62,12 @@ class Statement:
     def keys(self) -> frozenset[str]:
         """The tokens, words by their first letters. A text covers only those whose keys it has."""
         language = load_language(self.reading.language or "en")
-        return frozenset(
-            token.key if token.kind in ("value", "code") else language.read_word(token.key)[:_FAMILY_PREFIX]
-            for token in self.reading.tokens
-        )
+        keys = set[str]()
+        for token in self.reading.tokens:
+            # A name and a word may be the same: it begins the sentence.
+            key = language.read_word(token.key) if token.kind == "name" else token.key
+            keys.add(key if token.kind in ("value", "code") else key[:_FAMILY_PREFIX])
+        return frozenset(keys)
 
     def covers(self, other: "Statement") -> bool:
         """Return True if this says all that the other says: every difference is an addition of this one.

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from consolidation_pipeline.core.literals.literal_scanner import Literal
 from consolidation_pipeline.core.literals.literals import literals, stands_in
@@ -85,11 +84,8 @@ class _Source:
 
     @property
     def wrapped(self) -> list[Piece]:
-        """The pieces with the line breaks of a hard-wrapped text."""
-        ends = accumulate(len(gap) + len(sentence) for gap, sentence in self.pieces)
-        return [
-            (gap, self.text[end - len(sentence) : end]) for (gap, sentence), end in zip(self.pieces, ends, strict=True)
-        ]
+        """The text as it is, as one piece."""
+        return [("", self.text[: sum(len(gap) + len(sentence) for gap, sentence in self.pieces)])]
 
     def covers(self, other: "_Source") -> bool:
         """Return True if this text equals the other, or covers each of its sentences."""
@@ -197,11 +193,11 @@ def _join_kept(source: _Source, details: list[Statement]) -> list[Piece]:
 
 
 def _separate(pieces: Sequence[Piece], loose: Sequence[bool]) -> list[Piece]:
-    """Return the pieces, with blank lines at the loose gaps if the sentences would run into each other."""
+    """Return the pieces; with blank lines at loose gaps and line breaks if sentences would run into each other."""
     if split_sentences(_render([pieces])) == [sentence for _, sentence in pieces]:
         return list(pieces)
     return [
-        ("\n\n" if at and is_loose else gap, sentence)
+        ("\n\n" if at and (is_loose or "\n" in gap) else gap, sentence)
         for at, ((gap, sentence), is_loose) in enumerate(zip(pieces, loose, strict=True))
     ]
 
