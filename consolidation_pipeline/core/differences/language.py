@@ -101,12 +101,14 @@ class Language:
         return _stem(self.stemmer, word)
 
     def is_light(self, word: str) -> bool:
-        """Return True if a word in lower case is a function word, or begins with an elided one."""
-        return word in self.light or ("'" in word and word.partition("'")[0] in self.elisions)
+        """Return True if a word in lower case is a function word or is joined with one: n't, l'."""
+        if word in self.light:
+            return True
+        return "'" in word and (word.partition("'")[0] in self.elisions or word.endswith(tuple(self.clitics)))
 
     def knows(self, word: str) -> bool:
         """Return True if a word in lower case is in the lists."""
-        return self.is_light(word) or word.endswith(tuple(self.clitics)) or self.stem(word) in self.synonyms
+        return self.is_light(word) or self.stem(word) in self.synonyms
 
     def read_word(self, word: str) -> str:
         """Return the key of a word in lower case: its stem, or the stem that stands for its synonyms."""

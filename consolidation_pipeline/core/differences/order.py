@@ -40,10 +40,7 @@ def _in_order(a: Sequence[Token], places: Mapping[int, int], language: Language)
 def _find_exchanged(
     a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
 ) -> Reordered | None:
-    """Return two words that stand on the other side of a third: "A calls B", "B calls A".
-
-    Around "of" they may: "Alice is the owner of the shop", "the owner of the shop is Alice" .
-    """
+    """Return two words that stand on the other side of a third: "A calls B", "B calls A"."""
     segments = defaultdict[int, list[int]](list)
     for at in _in_order(a, places, language):
         segments[a[at].segment].append(at)
@@ -57,8 +54,7 @@ def _find_exchanged(
         for at in range(1, len(there) - 1):
             if highest[at - 1] > there[at] > lowest[at + 1]:
                 words = aligned[there.index(highest[at - 1])], aligned[at], aligned[there.index(lowest[at + 1])]
-                if not _is_mirrored(a, b, words, places, language):
-                    return [a[word] for word in words], [b[place] for place in sorted(places[word] for word in words)]
+                return [a[word] for word in words], [b[place] for place in sorted(places[word] for word in words)]
     return None
 
 
@@ -67,28 +63,12 @@ def _is_phrase(one: Token, other: Token, language: Language) -> bool:
     return bool(one.governor) and one.governor == other.governor and one.governor not in language.genitives
 
 
-def _is_mirrored(
-    a: Sequence[Token],
-    b: Sequence[Token],
-    triple: tuple[int, int, int],
-    places: Mapping[int, int],
-    language: Language,
-) -> bool:
-    """Return True if three neighbours are turned around with the words between them, one of which is "of"."""
-    left, middle, right = triple
-    turned = places[right], places[middle], places[left]
-    if (middle - left, right - middle, turned[1] - turned[0], turned[2] - turned[1]) != (1, 1, 1, 1):
-        return False
-    gaps = [token.gap in language.genitives for token in (a[middle], a[right], b[turned[2]], b[turned[1]])]
-    return gaps[:2] == gaps[2:] and gaps[0] != gaps[1]
-
-
 def _find_turned(
     a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
 ) -> Reordered | None:
     """Return two neighbours, or ends of phrases, that changed sides around the same kind of words."""
     aligned = _in_order(a, places, language)
-    origins = {there: at for at, there in places.items() if at in set(aligned)}
+    origins = {places[at]: at for at in aligned}
     order = sorted(origins)
     falls = [(x, y) for x, y in pairwise(order) if origins[x] > origins[y]]
     for left, right in pairwise(aligned):

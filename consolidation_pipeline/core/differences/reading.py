@@ -184,7 +184,7 @@ class _Reader:
         if at is None:
             return None
         while at < len(self.tokens):
-            word = self.tokens[at].text.lower()
+            word = self.tokens[at].text.lower().partition(" ")[0]  # "set up"
             if word.endswith(language.participle_endings) or word in language.participles:
                 return at
             if not word.endswith(language.adverb_endings) and not language.has_late_participles:

@@ -66,3 +66,16 @@ def test_neutral_poles_exist(code: str) -> None:
 
 def test_words_of_all_scripts_are_split() -> None:
     assert split_words("Don’t restart サーバー 没有") == ("don't", "restart", "サーバー", "没", "有")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Peter doesn't eat meat.", "en"),
+        ("Restart worker, delete folder, verify backup.", "en"),
+        ("Ordner löschen, Sicherung prüfen", "de"),
+        ("Le service n'arrête plus la file.", "fr"),
+    ],
+)
+def test_short_note_has_a_language(text: str, code: str) -> None:
+    assert detect_language(text) == code
