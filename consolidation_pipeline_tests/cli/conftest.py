@@ -101,7 +101,7 @@ def write(tmp_path: Path) -> Write:
 LESSONS = (
     "Run the database migrations before the workers start, or the first jobs fail on missing columns.",
     "Run the database migrations before the workers start, or the first jobs fail on missing columns!",
-    "Run the database migrations before the workers start, otherwise the first jobs fail on missing columns.",
+    "Note: Run the database migrations before the workers start, or the first jobs fail on missing columns.",
     "The search client times out after 30 s; batch the requests to stay below that.",
     "The search client times out after 60 s; batch the requests to stay below that.",
     "Colour tokens of the design system live in theme.css and are generated from Figma.",

@@ -1,4 +1,4 @@
-"""`calibrate`."""
+"""Command calibrate: thresholds, errors of the merge decision, and the snapshot in force."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sample(cli: Cli, write: Write) -> None:
 
 
 @pytest.mark.usefixtures("sample")
-def test_calibrate_shows_curve_and_writes_nothing(cli: Cli, engine: Engine) -> None:
+def test_calibrate_shows_errors_and_writes_nothing(cli: Cli, engine: Engine) -> None:
     answer = cli("calibrate", "notes")
     assert (answer.code, answer.err) == (0, "")
     for text_part in (
@@ -38,13 +38,15 @@ def test_calibrate_shows_curve_and_writes_nothing(cli: Cli, engine: Engine) -> N
         "t_pattern",
         "median cosine",
         "nearest neighbours",
-        "near-misses (95 %:",
+        "this project's decisions",
+        "none yet: approve or reject suggestions",
+        "pairs of the product",
+        "of 204 that differ would merge (95 %:",
+        "of 234 that say the same would merge (95 %:",
         "boilerplate",
     ):
         assert text_part in answer.out
     assert "version 1; --apply puts this one in its place" in answer.out
-    marked = [line for line in answer.out.splitlines() if line.startswith(">")]
-    assert len(marked) == 1
     assert snapshots(engine) == 1
 
 
@@ -55,8 +57,12 @@ def test_calibrate_json_holds_both_calibrations(cli: Cli, engine: Engine) -> Non
     assert (answer["in_force"]["version"], answer["fresh"]["version"]) == (1, 2)
     assert answer["in_force"]["thresholds"] == answer["fresh"]["thresholds"]
     assert {"median", "nearest"} <= answer["spread"].keys()
-    assert len(answer["curve"]) == 50
-    assert answer["wrong"]["low"] <= answer["wrong"]["share"] <= answer["wrong"]["high"]
+    assert answer["decided"] is None
+    measured = answer["product_pairs"]
+    assert measured["pairs"] == measured["wrong"]["of"] + measured["found"]["of"]
+    assert measured["kinds"].keys() == {"near", "near_reworded", "para", "light_edit"}
+    for share in (measured["wrong"], measured["found"], *measured["kinds"].values()):
+        assert share["low"] <= share["share"] <= share["high"]
     assert snapshots(engine) == 1
 
 
@@ -77,8 +83,29 @@ def test_calibrate_reports_small_project(cli: Cli, write: Write) -> None:
     assert answer.code == 0
     assert "too few distinct memories" in answer.out
     assert "none yet; --apply" in answer.out
-    assert not [line for line in answer.out.splitlines() if line.startswith(">")]
+    assert "that differ would merge" in answer.out
     assert cli("calibrate", "p", "--json").json["in_force"] is None
+
+
+@pytest.mark.breaks_rules  # the approval has no merged memory
+def test_calibrate_shows_errors_on_decisions(cli: Cli, write: Write, engine: Engine) -> None:
+    same, other = "The cache is cleared at night.", ("The limit is 30 seconds.", "The limit is 60 seconds.")
+    texts = [same, f"Note: {same}", *other]
+    cli("import", write(*[{"id": f"m{at}", "content": text} for at, text in enumerate(texts)]), "--project", "p")
+    cli("run", "p", "--phases", "embedding_matrix")
+    query = (
+        "INSERT INTO consolidation.consolidation_suggestions (project_id, group_id, status, suggested_content, "
+        "original_memory_ids, original_versions, fingerprint) SELECT project_id, 'g', :status, 'x', array_agg(id), "
+        "array_agg(1), :status FROM consolidation.task_memories WHERE external_id = ANY(:names) GROUP BY project_id"
+    )
+    with engine.begin() as connection:
+        for status, names in (("validated", ["m0", "m1"]), ("rejected", ["m2", "m3"])):
+            connection.execute(text(query), {"status": status, "names": names})
+    shown = cli("calibrate", "p").out
+    assert "0.0% of 1 that differ would merge" in shown
+    assert "100.0% of 1 that say the same would merge" in shown
+    decided = cli("calibrate", "p", "--json").json["decided"]
+    assert (decided["pairs"], decided["wrong"]["share"], decided["found"]["share"]) == (2, 0.0, 1.0)
 
 
 def test_calibrate_apply_on_busy_project_is_conflict(
