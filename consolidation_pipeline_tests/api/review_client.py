@@ -39,6 +39,23 @@ def add_pair_suggestions(pipeline: Pipeline, slug: str = SHOP, *, count: int = 1
     return insert_suggestions(pipeline, slug, proposed)
 
 
+def add_suggestion(pipeline: Pipeline, slug: str, *texts: str) -> list[UUID]:
+    """Add a suggestion to merge new memories with these texts to a project; return its id."""
+    pipeline.add([note(f"{slug}-{at}", text) for at, text in enumerate(texts)], slug)
+    query = "SELECT id, version FROM {s}.task_memories WHERE project_id = :of ORDER BY external_id"
+    proposed = NewSuggestion(
+        cluster_key=slug,
+        originals=[(row.id, row.version) for row in pipeline.rows(query, of=pipeline.project(slug).id)],
+        fingerprint=sha256(slug.encode()).hexdigest(),
+        content=texts[0],
+        lessons_learned=None,
+        keywords=[],
+        similarity=0.9,
+        rationale=None,
+    )
+    return insert_suggestions(pipeline, slug, [proposed])
+
+
 class PageVisitor:
     """Visitor of the pages without JavaScript: opens pages and sends their forms. It follows no redirects."""
 

@@ -15,7 +15,7 @@ from consolidation_pipeline.service.lifecycle.manual_actions import archive_manu
 from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline.store.database.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
 from consolidation_pipeline_tests.api.conftest import ApiContext, add_entry
-from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions
+from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions, add_suggestion
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
@@ -57,7 +57,10 @@ def test_review_page_highlights_differences(visitor: PageVisitor) -> None:
     for text in (
         "Do these 2 memories say the same?",
         "Check carefully:",
-        "different numbers",
+        "they contradict each other",
+        DIFFERENCE_LABELS["value"],
+        '<mark class="conflict">marked</mark>: contradictions',
+        "<b>contradiction</b>",
         "1</strong> of 6 waiting",
     ):
         assert text in page
@@ -125,7 +128,7 @@ def test_project_pages_show_knowledge_and_sources(api: ApiContext, visitor: Page
     assert visitor.get(f"/projects/{SLUG}/map.svg").text.startswith("<svg")
     merged = find_merged_id(api)
     for path in (f"/projects/{SLUG}/memories/{merged}", f"/projects/{SLUG}/memories/{merged}/sources"):
-        assert "otherwise the first jobs fail on missing columns" in visitor.get(path).text
+        assert "or the first jobs fail on missing columns" in visitor.get(path).text
     assert "<html" not in visitor.get(f"/projects/{SLUG}/memories/{merged}/sources").text
 
 
@@ -182,6 +185,22 @@ def test_undo_page_lists_dependents_before_cascade(api: ApiContext, visitor: Pag
     again = visitor.submit(at, on=at)
     assert again.status_code == 409
     assert "was rolled back before" in again.text
+
+
+def test_review_page_tells_doubt_from_contradiction(api: ApiContext, visitor: PageVisitor) -> None:
+    (doubtful,) = add_suggestion(api.pipeline, "doubt", "The customer prefers tea.", "The customer prefers coffee.")
+    page = visitor.get(f"/review/{doubtful}").text
+    assert "Nothing proves that they say the same." in page
+    assert DIFFERENCE_LABELS["word"] in page
+    assert "<mark>tea</mark>" in page
+    assert "<mark>coffee</mark>" in page
+    assert "contradict" not in page
+    assert 'class="conflict"' not in page
+    assert "<b>contradiction</b>" not in visitor.get("/review?project=doubt").text
+    (alike,) = add_suggestion(api.pipeline, "alike", "The cache is cold.", "Note: the cache is cold!")
+    page = visitor.get(f"/review/{alike}").text
+    assert 'aria-label="Differences"' not in page
+    assert "contradict" not in page
 
 
 def test_empty_pages_name_next_step(api: ApiContext, visitor: PageVisitor) -> None:

@@ -26,6 +26,13 @@ def test_suggestions_are_listed_and_filtered(api: ApiContext, admin: TestClient,
     shown = admin.get(f"{SUGGESTIONS}/{suggestion_ids[0]}").json()
     assert shown == page["suggestions"][0]
     assert len(shown["originals"]) == 2
+    (value,) = shown["differences"]
+    ids = {original["id"]: original["content"] for original in shown["originals"]}
+    assert (value["kind"], value["contradicts"]) == ("value", True)
+    assert {value["a_id"], value["b_id"]} == ids.keys()
+    for id_, (passage,) in ((value["a_id"], value["a"]), (value["b_id"], value["b"])):
+        assert passage == {"text": passage["text"], "start": ids[id_].index(passage["text"])}
+        assert passage["text"] in ("30 seconds", "31 seconds")
     assert admin.get(SUGGESTIONS, params={"min_similarity": 0.99}).json()["total"] == 0
     assert admin.get(SUGGESTIONS, params={"type": "nonsense"}).status_code == 400
     assert admin.get(SUGGESTIONS, params={"status": "nonsense"}).status_code == 422
