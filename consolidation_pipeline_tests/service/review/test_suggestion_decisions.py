@@ -13,6 +13,7 @@ import pytest
 from consolidation_pipeline.core.knowledge.merge_proposals import fingerprint
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories
+from consolidation_pipeline.service.review import suggestions
 from consolidation_pipeline.service.review.suggestion_decisions import (
     SuggestionDecision,
     approve_suggestion,
@@ -299,6 +300,35 @@ def test_decisions_by_rule_continue_after_conflict(review: SuggestionReview) -> 
     reject = partial(reject_suggestion, decided_by="anna")
     rejected = decide_each(review.engine, list_pending(review.engine, SLUG, limit=1), reject)
     assert [one.suggestion_id for one in rejected.decided] == [review.ids[0]]
+
+
+def test_suggestion_shows_differences_with_passages(review: SuggestionReview) -> None:
+    for id_, kind in zip(review.ids, ("value", "value", "polarity"), strict=True):
+        shown = review.get(id_)
+        texts = {original.id: original.content for original in shown.originals}
+        (found,) = shown.differences
+        assert (found.kind, found.contradicts, {found.a_id, found.b_id}) == (kind, True, texts.keys())
+        assert found.a or found.b
+        for side, passages in ((found.a_id, found.a), (found.b_id, found.b)):
+            assert all(texts[side][one.start :].startswith(one.text) for one in passages)
+
+
+def test_suggestion_compares_each_pair_of_originals(review: SuggestionReview, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["The customer prefers tea.", "The customer prefers coffee.", "Note: the customer prefers tea."]
+    review.pipeline.add([note(f"more-{at}", text) for at, text in enumerate(texts)])
+    found = review.pipeline.rows(
+        "SELECT id FROM {s}.task_memories WHERE external_id LIKE 'more-%' ORDER BY external_id"
+    )
+    tea, coffee, again = (row.id for row in found)
+    id_ = review.suggest([tea, coffee, again])
+    differences = review.get(id_).differences
+    assert {frozenset((one.a_id, one.b_id)) for one in differences} == {
+        frozenset((tea, coffee)),
+        frozenset((again, coffee)),
+    }
+    assert {(one.kind, one.contradicts) for one in differences} == {("word", False)}
+    monkeypatch.setattr(suggestions, "_MAX_PAIRS", 1)
+    assert len(review.get(id_).differences) < len(differences)
 
 
 def test_suggestion_list_is_filtered_and_paged(review: SuggestionReview) -> None:
