@@ -103,8 +103,9 @@ def test_every_option_has_description_and_range() -> None:
 
 
 def test_unknown_model_uses_strict_thresholds() -> None:
-    assert resolve_thresholds("wordllama/l2_supercat_256", {})["t_merge"] == WORDLLAMA.t_merge
-    assert resolve_thresholds("somebody/new-model", {"t_merge": "auto"})["t_merge"] == CONSERVATIVE.t_merge == 0.95
+    assert resolve_thresholds("wordllama/l2_supercat_256", {}) == WORDLLAMA.thresholds()
+    assert resolve_thresholds("somebody/new-model", {"t_merge": "auto"}) == CONSERVATIVE.thresholds()
+    assert WORDLLAMA.t_suggest < CONSERVATIVE.t_suggest == 0.9
 
 
 def test_lowered_threshold_lowers_lower_tiers() -> None:
