@@ -68,7 +68,7 @@ def drop_remarks(pieces: Sequence[Piece], language: Language) -> list[Piece]:
 def join_negations(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces with the word that a negation in two parts means: "ne .. plus" is no longer, not more."""
     for at, first in enumerate(pieces):
-        seconds = language.split_negations.get(first.lower) if first.kind == "word" else None
+        seconds = language.split_negations.get(first.lower, {}) if first.kind == "word" else {}
         for place in range(at + 1, min(at + 1 + _LONGEST_NEGATION, len(pieces))) if seconds else ():
             if pieces[place].kind != "word":
                 break
