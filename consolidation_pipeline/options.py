@@ -29,6 +29,14 @@ Language = Literal[
 # fmt: on
 LANGUAGES: tuple[str, ...] = get_args(Language)
 
+_CRON_PATTERN, _ONNX_PATTERN = r"^\S+(\s+\S+){4}$", r"^onnx:\S.*$"
+PairJudge = Literal["none", "llm"] | Annotated[str, Field(pattern=_ONNX_PATTERN)]
+# What a text of each pattern is called in messages.
+_PATTERN_NAMES = {
+    _CRON_PATTERN: "a cron expression of five fields",
+    _ONNX_PATTERN: "'onnx:' with the path of a model file",
+}
+
 
 class ConsolidationOptions(BaseModel):
     """Effective options of a project. Unknown keys and values out of range are refused. Aliases are older names."""
@@ -92,6 +100,11 @@ class ConsolidationOptions(BaseModel):
         validation_alias=AliasChoices("min_pattern_size", "min_group_size", "consolidation.min_group_size"),
         description="Minimum number of distinct units in a pattern group.",
     )
+    pair_judge: PairJudge = Field(
+        "none",
+        description="Judge of pairs with unexplained differences: llm = the LLM; onnx:PATH = a cross-encoder in a "
+        "local file. Its pairs merge only if calibration measured that few merges are wrong.",
+    )
     merge_style: Literal["lossless", "rewrite"] = Field(
         "lossless", description="lossless = the union of the sentences; rewrite = reworded by the LLM without loss."
     )
@@ -131,7 +144,7 @@ class ConsolidationOptions(BaseModel):
     )
     schedule: str = Field(
         "0 2 * * *",
-        pattern=r"^\S+(\s+\S+){4}$",
+        pattern=_CRON_PATTERN,
         validation_alias=AliasChoices("schedule", "consolidation.schedule"),
         description="Cron expression of the nightly run, UTC.",
     )
@@ -238,7 +251,7 @@ def _describe_branch(schema: Mapping[str, Any]) -> str:
     kind = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "a text"}
     text = kind.get(schema.get("type", ""), "nothing")
     if "pattern" in schema:
-        return "a cron expression of five fields"
+        return _PATTERN_NAMES[schema["pattern"]]
     if low is not None and high is not None:
         return f"{text} from {low} to {high}"
     return f"{text} of at least {low}" if low is not None else text

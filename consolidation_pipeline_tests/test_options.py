@@ -139,3 +139,12 @@ def test_scope_option_is_normalized_and_explained() -> None:
     expected = re.escape("scope = 'team' is not allowed: expected project (no walls), or any of user_id, agent_id")
     with pytest.raises(InvalidOptionError, match=expected):
         parse_options({"scope": "team"})
+
+
+def test_pair_judge_is_a_name_or_a_model_path() -> None:
+    assert parse_options({}).pair_judge == "none"
+    assert parse_options({"pair_judge": "onnx:/models/a judge.onnx"}).pair_judge == "onnx:/models/a judge.onnx"
+    expected = "expected 'none' or 'llm' or 'onnx:' with the path of a model file"
+    for wrong in ("gpt", "onnx:", "onnx: "):
+        with pytest.raises(InvalidOptionError, match=f"pair_judge = '{wrong}' is not allowed: {expected}"):
+            parse_options({"pair_judge": wrong})

@@ -169,6 +169,12 @@ def test_phase_takes_slot_freed_while_it_queued(instance: dg.DagsterInstance) ->
             - {"archived_memories", "consolidation_report"},
         ),
         ({"merge_style": "rewrite"}, set()),
+        ({"pair_judge": "onnx:/models/judge.onnx"}, set()),
+        (
+            {"llm_model": "openai/gpt-4o-mini", "pair_judge": "llm", "merge_style": "rewrite"},
+            {*PHASES} - {"embedding_matrix", "clusters", "playbook_entries", "decay_scores", "archived_memories"}
+            - {"consolidation_report"},
+        ),
     ],
 )  # fmt: skip
 def test_only_paid_phases_take_pool_slot(options: dict[str, Any], waiting_phases: set[str]) -> None:

@@ -36,7 +36,8 @@ def calibrate(
     """Derive similarity thresholds from the memories of a project.
 
     Shows new and current thresholds, and how often the merge decision errs: on pairs that people of this project
-    decided on, and on the labelled pairs that come with the product. Writes nothing without --apply.
+    decided on, and on the labelled pairs that come with the product. A pair judge is asked about them too, within the
+    budget. Puts nothing in force without --apply.
     """
     from consolidation_pipeline.service.similarity.calibration import calibrate_project
 
@@ -87,6 +88,7 @@ def _table_rows(proposal: CalibrationProposal) -> dict[str, Any]:
         "nearest neighbours": f"{spread['nearest']:.3f} (median)" if spread else None,
         **_format_errors("this project's decisions", report.get("decided")),
         **_format_errors("pairs of the product", proposal.product_errors),
+        **_format_judge(report.get("judge")),
         "boilerplate": f"{len(proposed.boilerplate)} sentences, left out of {report['stripped']} memories",
         "such as": "\n".join(sentences) or None,
         "profile": ("measured: " if profile["measured"] else "not measured: ") + profile["source"],
@@ -106,6 +108,13 @@ def _format_errors(name: str, errors: Mapping[str, Any] | None) -> dict[str, str
     wrong = _format_interval(errors["wrong"], "that differ would merge")
     found = _format_interval(errors["found"], "that say the same would merge")
     return {name: "\n".join(line for line in (wrong, found) if line)}
+
+
+def _format_judge(judge: Mapping[str, Any] | None) -> dict[str, str | None]:
+    if judge is None:
+        return {}
+    permission = "its pairs merge" if judge["allowed"] else "its pairs do not merge"
+    return {"pair judge": f"{judge['name']}: {permission}; {judge['reason']}", **_format_errors("with it", judge)}
 
 
 def _format_interval(found: Mapping[str, Any], of: str) -> str | None:

@@ -51,7 +51,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     price = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
     cost = f"{price}, {costs.embedding_tokens + costs.completion_tokens} tokens"
     if costs.completion_calls:
-        cost = f"at most {cost}, {costs.completion_calls} calls for merges, patterns and suggestions"
+        cost = f"at most {cost}, {costs.completion_calls} calls for pairs, merges, patterns and suggestions"
     calibration = plan.calibration and f"recomputed ({plan.calibration})"
     if plan.calibration == "paid":
         calibration = "due; the model is paid, so this plan uses its profile"
@@ -66,6 +66,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         "on one topic": f"{plan.pattern_groups} groups",
         **{name: _count_actions(plan, kind) for kind, name in _KINDS.items()},
         "calibration": calibration,
+        "pair judge": _describe_judge(plan),
         "cost": cost,
         "to be embedded first": costs.memories_to_embed or None,
         "apply": f"consolidation run {plan.project}" + (f" --plan {out}" if out else ""),
@@ -81,6 +82,14 @@ def _describe_walls(plan: Plan) -> str | None:
         f"{walls.scopes:,} scopes ({walls.scope}); {walls.repeats:,} exact repeats and {walls.similar_pairs:,} similar "
         f"pairs{sampled} are not merged, as they are of different scopes"
     )
+
+
+def _describe_judge(plan: Plan) -> str | None:
+    judge = plan.pair_judge
+    if judge is None:
+        return None
+    effect = "they merge" if judge.allowed else f"which do not merge but are asked about first ({judge.reason})"
+    return f"{judge.name}: confirmed {judge.confirmed} pairs, {effect}; a run asks it about {judge.waiting} pairs"
 
 
 def _count_actions(plan: Plan, kind: str) -> str:

@@ -24,6 +24,7 @@ def similarity_graph(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
         "rebuilt": update.rebuilt,
         "memories_dissolved": update.walls.dissolved,
         "calibration_version": update.calibration,
+        **({} if update.judged is None else update.judged.metrics),
     }
     return dict(run.thresholds)
 

@@ -16,7 +16,7 @@ from consolidation_pipeline.service.intake.importer import ImportResult, import_
 from consolidation_pipeline.service.knowledge import merged_memories, summaries
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
-from consolidation_pipeline.service.similarity import embedding
+from consolidation_pipeline.service.similarity import embedding, pair_answers
 from consolidation_pipeline.service.undo.rollback import roll_back
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine
@@ -66,6 +66,20 @@ def summarize_and_die(url: str, api_base: str) -> None:
     summaries.write_summary_rows = _die  # type: ignore[assignment]
     with open_run(connect_engine(url), SLUG, settings=Settings(), job="summarize") as run:
         for name in JOB_PHASES["summarize"]:
+            with run.phase(name):
+                STEPS[name](run)
+
+
+def judge_and_die(url: str, api_base: str) -> None:
+    """Ask a pair judge about the pairs of the graph and die before the second part of its answers is stored."""
+    os.environ |= {"OPENAI_API_BASE": api_base, "OPENAI_BASE_URL": api_base, "OPENAI_API_KEY": "sk-test"}
+    pair_answers.CHUNK = 2
+    engine = connect_engine(url)
+    with open_run(engine, SLUG, settings=Settings()) as run:
+        for name in PHASES[:3]:
+            if name == "similarity_graph":
+                # Commits of the phase: its pairs, then the answers to each question of a chunk.
+                _die_at(engine, 4, "before")
             with run.phase(name):
                 STEPS[name](run)
 

@@ -41,9 +41,7 @@ def load_product_pairs() -> tuple[LabelledPair, ...]:
 
 
 def measure_errors(pairs: Sequence[LabelledPair], similarity: Similarity | None) -> dict[str, Any]:
-    """Return the share of different pairs that would merge (``wrong``), and of equal ones (``found``), as JSON values.
-
-    ``kinds``: share that would merge, by kind. Every share comes with its 95 % interval.
+    """Return the errors of ``count_errors`` if pairs merge whose every difference is harmless.
 
     Args:
         similarity: as in ``explain``.
@@ -51,8 +49,19 @@ def measure_errors(pairs: Sequence[LabelledPair], similarity: Similarity | None)
     texts = sorted({text for pair in pairs for text in (pair.a, pair.b)})
     at = {text: number for number, text in enumerate(texts)}
     merged = find_mergeable(texts, [at[pair.a] for pair in pairs], [at[pair.b] for pair in pairs], similarity)
+    return count_errors(pairs, merged.tolist())
+
+
+def count_errors(pairs: Sequence[LabelledPair], merged: Sequence[bool]) -> dict[str, Any]:
+    """Return the share of different pairs that would merge (``wrong``), and of equal ones (``found``), as JSON values.
+
+    ``kinds``: share that would merge, by kind. Every share comes with its 95 % interval.
+
+    Args:
+        merged: True for each pair that would merge.
+    """
     found: Counter[bool | str] = Counter()
-    for pair, is_merged in zip(pairs, merged.tolist(), strict=True):
+    for pair, is_merged in zip(pairs, merged, strict=True):
         found.update({pair.same: is_merged, pair.kind: is_merged})
     of = Counter[bool | str](key for pair in pairs for key in (pair.same, pair.kind))
     shares = {key: _describe(wilson_interval(found[key], total)) for key, total in of.items()}

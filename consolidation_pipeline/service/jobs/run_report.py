@@ -11,6 +11,7 @@ from consolidation_pipeline.core.jobs.triggers import next_cron_time
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
 from consolidation_pipeline.service.lifecycle.archive import explain_how_to_archive
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.similarity.judge_calibration import describe_judge
 from consolidation_pipeline.store.admin.project_counts import ProjectCounts, count_project
 from consolidation_pipeline.store.database.engine import Row
 from consolidation_pipeline.store.jobs.jobs import get_job
@@ -42,7 +43,8 @@ def write_report(run: ProjectRun) -> RunReport:
         ]
     own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
     next_run = next_cron_time(run.options.schedule, run.now)
-    markdown = _format_markdown(run.project.slug, counts, own, next_run=next_run, failing=failing)
+    judge = describe_judge(run)
+    markdown = _format_markdown(run.project.slug, counts, own, next_run=next_run, failing=failing, judge=judge)
     return RunReport(counts, describe_counts(counts) | own | {"jobs_failing": len(failing)}, markdown)
 
 
@@ -80,7 +82,13 @@ def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
 
 
 def _format_markdown(
-    slug: str, counts: ProjectCounts, own: Mapping[str, Any], *, next_run: datetime | None, failing: Sequence[str]
+    slug: str,
+    counts: ProjectCounts,
+    own: Mapping[str, Any],
+    *,
+    next_run: datetime | None,
+    failing: Sequence[str],
+    judge: str,
 ) -> str:
     scheduled = "not by schedule" if next_run is None else f"{next_run:%Y-%m-%d %H:%M} UTC"
     reduction = "none yet" if counts.reduction is None else f"{counts.reduction:.1%}"
@@ -108,6 +116,7 @@ def _format_markdown(
 | spent on models by this run | ${own["llm/run_cost_usd"]:.4f} ({own["llm/run_tokens"]} tokens) |
 | spent on models by the project | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |
 | other failing jobs | {", ".join(failing) or "none"} |
+| pair judge | {judge} |
 | next run | {scheduled}, or after enough new memories |
 
 | active memories of type | |

@@ -20,6 +20,7 @@ from consolidation_pipeline.service.similarity.calibration_fit import fit_calibr
 from consolidation_pipeline.service.similarity.graph_nodes import center_vectors, count_units
 from consolidation_pipeline.service.similarity.grouping_vectors import build_grouping_vectors, embed_stripped_texts
 from consolidation_pipeline.service.similarity.merge_groups import Contents, build_contents
+from consolidation_pipeline.service.similarity.pair_judgement import JudgedPairs, judge_pairs
 from consolidation_pipeline.service.similarity.similarity_graph import compare_nodes, split_known_and_new
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
@@ -29,7 +30,7 @@ from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
-from consolidation_pipeline.store.similarity.similarity_graph import Neighbors, Nodes, concatenate_neighbors
+from consolidation_pipeline.store.similarity.similarity_graph import MERGE, Neighbors, Nodes, concatenate_neighbors
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +39,15 @@ class GroupingPreview:
 
     ``unembedded``: memories that a paid model has to embed first; ``usage``: tokens and price of that.
     ``calibration``: reason of a new calibration, None = the current one is kept. ``paid``: there is none, and only a
-    paid model can make the first one; the preview uses the thresholds of the model's profile.
+    paid model can make the first one; the preview uses the thresholds of the model's profile. ``judged``: stored
+    decisions of the pair judge, None without one.
     """
 
     contents: Contents
     unembedded: Sequence[UUID]
     usage: Usage
     calibration: str | None
+    judged: JudgedPairs | None
 
 
 def preview_grouping(run: ProjectRun) -> GroupingPreview:
@@ -59,8 +62,12 @@ def preview_grouping(run: ProjectRun) -> GroupingPreview:
         x = vectors if run.calibration is None else center_vectors(vectors, run.calibration)
         found = _find_neighbors(connection, run, nodes, x)
         cannot_link = load_cannot_links(connection, run.project.id)
+    judged = judge_pairs(run, nodes, found, ask=False)
+    if judged is not None and judged.allowed:
+        found.verdict[judged.same] = MERGE
     contents = build_contents(run, nodes, x, found, cannot_link=cannot_link)
-    return GroupingPreview(contents, list(left_out), run.embedder.estimate(list(left_out.values())), reason)
+    usage = run.embedder.estimate(list(left_out.values()))
+    return GroupingPreview(contents, list(left_out), usage, reason, judged)
 
 
 def _load_or_embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, dict[UUID, str]]:
@@ -99,7 +106,7 @@ def _calibrate(connection: Connection, run: ProjectRun, nodes: Nodes, plain: Vec
         return _strip_new_texts(connection, run, nodes, plain, current), None
     if not is_free(run.embedder):
         return plain, "paid"
-    run.calibration, stripped = fit_calibration(run, current, reason or "first", given=(nodes, plain))
+    run.calibration, stripped = fit_calibration(run, current, reason or "first", ask_judge=False, given=(nodes, plain))
     return build_grouping_vectors(nodes.ids, plain, stripped, load_stored_vectors(connection, run)), reason
 
 

@@ -111,10 +111,24 @@ class Walls(_Part):
     compared: int
 
 
-class Costs(_Part):
-    """Cost of a run: expected for embedding, at most for rewritten merges, patterns and suggestions.
+class PlannedJudge(_Part):
+    """The pair judge. ``allowed``: pairs that it confirms merge; ``reason``: why, or why not.
 
-    Summaries, and what follows from patterns, such as principles, come on top.
+    ``confirmed``: pairs that it confirmed; if it is not allowed, a person is asked about them first. ``waiting``: pairs
+    that a run without a plan would ask it about.
+    """
+
+    name: str
+    allowed: bool
+    reason: str
+    confirmed: int
+    waiting: int
+
+
+class Costs(_Part):
+    """Cost of a run: expected for embedding, at most for judged pairs, rewritten merges, patterns and suggestions.
+
+    Summaries, what follows from patterns, such as principles, and measuring a pair judge come on top.
     """
 
     memories_to_embed: int
@@ -147,6 +161,7 @@ class Plan(_Part):
     archives: list[PlannedArchive]
     held_back: bool
     pattern_groups: int
+    pair_judge: PlannedJudge | None = None
     costs: Costs
     dissolved: list[PlannedDissolution] = []
     walls: Walls | None = None

@@ -37,6 +37,7 @@ from consolidation_pipeline.service.plan.plan_document import (
     Plan,
     PlannedArchive,
     PlannedDissolution,
+    PlannedJudge,
     PlannedSource,
     Question,
     Walls,
@@ -44,6 +45,7 @@ from consolidation_pipeline.service.plan.plan_document import (
 from consolidation_pipeline.service.review.suggestion_proposals import (
     SuggestGroup,
     group_by_terms,
+    is_confirmed,
     price_suggestions,
     read_suggest_groups,
 )
@@ -57,7 +59,9 @@ from consolidation_pipeline.service.similarity.graph_nodes import (
     text_keys,
     type_keys,
 )
+from consolidation_pipeline.service.similarity.judge_calibration import explain_permission
 from consolidation_pipeline.service.similarity.merge_groups import Contents
+from consolidation_pipeline.service.similarity.pair_judgement import JudgedPairs, price_judgement
 from consolidation_pipeline.service.similarity.scope_walls import find_misplaced
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -92,6 +96,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     knowledge = forecast_knowledge(run, _select_tier(groups.members, "pattern"), merges)
     archiving = plan_archiving(run, merges, dissolved=[row.id for row in crossing])
     rewrite_bills = price_rewrites(run, [merge.duplicate_texts for merge in merges if merge.verbatim_id is None])
+    judge_bills = price_judgement(run, preview.judged)
     return Plan(
         project=slug,
         as_of=run.now,
@@ -106,7 +111,8 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         archives=_list_archives(run, archiving, merges),
         held_back=archiving.held_back,
         pattern_groups=len({m.cluster_key for m in groups.members if m.tier == "pattern"}),
-        costs=_sum_costs(preview, [*rewrite_bills, *knowledge.bills, *suggestion_bills]),
+        pair_judge=_describe_judge(run, preview.judged),
+        costs=_sum_costs(preview, [*judge_bills, *rewrite_bills, *knowledge.bills, *suggestion_bills]),
         dissolved=[PlannedDissolution(id=r.id, kind=r.kind, scopes=r.scopes, text=r.content) for r in crossing],
         walls=measure_walls(run, preview.contents) if has_walls(run.options.scope) else None,
     )
@@ -191,7 +197,7 @@ def _to_merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
 def _list_questions(
     run: ProjectRun, members: Iterable[ClusterMember], term_groups: Sequence[SuggestGroup]
 ) -> list[Question]:
-    """Return the groups of the suggest tier by key, then those formed by terms."""
+    """Return the groups of the suggest tier by key, then those formed by terms; those that a judge confirmed first."""
     found = [
         (key, [m.member_id for m in group], next(m.details["asked_pairs"] for m in group if m.is_representative))
         for key, group in _select_tier(members, "suggest").items()
@@ -200,6 +206,7 @@ def _list_questions(
         pair = dict(zip("ab", map(str, group.members), strict=False))
         asked = {**pair, "similarity": group.similarity, "differences": list(group.reasons)}
         found.append((group.cluster_key, list(group.members), [asked]))
+    found.sort(key=lambda question: not is_confirmed(question[2]))
     texts = _load_texts(run, [id_ for _, ids, _ in found for id_ in ids])
     return [
         Question(
@@ -210,6 +217,18 @@ def _list_questions(
         )
         for key, ids, asked_pairs in found
     ]
+
+
+def _describe_judge(run: ProjectRun, judged: JudgedPairs | None) -> PlannedJudge | None:
+    if judged is None:
+        return None
+    return PlannedJudge(
+        name=judged.name,
+        allowed=judged.allowed,
+        reason=explain_permission(run.calibration, judged.name),
+        confirmed=judged.decisions["same"],
+        waiting=len(judged.waiting),
+    )
 
 
 def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> dict[UUID, str]:

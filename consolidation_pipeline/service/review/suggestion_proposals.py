@@ -53,7 +53,7 @@ class SuggestGroup:
     """Ids of memories that may say the same (``members``), the representative first.
 
     ``similarity``: lowest cosine among them, of TF-IDF terms if ``by_terms``. ``reasons``: why they are not merged
-    without asking.
+    without asking. ``confirmed``: the pair judge, which may not merge, says that two of them are the same.
     """
 
     cluster_key: str
@@ -61,12 +61,14 @@ class SuggestGroup:
     similarity: float | None
     reasons: tuple[str, ...]
     by_terms: bool = False
+    confirmed: bool = False
 
     @property
     def rationale(self) -> str:
         """Explanation of the proposal for the person who decides."""
         alike = "" if self.similarity is None else f" (lowest similarity {self.similarity:.2f})"
-        return f"{len(self.members)} memories may say the same{alike}; {'; '.join(self.reasons)}"
+        reasons = (*self.reasons, *(["the pair judge says the same"] if self.confirmed else []))
+        return f"{len(self.members)} memories may say the same{alike}; {'; '.join(reasons)}"
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,16 @@ def read_suggest_groups(clusters: Mapping[str, Sequence[ClusterMember]]) -> list
     for key, members in clusters.items():
         ordered = sorted(members, key=lambda member: (not member.is_representative, member.member_id))
         ids, details = [member.member_id for member in ordered], ordered[0].details
-        reasons = dict.fromkeys(reason for asked in details.get("asked_pairs", []) for reason in asked["differences"])
-        groups.append(SuggestGroup(key, ids, details.get("cohesion_min"), tuple(reasons) or ("not proven the same",)))
+        asked_pairs = details.get("asked_pairs", [])
+        reasons = tuple(dict.fromkeys(reason for asked in asked_pairs for reason in asked["differences"]))
+        similarity, confirmed = details.get("cohesion_min"), is_confirmed(asked_pairs)
+        groups.append(SuggestGroup(key, ids, similarity, reasons or ("not proven the same",), confirmed=confirmed))
     return groups
+
+
+def is_confirmed(asked_pairs: Iterable[Mapping[str, Any]]) -> bool:
+    """Return True if the pair judge says that one of the pairs is the same."""
+    return any(asked.get("judged") == "same" for asked in asked_pairs)
 
 
 def group_by_terms(connection: Connection, ids: Sequence[UUID], *, options: ConsolidationOptions) -> list[SuggestGroup]:
@@ -128,9 +137,12 @@ def group_by_terms(connection: Connection, ids: Sequence[UUID], *, options: Cons
 
 
 def _select_proposable(groups: Iterable[SuggestGroup], found: Mapping[UUID, Row[Any]]) -> list[ProposableGroup]:
-    """Return the groups whose members are all active, the most similar first. ``found``: memories by id."""
+    """Return the groups whose members are all active, first those that a judge confirmed, then the most similar.
+
+    ``found``: memories by id.
+    """
     proposable = []
-    for group in sorted(groups, key=lambda group: (-(group.similarity or 0.0), group.cluster_key)):
+    for group in sorted(groups, key=lambda group: (not group.confirmed, -(group.similarity or 0.0), group.cluster_key)):
         rows = [found[id_] for id_ in group.members if id_ in found and found[id_].is_active]
         if len(rows) == len(group.members):
             originals, texts = [(row.id, row.version) for row in rows], [_to_original(row) for row in rows]

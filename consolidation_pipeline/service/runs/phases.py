@@ -38,6 +38,8 @@ LLM_PHASES = {"patterns", "principles", "consolidation_suggestions", "semantic_s
 EMBEDDING_PHASES = {"embedding_matrix", "threshold_calibration", "merged_memories", "playbook_entries"} | (
     LLM_PHASES - {"consolidation_suggestions"}
 )
+# Phases that ask the project's pair judge.
+JUDGE_PHASES = {"threshold_calibration", "similarity_graph"}
 # In an order that agrees with every job.
 ALL_PHASES = ("associations", *PHASES)
 

@@ -20,7 +20,7 @@ from consolidation_pipeline.errors import BudgetExhaustedError, JobCancelledErro
 from consolidation_pipeline.logs import log_context
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.model_access import open_embedder
-from consolidation_pipeline.service.runs.phases import EMBEDDING_PHASES, LLM_PHASES
+from consolidation_pipeline.service.runs.phases import EMBEDDING_PHASES, JUDGE_PHASES, LLM_PHASES
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.event_outbox import append_event
@@ -126,8 +126,12 @@ class ProjectRun:
 
     def may_call_model(self, phase: str) -> bool:
         """Return True if a phase may call a model that costs money."""
-        writes = phase in LLM_PHASES or (phase == "merged_memories" and self.options.merge_style == "rewrite")
-        if writes and self.options.llm_model is not None:
+        asks = (
+            phase in LLM_PHASES
+            or (phase == "merged_memories" and self.options.merge_style == "rewrite")
+            or (phase in JUDGE_PHASES and self.options.pair_judge == "llm")
+        )
+        if asks and self.options.llm_model is not None:
             return True
         return phase in EMBEDDING_PHASES and not is_local(self.options.embedding_model)
 

@@ -23,6 +23,7 @@ from consolidation_pipeline.service.similarity.grouping_vectors import (
     refresh_stripped_texts,
     save_stripped_texts,
 )
+from consolidation_pipeline.service.similarity.judge_calibration import complete_measurement
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.vector_copy import Ids
@@ -69,7 +70,8 @@ class CalibrationProposal:
 def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> CalibrationResult:
     """Keep the project's calibration, or make a new one; see ``find_renewal_reason``.
 
-    If it is kept, only new or changed memories are checked for boilerplate.
+    If it is kept, only new or changed memories are checked for boilerplate, and a pair judge whose measurement was not
+    completed is asked about the rest.
 
     Args:
         renew: make a new calibration if the project has grown or its options changed; else only if it has none.
@@ -81,12 +83,15 @@ def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> CalibrationR
     key = run.project.id, run.embedder.name
     with run.engine.connect() as connection:
         reason = find_renewal_reason(current, run, lambda: similarity_graph.count_units(connection, *key), renew=renew)
-        version = current.version if current is not None and reason is None else NEVER_COMPARED
+    if current is not None and reason is None and renew and complete_measurement(run, current):
+        reason = "judge"
+    version = current.version if current is not None and reason is None else NEVER_COMPARED
+    with run.engine.connect() as connection:
         uncompared = similarity_graph.load_uncompared_ids(connection, *key, version)
     if current is not None and reason is None:
         stripped = refresh_stripped_texts(run, uncompared, current.boilerplate)
         return CalibrationResult(current, False, len(stripped.hashes), len(stripped.vectors), uncompared)
-    snapshot, stripped = fit_calibration(run, current, reason or "first")
+    snapshot, stripped = fit_calibration(run, current, reason or "first", ask_judge=run.plan is None)
     with run.transaction() as connection:
         _save_calibration(connection, run, snapshot, stripped)
     run.calibration = snapshot
@@ -104,7 +109,8 @@ def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: b
         project = get_project(connection, slug)
     options = effective_options(project, settings)
     # There is no job: what a paid model costs is recorded under a random job id.
-    context = StandaloneProject(engine, project, options, open_embedder(engine, project, options, uuid4()))
+    job_id = uuid4()
+    context = StandaloneProject(engine, project, options, open_embedder(engine, project, options, job_id), job_id)
     if not apply:
         return _propose(context)[0]
     with hold_project(engine, project):
@@ -117,7 +123,7 @@ def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: b
 def _propose(context: StandaloneProject) -> tuple[CalibrationProposal, StrippedTexts]:
     with context.engine.connect() as connection:
         current = load_calibration(connection, context.project.id, context.embedder.name)
-    proposed, stripped = fit_calibration(context, current, "request")
+    proposed, stripped = fit_calibration(context, current, "request", ask_judge=True)
     errors = measure_errors(load_product_pairs(), word_similarity)
     return CalibrationProposal(context.embedder.name, current, proposed, False, errors), stripped
 

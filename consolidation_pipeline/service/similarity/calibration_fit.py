@@ -38,6 +38,8 @@ from consolidation_pipeline.service.similarity.grouping_vectors import (
     build_grouping_vectors,
     embed_stripped_texts,
 )
+from consolidation_pipeline.service.similarity.judge_calibration import measure_judge
+from consolidation_pipeline.service.similarity.pair_judges import name_judge
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
@@ -63,17 +65,24 @@ def select_calibration_options(context: ProjectContext) -> dict[str, Any]:
     """Return the options that a calibration or the graph under it depends on.
 
     ``cross_type`` is among them if it is set: pairs across types are judged only then. ``scope`` is among them if it
-    keeps memories apart. ``rules``: version of the rules that decide on pairs.
+    keeps memories apart. ``pair_judge``: name of the judge, if there is one. ``rules``: version of the rules that
+    decide on pairs.
     """
     options = context.options
     cross_type = {"cross_type": True} if options.cross_type else {}
     scope = {"scope": options.scope} if options.scope != NO_WALLS else {}
+    judge = {"pair_judge": name_judge(options)} if options.pair_judge != "none" else {}
     own = {name: getattr(options, name) for name in _OPTION_NAMES}
-    return {**own, **cross_type, **scope, "rules": RULES_VERSION}
+    return {**own, **cross_type, **scope, **judge, "rules": RULES_VERSION}
 
 
 def fit_calibration(
-    context: ProjectContext, current: Calibration | None, trigger: str, *, given: tuple[Nodes, Vectors] | None = None
+    context: ProjectContext,
+    current: Calibration | None,
+    trigger: str,
+    *,
+    ask_judge: bool,
+    given: tuple[Nodes, Vectors] | None = None,
 ) -> tuple[Calibration, StrippedTexts]:
     """Make a new calibration snapshot, and the stripped texts whose vectors belong to it.
 
@@ -81,6 +90,7 @@ def fit_calibration(
         context: the project and its embedding model.
         current: snapshot in force, if there is one.
         trigger: reason of the new calibration, for the report.
+        ask_judge: ask the pair judge about labelled pairs without an answer; else only stored answers are used.
         given: nodes and their plain vectors (n, d) to use; None = those that are stored.
 
     Raises:
@@ -105,6 +115,7 @@ def fit_calibration(
             "contents": len(first),
             "stripped": len(stripped.hashes),
             "decided": measure_errors(inputs.decided, word_similarity) if inputs.decided else None,
+            "judge": measure_judge(context, inputs.decided, ask=ask_judge),
         },
     )
     if not is_measured:

@@ -28,6 +28,8 @@ from consolidation_pipeline.service.similarity.merge_groups import (
     load_contents,
     pair_units,
 )
+from consolidation_pipeline.service.similarity.pair_answers import PairAnswers
+from consolidation_pipeline.service.similarity.pair_judges import open_judge
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
@@ -178,18 +180,28 @@ def _build_suggest_tier(
     version = run.calibration.version if run.calibration else 0
     stored = load_group_details(connection, run.project.id, "suggest")
     known = {key: details["asked_pairs"] for key, details in stored.items() if details.get("calibration") == version}
+    # A judge may have answered since.
+    known = known if run.options.pair_judge == "none" else {}
     with_reasons = np.array([number for number, key in enumerate(keys) if key in known], dtype=np.int64)
     without = np.where(np.isin(labels, with_reasons), -1, labels)
-    new = _find_reasons(connection, contents, units, without, unit_pairs)
+    new = _find_reasons(connection, run, contents, units, without, unit_pairs)
     reasons = [known[key] if key in known else new.get(number, []) for number, key in enumerate(keys)]
     details = [{"asked_pairs": listed, "calibration": version} for listed in reasons]
     return _build_unit_tier("suggest", contents.x[units.representatives], units, labels, details)
 
 
 def _find_reasons(
-    connection: Connection, contents: Contents, units: Units, labels: Labels, unit_pairs: UnitPairs
+    connection: Connection,
+    run: ProjectRun,
+    contents: Contents,
+    units: Units,
+    labels: Labels,
+    unit_pairs: UnitPairs,
 ) -> dict[int, list[dict[str, Any]]]:
-    """Return by group up to ``_LISTED_PAIRS`` pairs that a person decides on, most similar first, with the reasons."""
+    """Return by group up to ``_LISTED_PAIRS`` pairs that a person decides on, most similar first, with the reasons.
+
+    ``judged``: the decision of the pair judge, for pairs that it decided on.
+    """
     pairs = unit_pairs.pairs.select(unit_pairs.verdict == ASK)
     inside = pairs.select((labels[pairs.i] >= 0) & (labels[pairs.i] == labels[pairs.j]))
     group = labels[inside.i]
@@ -201,11 +213,14 @@ def _find_reasons(
     raw_ids = dict(zip(positions, to_uuids(contents.nodes.ids[units.representatives[positions]]), strict=True))
     texts = load_texts(connection, list(raw_ids.values()))
     reasons: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    judge = open_judge(run)
+    answers = None if judge is None else PairAnswers(run, judge)
     for i, j, similarity in zip(listed.i.tolist(), listed.j.tolist(), listed.similarity.tolist(), strict=True):
-        explanation = explain(texts[raw_ids[i]], texts[raw_ids[j]], word_similarity)
+        both = texts[raw_ids[i]], texts[raw_ids[j]]
+        explanation, judged = explain(*both, word_similarity), None if answers is None else answers.decide(both)
         found = [str(difference) for difference in explanation.list_obstacles()] or [_NO_DIFFERENCE]
         pair = {"a": str(unit_ids[i]), "b": str(unit_ids[j]), "similarity": round(similarity, 4)}
-        reasons[int(labels[i])].append({**pair, "differences": found})
+        reasons[int(labels[i])].append({**pair, "differences": found, **({"judged": judged} if judged else {})})
     return reasons
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +26,13 @@ _TYPES = np.sort(np.array(MEMORY_TYPES))
 
 @dataclass(frozen=True)
 class StandaloneProject:
-    """A project opened without a run."""
+    """A project opened without a run. ``job_id``: id under which paid calls are recorded."""
 
     engine: Engine
     project: Project
     options: ConsolidationOptions
     embedder: Embedder
+    job_id: UUID
 
 
 # A project with its options and embedding model.

@@ -20,6 +20,7 @@ from consolidation_pipeline.service.similarity.graph_nodes import (
     variant_keys,
 )
 from consolidation_pipeline.service.similarity.pair_classification import classify_pairs
+from consolidation_pipeline.service.similarity.pair_judgement import JudgedPairs, judge_graph
 from consolidation_pipeline.service.similarity.scope_walls import WallResult, apply_scope_walls
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
@@ -46,7 +47,7 @@ class GraphUpdate:
     """Counts of an update: all nodes, nodes compared by it, and pairs added.
 
     ``rebuilt``: all nodes were compared again. ``calibration``: version of the calibration. ``walls``: what was of
-    several scopes before.
+    several scopes before. ``judged``: decisions of the pair judge, None without one.
     """
 
     nodes: int
@@ -55,13 +56,15 @@ class GraphUpdate:
     rebuilt: bool
     calibration: int
     walls: WallResult
+    judged: JudgedPairs | None = None
 
 
 def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
     """Compare the nodes that were not compared yet with all others. The result equals that of a rebuild.
 
     A node counts as compared if that was under the current calibration. The calibration is not renewed here, but made
-    if there is none yet. New memories are checked for its boilerplate before they are compared.
+    if there is none yet. New memories are checked for its boilerplate before they are compared. Then the project's pair
+    judge, if it has one, is asked about the pairs that nobody can explain.
     """
     walls = apply_scope_walls(run)
     calibrated = calibrate_thresholds(run, renew=False)
@@ -78,7 +81,9 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         added = similarity_graph.append_neighbors(connection, run.project.id, run.embedder.name, found)
         similarity_graph.mark_compared(connection, nodes.ids[new], snapshot.version)
     run.compared = ComparedVectors(run.embedder.name, snapshot.version, nodes.ids, x)
-    return GraphUpdate(len(nodes), len(new), added, bool(len(new)) and not len(known), snapshot.version, walls)
+    judged = judge_graph(run, nodes)
+    rebuilt = bool(len(new)) and not len(known)
+    return GraphUpdate(len(nodes), len(new), added, rebuilt, snapshot.version, walls, judged)
 
 
 def split_known_and_new(

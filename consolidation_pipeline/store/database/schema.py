@@ -379,6 +379,19 @@ memory_neighbors = Table(
     "stands for all.",
 )
 
+pair_judgements = Table(
+    "pair_judgements",
+    metadata,
+    _project(),
+    _column("judge", Text, "Model, and version of its prompt or hash of its files."),
+    _column("question_hash", Text, "SHA-256 of the two texts in the order asked."),
+    _column("answer", Text, "same, different or unsure."),
+    _time("created_at", "When it was given."),
+    _one_of("answer", ("same", "different", "unsure")),
+    PrimaryKeyConstraint("project_id", "judge", "question_hash"),
+    comment="Answers of pair judges, kept so that nothing is asked twice.",
+)
+
 memory_clusters = Table(
     "memory_clusters",
     metadata,

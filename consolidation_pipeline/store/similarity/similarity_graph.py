@@ -330,6 +330,20 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
     return added
 
 
+_UPDATE_VERDICTS = """
+    UPDATE consolidation.memory_neighbors n SET verdict = :verdict FROM pairs p
+    WHERE n.project_id = :project AND n.embedding_model = :model AND n.a = p.a AND n.b = p.b
+"""
+
+
+def set_verdict(connection: Connection, project_id: UUID, model: str, pairs: Neighbors, verdict: int) -> None:
+    """Store another verdict on pairs of the graph."""
+    connection.execute(text(_CREATE_PAIRS))
+    copy_columns(connection, "pairs (a, b, similarity, verdict)", vars(pairs))
+    connection.execute(text(_UPDATE_VERDICTS), {"project": project_id, "model": model, "verdict": verdict})
+    connection.execute(text(_DROP_PAIRS))
+
+
 _CREATE_COMPARED = "CREATE TEMP TABLE compared (id uuid) ON COMMIT DROP"
 _MARK_COMPARED = """
     UPDATE consolidation.task_memories t SET graph_version = :version FROM compared c

@@ -1,0 +1,85 @@
+"""Answers of the pair judge of a project: asked in both orders, stored by content, never asked twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext
+from consolidation_pipeline.service.similarity.pair_judges import Pair, PairJudge
+from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.similarity import pair_judgements
+
+# Purpose of the calls, for messages and events.
+PURPOSE = "pair_judge"
+# Pairs whose answers are stored together. A killed run repeats at most these, and gets the replies from the cache.
+CHUNK = 320
+
+
+@dataclass
+class PairAnswers:
+    """Answers of ``judge``, stored and new ones.
+
+    Judges tend to prefer a text by its place. So a pair is the same only if the judge says so in both orders. The first
+    order depends on the content; the second one is asked only after a "same".
+
+    ``asked``: number of new answers. ``failed``: messages of requests without a usable reply. ``stopped``: why the
+    judge is not asked again.
+    """
+
+    context: ProjectContext
+    judge: PairJudge
+    asked: int = 0
+    failed: list[str] = field(default_factory=list)
+    stopped: Exception | None = None
+    _answers: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        with self.context.engine.connect() as connection:
+            self._answers = pair_judgements.load_answers(connection, self.context.project.id, self.judge.name)
+
+    def decide(self, pair: Pair) -> str | None:
+        """Return the decision on a pair: same, different or unsure; None = the judge was not asked yet."""
+        first, second = (self._answers.get(key) for key in _order_questions(pair))
+        if first != "same":
+            return first
+        return "unsure" if second in ("different", "unsure") else second
+
+    def ask(self, pairs: Sequence[Pair]) -> None:
+        """Ask the judge about the pairs that are not decided yet, and store its answers chunk by chunk."""
+        for start in range(0, len(pairs), CHUNK):
+            for _ in range(2):
+                self._ask_next(pairs[start : start + CHUNK])
+                if self.stopped is not None:
+                    return
+
+    def list_open(self, pairs: Sequence[Pair]) -> dict[str, Pair]:
+        """Return the next question of each pair that is not decided yet, in the order asked, by its hash."""
+        questions = (_order_questions(pair).items() for pair in pairs if self.decide(pair) is None)
+        return dict(next(one for one in both if one[0] not in self._answers) for both in questions)
+
+    def _ask_next(self, pairs: Sequence[Pair]) -> None:
+        questions = self.list_open(pairs)
+        if not questions:
+            return
+        replies = self.judge.ask([*questions.values()])
+        found = zip(questions, replies.answers, strict=True)
+        answers = {key: answer for key, answer in found if answer is not None}
+        with self._begin() as connection:
+            pair_judgements.append_answers(connection, self.context.project.id, self.judge.name, answers)
+        self._answers |= answers
+        self.asked += len(answers)
+        self.failed += replies.failed
+        self.stopped = replies.stopped
+
+    def _begin(self) -> AbstractContextManager[Connection]:
+        return self.context.transaction() if isinstance(self.context, ProjectRun) else self.context.engine.begin()
+
+
+def _order_questions(pair: Pair) -> dict[str, Pair]:
+    """Return the pair in both orders by the hash of the question, the smaller hash first."""
+    return dict(sorted((sha256(json.dumps(both).encode()).hexdigest(), both) for both in (pair, (pair[1], pair[0]))))
