@@ -14,7 +14,7 @@ from consolidation_pipeline.core.differences.reading import Cue, Reading, Token,
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 Spans = tuple[tuple[int, int], ...]
-# Verdict that a kind of difference proves. Additions prove ``contains`` only if one text alone has some.
+# Verdict that a kind of difference proves. Words of both texts are additions only if they stand in different places.
 PROOFS = {
     "polarity": "contradicts",
     "opposite": "contradicts",
@@ -66,7 +66,7 @@ class Difference:
 class Explanation:
     """Verdict on two texts, and the differences that prove it.
 
-    ``verdict``: same, contains (one text adds plain detail), contradicts or unexplained.
+    ``verdict``: same, contains (one text, or each in another place, adds plain detail), contradicts or unexplained.
     """
 
     verdict: str
