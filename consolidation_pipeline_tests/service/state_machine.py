@@ -89,8 +89,9 @@ TOPIC: list[NoteKey] = [(f"topic-{at}", "learning", "new", 0) for at in range(3)
 
 
 def _note(noted: NoteKey) -> dict[str, Any]:
-    name, memory_type, age, _ = noted
-    return note("-".join(map(str, noted)), _TEXTS[name], **{"memory_type": memory_type, **_AGES[age]})
+    name, memory_type, age, number = noted
+    user = {"user_id": "ada"} if number == 2 else {}
+    return note("-".join(map(str, noted)), _TEXTS[name], **{"memory_type": memory_type, **_AGES[age], **user})
 
 
 OPTIONS = st.fixed_dictionaries(
@@ -99,6 +100,7 @@ OPTIONS = st.fixed_dictionaries(
         "t_merge": st.sampled_from(["auto", 0.999, 0.999, 0.9, 0.82]),
         "sample_size": st.just(0),
         "cross_type": st.just(True),
+        "scope": st.just("project"),
         "archive_max_share": st.just(1.0),
         "merge_max_chars": st.just(300),
         "min_pattern_size": st.just(3),
