@@ -27,7 +27,7 @@ from consolidation_pipeline.api import (
 )
 from consolidation_pipeline.api.access import check_exposure, create_key_cache, create_project_finder
 from consolidation_pipeline.api.metrics import PrometheusMetrics
-from consolidation_pipeline.api.pages import history, login
+from consolidation_pipeline.api.pages import history, label_pairs, login
 from consolidation_pipeline.api.pages import projects as project_pages
 from consolidation_pipeline.api.pages import review as review_pages
 from consolidation_pipeline.api.problems import MEDIA_TYPE, add_error_handlers
@@ -60,7 +60,7 @@ API_ROUTERS = (
     health.router,
     metrics.router,
 )
-PAGE_ROUTERS = (login.router, review_pages.router, project_pages.router, history.router)
+PAGE_ROUTERS = (login.router, review_pages.router, project_pages.router, history.router, label_pairs.router)
 
 _DESCRIPTION = """
 Consolidate agents' memories: plan a run, run it, inspect the changes, undo them, search what was learned.

@@ -55,7 +55,8 @@ def measure_errors(pairs: Sequence[LabelledPair], similarity: Similarity | None)
 def count_errors(pairs: Sequence[LabelledPair], merged: Sequence[bool]) -> dict[str, Any]:
     """Return the share of different pairs that would merge (``wrong``), and of equal ones (``found``), as JSON values.
 
-    ``kinds``: share that would merge, by kind. Every share comes with its 95 % interval.
+    ``wrong_merges``: share of the pairs that would merge that are different. ``kinds``: share that would merge, by
+    kind. Every share comes with its 95 % interval.
 
     Args:
         merged: True for each pair that would merge.
@@ -70,6 +71,7 @@ def count_errors(pairs: Sequence[LabelledPair], merged: Sequence[bool]) -> dict[
         "pairs": len(pairs),
         "wrong": shares.get(False, nothing),
         "found": shares.get(True, nothing),
+        "wrong_merges": _describe(wilson_interval(found[False], found[False] + found[True])),
         "kinds": {kind: shares[kind] for kind in sorted(key for key in of if isinstance(key, str))},
     }
 

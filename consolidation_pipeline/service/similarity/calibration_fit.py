@@ -43,6 +43,7 @@ from consolidation_pipeline.service.similarity.pair_judges import name_judge
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
+from consolidation_pipeline.store.review.labelled_pairs import load_labels
 from consolidation_pipeline.store.similarity.calibrations import Calibration, load_decided_texts, load_decisions
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
 from consolidation_pipeline.store.similarity.similarity_graph import Nodes
@@ -51,8 +52,9 @@ from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 # profile is used alone.
 MIN_CONTENTS = 50
 
-# Memories used of a large approved group, as the others repeat the same; and pairs measured, newest decisions first.
-_MAX_GROUP_MEMORIES, _MAX_DECIDED_PAIRS = 6, 500
+# Memories used of a large approved group, as the others repeat the same; and pairs of suggestions and pairs of labels
+# that are measured, the newest first.
+_MAX_GROUP_MEMORIES, _MAX_DECIDED_PAIRS, _MAX_LABELS = 6, 500, 500
 
 # The memories of a group, and True if a person found that they say the same.
 Decision = tuple[Sequence[UUID], bool]
@@ -129,7 +131,7 @@ class _FitInputs:
     """Inputs of a calibration.
 
     ``nodes`` with ``plain`` vectors (n, d) of their whole texts; ``stored``: grouping vectors (d,) by the hash of their
-    stripped text; ``texts`` by memory; ``decided``: pairs that people decided on.
+    stripped text; ``texts`` by memory; ``decided``: pairs that people decided on or labelled.
     """
 
     nodes: Nodes
@@ -144,9 +146,26 @@ def _load_inputs(context: ProjectContext, given: tuple[Nodes, Vectors] | None) -
         nodes, plain = given or load_graph_nodes(connection, context, plain=True)
         texts = load_texts(connection, to_uuids(nodes.ids))
         stored = load_stored_vectors(connection, context)
-        all_texts = {**load_decided_texts(connection, context.project.id), **texts}
-        decided = _list_decided_pairs(load_decisions(connection, context.project.id), all_texts)
-    return _FitInputs(nodes, plain, stored, texts, list(islice(decided, _MAX_DECIDED_PAIRS)))
+        decided = _load_decided_pairs(connection, context.project.id, texts)
+    return _FitInputs(nodes, plain, stored, texts, decided)
+
+
+def _load_decided_pairs(connection: Connection, project_id: UUID, texts: Mapping[UUID, str]) -> list[LabelledPair]:
+    """Return the pairs of decided suggestions, and the labelled ones that nobody decided on.
+
+    Args:
+        texts: texts of the nodes.
+    """
+    all_texts = {**load_decided_texts(connection, project_id), **texts}
+    suggested = _list_decided_pairs(load_decisions(connection, project_id), all_texts)
+    found = {frozenset((pair.a, pair.b)): pair for pair in islice(suggested, _MAX_DECIDED_PAIRS)}
+    labels = load_labels(connection, project_id, most=_MAX_LABELS)
+    archived = {id_ for a, b, _ in labels for id_ in (a, b) if id_ not in texts}
+    labelled_texts = {**texts, **load_texts(connection, list(archived))}
+    for a, b, same in labels:
+        pair = LabelledPair(labelled_texts[a], labelled_texts[b], same, "label")
+        found.setdefault(frozenset((pair.a, pair.b)), pair)
+    return list(found.values())
 
 
 def _list_decided_pairs(decisions: Sequence[Decision], texts: Mapping[UUID, str]) -> Iterator[LabelledPair]:
@@ -158,7 +177,7 @@ def _list_decided_pairs(decisions: Sequence[Decision], texts: Mapping[UUID, str]
         used = ids[:_MAX_GROUP_MEMORIES]
         if all(id_ in texts for id_ in used) and (same or len(ids) == 2):
             pairs = combinations([texts[id_] for id_ in used], 2)
-            yield from (LabelledPair(a, b, same, "decided") for a, b in pairs if a != b)
+            yield from (LabelledPair(a, b, same, "suggestion") for a, b in pairs if a != b)
 
 
 def load_stored_vectors(connection: Connection, context: ProjectContext) -> dict[str, Vectors]:

@@ -546,6 +546,32 @@ suggestion_originals = Table(
     comment="What pending suggestions would merge: a memory is in one of them at most.",
 )
 
+labelled_pairs = Table(
+    "labelled_pairs",
+    metadata,
+    _project(),
+    _column(
+        "a",
+        Uuid,
+        "Raw memory with the smaller id.",
+        ForeignKey(f"{SCHEMA}.task_memories.id", ondelete="CASCADE"),
+    ),
+    _column(
+        "b",
+        Uuid,
+        "Raw memory with the larger id.",
+        ForeignKey(f"{SCHEMA}.task_memories.id", ondelete="CASCADE"),
+    ),
+    _optional("same", Boolean, "True = they may become one; null = the person skipped the pair."),
+    _column("labelled_by", Text, "Who."),
+    _time("labelled_at", "When."),
+    PrimaryKeyConstraint("a", "b"),
+    CheckConstraint("a < b", name="order"),
+    Index("labelled_pairs_b_idx", "b"),
+    Index("labelled_pairs_project_id_idx", "project_id"),
+    comment="Pairs of memories that a person labelled; calibration measures its errors on them.",
+)
+
 consolidation_jobs = Table(
     "consolidation_jobs",
     metadata,

@@ -38,6 +38,7 @@ def test_measured_errors_count_merged_pairs() -> None:
     assert found["pairs"] == 6
     assert (found["found"]["share"], found["found"]["of"]) == (0.6667, 3)
     assert (found["wrong"]["share"], found["wrong"]["of"]) == (0.3333, 3)
+    assert (found["wrong_merges"]["share"], found["wrong_merges"]["of"]) == (0.3333, 3)
     shares = {kind: (share["share"], share["of"]) for kind, share in found["kinds"].items()}
     assert shares == {"label": (1, 1), "detail": (1, 1), "synonym": (0, 1), "mistake": (1, 1), "value": (0, 2)}
     assert list(shares) == sorted(shares)
@@ -57,7 +58,8 @@ def test_measured_shares_have_wilson_intervals() -> None:
 
 def test_shares_of_no_pairs_are_unknown() -> None:
     unknown = {"share": None, "low": 0.0, "high": 1.0, "of": 0}
-    assert measure_errors([], None) == {"pairs": 0, "wrong": unknown, "found": unknown, "kinds": {}}
+    shares = dict.fromkeys(("wrong", "found", "wrong_merges"), unknown)
+    assert measure_errors([], None) == {"pairs": 0, **shares, "kinds": {}}
     assert measure_errors(LABELS[:1], None)["wrong"] == unknown
 
 

@@ -399,7 +399,7 @@ def test_report_measures_errors_on_decisions(pipeline: Pipeline) -> None:
     assert decided["pairs"] == 5
     assert (decided["found"]["share"], decided["found"]["of"]) == (1.0, 3)
     assert (decided["wrong"]["share"], decided["wrong"]["of"]) == (0.5, 2)
-    assert decided["kinds"].keys() == {"decided"}
+    assert decided["kinds"].keys() == {"suggestion"}
 
 
 @pytest.mark.breaks_rules  # the approval has no merged memory

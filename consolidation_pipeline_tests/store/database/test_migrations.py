@@ -28,6 +28,7 @@ from consolidation_pipeline.store.database.engine import (
 )
 from consolidation_pipeline.store.database.schema import SCHEMA, metadata
 from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.review.labelled_pairs import append_label, count_labels
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration, load_calibration
 from consolidation_pipeline.store.similarity.similarity_graph import load_neighbors, load_nodes
 from consolidation_pipeline_tests.store.sample_rows import (
@@ -178,6 +179,20 @@ def test_migration_supersedes_overlapping_suggestions(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:
         assert sorted(connection.scalars(text(query))) == ["pending", "superseded", "superseded"]
+
+
+def test_labels_migrate_down_and_up(engine: Engine) -> None:
+    with engine.begin() as connection:
+        project = add_project(connection)
+        raw = add_memories(connection, project, [new_memory(key) for key in "ab"])
+        append_label(connection, project.id, *raw, same=True, labelled_by="anna")
+        before = contents(connection)
+    downgrade(engine, "0013")
+    assert "labelled_pairs" not in _relations(engine)
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert count_labels(connection, project.id) == (0, 0, 0)
+        assert contents(connection) == before
 
 
 def test_project_delete_cascades_after_downgrade(engine: Engine) -> None:
