@@ -70,11 +70,24 @@ def test_project_run_passes_all_checks(engine: Engine, sample: Sample, instance:
     assert job_rows(engine) == [("completed", "manual", list(PHASES), result.run_id)]
 
 
+def reject_pair(engine: Engine) -> None:
+    """Store the rejection of a suggestion to merge two memories."""
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO consolidation.consolidation_suggestions (project_id, group_id, status, suggested_content, "
+                "original_memory_ids, original_versions, fingerprint) SELECT project_id, 'g', 'rejected', 'x', "
+                "ARRAY[min(id::text)::uuid, max(id::text)::uuid], '{1,1}', 'f' "
+                "FROM consolidation.task_memories GROUP BY project_id"
+            )
+        )
+
+
 def test_materializations_have_stable_metadata_names(
     engine: Engine, sample: Sample, instance: dg.DagsterInstance
 ) -> None:
-    del engine
     sample("alpha", 120)
+    reject_pair(engine)
     result = materialize(instance, "alpha")
     metadata = {
         event.asset_key.to_user_string(): event.materialization.metadata
@@ -84,7 +97,9 @@ def test_materializations_have_stable_metadata_names(
     names = {asset: set(values) for asset, values in metadata.items()}
     assert {"memories_in", "memories_embedded", "embeddings_reused", "embedding_model"} <= names["embedding_matrix"]
     assert {"calibration_version", "taken", "t_merge", "t_suggest", "t_pattern"} <= names["threshold_calibration"]
-    assert {"curve", "wrong_merges", "wrong_merges_low", "paraphrases_found"} <= names["threshold_calibration"]
+    measured = {"cosine_median", "cosine_nearest", "decided_wrong", "decided_wrong_low", "decided_wrong_high"}
+    assert measured <= names["threshold_calibration"]
+    assert "decided_found" not in names["threshold_calibration"]  # nothing was approved
     assert {"memories_in", "pairs_added", "t_merge", "t_suggest", "t_pattern"} <= names["similarity_graph"]
     assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_asked", "map"} <= names["clusters"]
     assert {"memories_merged", "merged_created", "merged_extended"} <= names["merged_memories"]
