@@ -55,6 +55,7 @@ DIFFERENCE_LABELS = {
     "value": "different values",
     "name": "different names",
     "code": "different code",
+    "exchange": "two words have changed places",
     "order": "another order",
     "exception": "an exception in one only",
     "added cue": "a condition in one only",

@@ -9,7 +9,7 @@ from consolidation_pipeline.core.differences.alignment import Alignment, Similar
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.modifiers import find_modifier
-from consolidation_pipeline.core.differences.order import find_reordered, find_replaced
+from consolidation_pipeline.core.differences.order import find_exchange, find_reordered, find_replaced
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read
 from consolidation_pipeline.core.memories.memories import normalize_text
 
@@ -22,10 +22,11 @@ PROOFS = {
     "value": "contradicts",
     "name": "contradicts",
     "code": "contradicts",
-    "order": "contradicts",
+    "exchange": "contradicts",
     "exception": "unexplained",
     "added cue": "unexplained",
     "moved cue": "unexplained",
+    "order": "unexplained",
     "modifier": "unexplained",
     "word": "unexplained",
     "language": "unexplained",
@@ -126,7 +127,9 @@ def _find_differences(a: Reading, b: Reading, alignment: Alignment) -> list[Find
     """Return all differences of two texts of one language."""
     language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
     found: list[Finding] = []
-    if order := find_reordered(a.tokens, b.tokens, of_a, language):
+    if order := find_exchange(a.tokens, b.tokens):
+        found.append(("exchange", *order))
+    elif order := find_reordered(a.tokens, b.tokens, of_a, language):
         found.append(("order", *order))
     elif order := find_reordered(b.tokens, a.tokens, of_b, language):
         found.append(("order", *order[::-1]))

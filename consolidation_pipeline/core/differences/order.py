@@ -15,6 +15,17 @@ _FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"determine
 Reordered = tuple[list[Token], list[Token]]
 
 
+def find_exchange(a: Sequence[Token], b: Sequence[Token]) -> Reordered | None:
+    """Return two words that changed places in texts that are equal else: "A calls B", "B calls A"."""
+    if len(a) != len(b):
+        return None
+    moved = [at for at, (one, other) in enumerate(zip(a, b, strict=True)) if one.key != other.key]
+    if len(moved) != 2 or moved[1] - moved[0] == 1:
+        return None
+    words, others = [a[at] for at in moved], [b[at] for at in moved]
+    return (words, others) if [one.key for one in words] == [one.key for one in others[::-1]] else None
+
+
 def find_reordered(
     a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
 ) -> Reordered | None:

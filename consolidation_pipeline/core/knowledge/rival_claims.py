@@ -95,7 +95,7 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
     if kinds <= _NAME_KINDS and all(side.spans["name"] for side in sides):
         return _compare_names(sides)
     is_denied = kinds <= _STATEMENT_KINDS and _deny_each_other(denials, sides)
-    is_exchanged = kinds == {"order"} and not sides[0].is_heading and _exchange_words(first, other)
+    is_exchanged = kinds == {"exchange"} and not sides[0].is_heading
     return _tell_whole(sides) if is_denied or is_exchanged or _differ_in_cues_alone(first, other) else None
 
 
@@ -170,17 +170,6 @@ def _differ_in_cues_alone(first: Reading, other: Reading) -> bool:
     )
     is_replaced = cues != others and [category for category, _ in cues] == [category for category, _ in others]
     return is_replaced and [token.key for token in first.tokens] == [token.key for token in other.tokens]
-
-
-def _exchange_words(first: Reading, other: Reading) -> bool:
-    """Return True if two words that are not neighbours have changed places: "A calls B", "B calls A"."""
-    keys, others = ([token.key for token in reading.tokens] for reading in (first, other))
-    if len(keys) != len(others):
-        return False
-    moved = [at for at, (one, two) in enumerate(zip(keys, others, strict=True)) if one != two]
-    if len(moved) != 2 or moved[1] - moved[0] == 1:
-        return False
-    return (keys[moved[0]], keys[moved[1]]) == (others[moved[1]], others[moved[0]])
 
 
 def _is_qualified(one: str, other: str) -> bool:

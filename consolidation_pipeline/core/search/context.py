@@ -121,7 +121,7 @@ def _by_relevance(pieces: Sequence[ContextPiece]) -> list[ContextPiece]:
 
 @dataclass(frozen=True)
 class _Novelty:
-    """What a piece adds: its new sentences, those that they make superfluous, and those that they contradict."""
+    """Gain of a piece: its new sentences, those that they make superfluous, and those that they contradict."""
 
     sentences: tuple[Sentence, ...]
     shorter: frozenset[Sentence]

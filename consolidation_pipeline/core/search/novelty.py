@@ -68,7 +68,7 @@ def parse_sentences(text: str) -> list[Sentence]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is known of a sentence.
+    """Relation of a sentence to the indexed ones.
 
     Attributes:
         is_said: Another sentence says all of it.
@@ -166,7 +166,8 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     if contradicting.kind in _SUBJECTS:  # a value for a value, a date for a date
         return contradicting if len(one) == len(other) and _has_digit(one) == _has_digit(other) else None
     # What a negation denies, and what changed its place, must be in both.
-    return None if (added and contradicting.kind == "order") or not added.isdisjoint([*one, *other]) else contradicting
+    is_elsewhere = added and contradicting.kind == "exchange"
+    return None if is_elsewhere or not added.isdisjoint([*one, *other]) else contradicting
 
 
 def _has_digit(words: Sequence[str]) -> bool:

@@ -96,7 +96,7 @@ class ContextEntry:
 
 @dataclass(frozen=True)
 class ContradictionSide:
-    """What one memory or playbook entry says in a contradiction."""
+    """Sentence of one memory or playbook entry in a contradiction."""
 
     __pydantic_config__ = _PYDANTIC_CONFIG
 

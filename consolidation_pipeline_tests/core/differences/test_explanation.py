@@ -79,15 +79,17 @@ MUST_NOT_MERGE = {
         ("At least three replicas answer.", "At most three replicas answer."),
         ("Toggles are evaluated in the browser.", "Toggles were evaluated in the browser."),
     ],
-    "order": [
-        ("The copy of the key is with Lena.", "The key of the copy is with Lena."),
-        ("Alice's manager is Bob.", "Bob's manager is Alice."),
+    "exchange": [
         ("Use a fork of the library for tests.", "Use a test of the library for forks."),
-        ("The red lamp hangs near the door.", "The lamp hangs near the red door."),
-        ("Anna wird vom Chef gelobt.", "Der Chef wird von Anna gelobt."),
         ("The billing service calls the inventory service.", "The inventory service calls the billing service."),
         ("Priya restarted the workers and Dmitri watched.", "Dmitri restarted the workers and Priya watched."),
         ("It is automatic in development and manual in tests.", "It is automatic in tests and manual in development."),
+    ],
+    "order": [
+        ("The copy of the key is with Lena.", "The key of the copy is with Lena."),
+        ("Alice's manager is Bob.", "Bob's manager is Alice."),
+        ("The red lamp hangs near the door.", "The lamp hangs near the red door."),
+        ("Anna wird vom Chef gelobt.", "Der Chef wird von Anna gelobt."),
     ],
     "moved cue": [
         ("The alarm rings when the door opens.", "The door opens when the alarm rings."),
