@@ -13,7 +13,7 @@ from consolidation_pipeline.core.literals.measurements import plain, with_unit
 # Markers that a noun phrase follows; a clause with a subject of its own follows the others.
 _PHRASE_MARKERS = frozenset("to from by than through between above below against during without".split())
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
-_DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])i?b")
+_DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
 
 class Token(NamedTuple):
@@ -354,11 +354,11 @@ def _find_longest(
 
 
 def _in_bytes(key: str) -> str:
-    """Return the key of an amount of data in bytes, so that 2 GB is 2048 MB."""
+    """Return the key of an amount of data in bytes, so that 2 GB is 2048 MB. GiB and GB are different units."""
     match = _DATA.fullmatch(key)
     if not match:
         return key
-    return f"number:{plain(Decimal(match[1]) * 1024 ** (' kmgt'.index(match[2])))} b"
+    return f"number:{plain(Decimal(match[1]) * 1024 ** (' kmgt'.index(match[2])))} {match[3]}"
 
 
 def _is_name(text: str, is_first: bool, code: str) -> bool:
