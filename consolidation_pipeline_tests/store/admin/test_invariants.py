@@ -51,7 +51,14 @@ SUGGESTION = (
     f"original_versions, fingerprint, status, result_memory_id) SELECT project_id, 'g', 'Do.', ARRAY[id], '{{{{1}}}}', "
     f"gen_random_uuid()::text, {{}} FROM {RAW}"
 )
+# A run that kept users apart wrote the merged memory, and its sources are of two users.
+CROSSING = (
+    f"WITH j AS (UPDATE {SCHEMA}.consolidation_jobs SET options = jsonb_build_object('scope', 'user_id') RETURNING id), "
+    f"l AS (UPDATE {LINEAGE} SET job_id = (SELECT id FROM j) WHERE child_id = :m) "
+    f"UPDATE {RAW} SET user_id = 'ann' WHERE id = :a"
+)
 VIOLATIONS: list[tuple[str, str, str]] = [
+    ("find_crossing_scopes", CROSSING, "{m}"),
     ("find_shared_originals", SUGGESTION.format("'pending', NULL") + ", generate_series(1, 2) WHERE id = :a", "{a} 2"),
     ("find_invalid_approvals", SUGGESTION.format("'validated', NULL") + " WHERE id = :a", "None"),
     ("find_invalid_approvals", SUGGESTION.format("'validated', gen_random_uuid()") + " WHERE id = :a", "-"),

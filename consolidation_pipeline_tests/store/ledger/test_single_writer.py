@@ -241,9 +241,18 @@ class StoreArguments:
         pair_ids = to_ids([min(self.raw)]), to_ids([max(self.raw)])
         pair = Neighbors(*pair_ids, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
         instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
+        labelled = dict(zip("ab", sorted(self.raw[:2]), strict=True))
         self.by_function: dict[str, dict[str, Any]] = {
             "archive_rows": {"updates": [MemoryUpdate(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
+            "list_candidates": {"cross_type": False, "most": 5},
+            "append_label": labelled | {"same": True, "labelled_by": "test"},
+            "find_label": labelled,
+            "delete_label": labelled,
+            "load_labels": {"most": 5},
+            "load_answers": {"judge": "j"},
+            "set_verdict": {"pairs": pair, "verdict": TOPIC},
+            "append_answers": {"judge": "j", "answers": {"0" * 64: "same"}},
             "hold_lock": {"name": "a lock"},
             "is_lock_held": {"name": "a lock"},
             "delete_delivered_messages": {"older_than": timedelta(days=1)},
