@@ -53,8 +53,8 @@ SUGGESTION = (
 )
 # A run that kept users apart wrote the merged memory, and its sources are of two users.
 CROSSING = (
-    f"WITH j AS (UPDATE {SCHEMA}.consolidation_jobs SET options = jsonb_build_object('scope', 'user_id') RETURNING id), "
-    f"l AS (UPDATE {LINEAGE} SET job_id = (SELECT id FROM j) WHERE child_id = :m) "
+    f"WITH j AS (UPDATE {SCHEMA}.consolidation_jobs SET options = jsonb_build_object('scope', 'user_id') RETURNING id)"
+    f", l AS (UPDATE {LINEAGE} SET job_id = (SELECT id FROM j) WHERE child_id = :m) "
     f"UPDATE {RAW} SET user_id = 'ann' WHERE id = :a"
 )
 VIOLATIONS: list[tuple[str, str, str]] = [
