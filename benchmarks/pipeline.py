@@ -78,7 +78,7 @@ STEPS: dict[str, dict[str, str]] = {
     "threshold_calibration": {},
     "similarity_graph": {},
     "- load": {"consolidation_pipeline.service.similarity.similarity_graph": "load_graph_nodes"},
-    "- join": {"consolidation_pipeline.service.similarity.similarity_graph": "iter_similar_pairs"},
+    "- join": {"consolidation_pipeline.service.similarity.similarity_graph": "iter_scoped_pairs"},
     "- classify pairs": {"consolidation_pipeline.service.similarity.similarity_graph": "classify_pairs"},
     "clusters": {},
     "- load nodes and pairs": {"consolidation_pipeline.service.similarity.clusters": "load_contents"},
