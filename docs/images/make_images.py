@@ -56,7 +56,7 @@ def suggest() -> None:
             lessons_learned=None,
             keywords=["node", "front end"],
             similarity=0.99,
-            rationale="2 memories may say the same (lowest similarity 0.99); number: 20 / 22",
+            rationale="2 memories may say the same (lowest similarity 0.99); value: 20 / 22",
         )
         author = Author(get_project(connection, "sample").id, None, "images")
         append_suggestions(connection, author, [suggestion], now=datetime.now(UTC))
