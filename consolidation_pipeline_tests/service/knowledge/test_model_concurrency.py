@@ -22,9 +22,10 @@ FAULTS = (
     "doubled every entry after a retry|ignored the time zone of the customer|leaked memory on every upload|"
     "lost updates when two workers raced|accepted an expired token|rounded amounts twice|sorted numbers as text"
 ).split("|")
+# The first two merge, and each has a detail that the other lacks: a model words their merge.
 WORDINGS = (
-    "Found that {0} {1}, which nobody had seen in the tests of the release before it went out to the shops.",
-    "Found again that {0} {1}, which nobody had seen in the tests of the release before it went out to the shops.",
+    "A dashboard shows it. Found that {0} {1}, which nobody had seen in the tests of the release for the shops.",
+    "Found that {0} {1}, which nobody had seen in the tests of the release for the shops. Support wrote mails.",
     "Today we found that {0} {1}; a test now covers it, and the alarm for it rings after a minute.",
     "We found today that {0} {1}; a test now covers it, and the alarm for it rings after a minute.",
     "It turned out that {0} {1} because two settings contradicted each other in production.",

@@ -74,6 +74,7 @@ def count_kinds(made: Plan) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_run_on_sample_matches_knowledge_forecast(pipeline: Pipeline) -> None:
+    pipeline.configure_new(scope="project")
     pipeline.add(sample())
     before = dump_database(pipeline)
     made = pipeline.plan()

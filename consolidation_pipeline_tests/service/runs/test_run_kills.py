@@ -13,8 +13,8 @@ from consolidation_pipeline_tests.service.table_dumps import dump_comparable
 # Similar enough to be proposed as a playbook entry.
 KEYS = (
     "Pass the idempotency key on with each payment request, retries included.",
-    "Pass the idempotency key with each retried payment request too.",
-    "Each payment request must pass its idempotency key, and so must each retry of the request.",
+    "Pass the idempotency key on with each refund request, retries included.",
+    "Pass the idempotency key on with each payout request, retries included.",
 )
 
 # (phase, number of the commit in the phase, side of the commit); the last commit records the phase.
