@@ -10,7 +10,7 @@ from consolidation_pipeline.core.differences.cue_differences import Finding, fin
 from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.modifiers import find_modifier
 from consolidation_pipeline.core.differences.order import find_exchange, find_reordered, find_replaced
-from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read
+from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read, sort_as_written
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 Spans = tuple[tuple[int, int], ...]
@@ -175,16 +175,12 @@ def _replaces(alignment: Alignment, left_a: Sequence[Token], left_b: Sequence[To
     if all(any(token.kind != "word" for token in left) for left in (left_a, left_b)):
         return True
     here = {at: at for at in alignment.of_b}
-    orders_a, orders_b = ((range(len(side)), _sort_as_written(side)) for side in (alignment.a, alignment.b))
+    orders_a, orders_b = ((range(len(side)), sort_as_written(side)) for side in (alignment.a, alignment.b))
     for order_a, order_b in zip(orders_a, orders_b, strict=True):
         slots_a, slots_b = _find_slots(order_a, alignment.of_a), _find_slots(order_b, here)
         if any(x[0] == y[0] or x[1] == y[1] for x in slots_a for y in slots_b):
             return True
     return False
-
-
-def _sort_as_written(tokens: Sequence[Token]) -> list[int]:
-    return sorted(range(len(tokens)), key=lambda at: tokens[at].place)
 
 
 def _find_slots(order: Sequence[int], places: Mapping[int, int]) -> set[tuple[int, int]]:

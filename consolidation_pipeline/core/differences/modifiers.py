@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.language import Language
-from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.differences.reading import Token, sort_as_written
 
 
 def find_modifier(tokens: Sequence[Token], places: Mapping[int, int], language: Language) -> list[Token]:
@@ -14,8 +14,7 @@ def find_modifier(tokens: Sequence[Token], places: Mapping[int, int], language: 
         tokens: tokens of the text.
         places: positions of the tokens that the other text has too.
     """
-    written = sorted(range(len(tokens)), key=lambda at: tokens[at].place)
-    for at, following in pairwise(written):
+    for at, following in pairwise(sort_as_written(tokens)):
         one, other = tokens[at], tokens[following]
         is_near = one.phrase == other.phrase and other.words_before == 0 and other.kind == "word"
         is_adverb = one.text.lower().endswith(language.adverb_endings)

@@ -78,6 +78,11 @@ class Reading:
     frame: tuple[int | str, ...] = ()
 
 
+def sort_as_written(tokens: Sequence[Token]) -> list[int]:
+    """Return the positions of tokens in the order in which they are written."""
+    return sorted(range(len(tokens)), key=lambda at: tokens[at].place)
+
+
 # Each pair that a text is in reads it again: the readings of 4,000 texts take about 40 MB.
 @lru_cache(maxsize=4096)
 def read(text: str) -> Reading:
