@@ -9,8 +9,7 @@ from itertools import combinations, islice
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.differences.explanation import PROOFS, explain_readings
-from consolidation_pipeline.core.differences.reading import read
+from consolidation_pipeline.core.differences.explanation import PROOFS, explain
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, embedding_text
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 from consolidation_pipeline.embed.word_similarity import word_similarity
@@ -209,10 +208,9 @@ def _to_original(row: Row[Any], version: int) -> Original:
 
 
 def _find_differences(originals: Sequence[Original]) -> list[Disagreement]:
-    readings = {original.id: read(original.content) for original in originals}
     found = []
     for one, other in islice(combinations(originals, 2), _MAX_PAIRS):
-        for difference in explain_readings(readings[one.id], readings[other.id], word_similarity).list_obstacles():
+        for difference in explain(one.content, other.content, word_similarity).list_obstacles():
             a = tuple(Passage(one.content[start:end], start) for start, end in difference.spans_a)
             b = tuple(Passage(other.content[start:end], start) for start, end in difference.spans_b)
             contradicts = PROOFS[difference.kind] == "contradicts"
