@@ -1,6 +1,6 @@
 """Similarity of two words, by the vectors of the local model."""
 
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ def word_similarity(one: str, other: str) -> float:
     return float(_embed(one) @ _embed(other))
 
 
-@cache
+# A server lives long: the vectors of 50,000 words take 50 MB.
+@lru_cache(maxsize=50_000)
 def _embed(word: str) -> NDArray[np.float32]:
     vector: NDArray[np.float32] = _EMBEDDER.embed([word])[0]
     return vector
