@@ -118,7 +118,7 @@ class Contradiction:
     __pydantic_config__ = _PYDANTIC_CONFIG
 
     kind: str
-    """What differs: value, name, code, polarity, opposite, cue or order."""
+    """Kind of the difference: value, name, code, polarity, opposite, cue or exchange."""
     sides: list[ContradictionSide]
     """Newest first."""
 
