@@ -67,6 +67,7 @@ class NewMemory:
     user_id: str | None = None
     agent_id: str | None = None
     session_id: str | None = None
+    writer: str | None = None
     task_id: str | None = None
     learned_at: datetime | None = None
     metadata: dict[str, object] = field(default_factory=dict)

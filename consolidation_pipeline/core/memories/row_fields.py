@@ -172,7 +172,7 @@ FIELD_ALIASES = {"external_id": "id", "execution_summary": "content", "learned_a
 # Field -> reader of (key, value). Readers raise InvalidMemoryError with key, value and what is expected.
 FIELD_READERS: dict[str, Callable[[str, object], object]] = {
     **dict.fromkeys(("execution_summary", "goal", "result", "feedback", "lessons_learned"), _read_text),
-    **dict.fromkeys(("source", "external_id", "user_id", "agent_id", "session_id", "task_id"), _read_name),
+    **dict.fromkeys(("source", "external_id", "user_id", "agent_id", "session_id", "writer", "task_id"), _read_name),
     **dict.fromkeys(("tags", "files"), _read_strings),
     **dict.fromkeys(("success", "pinned"), _read_boolean),
     **dict.fromkeys(("learned_at", "last_accessed_at"), _read_time),

@@ -170,6 +170,11 @@ task_memories = Table(
     _optional("user_id", Text, "Person the agent worked for."),
     _optional("agent_id", Text, "Agent that wrote it."),
     _optional("session_id", Text, "Session it was written in."),
+    _optional(
+        "writer",
+        Text,
+        "key:ID of the agent's key that wrote it; null = an import or an operator, whose fields are trusted.",
+    ),
     _column("memory_type", Text, "One of the ten legal types."),
     _optional("goal", Text, "What the task was meant to reach."),
     _column("execution_summary", Text, "What the agent noted: the memory's main text."),

@@ -16,7 +16,8 @@ _RAW = """
         m.lessons_learned, m.tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = m.id ORDER BY path) AS files,
         m.tool_usage, m.error_patterns, m.metadata, m.success, m.importance, m.pinned, m.reused_count,
-        m.last_accessed_at, m.learned_at, m.language::text, m.task_id, m.user_id, m.agent_id, m.session_id
+        m.last_accessed_at, m.learned_at, m.language::text, m.task_id, m.user_id, m.agent_id, m.session_id,
+        m.writer
     FROM consolidation.task_memories m WHERE m.project_id = :project ORDER BY m.learned_at, m.id
 """
 
