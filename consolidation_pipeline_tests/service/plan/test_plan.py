@@ -48,10 +48,14 @@ def dump_database(pipeline: Pipeline) -> dict[str, list[Any]]:
 def load_run_decisions(
     pipeline: Pipeline, job: UUID
 ) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
-    """Read a job from the ledger: merged memories with text and sources, archived ones with the policy."""
+    """Read a job from the ledger: merged memories with text and sources, archived ones with the policy.
+
+    What is dissolved because its sources are of several scopes has the same operation, but is archived by no policy.
+    """
     query = (
         "SELECT operation, entity_id, new_state FROM {s}.consolidation_changes WHERE job_id = :job "
-        "AND (operation = 'archive' OR operation = 'merge' AND new_state ? 'content')"
+        "AND (operation = 'archive' AND new_state->>'archive_reason' NOT LIKE 'scope:%' "
+        "OR operation = 'merge' AND new_state ? 'content')"
     )
     changes = pipeline.rows(query, job=job)
     merged = {
