@@ -68,6 +68,7 @@ STATUS_LABELS = {
     "pending": "waiting",
     "validated": "approved",
     "rejected": "rejected",
+    "kept": "kept as variants",
     "superseded": "outdated",
     "expired": "expired",
     "running": "running",

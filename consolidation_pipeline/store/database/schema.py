@@ -54,7 +54,7 @@ METHODS = ("llm", "heuristic", "hybrid")
 TIERS = ("merge", "suggest", "pattern")
 JOB_STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 LIVE_JOB_STATUSES = ("pending", "running")
-SUGGESTION_STATUSES = ("pending", "validated", "rejected", "superseded", "expired")
+SUGGESTION_STATUSES = ("pending", "validated", "rejected", "kept", "superseded", "expired")
 TRIGGER_TYPES = ("scheduled", "manual", "threshold")
 OPERATIONS = (
     "merge",
@@ -506,7 +506,9 @@ consolidation_suggestions = Table(
     _id("Suggestion id."),
     _project(),
     _column("group_id", Text, "Cluster key of the group it proposes to merge."),
-    _column("status", Text, "pending, validated, rejected, superseded or expired.", server_default=text("'pending'")),
+    _column(
+        "status", Text, "pending, validated, rejected, kept, superseded or expired.", server_default=text("'pending'")
+    ),
     _column("suggested_content", Text, "Proposed text."),
     _optional("suggested_lessons_learned", Text, "Proposed lessons."),
     _column("suggested_keywords", ARRAY(Text), "Proposed labels.", server_default=_EMPTY_TEXTS),
@@ -519,9 +521,23 @@ consolidation_suggestions = Table(
     _optional_time("reviewed_at", "When."),
     _optional("review_note", Text, "What they said."),
     _optional("result_memory_id", Uuid, "Merged memory made on approval."),
+    _column("worth", REAL, "Rank among those waiting.", server_default=text("0")),
+    _column(
+        "difference_kinds",
+        ARRAY(Text),
+        "Kinds of differences between the originals, the most frequent first.",
+        server_default=_EMPTY_TEXTS,
+    ),
+    _column(
+        "method",
+        Text,
+        "How the text was made: heuristic, llm, or hybrid = the model's text was refused.",
+        server_default=text("'heuristic'"),
+    ),
     _time("created_at", "When it was proposed."),
     _version(),
     _one_of("status", SUGGESTION_STATUSES),
+    _one_of("method", METHODS),
     CheckConstraint("cardinality(original_memory_ids) = cardinality(original_versions)", name="versions"),
     Index("consolidation_suggestions_project_id_idx", "project_id", "status"),
     Index(
