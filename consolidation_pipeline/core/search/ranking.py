@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -48,17 +48,21 @@ def reciprocal_rank_fusion(
 
 
 def weighted_z_scores(
-    scores: Sequence[Mapping[Id, float]], weights: Sequence[float], absent: Sequence[float]
+    scores: Sequence[Mapping[Id, float]],
+    weights: Sequence[float],
+    absent: Sequence[float],
+    outside: Collection[Id] = (),
 ) -> list[tuple[Id, float]]:
     """Return the ids with the weighted sum of their z-scores, highest first, ties by id.
 
-    A z-score is (score - mean) / standard deviation over all ids of all rankings. It is 0 in a ranking in which all
-    scores are equal.
+    A z-score is (score - mean) / standard deviation over all ids of all rankings that are not ``outside``. It is 0 in a
+    ranking in which all their scores are equal.
 
     Args:
         scores: Score by id, one mapping for each ranking.
         weights: One weight for each ranking.
         absent: For each ranking, the score of the ids that are missing in it.
+        outside: Ids that get a score and do not change that of others, unless all ids are such.
 
     Raises:
         ValueError: The number of weights or absent scores is not that of the rankings, or a score is not finite.
@@ -73,9 +77,11 @@ def weighted_z_scores(
         raise ValueError("a score is NaN or infinite; scores must be finite")
     if not ids:
         return []
-    spread = table.max(axis=1) > table.min(axis=1)
-    deviation = np.where(spread, table.std(axis=1), 0.0)[:, None]
-    z = np.divide(table - table.mean(axis=1)[:, None], deviation, out=np.zeros_like(table), where=deviation > 0)
+    inside = table[:, [id_ not in outside for id_ in ids]]
+    inside = inside if inside.size else table
+    spread = inside.max(axis=1) > inside.min(axis=1)
+    deviation = np.where(spread, inside.std(axis=1), 0.0)[:, None]
+    z = np.divide(table - inside.mean(axis=1)[:, None], deviation, out=np.zeros_like(table), where=deviation > 0)
     # Summed from the smallest to the largest term, so that the order of the rankings does not matter.
     summed = np.sort(z * np.array(weights)[:, None], axis=0).sum(axis=0)
     order = np.argsort(-summed, kind="stable")
@@ -87,21 +93,25 @@ def _check_lengths(rankings: Sequence[Any], numbers: Sequence[float]) -> None:
         raise ValueError(f"{len(rankings)} rankings have {len(numbers)} weights or absent scores: give one for each")
 
 
-def bm25(lengths: NDArray[Any], counts: NDArray[Any], *, k1: float = 1.2, b: float = 0.75) -> NDArray[np.float64]:
+def bm25(
+    lengths: NDArray[Any], counts: NDArray[Any], *, reference: int | None = None, k1: float = 1.2, b: float = 0.75
+) -> NDArray[np.float64]:
     """Return the Okapi BM25 scores (n,) of texts (Robertson and Zaragoza 2009).
 
-    Document frequencies and the mean length are those of these n texts. The weight of a word is
-    ln(1 + (n - df + 0.5) / (df + 0.5)), which is never negative. A text without any of the words scores 0.
+    Document frequencies and the mean length are those of the first r texts. The weight of a word is
+    ln(1 + (r - df + 0.5) / (df + 0.5)), which is never negative. A text without any of the words scores 0.
 
     Args:
         lengths: Length of each text (n,), in any unit.
         counts: Occurrences of each of the m query words in each text (n, m).
+        reference: Number r of texts that are counted; None or 0 = all.
         k1: Saturation of repeated words.
         b: Share of the normalisation by length.
     """
-    df = (counts > 0).sum(axis=0)
-    weights = np.log1p((len(lengths) - df + 0.5) / (df + 0.5))
-    mean = lengths.mean() if lengths.any() else 1.0
+    counted = reference or len(lengths)
+    df = (counts[:counted] > 0).sum(axis=0)
+    weights = np.log1p((counted - df + 0.5) / (df + 0.5))
+    mean = lengths[:counted].mean() if lengths[:counted].any() else 1.0
     damped = counts + (k1 * (1 - b + b * lengths / mean))[:, None]
     scores: NDArray[np.float64] = (counts * (k1 + 1) / damped) @ weights
     return scores

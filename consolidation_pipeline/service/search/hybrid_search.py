@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
+
+import numpy as np
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.knowledge.pattern_types import PATTERN_TYPES
@@ -26,6 +28,7 @@ from consolidation_pipeline.store.database.raw_connections import autocommit_con
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.search.retrievers import (
+    KeywordMatches,
     SearchFilters,
     SemanticMatch,
     find_keyword_matches,
@@ -33,7 +36,7 @@ from consolidation_pipeline.store.search.retrievers import (
     load_lexemes,
     open_snapshot,
 )
-from consolidation_pipeline.store.search.search_hits import RankedMemory, add_uses, load_hits
+from consolidation_pipeline.store.search.search_hits import RankedMemory, add_uses, load_hits, load_members
 from consolidation_pipeline.store.search.vector_indexes import VectorIndex, find_indexes
 
 MAX_QUERY_CHARS = 10_000
@@ -180,33 +183,69 @@ def _retrieve(
 ) -> RetrieverScores:
     if not filters.kinds:
         return RetrieverScores({}, {})
-    semantic: list[SemanticMatch] = []
+    lexemes = load_lexemes(connection, project_id, text)
     indexed: Mapping[str, VectorIndex] = {}
     if vector is not None:
-        model, embedded = vector
-        indexed = find_indexes(connection, project_id, model, len(embedded))
-        semantic = find_nearest(
-            connection,
-            project_id,
-            filters,
-            model=model,
-            vector=embedded,
-            min_similarity=query.min_similarity,
-            limit=CANDIDATES,
-            indexed=indexed,
+        indexed = find_indexes(connection, project_id, vector[0], len(vector[1]))
+    semantic: list[SemanticMatch] = []
+    matches: list[KeywordMatches] = []
+    # Listed separately, so that abstract memories keep no other one off the lists.
+    concrete, abstract = _split_kinds(filters.kinds)
+    for kinds in filter(None, (concrete, abstract)):
+        own = replace(filters, kinds=kinds)
+        if vector is not None:
+            semantic += find_nearest(
+                connection,
+                project_id,
+                own,
+                model=vector[0],
+                vector=vector[1],
+                min_similarity=query.min_similarity,
+                limit=CANDIDATES,
+                indexed=indexed,
+            )
+        matches.append(
+            find_keyword_matches(
+                connection, project_id, own, lexemes=lexemes, pool=_KEYWORD_POOL, indexed=bool(indexed)
+            )
         )
-    lexemes = load_lexemes(connection, project_id, text)
-    matches = find_keyword_matches(
-        connection, project_id, filters, lexemes=lexemes, pool=_KEYWORD_POOL, indexed=bool(indexed)
-    )
-    scores = bm25(matches.lengths, matches.counts).tolist()
-    keyword = sorted(zip(matches.ids, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
-    kinds = {match.id: match.kind for match in semantic} | dict(zip(matches.ids, matches.kinds, strict=True))
+    keyword = _score_matches(matches)
+    kinds_of = {match.id: match.kind for match in semantic}
+    kinds_of |= {id_: kind for found in matches for id_, kind in zip(found.ids, found.kinds, strict=True)}
+    found_abstract = {id_ for id_, kind in kinds_of.items() if kind in abstract}
+    listed = {match.id for match in semantic} | keyword.keys()
+    patterns = [UUID(id_) for id_ in found_abstract & listed if kinds_of[id_] == "pattern"]
     return RetrieverScores(
-        {match.id: match.similarity for match in semantic},
-        dict(keyword[:CANDIDATES]),
-        {id_ for id_, kind in kinds.items() if LEVELS[kind] >= _ABSTRACT_LEVEL},
+        {match.id: match.similarity for match in sorted(semantic, key=lambda match: (-match.similarity, match.id))},
+        keyword,
+        found_abstract,
+        load_members(connection, patterns, [UUID(id_) for id_ in listed - found_abstract]),
     )
+
+
+def _split_kinds(kinds: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return the kinds of raw and merged memories, and those of abstract ones."""
+    abstract = [kind for kind in kinds if LEVELS[kind] >= _ABSTRACT_LEVEL]
+    return [kind for kind in kinds if kind not in abstract], abstract
+
+
+def _score_matches(matches: Sequence[KeywordMatches]) -> dict[str, float]:
+    """Return the BM25 scores of the best ``CANDIDATES`` of each list, best first.
+
+    Words are counted in the first list alone, so that the second one does not change the scores of the first.
+    """
+    lengths = np.concatenate([found.lengths for found in matches])
+    scores = bm25(lengths, np.concatenate([found.counts for found in matches]), reference=len(matches[0].ids))
+    parts = np.split(scores, np.cumsum([len(found.ids) for found in matches])[:-1])
+    best: list[tuple[str, float]] = []
+    for found, part in zip(matches, parts, strict=True):
+        ranked = sorted(zip(found.ids, part.tolist(), strict=True), key=_best_first)
+        best += ranked[:CANDIDATES]
+    return dict(sorted(best, key=_best_first))
+
+
+def _best_first(scored: tuple[str, float]) -> tuple[float, str]:
+    return -scored[1], scored[0]
 
 
 def _to_hits(

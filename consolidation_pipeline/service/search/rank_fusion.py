@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from consolidation_pipeline.core.search.ranking import reciprocal_rank_fusion, weighted_z_scores
 
@@ -20,7 +20,10 @@ _SCORE_WEIGHTS = (0.4, 0.6)
 
 # Standard deviations subtracted from the score of an abstract memory. It is short and on topic, so it scores high, but
 # says less than the memories it was made from. Measured: docs/quality.md.
-_ABSTRACT_PENALTY = 0.5
+_ABSTRACT_PENALTY = 1.5
+# Share of a pattern's score that is added to the score of its members: the query is about what they have in common
+# ("cluster-based smoothing", Liu and Croft 2004). Measured: docs/quality.md.
+_PATTERN_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,13 @@ class RetrieverScores:
     """Scores of the memories that each retriever found, by id, best first.
 
     ``semantic``: cosine similarities. ``keyword``: BM25 scores. ``abstract``: ids of level 2 and above among them.
+    ``members``: ids of the raw and merged memories of each pattern.
     """
 
     semantic: Mapping[str, float]
     keyword: Mapping[str, float]
     abstract: Collection[str] = ()
+    members: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def explain(self, id_: str) -> str:
         """Return in words why a memory was found."""
@@ -50,14 +55,21 @@ class RetrieverScores:
 def fuse_scores(scores: RetrieverScores, fusion: str) -> list[tuple[str, float]]:
     """Return the ids that either retriever found, with a score between 0 and 1, highest first, ties by id.
 
-    ``rrf`` is reciprocal rank fusion. ``zscore`` adds weighted z-scores, subtracts a penalty from abstract memories and
-    applies the logistic function. A memory that only one retriever found gets from the other the lowest similarity
-    found, or the keyword score 0. ``default`` is ``DEFAULT_FUSION``.
+    ``rrf`` is reciprocal rank fusion. ``zscore`` adds weighted z-scores and applies the logistic function. A memory
+    that only one retriever found gets from the other the lowest similarity found, or the keyword score 0. Abstract
+    memories change the z-scores of others only as patterns, which raise those of their members. ``default`` is
+    ``DEFAULT_FUSION``.
     """
     if (DEFAULT_FUSION if fusion == "default" else fusion) == "rrf":
         return reciprocal_rank_fusion([list(scores.semantic), list(scores.keyword)], _RANK_WEIGHTS)
     absent = [min(scores.semantic.values(), default=0.0), 0.0]
-    z_scores = weighted_z_scores([scores.semantic, scores.keyword], _SCORE_WEIGHTS, absent)
-    penalised = ((id_, z - _ABSTRACT_PENALTY if id_ in scores.abstract else z) for id_, z in z_scores)
+    z_scores = dict(
+        weighted_z_scores([scores.semantic, scores.keyword], _SCORE_WEIGHTS, absent, outside=scores.abstract)
+    )
+    raised = dict(z_scores)
+    for pattern, members in scores.members.items():
+        for id_ in members:
+            raised[id_] = max(raised[id_], z_scores[id_] + _PATTERN_SHARE * z_scores[pattern])
+    penalised = ((id_, z - _ABSTRACT_PENALTY if id_ in scores.abstract else z) for id_, z in raised.items())
     ranked = sorted(penalised, key=lambda pair: (-pair[1], pair[0]))
     return [(id_, 1 / (1 + math.exp(-z))) for id_, z in ranked]

@@ -95,6 +95,19 @@ def load_hit_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, 
     return sources
 
 
+_LOAD_MEMBERS = """
+    SELECT child_id::text, array_agg(parent_id::text ORDER BY parent_id) FROM consolidation.memory_lineage
+    WHERE child_id = ANY(%(patterns)s) AND parent_id = ANY(%(ids)s) GROUP BY child_id
+"""
+
+
+def load_members(connection: Connection, patterns: Sequence[UUID], ids: Sequence[UUID]) -> dict[str, list[str]]:
+    """Return which of the memories ``ids`` each pattern was made from; a pattern of others is left out."""
+    if not patterns or not ids:
+        return {}
+    return dict(fetch_rows(connection, _LOAD_MEMBERS, {"patterns": list(patterns), "ids": list(ids)}))
+
+
 # The lock timeout is longer than any search between two others, and shorter than the second after which Postgres looks
 # for deadlocks. The commit does not wait for the disk: a count that a crash of the server loses does no harm. The
 # settings are made before the first row is locked, and end with the transaction, which is this statement.

@@ -108,3 +108,17 @@ def test_bm25_ignores_text_and_word_order() -> None:
     texts, words = source.permutation(50), source.permutation(7)
     turned = bm25(lengths[texts], counts[np.ix_(texts, words)])
     assert turned == pytest.approx(bm25(lengths, counts)[texts], rel=1e-12)
+
+
+def test_bm25_counts_words_in_reference_texts() -> None:
+    lengths, counts = np.array([10, 20, 400]), np.array([[1, 0], [1, 2], [3, 3]])
+    assert bm25(lengths, counts, reference=2)[:2].tolist() == bm25(lengths[:2], counts[:2]).tolist()
+
+
+def test_z_scores_ignore_outside_ids() -> None:
+    scores: list[dict[str, float]] = [{"a": 3.0, "b": 1.0}, {"a": 2.0, "c": 5.0}]
+    alone = weighted_z_scores(scores, [0.4, 0.6], [0.0, 0.0])
+    joined = weighted_z_scores([scores[0] | {"x": 90.0}, scores[1]], [0.4, 0.6], [0.0, 0.0], outside={"x"})
+    assert [pair for pair in joined if pair[0] != "x"] == alone
+    assert joined[0][0] == "x"
+    assert weighted_z_scores([{"x": 1.0, "y": 2.0}], [1.0], [0.0], outside={"x", "y"})[0][0] == "y"
