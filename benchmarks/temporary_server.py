@@ -11,17 +11,19 @@ import time
 from pathlib import Path
 
 
-def use_temporary_server() -> Path:
-    """Point this process at a new embedded server; return its folder.
+def use_temporary_server(kept: Path | None = None) -> Path:
+    """Point this process at an embedded server of its own; return its folder.
 
-    The server starts on the first connection. The folder is deleted when the process ends.
+    The server starts on the first connection. It is new and its folder is deleted when the process ends, unless it is
+    ``kept`` in a folder.
     """
-    folder = tempfile.mkdtemp()
-    # Registered before the server's own exit handler, so it runs after the server has stopped.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ.update(CONSOLIDATION_DATA_DIR=folder)
+    folder = kept.resolve() if kept else Path(tempfile.mkdtemp())
+    if not kept:
+        # Registered before the server's own exit handler, so it runs after the server has stopped.
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ.update(CONSOLIDATION_DATA_DIR=str(folder))
     os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
-    return Path(folder)
+    return folder
 
 
 def find_free_port() -> int:

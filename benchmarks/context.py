@@ -1,0 +1,249 @@
+"""What agents are told: evidence found by a search and told by a context within a budget, before and after a run.
+
+    python benchmarks/context.py DIR [SET ...] [--data FOLDER] [--every N]
+
+The queries of ``DIR/SET.jsonl`` are in ``DIR/queries/SET.jsonl``, or in ``DIR/NAME_queries.jsonl`` for the sets
+``NAME_*``: ``query``, and the memories that answer it in ``evidence_ids``. Each set is imported twice, as a project
+that is only embedded and as one that is consolidated with the default options. ``--data``: keep both in a folder, so
+that the next measurement needs no import. ``--every``: ask only every Nth query.
+
+A memory is *told* if each of its sentences is told. It is *named* if its id is, or that of a memory made from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from quality import Corpus, build_slug, embed_only, import_rows, load_corpus
+from temporary_server import use_temporary_server
+
+BUDGETS = (500, 1_000, 2_000)
+# Sentences of a memory in their normal form.
+Sentences = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a reader was given: sentences in their normal form, and the raw memories whose ids or heirs were named."""
+
+    sentences: Sentences
+    named: frozenset[str]
+
+
+class Store:
+    """Project that holds a corpus, with the lineage of its memories."""
+
+    def __init__(self, engine: Any, slug: str) -> None:
+        from sqlalchemy import text
+
+        from consolidation_pipeline.settings import Settings
+
+        self.engine, self.slug, self.settings = engine, slug, Settings()
+        with engine.connect() as connection:
+            raw = connection.execute(text(_RAW_IDS), {"slug": slug}).all()
+            made = connection.execute(text(_SOURCE_IDS), {"slug": slug}).all()
+        rows = {row.id: row.external_id for row in raw}
+        # Positions in the corpus of the raw memories behind each memory.
+        self.origins = {str(id_): frozenset((row,)) for id_, row in rows.items()}
+        self.origins |= {str(row.id): frozenset(rows[id_] for id_ in row.source_memory_ids) for row in made}
+
+    def search(self, query: str, **options: Any) -> list[Any]:
+        """Return the hits of a search, best first, as many as a search returns at most."""
+        from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, search
+
+        asked = SearchQuery(query, **{"limit": MAX_LIMIT, **options})
+        return search(self.engine, self.slug, asked, settings=self.settings, count_use=False).results
+
+    def build_context(self, query: str, budget: int) -> Any:
+        """Return the context of a query as a task."""
+        from consolidation_pipeline.service.search.context import build_context
+
+        how: dict[str, Any] = {"settings": self.settings, "token_budget": budget, "count_use": False}
+        return build_context(self.engine, self.slug, query, **how)
+
+    def tell_hits(self, hits: Sequence[Any], budget: int) -> Told:
+        """Return what the first hits say within a budget: their bare texts, without ids, the last one cut."""
+        from consolidation_pipeline.core.text.sentence_splitter import split_sentences
+        from consolidation_pipeline.core.text.token_estimate import BYTES_PER_TOKEN
+
+        said, named, spent, room = set(), set(), 0, budget * BYTES_PER_TOKEN
+        for hit in hits:
+            sentences = split_sentences(hit.content)
+            ends = accumulate((len(one.encode()) + 1 for one in sentences), initial=spent)
+            said |= {normal_form(one) for one, end in zip(sentences, list(ends)[1:], strict=True) if end <= room}
+            spent += len(hit.content.encode()) + 1
+            if spent > room:
+                break
+            named |= self.origins[str(hit.id)]
+        return Told(frozenset(said), frozenset(named))
+
+    def tell_context(self, context: Any) -> Told:
+        """Return what a context says: its memories, entries and contradictions, and the ids in its text."""
+        from consolidation_pipeline.service.search.context import to_document
+
+        texts = [one.content for one in (*context.memories, *context.playbook_entries)]
+        texts += [side.content for one in context.contradictions for side in one.sides]
+        document = to_document(context)
+        named = (origins for id_, origins in self.origins.items() if id_.replace("-", "")[: _digits()] in document)
+        return Told(split_normal(texts), frozenset().union(*named))
+
+
+def _digits() -> int:
+    from consolidation_pipeline.core.knowledge.playbook_markdown import ID_DIGITS
+
+    return ID_DIGITS
+
+
+_RAW_IDS = """
+    SELECT m.id, m.external_id FROM consolidation.task_memories m
+    JOIN consolidation.projects p ON p.id = m.project_id WHERE p.slug = :slug
+"""
+_SOURCE_IDS = """
+    SELECT m.id, m.source_memory_ids FROM consolidation.consolidated_memories m
+    JOIN consolidation.projects p ON p.id = m.project_id WHERE p.slug = :slug
+"""
+
+
+def normal_form(sentence: str) -> str:
+    """Return a sentence without case, spacing and bullet."""
+    from consolidation_pipeline.core.search.novelty import Sentence
+
+    return Sentence(sentence).normal_form
+
+
+def split_normal(texts: Iterable[str]) -> Sentences:
+    """Return the sentences of texts in their normal form."""
+    from consolidation_pipeline.core.text.sentence_splitter import split_sentences
+
+    return frozenset(normal_form(sentence) for text in texts for sentence in split_sentences(text))
+
+
+@dataclass(frozen=True)
+class QuerySet:
+    """Queries to a corpus, with the positions of the memories that answer each."""
+
+    corpus: Corpus
+    queries: list[str]
+    evidence: list[list[int]]
+
+
+def load_query_sets(folder: Path, names: Sequence[str], every: int) -> list[QuerySet]:
+    """Load the sets that have queries: all of a folder, or those named."""
+    found = []
+    for path in sorted([*folder.glob("queries/*.jsonl"), *folder.glob("*_queries.jsonl")]):
+        queries = [json.loads(line) for line in path.read_text().splitlines()][::every]
+        wanted = {id_ for query in queries for id_ in query["evidence_ids"]}
+        stem = path.stem.removesuffix("_queries")
+        for file in sorted(folder.glob(f"{stem}*.jsonl")):
+            if file.stem.endswith("_queries") or (names and file.stem not in names):
+                continue
+            corpus = load_corpus(file)
+            positions = {row["id"]: at for at, row in enumerate(corpus.rows)}
+            if not wanted & positions.keys():
+                continue
+            evidence = [[positions[id_] for id_ in query["evidence_ids"] if id_ in positions] for query in queries]
+            found.append(QuerySet(corpus, [query["query"] for query in queries], evidence))
+    return found
+
+
+def share_told(told: Told, evidence: Sequence[int], sentences: Sequence[Sentences]) -> tuple[float, float]:
+    """Return the shares of the evidence that are told and that are named."""
+    whole = [sentences[row] <= told.sentences for row in evidence]
+    return float(np.mean(whole)), float(np.mean([str(row) in told.named for row in evidence]))
+
+
+def measure(queries: QuerySet, store: Store) -> dict[str, float]:
+    """Return the means over the queries: recall@10 of the search, and shares told and named by budget."""
+    sentences = [split_normal([text]) for text in queries.corpus.texts]
+    columns: dict[str, list[float]] = {}
+    for query, evidence in zip(queries.queries, queries.evidence, strict=True):
+        hits = store.search(query)
+        units = frozenset[str]().union(*(store.origins[str(hit.id)] for hit in hits[:10] if hit.level < 2))
+        columns.setdefault("recall", []).append(float(np.mean([str(row) in units for row in evidence])))
+        for budget in BUDGETS:
+            answers = {
+                "search": store.tell_hits(hits, budget),
+                "context": store.tell_context(store.build_context(query, budget)),
+            }
+            for name, told in answers.items():
+                for how, share in zip(("told", "named"), share_told(told, evidence, sentences), strict=True):
+                    columns.setdefault(f"{name} {budget} {how}", []).append(share)
+    return {name: float(np.mean(shares)) for name, shares in columns.items()}
+
+
+def print_tables(found: dict[str, tuple[dict[str, float], dict[str, float]]]) -> None:
+    """Print a table of the search and one of the budgets, before and after consolidation."""
+    print("\n| set | recall@10 before | after |\n|---|---:|---:|")
+    for name, (before, after) in found.items():
+        print(f"| {name} | {before['recall']:.3f} | {after['recall']:.3f} |")
+    for how in ("told", "named"):
+        print(f"\n| set | tokens | search before | context before | search after | context after | {how} |")
+        print("|---|---:|---:|---:|---:|---:|---|")
+        for name, measured in found.items():
+            for budget in BUDGETS:
+                shares = [one[f"{kind} {budget} {how}"] for one in measured for kind in ("search", "context")]
+                cells = " | ".join(f"{share:.3f}" for share in shares)
+                print(f"| {name} | {budget:,} | {cells} | {_judge(*shares)} |")
+
+
+def _judge(search_before: float, before: float, search_after: float, after: float) -> str:
+    """Return what is wrong with a row of the table: a context below search, or less after than before."""
+    wrong = ["below search before"] if before < search_before else []
+    wrong += ["below search after"] if after < search_after else []
+    wrong += ["lost"] if min(after - before, search_after - search_before) < -0.01 else []
+    return ", ".join(wrong)
+
+
+def prepare(queries: QuerySet, engine: Any) -> tuple[Store, Store]:
+    """Return the project of a set before and after consolidation; import and run what is missing."""
+    from consolidation_pipeline.launch import run_project
+    from consolidation_pipeline.store.projects import list_projects
+
+    after = build_slug(queries.corpus.name)
+    before = f"{after}-before"
+    with engine.connect() as connection:
+        known = {project.slug for project in list_projects(connection)}
+    if before not in known:
+        embed_only(before, queries.corpus.rows, engine)
+    if after not in known:
+        import_rows(after, queries.corpus.rows, engine)
+        outcome = run_project(after, triggered_by="benchmark")
+        if outcome.status != "completed":
+            raise SystemExit(f"{after}: run {outcome.status}: {outcome.error}")
+    return Store(engine, before), Store(engine, after)
+
+
+def main() -> None:
+    """Measure the sets given on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("sets", nargs="*")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--every", type=int, default=1)
+    given = parser.parse_args()
+    sets = load_query_sets(given.folder, given.sets, given.every)
+    if not sets:
+        raise SystemExit(f"{given.folder} has no queries to {given.sets or 'any set'}")
+    use_temporary_server(given.data)
+    os.environ.update(DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
+    from consolidation_pipeline.settings import Settings
+    from consolidation_pipeline.store.database.engine import open_engine
+
+    engine = open_engine(Settings())
+    found = {}
+    for queries in sets:
+        before, after = prepare(queries, engine)
+        found[queries.corpus.name] = measure(queries, before), measure(queries, after)
+    print_tables(found)
+
+
+if __name__ == "__main__":
+    main()
