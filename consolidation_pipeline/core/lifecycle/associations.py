@@ -30,7 +30,10 @@ _ROLES = {"decision": DECISION} | dict.fromkeys(INSIGHT_TYPES, INSIGHT) | dict.f
 
 # Rules in the order in which they are tried.
 NO_RULE, CONTRADICTS, EXPLAINS, SHARES_THEME, PARALLEL = 0, 1, 2, 3, 4
-RELATION_TYPES = ("contradicts", "explains", "shares_theme", "parallel_context")
+ASSOCIATION_TYPES = ("contradicts", "explains", "shares_theme", "parallel_context")
+# From the newer memory to the older one; `core/knowledge/supersession.py` finds it.
+SUPERSEDES = "supersedes"
+RELATION_TYPES = (*ASSOCIATION_TYPES, SUPERSEDES)
 # Relations that a person must confirm: dissimilar decisions need not contradict, one week need not be one context.
 CANDIDATE_TYPES = ("contradicts", "parallel_context")
 STATUSES = ("candidate", "confirmed", "rejected")
@@ -97,7 +100,7 @@ def describe_rule(rule: int, similarity: float) -> Association:
             f"learned at most {PARALLEL_DAYS:g} days apart, with a similarity below {PARALLEL_BELOW}",
         ),
     }[rule]
-    return Association(RELATION_TYPES[rule - 1], confidence, reason)
+    return Association(ASSOCIATION_TYPES[rule - 1], confidence, reason)
 
 
 def sample_weekly(count: int, size: int, *, name: str, now: datetime) -> NDArray[np.int64]:

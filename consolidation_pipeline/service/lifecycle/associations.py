@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.lifecycle import associations as rules
-from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES
+from consolidation_pipeline.core.lifecycle.associations import ASSOCIATION_TYPES
 from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.similarity.scoped_join import iter_scoped_pairs
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, similarity_join
@@ -114,8 +114,8 @@ def associate_memories(run: ProjectRun) -> AssociationResult:
 
 
 def _count_by_type(rule: rules.Codes) -> dict[str, int]:
-    counts = np.bincount(rule, minlength=len(RELATION_TYPES) + 1)[1:]
-    return dict(zip(RELATION_TYPES, counts.tolist(), strict=True))
+    counts = np.bincount(rule, minlength=len(ASSOCIATION_TYPES) + 1)[1:]
+    return dict(zip(ASSOCIATION_TYPES, counts.tolist(), strict=True))
 
 
 def _sampled_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, Gaps]]:

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.database.sql import compose, conditions
+from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, copy_columns, load_columns
+from consolidation_pipeline.store.memories.history_of_use import age_start
 from consolidation_pipeline.store.memories.linked_units import IS_ACTIVE, active_units
 from consolidation_pipeline.store.memories.memories import lock_rows
 
@@ -20,8 +21,9 @@ from consolidation_pipeline.store.memories.memories import lock_rows
 class DecayInputs:
     """Inputs of decay: ids ``S16`` (n,), and arrays of shape (n,) with ages in days as of an instant.
 
-    ``relations``: number of links; ``confidence``: their mean confidence. ``score``: stored relevance, and
-    ``score_days`` its age; NaN = none. ``access_days``: NaN = never accessed.
+    ``age_days``: since the memory was learned or imported, see ``history_of_use``; of a consolidated memory, of its
+    oldest source. ``access_days``: since the last use, the age if there was none. ``relations``: number of links;
+    ``confidence``: their mean confidence. ``score``: stored relevance, and ``score_days`` its age; NaN = none.
     """
 
     ids: Ids
@@ -47,15 +49,40 @@ _LOAD_DECAY_INPUTS = compose(
                 LATERAL (VALUES (a.id, b.id), (b.id, a.id)) AS side(id, other)
             WHERE a.id <> b.id GROUP BY side.id, side.other, r.relation_type) single
         GROUP BY id)
-    SELECT t.id, extract(epoch FROM %(as_of)s - t.learned_at)::float8 / 86400,
-        coalesce(extract(epoch FROM %(as_of)s - t.last_accessed_at)::float8 / 86400, 'NaN'), t.importance,
+    SELECT t.id, extract(epoch FROM %(as_of)s - t.age_start)::float8 / 86400,
+        extract(epoch FROM %(as_of)s - greatest(t.last_accessed_at, t.age_start))::float8 / 86400, t.importance,
         coalesce(l.relations, 0), coalesce(l.confidence, 0.5), coalesce(t.relevance_score, 'NaN'),
         coalesce(extract(epoch FROM %(as_of)s - t.relevance_at)::float8 / 86400, 'NaN')
-    FROM /* table */ t LEFT JOIN links l ON l.id = t.id
-    WHERE t.project_id = %(project)s/* is_active */ ORDER BY t.id
+    FROM (/* memories */) t LEFT JOIN links l ON l.id = t.id ORDER BY t.id
     """,
-    active_units=active_units("r.project_id = %(project)s AND r.status = 'confirmed' AND r.created_at <= %(as_of)s"),
+    active_units=active_units(
+        "r.project_id = %(project)s AND r.status = 'confirmed' AND r.created_at <= %(as_of)s "
+        "AND r.relation_type <> 'supersedes'"
+    ),
 )
+_MEMORIES = {
+    "task_memories": compose(
+        """
+        SELECT t.*, /* age_start */ AS age_start FROM consolidation.task_memories t
+        WHERE t.project_id = %(project)s AND /* is_active */
+        """,
+        age_start=age_start("t"),
+        is_active=IS_ACTIVE["task_memories"],
+    ),
+    "consolidated_memories": compose(
+        """
+        SELECT t.*, coalesce(oldest.age_start, greatest(t.learned_at, t.created_at)) AS age_start
+        FROM consolidation.consolidated_memories t LEFT JOIN (
+            SELECT c.id, min(/* age_start */) AS age_start
+            FROM consolidation.consolidated_memories c, unnest(c.source_memory_ids) AS source (id)
+                JOIN consolidation.task_memories s ON s.id = source.id
+            WHERE c.project_id = %(project)s AND c.retired_at IS NULL GROUP BY c.id) oldest ON oldest.id = t.id
+        WHERE t.project_id = %(project)s AND /* is_active */
+        """,
+        age_start=age_start("s"),
+        is_active=IS_ACTIVE["consolidated_memories"],
+    ),
+}
 _DECAY_COLUMNS = {
     "id": "S16",
     "age": ">f8",
@@ -71,11 +98,12 @@ _DECAY_COLUMNS = {
 def load_decay_inputs(connection: Connection, project_id: UUID, table: str, as_of: datetime) -> DecayInputs:
     """Return the active rows of ``table`` with their ages and links as of an instant, by id.
 
-    A link is a confirmed relation that existed at the instant, between two units that are active now. Relations of a
+    A link is a confirmed relation that existed at the instant, between two units that are active now; that one
+    supersedes the other is no link. Relations of a
     memory that was merged count for its merged memory; relations between two sources of one merged memory do not
     count. Several relations to one other unit count once per type, with the highest confidence.
     """
-    statement = compose(_LOAD_DECAY_INPUTS, table=f"consolidation.{table}", is_active=conditions(IS_ACTIVE[table]))
+    statement = compose(_LOAD_DECAY_INPUTS, memories=_MEMORIES[table])
     parameters = {"project": project_id, "as_of": as_of}
     return DecayInputs(*load_columns(connection, statement, parameters, _DECAY_COLUMNS))
 

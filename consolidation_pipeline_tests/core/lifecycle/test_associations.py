@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.lifecycle.associations import (
+    ASSOCIATION_TYPES,
     NO_RULE,
     PARALLEL,
-    RELATION_TYPES,
     Association,
     classify_types,
     describe_rule,
@@ -109,7 +109,7 @@ def test_association_limits_hold_for_float32():
 def test_association_states_its_reason():
     reason = "two decisions with a similarity below 0.3"
     assert associate("decision", "decision", 0.1, 3.0) == Association("contradicts", 0.6, reason)
-    assert all(describe_rule(rule, 0.5).relation_type == name for rule, name in enumerate(RELATION_TYPES, 1))
+    assert all(describe_rule(rule, 0.5).relation_type == name for rule, name in enumerate(ASSOCIATION_TYPES, 1))
     assert describe_rule(PARALLEL, 0.1).reason == "learned at most 7 days apart, with a similarity below 0.4"
 
 
