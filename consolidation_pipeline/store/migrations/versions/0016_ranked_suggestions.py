@@ -16,30 +16,18 @@ _STATUS = f"{_TABLE}_status_check"
 _METHOD = f"{_TABLE}_method_check"
 _STATUSES = ("pending", "validated", "rejected", "superseded", "expired")
 _STATUS_COMMENT = "pending, validated, rejected, superseded or expired."
-_METHOD_COMMENT = "How the text was made: heuristic, llm, or hybrid = the model's text was refused."
+_COLUMNS = (
+    ("worth", sa.REAL(), "How much a decision is worth; the highest is asked first."),
+    ("difference_kinds", sa.ARRAY(sa.Text()), "Kinds of differences between the originals, the most frequent first."),
+    ("method", sa.Text(), "How the text was made: llm, heuristic, or hybrid = the model's text was refused."),
+)
 
 
 def upgrade() -> None:
-    op.add_column(
-        _TABLE,
-        sa.Column("worth", sa.REAL(), nullable=False, server_default=sa.text("0"), comment="Rank among those waiting."),
-        schema="consolidation",
-    )
-    op.add_column(
-        _TABLE,
-        sa.Column(
-            "difference_kinds",
-            sa.ARRAY(sa.Text()),
-            nullable=False,
-            server_default=sa.text("'{}'::text[]"),
-            comment="Kinds of differences between the originals, the most frequent first.",
-        ),
-        schema="consolidation",
-    )
-    # Until now, a model wrote every suggestion.
-    method = sa.Column("method", sa.Text(), nullable=False, server_default=sa.text("'llm'"), comment=_METHOD_COMMENT)
-    op.add_column(_TABLE, method, schema="consolidation")
-    op.alter_column(_TABLE, "method", server_default=sa.text("'heuristic'"), schema="consolidation")
+    # Null in suggestions from before, and in states of theirs in the ledger.
+    for name, type_, comment in _COLUMNS:
+        column = sa.Column(name, type_, nullable=True, comment=comment)
+        op.add_column(_TABLE, column, schema="consolidation")
     op.create_check_constraint(
         op.f(_METHOD), _TABLE, "method IN ('llm', 'heuristic', 'hybrid')", schema="consolidation"
     )
@@ -50,8 +38,8 @@ def downgrade() -> None:
     op.execute(f"UPDATE consolidation.{_TABLE} SET status = 'rejected' WHERE status = 'kept'")
     _replace_statuses(_STATUSES, _STATUS_COMMENT)
     op.drop_constraint(op.f(_METHOD), _TABLE, schema="consolidation")
-    for column in ("method", "difference_kinds", "worth"):
-        op.drop_column(_TABLE, column, schema="consolidation")
+    for name, *_ in _COLUMNS:
+        op.drop_column(_TABLE, name, schema="consolidation")
 
 
 def _replace_statuses(statuses: tuple[str, ...], comment: str) -> None:
