@@ -48,6 +48,7 @@ def plan(
 def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     costs = plan.costs
     held_back = f"; too many to archive without a plan: run --plan {out or 'FILE'}" if plan.held_back else ""
+    later = plan.describe_upcoming_archives()
     price = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
     cost = f"{price}, {costs.embedding_tokens + costs.completion_tokens} tokens"
     if costs.completion_calls:
@@ -60,7 +61,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         "memories": plan.memories,
         "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",
         "left to a person": f"{totals['suggest_groups']} groups",
-        "archived": f"{len(plan.archives)} memories{held_back}",
+        "archived": f"{len(plan.archives)} memories{f' now; {later}' if later else ''}{held_back}",
         "kept apart": _describe_walls(plan),
         "dissolved": f"{len(plan.dissolved)} made of several scopes" if plan.dissolved else None,
         "on one topic": f"{plan.pattern_groups} groups",

@@ -74,6 +74,7 @@ def _summarize_plan(plan: Plan, limit: int) -> PlanAnswer:
         knowledge=[PlannedKnowledge.model_validate(item) for item in surest[:limit]],
         archives=[PlannedArchive.model_validate(item) for item in plan.archives[:limit]],
         archives_held_back=plan.held_back,
+        archives_later=plan.describe_upcoming_archives(),
         cost_usd=costs.cost_usd,
         tokens=costs.embedding_tokens + costs.completion_tokens,
         model_calls=costs.completion_calls,

@@ -111,6 +111,7 @@ class PlanAnswer(Answer):
     archives_held_back: bool = Field(
         description="True: a run would not archive these by itself, because they are too many at once."
     )
+    archives_later: str | None = Field(description="Memories that become stale later if they are not used, and when.")
     cost_usd: float | None = Field(
         description="Maximum cost of merges, patterns and suggestions. Null: the price is unknown."
     )

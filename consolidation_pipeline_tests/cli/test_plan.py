@@ -14,6 +14,7 @@ from consolidation_pipeline_tests.cli.conftest import LESSONS, RECENT, Cli, Writ
 def imported(cli: Cli, write: Write) -> None:
     rows = [{"id": f"n{at}", "content": text, "created_at": RECENT} for at, text in enumerate(LESSONS)]
     old = {"id": "old", "content": "The coffee machine on the third floor is broken.", "created_at": "2024-01-05"}
+    old |= {"last_accessed_at": "2024-02-05", "reused_count": 1}
     assert cli("import", write(*rows, old), "--project", "notes", "--source", "test").code == 0
 
 
@@ -28,6 +29,7 @@ def test_plan_shows_merges_suggestions_and_archives(cli: Cli) -> None:
     assert "30 s" in shown.out
     assert "archive: not used for" in shown.out
     assert "coffee machine" in shown.out
+    assert "if they are not used" in shown.out
     assert cli("metrics", "notes", "--json").json["last_run"] is None
 
 

@@ -22,7 +22,7 @@ def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
     pipeline = Pipeline(engine, settings, tmp_path)
     pipeline.configure_new("alpha", forgetting=True)
     created_at = (datetime.now(UTC) - timedelta(days=100)).isoformat()
-    old = {"created_at": created_at, "last_accessed_at": None, "reused_count": 0, "importance": 0.5}
+    old = {"created_at": created_at, "last_accessed_at": created_at, "reused_count": 1, "importance": 0.5}
     rows = [note("old", "One.", **old), note("decision", "Two.", **old, memory_type="decision"), note("new", "Three.")]
     pipeline.add(rows, "alpha")
     return pipeline

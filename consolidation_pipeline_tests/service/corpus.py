@@ -11,8 +11,9 @@ from typing import Any
 # Notes are one or two months old and used within the last month: none is stale.
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
-# Fields of a note old and unused enough to be archived.
-STALE = {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0}
+# Fields of a note used so long ago that it is archived.
+_LONG_AGO = (TODAY - timedelta(days=400)).isoformat()
+STALE = {"created_at": _LONG_AGO, "last_accessed_at": _LONG_AGO, "reused_count": 1}
 
 # Long texts: short ones must be nearly equal to be merged.
 LESSONS = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, check_me
 from consolidation_pipeline.core.vectors import check_numbers
 
 STALENESS, FORGOTTEN = "staleness", "forgotten"
-# Memories that forgetting does not archive: of this importance, younger than this, or of these types.
+# Memories that forgetting does not archive: of this importance, idle for less than this, or of these types.
 PROTECTED_IMPORTANCE = 0.7
 PROTECTED_DAYS = 90.0
 PROTECTED_TYPES = ("decision", "discovery")
@@ -34,8 +36,8 @@ def is_stale(
 ) -> NDArray[np.bool_]:
     """Return True for memories that are idle for ``stale_days``, reused less than ``min_reuse`` times and not pinned.
 
-    Inputs (n,) broadcast with scalars. ``idle_days``: days since the last access, or since the memory was learned if
-    there was none. NaN and negative values raise ValueError.
+    Inputs (n,) broadcast with scalars. ``idle_days``: days since the last use or the import, whichever is later. NaN
+    and negative values raise ValueError.
     """
     idle = check_numbers("idle_days", idle_days, minimum=0)
     reused = check_numbers("reused_count", reused_count, minimum=0)
@@ -45,7 +47,7 @@ def is_stale(
 
 def is_forgettable(
     importance: ArrayLike,
-    age_days: ArrayLike,
+    idle_days: ArrayLike,
     memory_type: str | NDArray[np.str_],
     relevance: ArrayLike,
     pinned: ArrayLike,
@@ -54,16 +56,17 @@ def is_forgettable(
 ) -> NDArray[np.bool_]:
     """Return True for memories with a relevance below ``threshold`` that nothing protects.
 
-    Protected are pinned memories, an importance of 0.7 or more, an age below 90 days, decisions and discoveries.
+    Protected are pinned memories, an importance of 0.7 or more, a last use or an import in the last 90 days, decisions
+    and discoveries.
     Inputs (n,) broadcast with scalars. NaN and negative values raise ValueError, unknown types InvalidMemoryError.
     """
     worth = check_numbers("importance", importance, minimum=0)
-    age = check_numbers("age_days", age_days, minimum=0)
+    idle = check_numbers("idle_days", idle_days, minimum=0)
     score = check_numbers("relevance", relevance, minimum=0)
     kind = np.asarray(memory_type)
     for unknown in kind[~np.isin(kind, MEMORY_TYPES)][:1]:
         check_memory_type(str(unknown))
-    protected = (worth >= PROTECTED_IMPORTANCE) | (age < PROTECTED_DAYS) | np.isin(kind, PROTECTED_TYPES)
+    protected = (worth >= PROTECTED_IMPORTANCE) | (idle < PROTECTED_DAYS) | np.isin(kind, PROTECTED_TYPES)
     forgettable: NDArray[np.bool_] = (score < threshold) & ~protected & ~np.asarray(pinned, dtype=bool)
     return forgettable
 
@@ -77,15 +80,14 @@ def exceeds_share(taken: int, units: int, *, max_share: float) -> bool:
 class ArchiveUnits:
     """Active raw and merged memories with the inputs of the policies, as arrays (n,).
 
-    Days are fractional and not negative. ``pinned`` includes memories that a person restored recently. ``relevance`` is
-    infinite if it was not computed yet.
+    ``idle_days``: days since the last use or the import, fractional and not negative. ``pinned`` includes memories that
+    a person restored recently. ``relevance`` is infinite if it was not computed yet.
     """
 
     idle_days: NDArray[np.float64]
     reused_count: NDArray[np.int64]
     pinned: NDArray[np.bool_]
     importance: NDArray[np.float64]
-    age_days: NDArray[np.float64]
     memory_type: NDArray[np.str_]
     relevance: NDArray[np.float64]
 
@@ -131,7 +133,7 @@ def plan_archives(units: ArchiveUnits, policies: ArchivePolicies) -> ArchivePlan
         unused = (units.idle_days, units.reused_count, units.pinned)
         stale = is_stale(*unused, stale_days=policies.stale_days, min_reuse=policies.min_reuse)
     if policies.forgetting:
-        judged = (units.importance, units.age_days, units.memory_type, units.relevance, units.pinned)
+        judged = (units.importance, units.idle_days, units.memory_type, units.relevance, units.pinned)
         forgotten = is_forgettable(*judged, threshold=policies.forget_threshold)
     rows = np.flatnonzero(stale | forgotten)
     return ArchivePlan(rows, np.where(forgotten[rows], FORGOTTEN, STALENESS))
@@ -152,24 +154,34 @@ def _explain_stale(units: ArchiveUnits, row: int) -> str:
 
 def _explain_forgotten(units: ArchiveUnits, row: int) -> str:
     relevance, importance = units.relevance[row], units.importance[row]
-    return f"relevance {relevance:.3g} after {int(units.age_days[row])} days, importance {importance:.3g}"
+    return f"relevance {relevance:.3g} after {int(units.idle_days[row])} days without use, importance {importance:.3g}"
 
 
 def merge_units(units: ArchiveUnits, labels: NDArray[np.integer]) -> ArchiveUnits:
     """Return the units (g,) that a merge of the groups ``labels`` (n,), 0 to g - 1, would make, in that order.
 
-    A merged unit has the sum of the uses, the highest importance, the last access and the oldest age of its group, and
-    the memory type of its first unit. It is not forgotten, because it has no relevance yet.
+    A merged unit has the sum of the uses, the highest importance and the last use of its group, and the memory type of
+    its first unit. It is not forgotten, because it has no relevance yet.
     """
     size = int(labels.max(initial=-1)) + 1
-    latest, oldest = np.full(size, np.inf), np.zeros(size)
-    # The newest source counts as an access, so a merged unit is idle at most since then.
-    np.minimum.at(latest, labels, np.minimum(units.idle_days, units.age_days))
-    np.maximum.at(oldest, labels, units.age_days)
+    idle = np.full(size, np.inf)
+    np.minimum.at(idle, labels, units.idle_days)
     importance, pinned = np.zeros(size), np.zeros(size, dtype=bool)
     np.maximum.at(importance, labels, units.importance)
     np.logical_or.at(pinned, labels, units.pinned)
     reused = np.zeros(size, dtype=np.int64)
     np.add.at(reused, labels, units.reused_count)
     first = np.unique(labels, return_index=True)[1]
-    return ArchiveUnits(latest, reused, pinned, importance, oldest, units.memory_type[first], np.full(size, np.inf))
+    return ArchiveUnits(idle, reused, pinned, importance, units.memory_type[first], np.full(size, np.inf))
+
+
+def forecast_staleness(units: ArchiveUnits, policies: ArchivePolicies, as_of: datetime) -> dict[date, int]:
+    """Return how many units become stale on which later date if they are not used until then, dates ascending."""
+    if not policies.staleness:
+        return {}
+    unused = (units.reused_count, units.pinned)
+    limits = {"stale_days": policies.stale_days, "min_reuse": policies.min_reuse}
+    later = is_stale(np.inf, *unused, **limits) & ~is_stale(units.idle_days, *unused, **limits)
+    waits = policies.stale_days - units.idle_days[later]
+    dates = Counter((as_of + timedelta(days=wait)).date() for wait in waits.tolist())
+    return dict(sorted(dates.items()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -84,6 +84,13 @@ class PlannedArchive(_Part):
     text: str
 
 
+class UpcomingArchives(_Part):
+    """Number of memories that the staleness policy would archive from a date on, if they are not used until then."""
+
+    date: date
+    memories: int
+
+
 class PlannedDissolution(_Part):
     """A consolidated memory or playbook entry made of several scopes, which a run would dissolve.
 
@@ -142,9 +149,9 @@ class Plan(_Part):
     """All changes that a run of a project would make as of an instant.
 
     ``held_back``: a run without a plan would not make the ``archives``, as they are too large a share of the project;
-    applying the plan makes them. ``calibration``: reason of a new calibration, None = the current one is kept.
-    ``dissolved``: made of several scopes before the option ``scope`` changed; every run dissolves them, with or without
-    a plan. ``walls``: None for a project without walls.
+    applying the plan makes them. ``upcoming_archives``: those that follow later, dates ascending. ``calibration``:
+    reason of a new calibration, None = the current one is kept. ``dissolved``: made of several scopes before the option
+    ``scope`` changed; every run dissolves them, with or without a plan. ``walls``: None for a project without walls.
     """
 
     format: Literal[1] = 1
@@ -160,11 +167,21 @@ class Plan(_Part):
     knowledge: list[PlannedKnowledge]
     archives: list[PlannedArchive]
     held_back: bool
+    upcoming_archives: list[UpcomingArchives] = []
     pattern_groups: int
     pair_judge: PlannedJudge | None = None
     costs: Costs
     dissolved: list[PlannedDissolution] = []
     walls: Walls | None = None
+
+    def describe_upcoming_archives(self) -> str | None:
+        """Return in words how many memories become stale later; None if no memory does."""
+        if not self.upcoming_archives:
+            return None
+        first, last = self.upcoming_archives[0], self.upcoming_archives[-1]
+        total = sum(one.memories for one in self.upcoming_archives)
+        by_last = "" if first is last else f", {total} by {last.date}"
+        return f"{first.memories} from {first.date}{by_last} if they are not used"
 
     def count_totals(self) -> dict[str, int]:
         """Return the number of changes by kind."""

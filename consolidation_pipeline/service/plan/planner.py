@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from uuid import UUID
 
 import numpy as np
@@ -15,6 +16,7 @@ from consolidation_pipeline.core.lifecycle.archive_policies import (
     concatenate_units,
     exceeds_share,
     explain_archives,
+    forecast_staleness,
     merge_units,
     plan_archives,
 )
@@ -40,6 +42,7 @@ from consolidation_pipeline.service.plan.plan_document import (
     PlannedJudge,
     PlannedSource,
     Question,
+    UpcomingArchives,
     Walls,
 )
 from consolidation_pipeline.service.review.suggestion_proposals import (
@@ -110,6 +113,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         knowledge=list(knowledge.items),
         archives=_list_archives(run, archiving, merges),
         held_back=archiving.held_back,
+        upcoming_archives=[UpcomingArchives(date=day, memories=n) for day, n in archiving.upcoming.items()],
         pattern_groups=len({m.cluster_key for m in groups.members if m.tier == "pattern"}),
         pair_judge=_describe_judge(run, preview.judged),
         costs=_sum_costs(preview, [*judge_bills, *rewrite_bills, *knowledge.bills, *suggestion_bills]),
@@ -241,7 +245,8 @@ def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> dict[UUID, str]:
 class PlannedArchiving:
     """The units that would be archived, arrays of shape (m,): ids S16, True for raw memories, policies and reasons.
 
-    ``held_back``: they are too large a share of the project for a run without a plan.
+    ``held_back``: they are too large a share of the project for a run without a plan. ``upcoming``: number of units
+    that become stale on a later date if they are not used, dates ascending.
     """
 
     ids: Ids
@@ -249,6 +254,7 @@ class PlannedArchiving:
     policies: npt.NDArray[np.str_]
     reasons: list[str]
     held_back: bool
+    upcoming: dict[date, int]
 
 
 def plan_archiving(
@@ -277,13 +283,15 @@ def plan_archiving(
     after = concatenate_units([units.select(alone), merge_units(units.select(~alone), merge_of[~alone])])
     after_ids = np.concatenate([ids[alone], to_ids([merge.id for merge in merges])])
     after_raw = np.concatenate([raw[alone], np.zeros(len(merges), dtype=bool)])
-    plan = plan_archives(after, get_policies(run.options, run.job))
+    policies = get_policies(run.options, run.job)
+    plan = plan_archives(after, policies)
     return PlannedArchiving(
         after_ids[plan.rows],
         after_raw[plan.rows],
         plan.reasons,
         explain_archives(after, plan),
         exceeds_share(len(plan), len(after), max_share=run.options.archive_max_share),
+        forecast_staleness(after, policies, run.as_of),
     )
 
 

@@ -19,6 +19,7 @@ from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, load_columns, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import duplicate_of
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, update_rows
+from consolidation_pipeline.store.memories.history_of_use import age_start, idle_start
 from consolidation_pipeline.store.memories.memories import lock_rows
 
 # Table -> column of the time of archiving. Consolidated memories come first, the order in which both tables are locked.
@@ -62,35 +63,35 @@ _LOAD_CANDIDATES = {
     "task_memories": compose(
         """
         WITH restored_by_hand AS MATERIALIZED (/* restored */)
-        SELECT id, version,
-            greatest(extract(epoch FROM %(as_of)s - coalesce(last_accessed_at, learned_at))::float8 / 86400, 0),
+        SELECT id, version, greatest(extract(epoch FROM %(as_of)s - /* idle_start */)::float8 / 86400, 0),
             reused_count, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
-            greatest(extract(epoch FROM %(as_of)s - learned_at)::float8 / 86400, 0),
             array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), 0::bigint
-        FROM consolidation.task_memories
+        FROM consolidation.task_memories t
         WHERE project_id = %(project)s AND NOT is_archived AND NOT is_consolidated
             AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
         ORDER BY id
         """,
         restored=_RESTORED,
+        idle_start=idle_start("t"),
     ),
     # A new source is an access to its merged memory: the fact was learned again.
     "consolidated_memories": compose(
         """
         WITH restored_by_hand AS MATERIALIZED (/* restored */)
         SELECT id, version,
-            greatest(extract(epoch FROM %(as_of)s - greatest(last_accessed_at, learned_at, newest))::float8 / 86400, 0),
+            greatest(extract(epoch FROM %(as_of)s - greatest(last_accessed_at, newest))::float8 / 86400, 0),
             reuse_count, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
-            greatest(extract(epoch FROM %(as_of)s - learned_at)::float8 / 86400, 0),
             array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), sources
         FROM consolidation.consolidated_memories m, LATERAL (
-            SELECT max(learned_at) AS newest, count(*) FILTER (WHERE NOT is_archived) AS sources
-            FROM consolidation.task_memories WHERE consolidated_into_id = m.id) hidden
+            SELECT coalesce(max(/* age_start */), m.created_at) AS newest,
+                count(*) FILTER (WHERE NOT is_archived) AS sources
+            FROM consolidation.task_memories t WHERE consolidated_into_id = m.id) hidden
         WHERE project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL
             AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
         ORDER BY id
         """,
         restored=_RESTORED,
+        age_start=age_start("t"),
     ),
 }
 _CANDIDATE_COLUMNS = {
@@ -100,7 +101,6 @@ _CANDIDATE_COLUMNS = {
     "reused": ">i4",
     "pinned": ">i4",
     "importance": ">f8",
-    "age": ">f8",
     "type": ">i4",
     "relevance": ">f8",
     "sources": ">i8",
@@ -131,14 +131,14 @@ def load_archive_candidates(
         "ids": None if ids is None else to_uuids(ids),
         "types": list(MEMORY_TYPES),
     }
-    found, versions, idle, reused, pinned, importance, age, types, relevance, sources = load_columns(
+    found, versions, idle, reused, pinned, importance, types, relevance, sources = load_columns(
         connection, _LOAD_CANDIDATES[table], parameters, _CANDIDATE_COLUMNS
     )
     names = np.array(MEMORY_TYPES)[types]
     return ArchiveCandidates(
         found,
         versions,
-        ArchiveUnits(idle, reused.astype(np.int64), pinned.astype(bool), importance, age, names, relevance),
+        ArchiveUnits(idle, reused.astype(np.int64), pinned.astype(bool), importance, names, relevance),
         sources,
     )
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import fields
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from consolidation_pipeline.core.lifecycle.archive_policies import (
     ArchiveUnits,
     exceeds_share,
     explain_archives,
+    forecast_staleness,
     is_forgettable,
     is_stale,
     merge_units,
@@ -22,21 +24,21 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import InvalidMemoryError
 
 BELOW_90 = math.nextafter(90.0, 0.0)
-FORGETTABLE = {"importance": 0.3, "age_days": 400.0, "memory_type": "learning", "relevance": 0.001, "pinned": False}
+FORGETTABLE = {"importance": 0.3, "idle_days": 400.0, "memory_type": "learning", "relevance": 0.001, "pinned": False}
 
 # Values on and beside every boundary, and some others.
 days = st.one_of(st.sampled_from([0.0, BELOW_90, 90.0, 91.5]), st.floats(0.0, 800.0))
 importances = st.one_of(st.sampled_from([0.0, math.nextafter(0.7, 0.0), 0.7, 1.0]), st.floats(0.0, 2.0))
 scores = st.one_of(st.sampled_from([0.001, math.nextafter(0.01, 0.0), 0.01, math.inf]), st.floats(0.0, 1.0))
 units = st.lists(
-    st.tuples(days, st.integers(0, 5), st.booleans(), importances, days, st.sampled_from(MEMORY_TYPES), scores),
+    st.tuples(days, st.integers(0, 5), st.booleans(), importances, st.sampled_from(MEMORY_TYPES), scores),
     max_size=20,
 )
 
 
 def make_units(rows):
     columns = zip(*rows, strict=True) if rows else [()] * len(fields(ArchiveUnits))
-    kinds = (np.float64, np.int64, bool, np.float64, np.float64, np.array(MEMORY_TYPES).dtype, np.float64)
+    kinds = (np.float64, np.int64, bool, np.float64, np.array(MEMORY_TYPES).dtype, np.float64)
     return ArchiveUnits(*(np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
 
 
@@ -70,8 +72,8 @@ def test_staleness_limits_are_configurable():
         ({"importance": 0.7}, False),
         ({"importance": math.nextafter(0.7, 0.0)}, True),
         ({"importance": 1.5}, False),
-        ({"age_days": BELOW_90}, False),
-        ({"age_days": 90}, True),
+        ({"idle_days": BELOW_90}, False),
+        ({"idle_days": 90}, True),
         ({"relevance": 0.01}, False),
         ({"relevance": math.nextafter(0.01, 0.0)}, True),
         ({"relevance": 0.0}, True),
@@ -99,7 +101,7 @@ def test_forgettable_follows_all_protections(importance, age, kind, score, pinne
 
 
 @pytest.mark.parametrize("wrong", [math.nan, -1, -0.001])
-@pytest.mark.parametrize("name", ["importance", "age_days", "relevance"])
+@pytest.mark.parametrize("name", ["importance", "idle_days", "relevance"])
 def test_forgettable_rejects_invalid_numbers_by_name(name, wrong):
     with pytest.raises(ValueError, match=f"{name} holds {wrong}"):
         is_forgettable(**FORGETTABLE | {name: wrong})
@@ -122,10 +124,10 @@ def test_forgettable_rejects_unknown_memory_type():
 def test_archive_policies_match_scalars(rows):
     made = make_units(rows)
     stale = is_stale(made.idle_days, made.reused_count, made.pinned)
-    forgettable = is_forgettable(made.importance, made.age_days, made.memory_type, made.relevance, made.pinned)
+    forgettable = is_forgettable(made.importance, made.idle_days, made.memory_type, made.relevance, made.pinned)
     assert stale.dtype == forgettable.dtype == np.bool_
     assert stale.tolist() == [is_stale(idle, reused, pinned) for idle, reused, pinned, *_ in rows]
-    assert forgettable.tolist() == [is_forgettable(w, a, kind, r, p) for _, _, p, w, a, kind, r in rows]
+    assert forgettable.tolist() == [is_forgettable(w, idle, kind, r, p) for idle, _, p, w, kind, r in rows]
 
 
 def test_archive_policies_broadcast_scalars():
@@ -151,11 +153,11 @@ def test_large_share_of_archives_needs_review(archived, of, share, exceeds):
     assert exceeds_share(archived, of, max_share=share) is exceeds
 
 
-OLD = (123.9, 1, False, 0.3, 400.0, "learning", 0.001)
+OLD = (123.9, 1, False, 0.3, "learning", 0.001)
 
 
 def test_archive_plan_explains_each_row():
-    rows = [(1.0, 9, False, 0.3, 400.0, "learning", 0.001), OLD, (90.0, 0, False, 0.9, 95.0, "decision", 0.5)]
+    rows = [(1.0, 9, False, 0.3, "learning", 0.001), OLD, (90.0, 0, False, 0.9, "decision", 0.5)]
     plan = plan_archives(make_units(rows), ArchivePolicies())
     assert plan.rows.tolist() == [1, 2]
     assert plan.reasons.tolist() == ["staleness", "staleness"]
@@ -166,11 +168,11 @@ def test_archive_plan_explains_each_row():
 def test_forgetting_wins_over_staleness():
     plan = plan_archives(make_units([OLD]), ArchivePolicies(forgetting=True))
     assert plan.reasons.tolist() == ["forgotten"]
-    assert explain_archives(make_units([OLD]), plan) == ["relevance 0.001 after 400 days, importance 0.3"]
+    assert explain_archives(make_units([OLD]), plan) == ["relevance 0.001 after 123 days without use, importance 0.3"]
 
 
 def test_disabled_policy_archives_nothing():
-    both = make_units([OLD, (0.0, 9, False, 0.3, 400.0, "learning", 0.001)])
+    both = make_units([OLD, (100.0, 9, False, 0.3, "learning", 0.001)])
     assert plan_archives(both, ArchivePolicies(staleness=False)).rows.tolist() == []
     assert plan_archives(both, ArchivePolicies(staleness=False, forgetting=True)).rows.tolist() == [0, 1]
     assert plan_archives(both, ArchivePolicies(staleness=True, forgetting=True)).reasons.tolist() == ["forgotten"] * 2
@@ -181,15 +183,30 @@ def test_archive_plan_uses_configured_limits():
     assert plan_archives(make_units([OLD]), limits).rows.tolist() == []
 
 
+def test_forecast_counts_memories_by_due_date():
+    rows = [
+        (0.0, 0, False, 0.5, "learning", 0.5),
+        (0.5, 2, False, 0.5, "learning", 0.5),
+        (80.0, 0, False, 0.5, "decision", 0.5),
+        (90.0, 0, False, 0.5, "learning", 0.5),  # stale now
+        (80.0, 3, False, 0.5, "learning", 0.5),  # used often
+        (80.0, 0, True, 0.5, "learning", 0.5),
+    ]
+    as_of = datetime(2026, 11, 23, 15, tzinfo=UTC)
+    forecast = forecast_staleness(make_units(rows), ArchivePolicies(), as_of)
+    assert list(forecast.items()) == [(date(2026, 12, 3), 1), (date(2027, 2, 21), 2)]
+    assert forecast_staleness(make_units(rows), ArchivePolicies(staleness=False), as_of) == {}
+
+
 @settings(deadline=None)
 @given(units, st.booleans(), st.booleans())
 def test_archive_plan_matches_policies(rows, staleness, forgetting):
     plan = plan_archives(make_units(rows), ArchivePolicies(staleness=staleness, forgetting=forgetting))
     expected = {}
-    for at, (idle, reused, pinned, worth, age, kind, score) in enumerate(rows):
+    for at, (idle, reused, pinned, worth, kind, score) in enumerate(rows):
         if staleness and is_stale(idle, reused, pinned):
             expected[at] = "staleness"
-        if forgetting and is_forgettable(worth, age, kind, score, pinned):
+        if forgetting and is_forgettable(worth, idle, kind, score, pinned):
             expected[at] = "forgotten"
     assert dict(zip(plan.rows.tolist(), plan.reasons.tolist(), strict=True)) == expected
     assert len(explain_archives(make_units(rows), plan)) == len(plan)
@@ -197,17 +214,16 @@ def test_archive_plan_matches_policies(rows, staleness, forgetting):
 
 def test_merge_units_combines_fields_of_sources():
     rows = [
-        (200.0, 1, False, 0.2, 300.0, "learning", 0.5),
-        (150.0, 1, False, 0.8, 150.0, "change", 0.5),
-        (95.0, 2, True, 0.1, 95.0, "learning", 0.5),
-        (120.0, 1, False, 0.4, 100.0, "warning", 0.5),  # its last access is earlier than its creation
+        (200.0, 1, False, 0.2, "learning", 0.5),
+        (150.0, 1, False, 0.8, "change", 0.5),
+        (95.0, 2, True, 0.1, "learning", 0.5),
+        (100.0, 1, False, 0.4, "warning", 0.5),
     ]
     merged = merge_units(make_units(rows), np.array([0, 0, 1, 0]))
     assert merged.idle_days.tolist() == [100.0, 95.0]
     assert merged.reused_count.tolist() == [3, 2]
     assert merged.pinned.tolist() == [False, True]
     assert merged.importance.tolist() == [0.8, 0.1]
-    assert merged.age_days.tolist() == [300.0, 95.0]
     assert merged.memory_type.tolist() == ["learning", "learning"]
     assert merged.relevance.tolist() == [math.inf, math.inf]
     assert len(plan_archives(merged, ArchivePolicies(forgetting=True, min_reuse=4))) == 1

@@ -40,8 +40,8 @@ def ago(days: float) -> str:
 
 
 def unused_note(name: str, content: str, days: float = 100, **fields: Any) -> dict[str, Any]:
-    """Return a note created ``days`` ago and not read since."""
-    plain = {"last_accessed_at": None, "reused_count": 0, "importance": 0.5, "created_at": ago(days)}
+    """Return a note that came with one use, of ``days`` ago, when it was created."""
+    plain = {"last_accessed_at": ago(days), "reused_count": 1, "importance": 0.5, "created_at": ago(days)}
     return note(name, content, **plain | fields)
 
 
@@ -85,6 +85,57 @@ def archive_reasons(pipeline: Pipeline) -> dict[str, str]:
     return {row[0]: row[1] for row in pipeline.rows(query)}
 
 
+# --- history of use --------------------------------------------------------------------------------------------------
+
+
+def old_notes(count: int, days: float = 500) -> list[dict[str, Any]]:
+    """Return notes of long ago of which no use is known."""
+    unknown: dict[str, Any] = {"last_accessed_at": None, "reused_count": 0}
+    return [note(f"old-{at}", f"Memory {at}.", created_at=ago(days + at), **unknown) for at in range(count)]
+
+
+@pytest.mark.parametrize("job", ["consolidate", "forget"])
+def test_old_import_without_uses_stays_active(pipeline: Pipeline, job: str) -> None:
+    pipeline.configure_new(forgetting=True, archive_max_share=1.0)
+    pipeline.add(old_notes(30))
+    assert run_archive(pipeline, job=job)[0] == ArchiveResult(active_after=30)
+    assert run_archive(pipeline, NOW + timedelta(days=89), job=job)[0].units == 0
+    assert run_archive(pipeline, NOW + timedelta(days=91), job=job)[0].units == 30
+
+
+def test_second_import_waits_its_own_time(pipeline: Pipeline) -> None:
+    pipeline.configure_new(archive_max_share=1.0)
+    pipeline.add(old_notes(3))
+    pipeline.write("UPDATE {s}.task_memories SET created_at = :at", at=ago(91))
+    pipeline.add(old_notes(5))
+    assert run_archive(pipeline)[0].units == 3
+    assert set(archive_reasons(pipeline)) == {"old-0", "old-1", "old-2"}
+
+
+def test_use_after_import_restarts_the_wait(pipeline: Pipeline) -> None:
+    pipeline.configure_new(forgetting=True, archive_max_share=1.0)
+    pipeline.add(old_notes(2))
+    pipeline.write(
+        "UPDATE {s}.task_memories SET reused_count = 1, last_accessed_at = :at WHERE external_id = 'old-0'",
+        at=ago(-40),
+    )
+    for job in ("consolidate", "forget"):
+        run_archive(pipeline, NOW + timedelta(days=91), job=job)
+        assert set(archive_reasons(pipeline)) == {"old-1"}
+    assert run_archive(pipeline, NOW + timedelta(days=131), job="forget")[0].units == 1
+
+
+def test_merged_import_is_as_young_as_its_sources(pipeline: Pipeline) -> None:
+    texts = (LESSON, f"Note to self: {LESSON}")
+    pipeline.add(
+        note(f"n{at}", text, created_at=ago(500), last_accessed_at=None, reused_count=0)
+        for at, text in enumerate(texts)
+    )
+    consolidate(pipeline)
+    assert run_archive(pipeline)[0].units == 0
+    assert run_archive(pipeline, NOW + timedelta(days=91))[0].merged == 1
+
+
 # --- selection -------------------------------------------------------------------------------------------------------
 
 
@@ -94,6 +145,7 @@ def test_stale_memories_are_archived_with_reason(pipeline: Pipeline) -> None:
             unused_note("stale", "One.", 90),
             unused_note("younger", "Two.", 89.99),
             unused_note("read", "Three.", 400, last_accessed_at=ago(89.99)),
+            unused_note("uncounted", "No use is known.", 400, reused_count=0),
             unused_note("unread", "Four.", 400, last_accessed_at=ago(90.5), reused_count=2),
             unused_note("useful", "Five.", 400, reused_count=3),
             unused_note("pinned", "Six.", 400, pinned=True),
@@ -102,9 +154,9 @@ def test_stale_memories_are_archived_with_reason(pipeline: Pipeline) -> None:
     )
     done, job = run_archive(pipeline)
     assert archive_reasons(pipeline) == {"stale": "staleness", "unread": "staleness"}
-    assert (done.units, done.stale, done.forgotten, done.merged, done.active_after) == (2, 2, 0, 0, 5)
+    assert (done.units, done.stale, done.forgotten, done.merged, done.active_after) == (2, 2, 0, 0, 6)
     changes = pipeline.rows("SELECT * FROM {s}.consolidation_changes ORDER BY reason")
-    assert [change.reason for change in changes] == ["not used for 90 days, 0 reuses", "not used for 90 days, 2 reuses"]
+    assert [change.reason for change in changes] == ["not used for 90 days, 1 reuse", "not used for 90 days, 2 reuses"]
     assert {(change.operation, change.confidence, change.job_id) for change in changes} == {("archive", None, job)}
     assert len({change.group_id for change in changes}) == 2
     assert pipeline.rows("SELECT DISTINCT archived_at FROM {s}.task_memories WHERE is_archived") == [(NOW,)]
@@ -141,7 +193,7 @@ def test_merged_memory_is_stale_by_newest_source(pipeline: Pipeline) -> None:
     hidden = "SELECT external_id FROM {s}.task_memories WHERE consolidated_into_id = :id ORDER BY 1"
     assert pipeline.rows(hidden, id=row.id) == [("a",), ("b",)]
     reason = "SELECT reason FROM {s}.consolidation_changes WHERE operation = 'archive'"
-    assert pipeline.value(reason) == "not used for 95 days, 0 reuses"
+    assert pipeline.value(reason) == "not used for 95 days, 2 reuses"
 
 
 FORGETTABLE: dict[str, Any] = {"importance": 0.69, "reused_count": 9, "memory_type": "change"}
@@ -165,7 +217,7 @@ def test_forgetting_respects_every_protection(pipeline: Pipeline) -> None:
     assert archive_reasons(pipeline) == {"faded": "forgotten", "stale": "staleness", "both": "forgotten"}
     assert (done.stale, done.forgotten) == (1, 2)
     words = {row[0] for row in pipeline.rows("SELECT reason FROM {s}.consolidation_changes")}
-    assert "relevance 0.001 after 90 days, importance 0.69" in words
+    assert "relevance 0.001 after 90 days without use, importance 0.69" in words
 
 
 @pytest.mark.parametrize(("decay_rate", "taken"), [(0.0, 0), (0.1, 1)])

@@ -27,6 +27,11 @@ def ago(days: float) -> str:
     return (NOW - timedelta(days=days)).isoformat()
 
 
+def store_when_learned(pipeline: Pipeline) -> None:
+    """Set the time of storage of all memories to when they were learned, as if agents had added them then."""
+    pipeline.write("UPDATE {s}.task_memories SET created_at = learned_at")
+
+
 def score(pipeline: Pipeline, now: datetime = NOW) -> dict[str, float]:
     """Run the decay job as of ``now``; return relevance by external id."""
     with pipeline.open(job="decay", planned=("decay_scores",)) as run:
@@ -62,6 +67,7 @@ def test_relevance_matches_formula(pipeline: Pipeline) -> None:
             note("old", "Five.", created_at=ago(400), last_accessed_at=None, importance=0.5),
         ]
     )
+    store_when_learned(pipeline)
     insert_relation(pipeline, "aged", "fresh", 0.9)
     insert_relation(pipeline, "old", "aged", 0.6, type="explains")
     insert_relation(pipeline, "unread", "aged", 0.9, status="candidate")
@@ -73,6 +79,23 @@ def test_relevance_matches_formula(pipeline: Pipeline) -> None:
     assert found["unread"] == pytest.approx(compute_relevance(3.0, None, 0, 0.5, None))
     assert found["future"] == pytest.approx(compute_relevance(0.0, 0.0, 0, 0.5, None))
     assert found["old"] == 0.001
+
+
+def test_age_counts_from_import_without_use_count(pipeline: Pipeline) -> None:
+    pipeline.add(
+        [
+            note("old", LESSONS[0], created_at=ago(400), last_accessed_at=None, reused_count=0, importance=0.5),
+            note("again", LESSONS[0], created_at=ago(300), last_accessed_at=None, reused_count=0, importance=0.5),
+            note("alone", "One.", created_at=ago(400), last_accessed_at=None, reused_count=0, importance=0.5),
+            note("used", "Two.", created_at=ago(400), last_accessed_at=ago(9), reused_count=3, importance=0.5),
+        ]
+    )
+    pipeline.run()
+    pipeline.write("UPDATE {s}.task_memories SET created_at = :at", at=ago(5))
+    found = score(pipeline)
+    fresh = pytest.approx(compute_relevance(5.0, None, 0, 0.5, None))
+    assert (found["alone"], found["used"]) == (fresh, compute_relevance(400.0, 9.0, 0, 0.5, None))
+    assert pipeline.value("SELECT relevance_score FROM {s}.consolidated_memories WHERE kind = 'merged'") == fresh
 
 
 def test_decay_rates_are_options(pipeline: Pipeline) -> None:
@@ -237,11 +260,13 @@ def test_hourly_scoring_does_not_drift(pipeline: Pipeline) -> None:
 
 def test_full_run_rescores_only_changed_memories(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.", created_at=ago(3), last_accessed_at=ago(1)) for name in "abcdef"])
+    store_when_learned(pipeline)
     before = score(pipeline)
     insert_relation(pipeline, "b", "c", 0.8, created_at=ago(-0.1))
     pipeline.write("UPDATE {s}.task_memories SET importance = 0.50001 WHERE external_id = 'd'")
     pipeline.write("UPDATE {s}.task_memories SET last_accessed_at = :at WHERE external_id = 'e'", at=ago(-0.2))
     pipeline.add([note("new", "Another.", created_at=ago(0))])
+    store_when_learned(pipeline)
 
     def written(hours: float) -> tuple[int, set[str]]:
         later = NOW + timedelta(hours=hours)
@@ -269,6 +294,7 @@ def test_relevance_histogram_counts_every_memory_once(pipeline: Pipeline) -> Non
         [note(f"n{n}", f"Memory {n}.", created_at=ago(days), last_accessed_at=None, importance=1.0)
          for n, days in enumerate(ages)]
     )  # fmt: skip
+    store_when_learned(pipeline)
     pipeline.write("UPDATE {s}.task_memories SET importance = 2.5 WHERE external_id = 'n0'")
     with pipeline.open() as run:
         run.now = NOW

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -268,6 +269,17 @@ def test_plan_archives_memories_held_back_by_run(pipeline: Pipeline) -> None:
     gone = pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived")
     gone += pipeline.value("SELECT count(*) FROM {s}.consolidated_memories WHERE archive_reason IS NOT NULL")
     assert gone == len(made.archives)
+
+
+def test_plan_tells_when_unused_import_becomes_stale(pipeline: Pipeline) -> None:
+    old = {"created_at": STALE["created_at"], "last_accessed_at": None, "reused_count": 0}
+    pipeline.add([*(note(f"n{at}", text, **old) for at, text in enumerate(UNRELATED)), note("used", LESSONS[0])])
+    made = pipeline.plan()
+    due = made.as_of.date() + timedelta(days=90)
+    assert (made.archives, made.upcoming_archives[-1].date) == ([], due)
+    assert made.upcoming_archives[-1].memories == len(UNRELATED)
+    pipeline.write("UPDATE {s}.task_memories SET reused_count = 3 WHERE external_id = 'used'")
+    assert pipeline.plan().describe_upcoming_archives() == f"{len(UNRELATED)} from {due} if they are not used"
 
 
 def test_plan_file_round_trips(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def raw(connection: Connection, project: Project) -> list[UUID]:
         "e": {"learned_at": ago(50)},
     }
     ids = add_memories(connection, project, [new_memory(key, **values) for key, values in fields.items()])
+    connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET created_at = learned_at"))
     merge(connection, project, ids[2:4], learned_at=ago(300), last_accessed_at=ago(290), reuse_count=4)
     return ids
 
@@ -79,7 +80,6 @@ def test_archive_candidates_load_policy_inputs(connection: Connection, project: 
     assert list(rows) == sorted([raw[0], raw[1], raw[4]])
     units, (a, b, e) = found.units, (rows[raw[at]] for at in (0, 1, 4))
     assert [units.idle_days[at] for at in (a, b, e)] == [90.0, 0.0, 50.0]
-    assert [units.age_days[at] for at in (a, b, e)] == [100.0, 0.0, 50.0]
     assert [units.reused_count[at] for at in (a, b, e)] == [2, 0, 0]
     assert [units.pinned[at] for at in (a, b, e)] == [True, False, False]
     assert [units.importance[at] for at in (a, b, e)] == [0.5, 0.9, 0.5]
@@ -92,8 +92,29 @@ def test_archive_candidates_load_policy_inputs(connection: Connection, project: 
 def test_newest_source_counts_as_access_of_merged(connection: Connection, project: Project, raw: list[UUID]) -> None:
     del raw
     found = load_candidates(connection, project, "consolidated_memories")
-    assert (found.units.idle_days.tolist(), found.units.age_days.tolist()) == ([200.0], [300.0])
-    assert (found.units.reused_count.tolist(), found.sources.tolist()) == ([4], [2])
+    assert (found.units.idle_days.tolist(), found.units.reused_count.tolist()) == ([200.0], [4])
+    assert found.sources.tolist() == [2]
+
+
+def test_import_without_use_count_restarts_idle_days(connection: Connection, project: Project) -> None:
+    old, uses = {"learned_at": ago(400)}, {"last_accessed_at": ago(300)}
+    memories = [
+        new_memory("unknown", **old),
+        new_memory("uncounted", **old, **uses),
+        new_memory("counted", **old, **uses, reused_count=1),
+        new_memory("used here", **old, last_accessed_at=ago(5), reused_count=1),
+        new_memory("learned later", learned_at=ago(3)),
+    ]
+    ids = add_memories(connection, project, memories)
+    connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET created_at = :at"), {"at": ago(10)})
+    found = load_candidates(connection, project)
+    idle = dict(zip(to_uuids(found.ids), found.units.idle_days.tolist(), strict=True))
+    assert [idle[id_] for id_ in ids] == [10.0, 10.0, 300.0, 5.0, 3.0]
+
+
+def test_merged_memory_without_sources_is_idle_since_made(connection: Connection, project: Project) -> None:
+    add_merged(connection, project, "merged", [], learned_at=ago(400), created_at=ago(7))
+    assert load_candidates(connection, project, "consolidated_memories").units.idle_days.tolist() == [7.0]
 
 
 def test_archive_candidates_are_filtered(connection: Connection, project: Project, raw: list[UUID]) -> None:
