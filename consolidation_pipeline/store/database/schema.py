@@ -11,6 +11,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Computed,
+    Date,
     DateTime,
     Double,
     ForeignKey,
@@ -208,7 +209,7 @@ task_memories = Table(
     ),
     _optional_time("archived_at", "When it was archived; null = not archived."),
     _optional("archive_reason", Text, "Why it was archived: staleness, forgotten or a person's words."),
-    _time("learned_at", "When the agent learned it; age counts from here."),
+    _time("learned_at", "When the agent learned it; age counts from here, or from the import."),
     _time("created_at", "When it was stored."),
     _column("language", REGCONFIG, _LANGUAGE, server_default=text("'english'::regconfig")),
     _version(),
@@ -283,7 +284,7 @@ consolidated_memories = Table(
         Text,
         "Why it was archived: staleness, forgotten or a person's words; null = active or superseded.",
     ),
-    _time("learned_at", "Earliest learned_at of its sources; age counts from here."),
+    _time("learned_at", "Earliest learned_at of its sources; age counts from here, or from the import."),
     _time("created_at", "When it was first made."),
     _time("updated_at", "When its content last changed."),
     _column("language", REGCONFIG, _LANGUAGE, server_default=text("'english'::regconfig")),
@@ -582,6 +583,29 @@ labelled_pairs = Table(
     Index("labelled_pairs_b_idx", "b"),
     Index("labelled_pairs_project_id_idx", "project_id"),
     comment="Pairs of memories that a person labelled; calibration measures its errors on them.",
+)
+
+memory_votes = Table(
+    "memory_votes",
+    metadata,
+    _column("memory_id", Uuid, "Memory or playbook entry."),
+    _column(
+        "voter", Text, "Who used it: an agent's key, whatever session it claims, or the session of a trusted caller."
+    ),
+    _column("day", Date, "Day, UTC; a voter has one vote a day on a memory."),
+    _project(),
+    _column("verdict", SmallInteger, "1 = it helped, -1 = it did not."),
+    _column("own_share", REAL, "Share of its sources that the voter wrote; these count less."),
+    _optional(
+        "group_id",
+        Uuid,
+        "Changes of the feedback in the ledger, which can be undone; null = the memory was reported as used.",
+    ),
+    PrimaryKeyConstraint("memory_id", "voter", "day"),
+    CheckConstraint("verdict IN (-1, 1)", name="verdict"),
+    _unit_interval("own_share"),
+    Index("memory_votes_project_id_day_idx", "project_id", "day"),
+    comment="What readers found useful: search and the playbook rank by it.",
 )
 
 consolidation_jobs = Table(

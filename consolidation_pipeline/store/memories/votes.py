@@ -1,0 +1,137 @@
+"""Votes on memories and playbook entries: what helped its readers, once a day and voter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import date
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.core.lifecycle.feedback import VOTE_DAYS, Votes
+from consolidation_pipeline.store.database.raw_connections import fetch_rows
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.database.writers import writer_key
+from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
+
+_ADD_VOTES = compose(
+    """
+    WITH voted AS (
+        SELECT id, project_id, ARRAY[id] AS leaves FROM consolidation.task_memories WHERE id = ANY(:ids)
+        UNION ALL
+        SELECT id, project_id, source_memory_ids FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
+        UNION ALL
+        SELECT id, project_id, supporting_memory_ids FROM consolidation.playbook_entries WHERE id = ANY(:ids))
+    INSERT INTO consolidation.memory_votes (memory_id, voter, day, project_id, verdict, own_share, group_id)
+    SELECT id, :voter, :day, project_id, :verdict, coalesce((
+        SELECT avg((/* writer_key */ = :voter)::integer) FROM consolidation.task_memories t WHERE t.id = ANY(leaves)
+    ), 0), CAST(:group_id AS uuid)
+    FROM voted ORDER BY id
+    /* on_conflict */
+    RETURNING memory_id
+    """,
+    writer_key=writer_key("t"),
+)
+_KEEP, _REPLACE = (
+    "ON CONFLICT DO NOTHING",
+    """
+    ON CONFLICT (memory_id, voter, day)
+    DO UPDATE SET verdict = excluded.verdict, own_share = excluded.own_share, group_id = excluded.group_id
+    """,
+)
+
+
+def add_uses_as_votes(connection: Connection, ids: Collection[UUID], *, voter: str, day: date) -> set[UUID]:
+    """Add a vote for each memory or entry that a voter used; return those on which it had no vote that day."""
+    bound = {"ids": list(ids), "voter": voter, "day": day, "verdict": 1, "group_id": None}
+    return set(connection.scalars(text(compose(_ADD_VOTES, on_conflict=_KEEP)), bound))
+
+
+def set_vote(connection: Connection, id_: UUID, *, voter: str, day: date, helpful: bool, group_id: UUID) -> None:
+    """Set the vote of a voter on a memory that day; it counts until the changes of ``group_id`` are undone."""
+    bound = {"ids": [id_], "voter": voter, "day": day, "verdict": 1 if helpful else -1, "group_id": group_id}
+    connection.execute(text(compose(_ADD_VOTES, on_conflict=_REPLACE)), bound)
+
+
+# The vote `v` is not of feedback that was undone.
+_COUNTS = compose(
+    """(v.group_id IS NULL OR NOT EXISTS (
+        SELECT 1 FROM consolidation.consolidation_changes c
+        WHERE c.group_id = v.group_id AND c.entity_id = v.memory_id AND /* is_undone */))""",
+    is_undone=IS_UNDONE,
+)
+_HAS_VOTE = compose(
+    """
+    SELECT EXISTS (
+        SELECT 1 FROM consolidation.memory_votes v
+        WHERE v.memory_id = :id AND v.voter = :voter AND v.day = :day AND v.verdict = :verdict
+            AND v.group_id IS NOT NULL AND /* counts */)
+    """,
+    counts=_COUNTS,
+)
+
+
+def has_rated(connection: Connection, id_: UUID, *, voter: str, day: date, helpful: bool) -> bool:
+    """Return True if the voter gave feedback with this verdict on the memory that day, and it was not undone."""
+    bound = {"id": id_, "voter": voter, "day": day, "verdict": 1 if helpful else -1}
+    return bool(connection.execute(text(_HAS_VOTE), bound).scalar_one())
+
+
+# A memory takes over the votes on those that were merged into it. A voter has one vote a day on all of these.
+_LOAD_VOTES = compose(
+    """
+    WITH voted AS (
+        SELECT memory_id AS id, v.* FROM consolidation.memory_votes v WHERE v.memory_id = ANY(%(ids)s)
+        UNION ALL
+        SELECT t.consolidated_into_id, v.*
+        FROM consolidation.task_memories t JOIN consolidation.memory_votes v ON v.memory_id = t.id
+        WHERE t.consolidated_into_id = ANY(%(ids)s)),
+    daily AS (
+        SELECT id, voter, sign(sum(verdict)) AS verdict, avg(own_share) AS own_share
+        FROM voted v WHERE v.day > current_date - %(days)s AND /* counts */ GROUP BY id, voter, day)
+    SELECT id::text, voter, sum(verdict)::integer, avg(own_share)::float8
+    FROM daily GROUP BY id, voter ORDER BY id, voter
+    """,
+    counts=_COUNTS,
+)
+
+
+def load_votes(connection: Connection, ids: Sequence[str]) -> list[Votes[str]]:
+    """Return the votes that count on these memories and entries, by id and voter."""
+    return [Votes(*row) for row in fetch_rows(connection, _LOAD_VOTES, {"ids": list(ids), "days": VOTE_DAYS})]
+
+
+_LOAD_ENTRY_VOTES = compose(
+    """
+    WITH supported AS (
+        SELECT e.id, m.id AS memory_id
+        FROM consolidation.playbook_entries e, unnest(e.supporting_memory_ids || e.source_id || e.id) AS m (id)
+        WHERE e.project_id = :project),
+    voted AS (
+        SELECT s.id, v.* FROM supported s JOIN consolidation.memory_votes v USING (memory_id)
+        UNION ALL
+        SELECT DISTINCT s.id, v.*
+        FROM supported s JOIN consolidation.task_memories t ON t.id = s.memory_id
+            JOIN consolidation.memory_votes v ON v.memory_id = t.consolidated_into_id),
+    daily AS (
+        SELECT id, voter, sign(sum(verdict)) AS verdict, avg(own_share) AS own_share
+        FROM voted v WHERE v.day > current_date - :days AND /* counts */ GROUP BY id, voter, day)
+    SELECT id, voter, sum(verdict)::integer, avg(own_share)::float8
+    FROM daily GROUP BY id, voter ORDER BY id, voter
+    """,
+    counts=_COUNTS,
+)
+
+
+def load_entry_votes(connection: Connection, project_id: UUID) -> list[Votes[UUID]]:
+    """Return the votes that count on each playbook entry, and on what supports it: one a day and voter."""
+    rows = connection.execute(text(_LOAD_ENTRY_VOTES), {"project": project_id, "days": VOTE_DAYS})
+    return [Votes(*row) for row in rows]
+
+
+_DELETE_EXPIRED = "DELETE FROM consolidation.memory_votes WHERE project_id = :project AND day <= current_date - :days"
+
+
+def delete_expired_votes(connection: Connection, project_id: UUID) -> None:
+    """Delete the votes of a project that are too old to count."""
+    connection.execute(text(_DELETE_EXPIRED), {"project": project_id, "days": VOTE_DAYS})
