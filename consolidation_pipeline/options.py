@@ -90,6 +90,11 @@ class ConsolidationOptions(BaseModel):
         validation_alias=AliasChoices("t_promote", "promote_confidence_threshold"),
         description="Lowest confidence at which a pattern or principle is promoted to the playbook.",
     )
+    playbook_approval: Literal["person", "automatic"] = Field(
+        "person",
+        description="Who makes a promoted entry active: person = it waits in the review queue; automatic = the run, if "
+        "three independent writers support it and its text has no risk.",
+    )
     center: bool = Field(True, description="Subtract the project's mean vector before grouping.")
     cluster_method: ClusterMethod = Field("average", description="Clustering method of pattern groups.")
     min_cluster_size: int = Field(2, ge=2, le=5, description="Minimum number of memories in a merged memory.")
@@ -107,6 +112,9 @@ class ConsolidationOptions(BaseModel):
     )
     merge_style: Literal["lossless", "rewrite"] = Field(
         "lossless", description="lossless = the union of the sentences; rewrite = reworded by the LLM without loss."
+    )
+    review_limit: int = Field(
+        50, ge=0, le=10_000, description="Most proposed merges that wait for a person at a time; the rest is counted."
     )
     merge_max_chars: int = Field(
         8000, ge=200, le=100_000, description="Longest merged text in characters, cut at whole sentences."
@@ -164,7 +172,7 @@ class ConsolidationOptions(BaseModel):
     llm_model: str | None = Field(
         None,
         description="litellm model for patterns, principles, summaries, profiles, rewrites and suggestions. None = "
-        "extractive texts and no suggestions.",
+        "extractive texts.",
     )
     embedding_model: str = Field("local", min_length=1, description="`local` or a litellm embedding model.")
     budget_usd_per_run: float = Field(1.0, ge=0, description="Budget of a run, US dollars.")

@@ -7,7 +7,8 @@ import re
 from consolidation_pipeline.core.checks import check_count, check_share
 from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements
 
-# Memories that promotion requires as evidence. Each further one raises the priority.
+# Memories that a proposal requires, and independent writers that an automatic promotion requires. Each further writer
+# raises the priority.
 REQUIRED_EVIDENCE = 3
 STATUSES = ("active", "review", "retired")
 _BASE, _RANGE, _MAX = 50, 50, 100
@@ -30,20 +31,20 @@ CATEGORIES = (*CATEGORY_WORDS, GENERAL)
 _CATEGORIES = tuple((name, re.compile(rf"\b(?:{words})\b", re.IGNORECASE)) for name, words in CATEGORY_WORDS.items())
 
 
-def compute_priority(confidence: float | None, evidence: int) -> int:
-    """Return the priority, 50 to 100: min(100, 50 + int(50 * confidence) + max(0, evidence - 3)).
+def compute_priority(confidence: float | None, writers: int) -> int:
+    """Return the priority, 50 to 100: min(100, 50 + int(50 * confidence) + max(0, writers - 3)).
 
     The product is rounded down as a float: 0.58 gives 28, because 50 * 0.58 is slightly less than 29.
 
     Args:
         confidence: In [0, 1]; None gives 50.
-        evidence: Number of memories that support the entry.
+        writers: Number of independent writers of the memories that support the entry.
     """
-    check_count("evidence", evidence)
+    check_count("writers", writers)
     if confidence is None:
         return _BASE
     check_share("confidence", confidence)
-    return min(_MAX, _BASE + int(_RANGE * confidence) + max(0, evidence - REQUIRED_EVIDENCE))
+    return min(_MAX, _BASE + int(_RANGE * confidence) + max(0, writers - REQUIRED_EVIDENCE))
 
 
 def find_category(text: str) -> str:

@@ -23,13 +23,17 @@ _NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
 
 @dataclass(frozen=True)
 class Instruction:
-    """An entry as the document shows it. ``evidence``: number of memories that support it."""
+    """An entry as the document shows it.
+
+    ``evidence``: number of memories that support it. ``writers``: number of their independent writers.
+    """
 
     id: UUID
     content: str
     category: str
     priority: int
     evidence: int
+    writers: int
 
 
 def playbook_document(slug: str, entries: Iterable[Instruction]) -> str:
@@ -43,8 +47,8 @@ def playbook_document(slug: str, entries: Iterable[Instruction]) -> str:
         chapters.setdefault(entry.category, []).append(entry)
     lead = (
         f"# Playbook of {slug}\n\n"
-        "Learned from past work; in each chapter the most urgent first. In brackets: how many memories bear it out,\n"
-        "and an id; `consolidation lineage ID` shows those memories.\n"
+        "Learned from past work; in each chapter the most urgent first. In brackets: how many memories of how many\n"
+        "independent writers bear it out, and an id; `consolidation lineage ID` shows those memories.\n"
     )
     return "\n".join([lead, *(_chapter(name, chapters[name]) for name in sorted(chapters, key=_chapter_order))])
 
@@ -61,7 +65,8 @@ def _chapter(name: str, entries: Iterable[Instruction]) -> str:
 def _item(entry: Instruction) -> str:
     lines = [_escape_block(line) for line in map(_one_line, entry.content.splitlines()) if line]
     noun = "memory" if entry.evidence == 1 else "memories"
-    return "- " + "\n  ".join([*lines, f"({entry.evidence} {noun}, {entry.id.hex[:ID_DIGITS]})"])
+    writers = "1 writer" if entry.writers == 1 else f"{entry.writers} writers"
+    return "- " + "\n  ".join([*lines, f"({entry.evidence} {noun} of {writers}, {entry.id.hex[:ID_DIGITS]})"])
 
 
 def _one_line(text: str) -> str:

@@ -35,6 +35,15 @@ class Verdict(StrEnum):
     STORE = "store"
 
 
+class Gate(StrEnum):
+    """Condition that a candidate for the playbook does not meet."""
+
+    EVIDENCE = "evidence"
+    CONFIDENCE = "confidence"
+    ADVICE = "advice"
+    CONTRADICTION = "contradiction"
+
+
 class EntryAction(StrEnum):
     """Effect of a candidate on the playbook."""
 
@@ -57,44 +66,35 @@ def judge_principle(confidence: float) -> Verdict:
     return Verdict.STORE if confidence > REVIEW_UP_TO else Verdict.DISCARD
 
 
-def judge_promotion(
-    confidence: float | None,
-    evidence: int,
-    needs_review: bool,
-    *,
-    t_promote: float = T_PROMOTE,
-    approved: bool = False,
-) -> Verdict:
-    """Return the verdict on promoting a pattern or principle to a playbook entry.
+def find_failed_gate(
+    confidence: float | None, evidence: int, *, lowest_confidence: float, instructs: bool = True
+) -> Gate | None:
+    """Return the first condition that keeps a candidate out of the playbook, or None.
 
-    Discard with fewer than 3 raw memories as ``evidence``, without a confidence, or below 0.80 (below ``t_promote`` if
-    that is lower). Store if a person ``approved`` it. Review below ``t_promote``, or if ``needs_review``. Else store.
+    It needs at least 3 raw memories as ``evidence``, a confidence of at least ``lowest_confidence``, and to instruct.
     """
     check_count("evidence", evidence)
-    if confidence is None:
-        return Verdict.DISCARD
-    check_share("confidence", confidence)
+    if confidence is not None:
+        check_share("confidence", confidence)
     if evidence < REQUIRED_EVIDENCE:
-        return Verdict.DISCARD
-    if approved:
-        return Verdict.STORE
-    if confidence < min(t_promote, PROMOTION_REVIEW_FROM):
-        return Verdict.DISCARD
-    return Verdict.REVIEW if needs_review or confidence < t_promote else Verdict.STORE
+        return Gate.EVIDENCE
+    if confidence is None or confidence < lowest_confidence:
+        return Gate.CONFIDENCE
+    return None if instructs else Gate.ADVICE
 
 
-def judge_heuristic_promotion(confidence: float | None, evidence: int, *, instructs: bool) -> Verdict:
-    """Return the verdict on promoting an extracted pattern or principle: review or discard, never store.
+def lowest_promotion_confidence(t_promote: float) -> float:
+    """Return the confidence from which a model's pattern or principle is proposed for the playbook."""
+    return min(t_promote, PROMOTION_REVIEW_FROM)
 
-    Review from ``HEURISTIC_REVIEW_FROM``, with at least 3 raw memories as ``evidence``, if it ``instructs``: it has
-    practices or gotchas.
+
+def judge_promotion(confidence: float, needs_review: bool, *, t_promote: float = T_PROMOTE) -> Verdict:
+    """Return the verdict on a model's candidate that fails no gate.
+
+    Review below ``t_promote``, or if it ``needs_review``; else store.
     """
-    check_count("evidence", evidence)
-    if confidence is None:
-        return Verdict.DISCARD
     check_share("confidence", confidence)
-    is_good = instructs and evidence >= REQUIRED_EVIDENCE and confidence >= HEURISTIC_REVIEW_FROM
-    return Verdict.REVIEW if is_good else Verdict.DISCARD
+    return Verdict.REVIEW if needs_review or confidence < t_promote else Verdict.STORE
 
 
 def judge_fit(similarity: float | None) -> EntryAction:

@@ -32,7 +32,8 @@ from consolidation_pipeline.service.knowledge.text_writers import (
     write_texts,
 )
 from consolidation_pipeline.service.plan.plan_document import PlannedKnowledge
-from consolidation_pipeline.service.playbook.entries import load_promotion_inputs
+from consolidation_pipeline.service.playbook.entries import load_promotion_inputs, with_source_texts
+from consolidation_pipeline.service.playbook.judgement import PromotionRules
 from consolidation_pipeline.service.playbook.promotion import EntryDraft, draft_entries
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
@@ -47,7 +48,7 @@ from consolidation_pipeline.store.knowledge.abstractions import (
     load_unit_vectors,
     load_units,
 )
-from consolidation_pipeline.store.knowledge.playbook import Candidate
+from consolidation_pipeline.store.knowledge.playbook import Candidate, load_writers
 from consolidation_pipeline.store.similarity.clusters import ClusterMember
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
@@ -256,17 +257,20 @@ def _forecast_entries(connection: Connection, run: ProjectRun, forecasts: Sequen
         if row.vector is not None and row.id not in successors
     ]
     unchanged = [c for c in inputs.candidates if all(forecast.is_unchanged(c.id) for forecast in forecasts)]
+    writers = load_writers(connection, [id_ for row, _ in new for id_ in row.plan.group.raw_ids])
+    made = [_to_candidate(row, writers) for row, _ in new]
     after = replace(
         inputs,
-        candidates=sorted([*unchanged, *(_to_candidate(row) for row, _ in new)], key=lambda candidate: candidate.id),
+        candidates=sorted([*unchanged, *made], key=lambda candidate: candidate.id),
         vectors={**inputs.vectors, **{row.id: vector for row, vector in new}},
         successors={**{k: successors.get(v, v) for k, v in inputs.successors.items()}, **successors},
     )
-    drafted = draft_entries(run.project.slug, after, t_promote=run.options.t_promote)
+    after = with_source_texts(connection, run, after)
+    drafted = draft_entries(run.project.slug, after, PromotionRules.of(run.options))
     return [draft for draft in drafted.drafts if run.may_write(draft.entry.id)]
 
 
-def _to_candidate(row: _NewRow) -> Candidate:
+def _to_candidate(row: _NewRow, writers: Mapping[UUID, str]) -> Candidate:
     columns = row.columns
     return Candidate(
         id=row.id,
@@ -279,6 +283,7 @@ def _to_candidate(row: _NewRow) -> Candidate:
         needs_review=columns["needs_review"],
         is_heuristic=columns["consolidation_method"] == "heuristic",
         raw_ids=tuple(row.plan.group.raw_ids),
+        writers=frozenset(writers[id_] for id_ in row.plan.group.raw_ids),
         scope_key=columns["scope_key"],
     )
 

@@ -10,7 +10,11 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.core.knowledge.playbook import STATUSES as ENTRY_STATUSES
 from consolidation_pipeline.core.knowledge.playbook_markdown import Instruction, playbook_document
+from consolidation_pipeline.core.knowledge.quality_gates import Verdict
+from consolidation_pipeline.core.knowledge.risky_text import find_risks
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.playbook.empty_playbook import explain_empty
+from consolidation_pipeline.service.playbook.judgement import PromotionRules, judge_candidate
 from consolidation_pipeline.service.playbook.promotion import (
     EntryDraft,
     PlaybookChanges,
@@ -32,6 +36,7 @@ from consolidation_pipeline.store.knowledge.playbook import (
     load_withdrawn,
     write_entries,
 )
+from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
@@ -72,7 +77,7 @@ def update_playbook(run: ProjectRun) -> PromotionResult:
             totals = count_entries(connection, run.project.id)
             return PromotionResult(entries_active=totals.get("active", 0), entries_waiting=totals.get("review", 0))
         inputs = load_promotion_inputs(connection, run)
-    changes = draft_entries(run.project.slug, inputs, t_promote=run.options.t_promote)
+    changes = draft_entries(run.project.slug, inputs, PromotionRules.of(run.options))
     changes = replace(changes, drafts=[draft for draft in changes.drafts if run.may_write(draft.entry.id)])
     result = _count_changes(inputs, changes)
     if changes.drafts:
@@ -87,13 +92,30 @@ def load_promotion_inputs(connection: Connection, run: ProjectRun) -> PromotionI
     dimension = load_dimension(connection, project, model)
     ids = [candidate.id for candidate in candidates]
     vectors = load_entry_vectors(connection, project, model, ids, dimension) if dimension else {}
-    return PromotionInputs(
+    inputs = PromotionInputs(
         candidates=[candidate for candidate in candidates if candidate.id in vectors],
         entries=load_entries(connection, project, scope=run.options.scope),
         vectors=vectors,
         successors=load_successors(connection, project),
         withdrawn=load_withdrawn(connection, project),
     )
+    return with_source_texts(connection, run, inputs)
+
+
+def with_source_texts(connection: Connection, run: ProjectRun, inputs: PromotionInputs) -> PromotionInputs:
+    """Return the inputs with the texts behind the candidates that would become active without a person."""
+    rules = PromotionRules.of(run.options)
+    if not rules.is_automatic:
+        return inputs
+    active = {(entry.source_id, entry.content_hash) for entry in inputs.entries if entry.status == "active"}
+    wanted = [
+        candidate
+        for candidate in inputs.candidates
+        if (candidate.id, candidate.content_hash) not in active
+        and judge_candidate(candidate, rules).verdict is Verdict.STORE
+    ]
+    texts = load_texts(connection, [raw_id for candidate in wanted for raw_id in candidate.raw_ids])
+    return replace(inputs, texts=texts)
 
 
 def _is_promoted(draft: EntryDraft) -> bool:
@@ -164,6 +186,9 @@ def read_playbook(
 ) -> dict[str, Any]:
     """Return the project's entries of one status, and of one category if given, by priority, and totals by status.
 
+    Each entry has the ``risks`` of its text, in words. ``empty_because`` tells why there is no active entry, and is
+    None if there is one.
+
     Raises:
         NotFoundError: There is no such project.
         UsageError: There is no such status or category.
@@ -176,17 +201,19 @@ def read_playbook(
         project = get_project(connection, slug)
         rows = list_entries(connection, project.id, limit=limit, status=status, category=category)
         totals = count_entries(connection, project.id)
+        empty_because = None if totals.get("active") else explain_empty(connection, project, totals.get("review", 0))
     return {
         "project": slug,
         "totals": {name: totals.get(name, 0) for name in ENTRY_STATUSES},
-        "entries": [dict(row._mapping) for row in rows],
+        "empty_because": empty_because,
+        "entries": [{**row._mapping, "risks": [risk.reason for risk in find_risks(row.content)]} for row in rows],
     }
 
 
 def to_markdown(playbook: Mapping[str, Any]) -> str:
     """Return the entries of ``read_playbook`` as Markdown for an agent's instructions."""
     entries = [
-        Instruction(row["id"], row["content"], row["category"], row["priority"], row["evidence"])
+        Instruction(row["id"], row["content"], row["category"], row["priority"], row["evidence"], row["writers"])
         for row in playbook["entries"]
     ]
     return playbook_document(playbook["project"], entries)

@@ -10,20 +10,19 @@ from uuid import UUID
 import numpy as np
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
-from consolidation_pipeline.core.knowledge.playbook import compute_priority, contradicts_itself, find_category
+from consolidation_pipeline.core.knowledge.playbook import compute_priority, find_category
 from consolidation_pipeline.core.knowledge.quality_gates import (
     ENTRY_REVIEW_FROM,
     MAX_HEURISTIC_WAITING,
     EntryAction,
     Verdict,
     judge_fit,
-    judge_heuristic_promotion,
-    judge_promotion,
 )
+from consolidation_pipeline.core.knowledge.risky_text import find_risks
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.similarity.scoped_join import scoped_similarity_join
+from consolidation_pipeline.service.playbook.judgement import Judgement, PromotionRules, count_writers, judge_candidate
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.knowledge.playbook import Candidate, PlaybookEntry
 
 
@@ -33,7 +32,7 @@ class PromotionInputs:
 
     ``vectors``: float32 (d,) of entries and candidates, by id; entries without one are not compared. ``successors``:
     the active successor of each superseded source, by id. ``withdrawn``: content hashes of entries whose creation a
-    person undid one by one, by source id.
+    person undid one by one, by source id. ``texts``: of raw memories, by id, which are searched for injections.
     """
 
     candidates: Sequence[Candidate]
@@ -41,6 +40,7 @@ class PromotionInputs:
     vectors: Mapping[UUID, Vectors]
     successors: Mapping[UUID, UUID] = field(default_factory=dict)
     withdrawn: Mapping[UUID, frozenset[str]] = field(default_factory=dict)
+    texts: Mapping[UUID, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -77,9 +77,10 @@ class PlaybookChanges:
     held_back: int
 
 
-def draft_entries(slug: str, inputs: PromotionInputs, *, t_promote: float) -> PlaybookChanges:
+def draft_entries(slug: str, inputs: PromotionInputs, rules: PromotionRules) -> PlaybookChanges:
     """Return the entries that a run changes; a second run over the result changes nothing.
 
+    0. An active entry whose text has a risk waits for a person, unless a person set its status last.
     1. Stored entries follow their sources. If a source was superseded, its successor becomes the entry's source, unless
        the successor is the source of another entry. The entry takes over text and evidence of its source. An active
        entry takes a new text only from a source that would be promoted. A text that a person edited stays. An entry
@@ -90,8 +91,10 @@ def draft_entries(slug: str, inputs: PromotionInputs, *, t_promote: float) -> Pl
        patterns, then by confidence, evidence and id. From a cosine of 0.90 with entries, a candidate reinforces one of
        them, an active one if possible. From 0.85, or if it was extracted, it becomes an entry that waits for a person.
     """
-    verdicts = {candidate.id: judge_candidate(candidate, t_promote=t_promote) for candidate in inputs.candidates}
+    judged = {candidate.id: judge_candidate(candidate, rules, inputs.texts) for candidate in inputs.candidates}
+    verdicts = {id_: judgement.verdict for id_, judgement in judged.items()}
     drafts = [EntryDraft(entry, entry, entry.id) for entry in inputs.entries]
+    _withdraw_risky(drafts)
     _follow_successors(drafts, inputs.successors)
     by_source = _index_by_source(drafts)
     for candidate in inputs.candidates:
@@ -105,30 +108,22 @@ def draft_entries(slug: str, inputs: PromotionInputs, *, t_promote: float) -> Pl
         if candidate.id in by_source and verdicts[candidate.id] is Verdict.STORE:
             playbook.activate(by_source[candidate.id])
     for candidate in passed:
-        playbook.promote(candidate, verdicts[candidate.id])
+        playbook.promote(candidate, judged[candidate.id])
     changed = [draft for draft in playbook.drafts if draft.entry != draft.existing]
     return PlaybookChanges(changed, len(new) - len(passed), playbook.held_back)
-
-
-def judge_candidate(candidate: Candidate, *, t_promote: float) -> Verdict:
-    """Return the verdict of ``quality_gates`` on a candidate; ``STORE`` means an active entry."""
-    evidence = len(candidate.raw_ids)
-    approved = bool(candidate.details.get(APPROVED))
-    if candidate.is_heuristic and not approved:
-        instructs = bool(candidate.details.get("best_practices") or candidate.details.get("gotchas"))
-        verdict = judge_heuristic_promotion(candidate.confidence, evidence, instructs=instructs)
-        # The slow check comes last: many candidates fail the gate anyway.
-        if verdict is not Verdict.DISCARD and contradicts_itself(candidate.content):
-            return Verdict.DISCARD
-        return verdict
-    return judge_promotion(
-        candidate.confidence, evidence, candidate.needs_review, t_promote=t_promote, approved=approved
-    )
 
 
 def _candidate_order(candidate: Candidate) -> tuple[bool, bool, float, int, UUID]:
     is_pattern = candidate.kind != "principle"
     return candidate.is_heuristic, is_pattern, -(candidate.confidence or 0.0), -len(candidate.raw_ids), candidate.id
+
+
+def _withdraw_risky(drafts: Iterable[EntryDraft]) -> None:
+    for draft in drafts:
+        entry = draft.entry
+        if entry.status == "active" and not entry.is_status_manual and (risks := find_risks(entry.content)):
+            reasons = "; ".join(risk.reason for risk in risks)
+            draft.update(replace(entry, status="review"), f"waits for a person: {reasons}")
 
 
 _STATUS_ORDER = {"active": 0, "review": 1, "retired": 2}
@@ -164,7 +159,7 @@ def _follow_source(draft: EntryDraft, source: Candidate, verdict: Verdict) -> No
         if source.content_hash != entry.content_hash:
             entry = _with_source_text(entry, source)
             draft.vector_id = source.id
-    draft.update(_with_evidence(entry, source.raw_ids), f"its {source.kind} changed: {_describe_evidence(source)}")
+    draft.update(_with_evidence(entry, source), f"its {source.kind} changed: {_describe_evidence(source)}")
 
 
 class _PlaybookDraft:
@@ -186,15 +181,16 @@ class _PlaybookDraft:
         scopes = [d.entry.scope_key for d in compared] + [c.scope_key for c in candidates]
         self._neighbours = _find_neighbours([vectors[id_] for id_ in vector_ids], scopes)
 
-    def promote(self, candidate: Candidate, verdict: Verdict) -> None:
+    def promote(self, candidate: Candidate, judgement: Judgement) -> None:
         """Make the candidate an entry, or let it reinforce one."""
         similar = self._find_similar(self._row[candidate.id])
         similarity, nearest = similar[0] if similar else (None, None)
         action = judge_fit(similarity)
         if nearest is None or action is EntryAction.CREATE:
-            self._add(candidate, verdict, None)
+            self._add(candidate, judgement)
         elif action is EntryAction.REVIEW:
-            self._add(candidate, Verdict.REVIEW, f"similar to entry {nearest.entry.id} ({similarity:.2f})")
+            similar_to = f"similar to entry {nearest.entry.id} ({similarity:.2f})"
+            self._add(candidate, Judgement(Verdict.REVIEW, (*judgement.obstacles, similar_to)))
         else:
             same = [draft for cosine, draft in similar if judge_fit(cosine) is EntryAction.REINFORCE]
             _reinforce(next((draft for draft in same if draft.entry.status == "active"), same[0]), candidate, same)
@@ -215,15 +211,15 @@ class _PlaybookDraft:
         ]
         return sorted(similar, key=lambda one: (-one[0], one[1].entry.id))
 
-    def _add(self, candidate: Candidate, verdict: Verdict, similar_to: str | None) -> None:
-        waits = verdict is Verdict.REVIEW
+    def _add(self, candidate: Candidate, judgement: Judgement) -> None:
+        waits = judgement.verdict is Verdict.REVIEW
         if waits and candidate.is_heuristic:
             if self._heuristic_waiting >= MAX_HEURISTIC_WAITING:
                 self.held_back += 1
                 return
             self._heuristic_waiting += 1
         draft = EntryDraft(_new_entry(self._new_id(candidate), candidate, waits), None, candidate.id)
-        draft.reasons.append(_explain_new_entry(candidate, waits, similar_to))
+        draft.reasons.append(_explain_new_entry(candidate, judgement))
         self.drafts.append(draft)
         self._ids.add(draft.entry.id)
         self._draft_at[self._row[candidate.id]] = draft
@@ -250,11 +246,11 @@ def _find_neighbours(vectors: Sequence[Vectors], scopes: Sequence[str | None]) -
 
 def _reinforce(draft: EntryDraft, candidate: Candidate, same: Sequence[EntryDraft]) -> None:
     """Add the candidate's memories to an entry, unless they add nothing to one of the entries in ``same``."""
-    if any(_with_evidence(one.entry, candidate.raw_ids).supporting_ids == one.entry.supporting_ids for one in same):
+    if any(_with_evidence(one.entry, candidate).supporting_ids == one.entry.supporting_ids for one in same):
         return
     draft.is_reinforced = True
     reason = f"supported by {candidate.kind} {candidate.id}: {_describe_evidence(candidate)}"
-    draft.update(_with_evidence(draft.entry, candidate.raw_ids), reason)
+    draft.update(_with_evidence(draft.entry, candidate), reason)
 
 
 def _new_entry(id_: UUID, source: Candidate, waits: bool) -> PlaybookEntry:
@@ -273,7 +269,7 @@ def _new_entry(id_: UUID, source: Candidate, waits: bool) -> PlaybookEntry:
         is_heuristic=source.is_heuristic,
         scope_key=source.scope_key,
     )
-    return _with_evidence(_with_source_text(empty, source), source.raw_ids)
+    return _with_evidence(_with_source_text(empty, source), source)
 
 
 def _with_source_text(entry: PlaybookEntry, source: Candidate) -> PlaybookEntry:
@@ -288,22 +284,22 @@ def _with_source_text(entry: PlaybookEntry, source: Candidate) -> PlaybookEntry:
     )
 
 
-def _with_evidence(entry: PlaybookEntry, raw_ids: Iterable[UUID]) -> PlaybookEntry:
-    """Return the entry with these supporting memories added, except declined ones; its priority never falls."""
-    new = {*raw_ids} - {*entry.supporting_ids} - entry.declined_ids
+def _with_evidence(entry: PlaybookEntry, source: Candidate) -> PlaybookEntry:
+    """Return the entry with the memories of ``source`` added, except declined ones; its priority never falls."""
+    new = {*source.raw_ids} - {*entry.supporting_ids} - entry.declined_ids
     supporting_ids = tuple(sorted({*entry.supporting_ids, *new})) if new else entry.supporting_ids
-    priority = compute_priority(entry.confidence, len(supporting_ids))
-    return replace(entry, supporting_ids=supporting_ids, priority=max(entry.priority, priority))
+    writers = entry.writers | source.writers if new else entry.writers
+    priority = compute_priority(entry.confidence, len(writers))
+    return replace(entry, supporting_ids=supporting_ids, writers=writers, priority=max(entry.priority, priority))
 
 
 def _describe_evidence(source: Candidate) -> str:
     confidence = "no confidence" if source.confidence is None else f"confidence {source.confidence:.2f}"
-    return f"{len(source.raw_ids)} memories, {confidence}"
+    return f"{len(source.raw_ids)} memories of {count_writers(len(source.writers))}, {confidence}"
 
 
-def _explain_new_entry(source: Candidate, waits: bool, similar_to: str | None) -> str:
+def _explain_new_entry(source: Candidate, judgement: Judgement) -> str:
     origin = f"{source.kind} of {_describe_evidence(source)}"
-    if not waits:
+    if judgement.verdict is Verdict.STORE:
         return f"promoted from a {origin}"
-    doubt = "needs review itself" if source.needs_review else "too little confidence to be promoted without review"
-    return f"proposed from a {origin}: {similar_to or ('made without a model' if source.is_heuristic else doubt)}"
+    return f"proposed from a {origin}: {'; '.join(judgement.obstacles)}"

@@ -11,6 +11,7 @@ from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES
 from consolidation_pipeline.core.literals.literals import literals, stands_in
 from consolidation_pipeline.store.database.scope_keys import crosses_scopes
 from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.database.writers import writer_key
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 
 # Vectors are stored as float32: a norm is exact to about 1e-7, a similarity to about 1e-6.
@@ -297,6 +298,19 @@ def find_unreviewed_relations(connection: Connection, project_id: UUID) -> list[
     return _list_violations(connection, project_id, _FIND_UNREVIEWED_RELATIONS, candidate_types=types)
 
 
+_FIND_MISDIRECTED_SUPERSESSIONS = """
+    SELECT r.id, a.learned_at FROM consolidation.memory_relations r
+        JOIN consolidation.task_memories a ON a.id = r.a_id JOIN consolidation.task_memories b ON b.id = r.b_id
+    WHERE r.project_id = :project AND r.relation_type = 'supersedes' AND r.status <> 'rejected'
+        AND a.learned_at <= b.learned_at
+"""
+
+
+def find_misdirected_supersessions(connection: Connection, project_id: UUID) -> list[str]:
+    """Find memories that supersede one that is not older."""
+    return _list_violations(connection, project_id, _FIND_MISDIRECTED_SUPERSESSIONS)
+
+
 # --- archive -------------------------------------------------------------------------------------------------------
 
 
@@ -471,12 +485,17 @@ def find_foreign_support(connection: Connection, project_id: UUID) -> list[str]:
     return _list_violations(connection, project_id, _FIND_FOREIGN_SUPPORT)
 
 
-_FIND_LOW_PRIORITIES = """
-    SELECT id, priority FROM consolidation.playbook_entries WHERE project_id = :project AND priority < CASE
+_FIND_LOW_PRIORITIES = compose(
+    """
+    SELECT e.id, e.priority FROM consolidation.playbook_entries e CROSS JOIN LATERAL (
+        SELECT count(DISTINCT /* writer */) AS writers FROM consolidation.task_memories t
+        WHERE t.id = ANY(e.supporting_memory_ids)) evidence
+    WHERE e.project_id = :project AND e.priority < CASE
         WHEN confidence IS NULL THEN 50
-        ELSE least(100, 50 + trunc(50 * confidence) + greatest(0, cardinality(supporting_memory_ids) - :required))
-        END
-"""
+        ELSE least(100, 50 + trunc(50 * confidence) + greatest(0, writers - :required)) END
+    """,
+    writer=writer_key(),
+)
 
 
 def find_low_priorities(connection: Connection, project_id: UUID) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from consolidation_pipeline.store.database.schema import playbook_entries
 from consolidation_pipeline.store.database.scope_keys import crosses_scopes, derived_scope_key, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
+from consolidation_pipeline.store.database.writers import writer_key
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 
 
@@ -23,7 +24,7 @@ class Candidate:
     """An active pattern or principle that may become an entry.
 
     ``details``: without its evidence, which is large and not used in entries. ``raw_ids``: its raw memories, ascending.
-    ``scope_key``: their scope, None in a project without walls.
+    ``writers``: their writers. ``scope_key``: their scope, None in a project without walls.
     """
 
     id: UUID
@@ -36,40 +37,74 @@ class Candidate:
     needs_review: bool
     is_heuristic: bool
     raw_ids: tuple[UUID, ...]
+    writers: frozenset[str]
     scope_key: str | None = None
+
+
+# Of the raw memories whose ids are in the column /* ids */.
+_WRITERS = """ARRAY(
+            SELECT DISTINCT /* writer */ FROM consolidation.task_memories t WHERE t.id = ANY(/* ids */))"""
+
+
+def _writers_of(ids: str) -> str:
+    return compose(_WRITERS, writer=writer_key(), ids=ids)
 
 
 _LOAD_CANDIDATES = """
     SELECT id, kind, content, content_hash, details - 'evidence' AS details, tags, confidence_score AS confidence,
         needs_review, consolidation_method = 'heuristic' AS is_heuristic,
-        ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS raw_ids, /* scope_key */ AS scope_key
+        ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS raw_ids, /* writers */ AS writers,
+        /* scope_key */ AS scope_key
     FROM consolidation.consolidated_memories c
     WHERE project_id = :project AND kind IN ('pattern', 'principle') AND retired_at IS NULL
-        AND embedding_model = :model AND NOT /* crosses_scopes */
+        AND (CAST(:model AS text) IS NULL OR embedding_model = :model) AND NOT /* crosses_scopes */
     ORDER BY id
 """
 
 
-def load_candidates(connection: Connection, project_id: UUID, model: str, *, scope: str) -> list[Candidate]:
+def load_candidates(connection: Connection, project_id: UUID, model: str | None, *, scope: str) -> list[Candidate]:
     """Return the active patterns and principles that have a vector of ``model``, by id; none of several scopes.
 
-    ``scope``: the project's option, here and below.
+    ``model``: None = with any vector or none. ``scope``: the project's option, here and below.
     """
     statement = compose(
-        _LOAD_CANDIDATES, scope_key=derived_scope_key(scope, "c"), crosses_scopes=crosses_scopes(scope, "c")
+        _LOAD_CANDIDATES,
+        writers=_writers_of("c.source_memory_ids"),
+        scope_key=derived_scope_key(scope, "c"),
+        crosses_scopes=crosses_scopes(scope, "c"),
     )
     rows = connection.execute(text(statement), {"project": project_id, "model": model})
-    return [Candidate(**{**row._mapping, "tags": tuple(row.tags), "raw_ids": tuple(row.raw_ids)}) for row in rows]
+    return [
+        Candidate(
+            **{
+                **row._mapping,
+                "tags": tuple(row.tags),
+                "raw_ids": tuple(row.raw_ids),
+                "writers": frozenset(row.writers),
+            }
+        )
+        for row in rows
+    ]
+
+
+_LOAD_WRITERS = compose(
+    "SELECT id, /* writer */ AS writer FROM consolidation.task_memories t WHERE id = ANY(:ids)", writer=writer_key()
+)
+
+
+def load_writers(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the writer of each raw memory, by memory id."""
+    return {row.id: row.writer for row in connection.execute(text(_LOAD_WRITERS), {"ids": list(ids)})}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlaybookEntry:
     """A stored entry: its columns, and facts from the ledger.
 
-    ``supporting_ids``: the raw memories that support it. ``is_text_manual``, ``is_status_manual``: a person set the
-    text or status last; True too if the ledger does not reach back that far. ``declined_ids``: supporting memories
-    that a person removed by undoing the one change that added them. ``scope_key``: scope of its supporting memories,
-    None without walls or without any.
+    ``supporting_ids``: the raw memories that support it; ``writers``: their writers. ``is_text_manual``,
+    ``is_status_manual``: a person set the text or status last; True too if the ledger does not reach back that far.
+    ``declined_ids``: supporting memories that a person removed by undoing the one change that added them.
+    ``scope_key``: scope of its supporting memories, None without walls or without any.
     """
 
     id: UUID
@@ -83,6 +118,7 @@ class PlaybookEntry:
     priority: int
     confidence: float | None
     supporting_ids: tuple[UUID, ...]
+    writers: frozenset[str] = field(default=frozenset(), compare=False)
     is_heuristic: bool = False
     is_text_manual: bool = False
     is_status_manual: bool = False
@@ -93,7 +129,7 @@ class PlaybookEntry:
 # A change is manual if it has no job, and reverts no whole job: undoing a job is no decision on each entry of it.
 _LOAD_ENTRIES = """
     SELECT e.id, e.version, e.source_id, e.status, e.content, e.content_hash, e.category, e.tags, e.priority,
-        e.confidence, e.supporting_memory_ids AS supporting_ids,
+        e.confidence, e.supporting_memory_ids AS supporting_ids, /* writers */ AS writers,
         coalesce(s.consolidation_method = 'heuristic', false) AS is_heuristic,
         coalesce((
             SELECT c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'
@@ -122,7 +158,8 @@ _LOAD_ENTRIES = """
 
 def load_entries(connection: Connection, project_id: UUID, *, scope: str) -> list[PlaybookEntry]:
     """Return every entry of a project, retired ones too, by id."""
-    statement = compose(_LOAD_ENTRIES, scope_key=raw_scope_key(scope))
+    writers = _writers_of("e.supporting_memory_ids")
+    statement = compose(_LOAD_ENTRIES, writers=writers, scope_key=raw_scope_key(scope))
     rows = connection.execute(text(statement), {"project": project_id})
     return [
         PlaybookEntry(
@@ -130,6 +167,7 @@ def load_entries(connection: Connection, project_id: UUID, *, scope: str) -> lis
                 **row._mapping,
                 "tags": tuple(row.tags),
                 "supporting_ids": tuple(row.supporting_ids),
+                "writers": frozenset(row.writers),
                 "declined_ids": frozenset(row.declined_ids),
             }
         )
@@ -234,13 +272,18 @@ def write_entries(
         write(connection, author, playbook_entries, rows, operation=operation)
 
 
-_LIST_ENTRIES = """
-    SELECT id, content, category, tags, priority, confidence, cardinality(supporting_memory_ids) AS evidence,
-        supporting_memory_ids, source_id, status, created_at, updated_at
-    FROM consolidation.playbook_entries WHERE project_id = :project AND status = :status
+_LIST_ENTRIES = compose(
+    """
+    SELECT e.id, e.content, category, e.tags, priority, confidence, cardinality(supporting_memory_ids) AS evidence,
+        (SELECT count(DISTINCT /* writer */) FROM consolidation.task_memories t
+            WHERE t.id = ANY(supporting_memory_ids)) AS writers,
+        supporting_memory_ids, source_id, e.status, e.created_at, e.updated_at
+    FROM consolidation.playbook_entries e WHERE e.project_id = :project AND e.status = :status
         AND (CAST(:category AS text) IS NULL OR category = :category)
-    ORDER BY priority DESC, confidence DESC NULLS LAST, id LIMIT :limit
-"""
+    ORDER BY priority DESC, confidence DESC NULLS LAST, e.id LIMIT :limit
+    """,
+    writer=writer_key(),
+)
 
 
 def list_entries(

@@ -50,8 +50,8 @@ def test_priority_formula_holds_for_all_hundredths() -> None:
         (-0.01, 3, "confidence is -0.01"),
         (1.01, 3, "confidence is 1.01"),
         (math.inf, 3, "confidence is inf"),
-        (0.9, -1, "evidence is -1"),
-        (None, -1, "evidence is -1"),
+        (0.9, -1, "writers is -1"),
+        (None, -1, "writers is -1"),
     ],
 )
 def test_priority_refuses_values_out_of_range(confidence: float | None, evidence: int, message: str) -> None:

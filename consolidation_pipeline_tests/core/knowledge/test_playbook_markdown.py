@@ -52,7 +52,7 @@ MARKDOWN_LINES = (
 
 
 def make_instruction(number: int, content: str = "Do it.", **fields: object) -> Instruction:
-    values: dict[str, object] = {"category": "general", "priority": 50, "evidence": 3, **fields}
+    values: dict[str, object] = {"category": "general", "priority": 50, "evidence": 3, "writers": 2, **fields}
     return Instruction(UUID(int=number << 64), content, **values)  # type: ignore[arg-type]
 
 
@@ -78,8 +78,8 @@ def test_playbook_document_orders_chapters_and_entries() -> None:
 
 def test_playbook_document_shows_evidence_and_id() -> None:
     id_ = UUID("0f3c9a2e-1b2c-4d5e-8f90-a1b2c3d4e5f6")
-    text = playbook_document("shop", [Instruction(id_, "Retry.\n\n Wait  first.", "general", 95, 4)])
-    assert "- Retry.\n  Wait first.\n  (4 memories, 0f3c9a2e1b2c)\n" in text
+    text = playbook_document("shop", [Instruction(id_, "Retry.\n\n Wait  first.", "general", 95, 4, 1)])
+    assert "- Retry.\n  Wait first.\n  (4 memories of 1 writer, 0f3c9a2e1b2c)\n" in text
 
 
 @pytest.mark.parametrize("line", MARKDOWN_LINES)

@@ -21,7 +21,7 @@ from consolidation_pipeline_tests.service.model_replies import pattern_reply, sh
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
-MODEL: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini"}
+MODEL: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini", "playbook_approval": "automatic"}
 RULE = WEBHOOKS[0]
 # Cosines with RULE by the default embedding model: 0.92 and 0.85.
 NEAR_DUPLICATE = "Verify the signature of a webhook first, then read its body and answer."
@@ -150,7 +150,7 @@ def test_similar_pattern_is_proposed_for_review(
     assert (done.entries_reinforced, done.entries_promoted, done.entries_proposed) == (0, 0, 1)
     (waiting,) = list_entries(topics, "review")
     assert (waiting.content, list_changes(topics)[-1]) == (SIMILAR, ("add", "edit"))
-    reason = topics.value("SELECT reason FROM {s}.consolidation_changes ORDER BY seq DESC LIMIT 1")
+    reason = topics.value("SELECT reason FROM {s}.consolidation_changes WHERE entity_id = :id", id=waiting.id)
     assert str(list_entries(topics)[0].id) in reason
 
 
@@ -310,8 +310,8 @@ def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
     assert (done.patterns.created, done.playbook.entries_promoted, done.playbook.entries_proposed) == (2, 0, 1)
     (waiting,) = list_entries(pipeline, "review")
     assert waiting.confidence <= 0.75
-    assert done.report.metrics["needs_review"] == 1
-    reason = pipeline.value("SELECT reason FROM {s}.consolidation_changes ORDER BY seq DESC LIMIT 1")
+    assert done.report.metrics["needs_review"] >= 1
+    reason = pipeline.value("SELECT reason FROM {s}.consolidation_changes WHERE entity_id = :id", id=waiting.id)
     assert "made without a model" in reason
     assert pipeline.run().playbook.entries_proposed == 0
 
