@@ -18,16 +18,23 @@ UNRATED_LLM_CONFIDENCE = 0.80
 ERROR_RATE = 0.25
 
 
-def heuristic_confidence(mean_similarity: float | None) -> float:
-    """Return the confidence of an extracted text: the mean cosine of the group's units, clipped to [0, 0.75].
+def heuristic_confidence(mean_similarity: float | None, support: float = 1.0) -> float:
+    """Return the confidence of an extracted text, from how much its sources agree: cosine * (1 + support) / 2.
 
-    A group of one (None) gives 0. NaN raises ValueError.
+    Args:
+        mean_similarity: Mean cosine of the group's units, clipped to [0, 0.75]. A group of one (None) gives 0.
+        support: Share of the units that say what the text says first. A text that is said by none of them, as it only
+            lists what they are about, keeps half.
+
+    Raises:
+        ValueError: The similarity is NaN, or the support is not in [0, 1].
     """
+    check_share("support", support)
     if mean_similarity is None:
         return 0.0
     if math.isnan(mean_similarity):
         raise ValueError("mean_similarity is NaN; it must be a cosine, or None if there is no pair")
-    return min(HEURISTIC_CAP, max(0.0, float(mean_similarity)))
+    return min(HEURISTIC_CAP, max(0.0, float(mean_similarity))) * (1 + support) / 2
 
 
 def weigh_agreement(confidence: float, units: int, overruled: int) -> float:
@@ -44,23 +51,25 @@ def weigh_agreement(confidence: float, units: int, overruled: int) -> float:
     return confidence * (1 - overruled / units)
 
 
-def weigh_evidence(confidence: float, sources: int, sessions: int) -> float:
-    """Return ``confidence`` weighed by its evidence: confidence * w(sources) * w(sessions).
+def weigh_evidence(confidence: float, sources: int, sessions: int, people: int = 1) -> float:
+    """Return ``confidence`` weighed by its evidence: confidence * w(sources) * w(sessions + max(0, people - 1)).
 
     w(n) = min(1, (1 - 0.25^n) / (1 - 0.25^3)), the noisy-or of Pearl (1988): n independent sources are wrong only if
     each is mistaken, with probability ``ERROR_RATE``. The divisor is that of three sources, the evidence that promotion
     requires, so three leave a confidence unchanged. The second factor is there because memories of one session are not
-    independent. The result never exceeds ``confidence`` and never falls if an argument grows.
+    independent: ten paraphrases of a session count once. A further person counts as a further session does. The result
+    never exceeds ``confidence`` and never falls if an argument grows.
 
     Args:
         confidence: In [0, 1].
         sources: Number of sources; 0 gives 0.
-        sessions: Number of sessions, see ``count_sessions``; 0 gives 0.
+        sessions: Number of sessions, see ``count_sessions``; 0 gives 0, unless there are several people.
+        people: Number of known writers.
     """
     check_share("confidence", confidence)
-    if sources < 0 or sessions < 0:
-        raise ValueError(f"{sources} sources and {sessions} sessions given; a count must be 0 or more")
-    return float(confidence * _weigh_count(sources) * _weigh_count(sessions))
+    if min(sources, sessions, people) < 0:
+        raise ValueError(f"{sources} sources, {sessions} sessions and {people} people; a count must be 0 or more")
+    return float(confidence * _weigh_count(sources) * _weigh_count(sessions + max(0, people - 1)))
 
 
 def _weigh_count(count: int) -> float:

@@ -22,18 +22,18 @@ _VERBS = """
     replace require reset resolve respect restart restore restrict retry return reuse review revoke rewrite roll
     rotate run sanitise sanitize save scan scrub select send separate serialise serialize serve set ship sign skip
     sort specify split start stop store strip subscribe switch synchronise synchronize take tell throw treat trim
-    trust try tune turn unpin upload use validate verify wait warm wrap write
+    try tune turn unpin upload use validate verify wait warm wrap write
 """
 # Verbs that are also nouns with which a statement may begin: "Search index and two queues are left".
 _VERBS_OR_NOUNS = """
     block bound build cache change deploy hash hold index limit list load lock log map match name note plan process
-    query queue record release schedule scope search stream tag test track update upgrade watch
+    query queue record release schedule scope search stream tag test track trust update upgrade watch
 """
 # "It is never pushed" is a statement, not an instruction.
 _NEVER = r"never(?!\s+\w+(?:ed|en)\b)|don['’]t|do not|(?:must|should)(?: not|n['’]t)|may not|(?:cannot|can['’]t) be"
 _STATEMENT = (
     r"(?:(?!\b(?:that|which|who|when|if|what|how|where|while|because|since|until|so)\b)[^,;:.])*"
-    r"\b(?:is|are|was|were|has|have|had|takes?|gets?|lacks?)\b"
+    r"\b(?:is|are|was|were|has|have|had|can|will|takes?|gets?|lacks?)\b"
 )
 _COMMAND = (
     rf"(?:(?:{'|'.join(_VERBS.split())}|find(?! out))|(?:{'|'.join(_VERBS_OR_NOUNS.split())})(?=\s)(?!{_STATEMENT}))"
@@ -42,10 +42,14 @@ _OPENER = r"(?:please |then |instead,? |just |simply |first,? |also )?"
 _CLAUSE = (
     "if|when|whenever|before|after|while|for|to|in|on|at|with|where|unless|once|during|instead of|rather than|by|as"
 )
-_ADVICE = re.compile(
-    # A command at the start, after a colon or a semicolon, after an opening clause, or after "and".
+# A command at the start, after a colon or a semicolon, after an opening clause, or after "and".
+_COMMANDS = (
     rf"^[*_\"'“(]*{_OPENER}{_COMMAND}\s|[:;]\s+{_OPENER}{_COMMAND}\s"
     rf"|^\W*(?:{_CLAUSE})\s[^,]+,\s{_OPENER}{_COMMAND}\s|\band {_COMMAND} (?:it|them|the|its|their|a|an)\b"
+)
+_COMMANDING = re.compile(_COMMANDS, re.IGNORECASE)
+_ADVICE = re.compile(
+    rf"{_COMMANDS}"
     r"|\b(?:always|must|should|ought to|ha(?:s|ve) to|needs?(?: to| an?| its| the)|prefer(?:s|red|ring|ably|able)?"
     r"|recommend(?:s|ed|ing|ations?)?|best practices?|makes? sure|ensures?|better to|remember to|rule of thumb"
     r"|the rule is|mandatory|required)\b",
@@ -86,6 +90,11 @@ _CHOICE = re.compile(
 def is_advice(sentence: str) -> bool:
     """Return True for an instruction: a command, or *always*, *must*, *should*, *prefer*, *make sure* ..."""
     return _ADVICE.search(sentence) is not None
+
+
+def is_command(sentence: str) -> bool:
+    """Return True for a command: "Check the log", "When it fails, check the log", "Rule: check the log"."""
+    return _COMMANDING.search(sentence) is not None
 
 
 @lru_cache(maxsize=1 << 12)

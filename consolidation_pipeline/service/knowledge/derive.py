@@ -28,9 +28,10 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.knowledge.abstractions import (
     ExistingRow,
+    Origin,
     UnitRow,
     load_existing_rows,
-    load_sessions,
+    load_origins,
     load_unit_vectors,
     load_units,
     supersede_rows,
@@ -220,14 +221,14 @@ def _build_rows(
         dimension = load_dimension(connection, run.project.id, model)
         ids = [unit.id for plan, _ in texts for unit in plan.group.units]
         unit_vectors = load_unit_vectors(connection, ids, model, dimension)
-        sessions = load_sessions(connection, (raw_id for plan, _ in texts for raw_id in plan.group.raw_ids))
+        origins = load_origins(connection, (raw_id for plan, _ in texts for raw_id in plan.group.raw_ids))
     vectors = run.embedder.embed([text.content for _, text in texts])
     return [
         DerivedMemory(
             id=plan.target.id,
             version=plan.target.version,
             group_id=uuid4(),
-            values=build_abstraction_columns(kind, plan, text, sessions),
+            values=build_abstraction_columns(kind, plan, text, origins),
             vector=vector,
             model=model,
             source_ids=plan.group.raw_ids,
@@ -243,26 +244,29 @@ def _build_rows(
 
 
 def build_abstraction_columns(
-    kind: AbstractionKind, plan: PlannedAbstraction, text: DraftText, sessions: Mapping[UUID, str]
+    kind: AbstractionKind, plan: PlannedAbstraction, text: DraftText, origins: Mapping[UUID, Origin]
 ) -> dict[str, Any]:
     """Return the columns of the row. A retired row becomes active again.
 
-    An update leaves ``last_accessed_at`` alone, as a stored row has accesses of its own. ``sessions``: session id by
-    raw memory id, if known.
+    An update leaves ``last_accessed_at`` alone, as a stored row has accesses of its own. ``origins``: by id of raw
+    memory.
     """
     units = plan.group.units
     accesses = [unit.last_accessed_at for unit in units if unit.last_accessed_at is not None]
-    session_count = count_sessions(sessions.get(raw_id) for raw_id in plan.group.raw_ids)
+    known = [origins[raw_id] for raw_id in plan.group.raw_ids if raw_id in origins]
+    sessions = count_sessions(origin.session_id for origin in known)
+    people = len({origin.person for origin in known} - {None})
     return {
         "kind": kind.name,
         "abstraction_level": LEVELS[kind.name],
         "content": text.content,
         "memory_type": units[0].memory_type,
         "pattern_type": text.pattern_type,
-        "confidence_score": round(weigh_evidence(text.confidence, len(units), session_count), 6),
+        "confidence_score": round(weigh_evidence(text.confidence, len(units), sessions, people), 6),
         "llm_confidence": text.llm_confidence,
         "needs_review": text.needs_review,
         "details": {
+            **({"title": text.title} if text.title else {}),
             "summary": text.summary,
             "best_practices": list(text.best_practices),
             "gotchas": list(text.gotchas),

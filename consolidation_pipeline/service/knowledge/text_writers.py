@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
 from functools import cached_property
@@ -12,7 +12,9 @@ from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.confidence import heuristic_confidence, weigh_agreement
 from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_overruled, list_statements
-from consolidation_pipeline.core.knowledge.extractive_patterns import ExtractedPattern, Unit, sort_units
+from consolidation_pipeline.core.knowledge.pattern_layout import Sightings
+from consolidation_pipeline.core.knowledge.pattern_units import Unit, sort_units
+from consolidation_pipeline.core.knowledge.pattern_writer import ExtractedPattern
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
 from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
@@ -23,7 +25,7 @@ from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply, find_problems
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.store.knowledge.abstractions import UnitRow
+from consolidation_pipeline.store.knowledge.abstractions import Origin, UnitRow, load_origins
 
 # Extracted texts that are written in one transaction.
 EXTRACT_BATCH = 1000
@@ -77,7 +79,7 @@ class DraftText:
     """
 
     content: str
-    pattern_type: str
+    pattern_type: str | None
     summary: str
     best_practices: Sequence[str]
     gotchas: Sequence[str]
@@ -86,6 +88,7 @@ class DraftText:
     confidence: float
     needs_review: bool
     llm_confidence: float | None = None
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,9 +184,26 @@ def extract_texts(
     units, context = [_to_units(group) for group in groups], [group.is_context for group in groups]
     positions = {group.cluster_key: at for at, group in enumerate(groups)}
     rows = [positions[group.cluster_key] for group in wanted]
-    found = kind.extract(units, boilerplate=run.boilerplate, context=context, wanted=rows)
+    with run.engine.connect() as connection:
+        origins = load_origins(connection, {raw_id for group in wanted for raw_id in group.raw_ids})
+    sightings = [_count_sightings(group, origins) for group in wanted]
+    found = kind.extract(units, boilerplate=run.boilerplate, context=context, wanted=rows, sightings=sightings)
     for batch in split_chunks(list(zip(wanted, found, strict=True)), size=EXTRACT_BATCH):
         yield [GroupDraft(group, _to_draft(kind, group, extracted)) for group, extracted in batch]
+
+
+def _count_sightings(group: Group, origins: Mapping[UUID, Origin]) -> Sightings:
+    """Return how often, in how many sessions and when the memories behind a group were learned."""
+    known = [origins[raw_id] for raw_id in group.raw_ids if raw_id in origins]
+    sessions = {origin.session_id for origin in known}
+    days = [origin.learned_at.astimezone(UTC).date() for origin in known]
+    return Sightings(
+        count=len(group.raw_ids),
+        # Some without a session: the number of sessions is not known.
+        sessions=None if None in sessions or not sessions else len(sessions),
+        first=min(days, default=None),
+        last=max(days, default=None),
+    )
 
 
 def _to_units(group: Group) -> list[Unit]:
@@ -213,11 +233,14 @@ def _to_draft(kind: AbstractionKind, group: Group, extracted: ExtractedPattern) 
     return DraftText(
         content=extracted.content,
         pattern_type=extracted.pattern_type,
+        title=extracted.title,
         summary=extracted.summary,
         best_practices=extracted.best_practices,
         gotchas=extracted.gotchas,
         key_terms=extracted.key_terms,
         evidence=[(UUID(numbered[found.unit - 1].id), found.quote) for found in extracted.evidence],
-        confidence=weigh_agreement(heuristic_confidence(group.cohesion), len(group.units), extracted.overruled),
+        confidence=weigh_agreement(
+            heuristic_confidence(group.cohesion, extracted.support), len(group.units), extracted.overruled
+        ),
         needs_review=kind.needs_review,
     )

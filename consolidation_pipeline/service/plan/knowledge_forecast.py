@@ -44,7 +44,7 @@ from consolidation_pipeline.store.knowledge.abstractions import (
     UnitRow,
     list_active_patterns,
     load_existing_rows,
-    load_sessions,
+    load_origins,
     load_unit_vectors,
     load_units,
 )
@@ -217,12 +217,12 @@ def _build_rows(
     """Return the new rows of the drafts that have a text."""
     plan_of = {plan.group.cluster_key: plan for plan in plans}
     texts = [(plan_of[draft.group.cluster_key], draft.text) for draft in drafts if draft.text is not None]
-    sessions = load_sessions(connection, (raw_id for plan, _ in texts for raw_id in plan.group.raw_ids))
+    origins = load_origins(connection, (raw_id for plan, _ in texts for raw_id in plan.group.raw_ids))
     vectors: Sequence[Vectors | None] = [None] * len(texts)
     if texts and is_free(run.embedder):
         vectors = list(run.embedder.embed([text.content for _, text in texts]))
     return [
-        _NewRow(plan, build_abstraction_columns(kind, plan, text, sessions), vector)
+        _NewRow(plan, build_abstraction_columns(kind, plan, text, origins), vector)
         for (plan, text), vector in zip(texts, vectors, strict=True)
     ]
 

@@ -98,14 +98,25 @@ def load_units(connection: Connection, ids: Iterable[UUID], *, scope: str) -> di
     return {row["id"]: UnitRow(**read_source_columns(row)) for row in rows}
 
 
-_LOAD_SESSIONS = """
-    SELECT id, session_id FROM consolidation.task_memories WHERE id = ANY(:ids) AND session_id IS NOT NULL
+class Origin(NamedTuple):
+    """Where a raw memory comes from. ``person``: who wrote it: the writer's key, or else the agent or user given."""
+
+    session_id: str | None
+    person: str | None
+    learned_at: datetime
+
+
+_LOAD_ORIGINS = """
+    SELECT id, nullif(session_id, '') AS session_id,
+        coalesce(writer, 'agent ' || nullif(agent_id, ''), 'user ' || nullif(user_id, '')) AS person, learned_at
+    FROM consolidation.task_memories WHERE id = ANY(:ids)
 """
 
 
-def load_sessions(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, str]:
-    """Return the session id of each raw memory that has one, by memory id."""
-    return {row.id: row.session_id for row in connection.execute(text(_LOAD_SESSIONS), {"ids": list(ids)})}
+def load_origins(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Origin]:
+    """Return the origin of each raw memory, by memory id."""
+    rows = connection.execute(text(_LOAD_ORIGINS), {"ids": list(ids)})
+    return {row.id: Origin(row.session_id, row.person, row.learned_at) for row in rows}
 
 
 _LOAD_UNIT_VECTORS = """

@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.knowledge.extractive_patterns import (
-    ExtractedPattern,
-    Unit,
-    extract_patterns,
-    extract_principles,
-    sort_units,
-)
+from consolidation_pipeline.core.knowledge.extractive_patterns import extract_patterns, extract_principles
+from consolidation_pipeline.core.knowledge.lesson_sentences import read_lesson
+from consolidation_pipeline.core.knowledge.pattern_layout import Sightings
+from consolidation_pipeline.core.knowledge.pattern_units import Unit, sort_units
+from consolidation_pipeline.core.knowledge.pattern_writer import ExtractedPattern
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.sentences import MAX_SENTENCE_CHARS
 from consolidation_pipeline.settings import PROJECT_ROOT
@@ -90,12 +88,71 @@ def extract_first(texts: list[str]) -> ExtractedPattern:
 
 def test_extracted_pattern_summarizes_its_group() -> None:
     found = extract_first(WEBHOOKS)
-    assert found.summary == found.content.split("\n")[0]
+    title, headline, *_, seen = found.content.split("\n")
+    assert (title, headline) == (found.title, found.summary)
+    assert "webhook" in title.lower()
+    assert headline == "Verify the signature of a webhook before reading its body."
+    assert seen == "Seen 4 times."
     assert "This broke once." not in found.content
     assert set(found.key_terms[:2]) == {"signature", "webhook"}
     assert "Verify the signature of a webhook before reading its body." in found.best_practices
+    assert "Avoid: Never log the body of a webhook: its signature is a secret." in found.content
     assert "Never log the body of a webhook: its signature is a secret." in found.gotchas
     assert {evidence.unit for evidence in found.evidence} == {1, 2, 3, 4}
+
+
+def test_last_line_tells_sightings_and_days() -> None:
+    seen = Sightings(126, 4, date(2026, 4, 30), date(2026, 5, 12))
+    (found,) = extract_patterns([make_units(WEBHOOKS)], sightings=[seen])
+    assert found.content.endswith("\nSeen 126 times in 4 sessions, 30 April to 12 May 2026.")
+
+
+def test_intentions_become_instructions() -> None:
+    texts = [
+        "I was stuck, as I took the book before the lamp. In the next trial, I will look for the lamp first.",
+        "I failed because I forgot the lamp. I will look for the lamp first, then I will take the book.",
+        "I should have looked for the lamp. Next time, I will look for the lamp before I take the book.",
+    ]
+    (found,) = extract_patterns([make_units(texts)])
+    assert found.summary.startswith("Look for the lamp")
+    assert not re.search(r"\bI will\b", found.content)
+    assert found.pattern_type == "failure"
+
+
+def test_titles_and_commit_subjects_are_no_headline() -> None:
+    texts = [
+        "Queue worker limits\nKeep the batch of a queue worker below 100 jobs.",
+        "feat(queue): add worker limits\nThe queue worker was slow.",
+        "Fix the queue worker",
+    ]
+    assert extract_first(texts).summary == "Keep the batch of a queue worker below 100 jobs."
+
+
+def test_group_without_lesson_tells_topic_and_examples() -> None:
+    texts = ["How do I track my card?", "Can you track my card for me?", "Where is my new card?"]
+    found = extract_first(texts)
+    assert "card" in found.title.lower()
+    assert found.content.split("\n")[1].startswith("For example: ")
+    assert (found.best_practices, found.gotchas, found.support, found.pattern_type) == ((), (), 0.0, None)
+
+
+def test_template_family_is_one_line() -> None:
+    texts = [f"Investigate test count drop: {before} -> {after}" for before in range(1640, 1646) for after in (0, 10)]
+    found = extract_first(texts)
+    told = "Investigate test count drop: {1640 … 1645} -> {0, 10}"
+    assert (found.content, found.summary, found.title) == (f"{told}\nSeen 12 times.", told, "")
+
+
+def test_labels_follow_language_of_texts() -> None:
+    texts = [
+        "Prüfe die Signatur des Webhooks, bevor du den Inhalt liest, weil sonst falsche Daten gespeichert werden.",
+        "Vermeide es, den Inhalt des Webhooks zu protokollieren, denn die Signatur ist geheim.",
+        "Die Signatur des Webhooks wird mit dem Schlüssel des Kunden geprüft.",
+    ]
+    found = extract_first(texts)
+    assert found.summary == texts[0]
+    assert f"\nVermeiden: {texts[1]}\n" in found.content
+    assert found.content.endswith("\n3-mal gesehen.")
 
 
 def test_summary_avoids_context_dependent_opener() -> None:
@@ -113,9 +170,9 @@ def test_pattern_excludes_headings_bullets_and_code() -> None:
 
 def test_repeated_sentences_merge_unless_facts_differ() -> None:
     repeated = ["Restart the payout queue worker.", "restart the payout queue worker"] * 3
-    assert "\n" not in extract_first(repeated).content
-    limits = [f"The retry limit of the {name} queue is high." for name in ("payout", "refund")]
-    assert set(extract_first(limits).content.split("\n")) == set(limits)
+    assert extract_first(repeated).content == "Restart the payout queue worker.\nSeen 6 times."
+    limits = [f"Keep the retry limit of the {name} queue high." for name in ("payout", "refund")]
+    assert set(extract_first(limits).best_practices) == set(limits)
 
 
 def test_newer_value_is_told_with_what_was() -> None:
@@ -124,7 +181,8 @@ def test_newer_value_is_told_with_what_was() -> None:
     units = [replace(unit, day=day) for unit, (_, day) in zip(make_units(texts), limits, strict=True)]
     found = extract_patterns([units, make_units(LOCKS)])[0]
     told = "Always set the retry limit of the payout queue to 5 (since 12 May 2026; was 3)."
-    assert (found.content, found.best_practices, found.overruled) == (told, (told,), 2)
+    assert (found.summary, found.best_practices, found.overruled) == (told, (told,), 2)
+    assert found.content.endswith("\nSeen 3 times, 7 January to 12 May 2026.")
     assert {(one.unit, one.quote) for one in found.evidence} == set(enumerate(texts, start=1))
 
 
@@ -163,14 +221,15 @@ def test_sample_values_are_told_in_one_rule(ids: tuple[str, ...], told: str, ove
     for units in (read_sample(*ids), read_sample(*reversed(ids))):
         (found,) = extract_patterns([units])
         assert told in found.content
-        assert "\n" not in found.content
+        assert found.content.count(told.split()[0]) == 1
         assert found.overruled == overruled
 
 
 def test_identical_or_single_units_have_pattern() -> None:
     for texts in (["Restart the worker."] * 4, ["Restart the worker."], ["x"], ["…"]):
         found = extract_first(texts)
-        assert found.content == found.summary == texts[0]
+        assert found.summary == texts[0]
+        assert found.content.split("\n")[:-1] == [texts[0]]
         assert len(found.evidence) == len(texts)
 
 
@@ -189,14 +248,25 @@ def test_principle_puts_rules_first_and_is_short() -> None:
     ]  # fmt: skip
     (found,) = extract_principles([patterns])
     assert found.summary == "Set lock_timeout in a migration with a table lock."
-    assert found.content.count("\n") <= 1
+    assert found.content.count("\n") <= 3
     assert found.pattern_type == "gotcha"
+
+
+def test_principle_reads_statements_of_patterns_alone() -> None:
+    text = "Lock, migration\n{}\nDo: Set lock_timeout in a migration.\nSeen 4 times, 12 May 2026."
+    told = ["Take the table lock late.", "Take the table lock for a short time.", "Release the table lock early."]
+    patterns = [Unit(id=one, text=text.format(one), memory_type="learning", pattern_type="workflow") for one in told]
+    (found,) = extract_principles([patterns])
+    assert "May" not in found.content
+    assert "Do: Do:" not in found.content
+    assert "Set lock_timeout in a migration." in found.best_practices
+    assert all(evidence.quote in patterns[0].text or evidence.unit > 1 for evidence in found.evidence)
 
 
 def test_principle_tells_both_sides_of_patterns() -> None:
     texts = ["Keep the events of a webhook for 30 days.", "Keep the events of a webhook for 90 days."]
     (found,) = extract_principles([make_units(texts)])
-    assert (found.content, found.overruled) == ("Keep the events of a webhook for 30 days (others say 90 days).", 1)
+    assert (found.summary, found.overruled) == ("Keep the events of a webhook for 30 days (others say 90 days).", 1)
 
 
 def test_unit_weight_shifts_pattern() -> None:
@@ -205,7 +275,7 @@ def test_unit_weight_shifts_pattern() -> None:
         Unit(id=str(at), text=text, memory_type="learning", weight=50.0 if at == 0 else 1.0)
         for at, text in enumerate(texts)
     ]
-    assert extract_patterns([heavy])[0].summary == "Redis evicts a cache key early."
+    assert extract_patterns([heavy])[0].summary == "Redis keeps the session of a shop."
 
 
 def test_empty_group_and_zero_weight_are_refused() -> None:
@@ -239,10 +309,9 @@ def test_extracted_sentences_quote_whole_words(groups: list[list[Unit]]) -> None
             text = numbered[evidence.unit - 1].text
             assert evidence.quote in text
             assert len(evidence.quote) >= MAX_SENTENCE_CHARS or _ends_whole(evidence.quote, text)
-        sentences = found.content.split("\n")
-        assert 1 <= len(sentences) <= 3
-        assert {NOTES.sub("", line) for line in (*sentences, *found.best_practices, *found.gotchas)} <= quotes
-        assert len(found.content) <= MAX_SENTENCE_CHARS
+        told = {NOTES.sub("", line) for line in (*found.best_practices, *found.gotchas)}
+        assert told <= quotes | {read_lesson(quote).text for quote in quotes}
+        assert len(found.content) <= 6 * MAX_SENTENCE_CHARS
         assert {evidence.unit for evidence in found.evidence} == set(range(1, len(group) + 1))
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
+from consolidation_pipeline.core.knowledge.pattern_layout import read_statements
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.knowledge.derive import DeriveResult
 from consolidation_pipeline.service.knowledge.patterns import derive_patterns
@@ -57,14 +58,16 @@ def test_pattern_consists_of_source_sentences(topics: Pipeline) -> None:
     done = topics.run()
     assert (done.patterns.groups, done.patterns.created, done.patterns.updated) == (2, 2, 0)
     hooks, moves = list_patterns(topics)
-    assert set(hooks.content.split("\n")) <= set(WEBHOOKS)
-    assert set(moves.content.split("\n")) <= set(MIGRATIONS)
+    assert set(read_statements(hooks.content).split("\n")) <= set(WEBHOOKS)
+    assert set(read_statements(moves.content).split("\n")) <= set(MIGRATIONS)
+    assert hooks.content.startswith(hooks.details["title"])
+    assert "Seen 4 times in 4 sessions, " in hooks.content
     assert sorted(hooks.source_memory_ids) == memory_ids("hook", 4)
     assert load_parents(topics, hooks.id) == dict.fromkeys(memory_ids("hook", 4), "raw")
     assert (hooks.kind, hooks.abstraction_level, hooks.memory_type, hooks.user_id) == ("pattern", 2, "learning", None)
     assert (hooks.consolidation_method, hooks.llm_confidence, hooks.needs_review) == ("heuristic", None, False)
     assert 0 < hooks.confidence_score <= 0.75
-    assert set(hooks.details) == {"summary", "best_practices", "gotchas", "key_terms", "evidence"}
+    assert set(hooks.details) == {"title", "summary", "best_practices", "gotchas", "key_terms", "evidence"}
     assert "webhook" in hooks.details["key_terms"]
 
 
@@ -151,7 +154,7 @@ def test_newer_value_is_rule_also_in_grown_pattern(pipeline: Pipeline) -> None:
     pipeline.add(rows, "grown")
     pipeline.run("grown")
     (before,) = list_patterns(pipeline)
-    assert texts[0] in before.content
+    assert "Answer a webhook" in before.content
     pipeline.add([newer], "grown")
     pipeline.add([*rows, newer], "whole")
     pipeline.run("grown")

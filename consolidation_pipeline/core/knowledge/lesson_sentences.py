@@ -1,0 +1,240 @@
+"""Sentences of lessons: what each one is (a rule, a reason, a report, a heading ..), and rules without "I will"."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from consolidation_pipeline.core.text.sentence_cues import is_command, is_failure
+from consolidation_pipeline.core.text.sentences import is_context_dependent
+
+# A fragment needs what stands around it: markup, a list in a line, or a reference to the sentence before.
+Role = Literal["rule", "warning", "fact", "definition", "report", "subject", "question", "fragment"]
+
+# Openings that name the kind of note: "Key insight:", "**Rule**:".
+_LABEL = re.compile(
+    r"^[*_#\s]*(?:key (?:insight|takeaway|lesson|point)s?|insight|lessons?(?: learned)?|rule|tip|note|takeaway|tl;?dr|"
+    r"summary|best practice|important|reminder|regel|merke|hinweis|wichtig|lektion|regla|nota|consejo|importante|"
+    r"lección|"
+    r"règle|note|conseil|leçon)[*_]*\s*[:：][*_\s]*",
+    re.IGNORECASE,
+)
+_NEXT_TIME = (
+    r"(?:(?:in|on|for|during) (?:my|the|our|any|all|every)? ?(?:next|future|subsequent) \w+|next time|"
+    r"in (?:the )?future|"
+    r"going forward|from now on|to (?:fix|improve|solve|avoid|correct|address|prevent) [^,.]{1,60}|therefore|instead|"
+    r"das nächste mal|nächstes mal|künftig|la próxima vez|en el futuro|la prochaine fois|à l'avenir)"
+)
+# "In the next trial, I will also look for .." and "I should always ..": an instruction to oneself.
+_INTENTION = re.compile(
+    rf"^(?P<time>{_NEXT_TIME},?\s+)?(?P<condition>(?:if|when|whenever|before|after|while|once|unless|"
+    rf"until)\s[^,]+,\s+)?"
+    r"(?:then )?(?:(?:I|we)(?:['’]ll| will| should| must| ought to)|we (?:need|have) to)"
+    r"(?P<not>(?: not|n['’]t))?(?: (?:also|then|instead|just|simply|therefore|now|need to|have to|"
+    r"make an effort to))*\s+"
+    r"(?!have\s|be\s|been\s)(?P<rest>\S.*)$",
+    re.IGNORECASE | re.DOTALL,
+)
+# Words that join a sentence to the one before, and a fix to the mistake that was told.
+_CONNECTOR = re.compile(
+    r"^(?:(?:however|additionally|also|moreover|furthermore|instead|therefore|thus|hence|so|but|and|then|similarly|"
+    r"finally|"
+    r"in addition|as a result|specifically|in particular|consequently)\b,?\s+|to (?:fix|solve|resolve|address|correct) "
+    r"(?:this|the|that|it)(?: \w+)?,\s+)+",
+    re.IGNORECASE,
+)
+_PERSONS = (
+    (re.compile(r"\b(and|then|but) (?:I|we)(?:['’]ll| will| should)(?: also| then)? "), r"\1 "),
+    (re.compile(r"\bI am\b|\bI['’]m\b|\bI was\b"), "you are"),
+    (re.compile(r"\b(?:I|me)\b"), "you"),
+    (re.compile(r"\bmyself\b"), "yourself"),
+    (re.compile(r"\bmy\b"), "your"),
+    (re.compile(r"\bmine\b"), "yours"),
+)
+_FIRST_PERSON = re.compile(
+    r"\b(?:I|I['’](?:m|ve|d|ll)|me|my|mine|myself|we|our|us|ours|ich|mein(?:e[mnrs]?)?|mir|mich|wir|unser(?:e[mnrs]?)?|"
+    r"yo|"
+    r"mi|mis|nosotros|nuestr[oa]s?|je|mon|ma|mes|nous|notre|nos)\b|\bj['’]"
+)
+_PAST = re.compile(
+    r"\b(?:was|were|had|did|wasn['’]t|weren['’]t|hadn['’]t|didn['’]t|tried|failed|went|took|found|got|made|noticed|"
+    r"realized|realised|continued|ended|forgot|should have|could have|caused|resulted|turned out|crashed|broke|shipped|"
+    r"war|waren|wurde|wurden|hatte|hatten|fue|fueron|estaba|había|était|étaient|avait|avaient)\b",
+    re.IGNORECASE,
+)
+# "Implemented x", "Fixed y": what was done, without a subject.
+_DONE = re.compile(
+    r"^\W*(?!(?:need|based|red|shared|embed|feed|speed|fixed-)\b)[A-Za-z]{2,}(?:[^e]ed|ied)\s", re.IGNORECASE
+)
+# "This implementation is incorrect because ..": a report on one attempt.
+_VERDICT = re.compile(
+    r"^\W*(?:in )?(?:the|this|my|our|your|current|previous)\b[^.]{0,60}?\b(?:implementation|solution|function|code|"
+    r"approach|attempt"
+    r"|algorithm|test|tests|build|change|commit|fix|bug|issue|problem|mistake|error|logic|method)\b[^.]{0,80}?"
+    r"\b(?:is|are|was|were|does|do|did|has|had|fails?|failed|only|indicates?|uses?|tries|incorrectly|returns?|"
+    r"checks?)\b",
+    re.IGNORECASE,
+)
+# Commits: "fix(api): ..", "Merge branch ..", and verbs of a change without a full stop.
+_COMMIT = re.compile(
+    r"^\W*(?:(?:feat|fix|docs?|chore|refactor|tests?|perf|build|ci|style|revert|hotfix|wip)\b\s*(?:\([^)]*\))?!?:|"
+    r"merge "
+    r"(?:branch|pull|remote)|revert \")",
+    re.IGNORECASE,
+)
+_CHANGE_VERB = re.compile(
+    r"^\W*(?:add|added|fix|fixed|implement|implemented|remove|removed|update|updated|bump|merge|refactor|rename|create|"
+    r"introduce|migrate|move|replace|improve|support|port|backport|upgrade|rewrite|wire|integrate|convert|extend|clean|"
+    r"exempt|route|bind-mount|copy|drop|enable|disable|expose|revert|restore|make|allow|release|deploy|investigate|"
+    r"test)\b",
+    re.IGNORECASE,
+)
+SENTENCE_END = re.compile(r"[.!?…。！？:：][\"'”’»)\]*_`」』]*$")
+_ASKS = re.compile(
+    r"[?？]\W*$|^\W*(?:how|why|what|where|when|who|which|can|could|do|does|did|is|are|am|will|would|should|may)\s+"
+    r"(?:i|you|we|they|he|she|it|the|my|your|a|an|there|this|that|do|does|did|can|is|are|to)\b(?!.*[.,:;])",
+    re.IGNORECASE,
+)
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|be|been|being|has|have|had|do|does|did|can|could|will|would|shall|should|may|might|must|"
+    r"need|"
+    r"needs|use|uses|keep|keeps|make|makes|cause|causes|lead|leads|hinge|hinges|require|requires|fail|fails|return|"
+    r"returns|ist|sind|wird|werden|hat|haben|kann|muss|soll|es|son|está|están|tiene|debe|puede|est|sont|doit|peut|"
+    r"n['’]t|\w+n['’]t|[a-z]+(?:ates?|izes?|ises?|ifies|emerges|depends|allows|ensures|provides|prevents|enables))\b",
+    re.IGNORECASE,
+)
+_REASON = re.compile(
+    r"\b(?:because|since|otherwise|so that|leads? to|led to|causes?|caused|results? in|resulted in|prevents?|due to|"
+    r"as a result|hinges? on|depends? on|makes? it|weil|denn|sonst|andernfalls|dadurch|führt zu|verhindert|porque|"
+    r"ya que|"
+    r"de lo contrario|causa|provoca|evita que|parce que|sinon|cause|provoque|entraîne|empêche)\b"
+    r"|因为|由于|否则|导致|なぜなら|ため|原因",
+    re.IGNORECASE,
+)
+_MODAL = re.compile(
+    r"\b(?:(?<!is )(?<!are )(?<!was )(?<!were )always(?!\s+\w+ing\b)|must|should|ought to|ha(?:s|ve) to|needs? to|"
+    r"prefer(?:ably)?|recommend(?:s|ed)?|makes? sure|ensure that|"
+    r"better to|remember to|rule of thumb|the rule is|best practices?|never)\b",
+    re.IGNORECASE,
+)
+# Advice and warnings in other languages.
+_FOREIGN_ADVICE = re.compile(
+    r"^\W*(?:immer|stets|verwende|nutze|prüfe|setze|halte|teste|starte|lies|schreibe|achte|stelle|lege|führe|mache|"
+    r"nimm|"
+    r"warte|begrenze|sichere|siempre|usa|utiliza|comprueba|verifica|revisa|ejecuta|guarda|mantén|evalúa|haz|pon|espera|"
+    r"añade|toujours|utilise[rz]?|vérifie[rz]?|lance[rz]?|garde[rz]?|teste[rz]?|ajoute[rz]?|faites|fais|mets|mettez|"
+    r"attends|attendez)\b|\b(?:muss|müssen|sollte|sollten|soll|sollen|debe|deben|debería|hay que|conviene|doit|doivent|"
+    r"il faut|devrait)\b|必须|务必|应该|始终|べき|必ず|してください",
+    re.IGNORECASE,
+)
+_WARNING = re.compile(
+    r"^\W*(?:\w+,? ){0,2}?(?:never|don['’]t|do not|avoid|beware|stop|refuse|be careful|careful|caution|warning|"
+    r"watch out|"
+    r"nie|niemals|vermeide|achtung|vorsicht|nunca|jamás|evita|cuidado|jamais|évite[rz]?)\b|^attention ?:"
+    r"|\b(?:must not|mustn['’]t|should not|shouldn['’]t|should never|must never|is never|are never|darf nicht|"
+    r"dürfen nicht|"
+    r"auf keinen fall|nicht verwenden|no (?:uses|hagas|debe|deben|se debe|utilices|ejecutes)|il ne faut pas|"
+    r"ne doit pas|"
+    r"ne (?:utilise[rz]?|lance[rz]?|fai(?:s|tes)) (?:pas|jamais))\b"
+    r"|不要|切勿|禁止|避免|決して|避け|しないで|してはいけ",
+    re.IGNORECASE,
+)
+# The clause that an instruction may follow.
+_CONDITION = re.compile(
+    r"^\W*(?:if|when|whenever|before|after|while|for|to|in|on|at|with|where|unless|once|during|by|as)\s[^,]+,\s",
+    re.IGNORECASE,
+)
+_DEFINITION = re.compile(
+    r"^(?:an?|the)\s(?:[\w‑-]+\s){0,5}?(?:approach|framework|pattern|method|technique|guideline|model|practice|"
+    r"strategy|"
+    r"process|principle|methodology|architecture|mechanism)s?\s(?:for|that|to|of|which|where|in)\b",
+    re.IGNORECASE,
+)
+# Markup, tables, addresses, a list in a line, and the fields of a bug report.
+_MARKUP = re.compile(
+    r"\{\{|\}\}|\{code|\{noformat|<[a-z/!]|\|\w|https?://|[.:;]\s*\d{1,2}\.(?:\s+[A-Z]|$)|\*\*|\bUser Agent\b|"
+    r"\b(?:steps to reproduce|(?:actual|expected) (?:results?|behaviou?r))\b|Mozilla/",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A sentence as a lesson tells it.
+
+    ``text``: without a label, and an intention ("I will check") as an instruction ("Check"). ``is_reason``: it tells
+    why, or what came of it.
+    """
+
+    text: str
+    role: Role
+    is_reason: bool
+
+
+def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
+    """Return what a sentence is.
+
+    Args:
+        sentence: One sentence with single blanks.
+        is_opening: It is the first of several sentences of its text, so it may be a title.
+    """
+    bare = _LABEL.sub("", sentence) or sentence
+    is_labelled = bare != sentence
+    told = _CONNECTOR.sub("", bare) or bare
+    text = told[:1].upper() + told[1:] if told != sentence else sentence
+    is_reason = _REASON.search(text) is not None
+    if _MARKUP.search(text):
+        return Lesson(sentence, "fragment", False)
+    if instruction := _to_instruction(bare) or _to_instruction(text):
+        return Lesson(instruction, "warning" if _warns(instruction) else "rule", is_reason)
+    if _ASKS.search(text):
+        return Lesson(text, "question", False)
+    if not is_labelled and (_is_subject(text, is_opening=is_opening) or (_DONE.match(text) and not is_reason)):
+        return Lesson(sentence, "subject", False)
+    if is_context_dependent(text):
+        return Lesson(sentence, "fragment", False)
+    if _FIRST_PERSON.search(text) or _VERDICT.match(text):
+        is_rule = _MODAL.search(text) is not None and not _PAST.search(text) and not _FIRST_PERSON.search(text)
+        return Lesson(text, "rule" if is_rule and not is_reason else "report", is_reason or is_failure(text))
+    if _warns(text):
+        return Lesson(text, "warning", is_reason)
+    if is_command(text) or _MODAL.search(text) or _FOREIGN_ADVICE.search(text):
+        return Lesson(text, "rule", is_reason)
+    if _PAST.search(text):
+        return Lesson(text, "report", is_reason or is_failure(text))
+    if _DEFINITION.match(text):
+        return Lesson(text, "definition", False)
+    return Lesson(text, "fact", is_reason or is_failure(text))
+
+
+def _warns(text: str) -> bool:
+    """Return True for a warning: "Never ..", "When it runs, do not ..", "It must not .."; not "If it does not .."."""
+    return _WARNING.search(_CONDITION.sub("", text, count=1)) is not None
+
+
+def _to_instruction(text: str) -> str | None:
+    """Return an intention as an instruction: "Next time, I will check the log" gives "Check the log"."""
+    match = _INTENTION.match(text)
+    if match is None:
+        return None
+    rest, condition = match["rest"], match["condition"] or ""
+    for pattern, replacement in _PERSONS:
+        rest, condition = pattern.sub(replacement, rest), pattern.sub(replacement, condition)
+    rest = f"do not {rest}" if match["not"] else rest
+    told = condition + rest
+    return told[:1].upper() + told[1:]
+
+
+def _is_subject(text: str, *, is_opening: bool) -> bool:
+    """Return True for a title, heading or commit subject."""
+    if _COMMIT.match(text) or text.lstrip().startswith("#") or (is_opening and _CHANGE_VERB.match(text)):
+        return True
+    if not SENTENCE_END.search(text):
+        return is_opening or text.endswith("…") or _CHANGE_VERB.match(text) is not None or not _VERB.search(text)
+    if text.endswith("..."):
+        return True
+    # "Incident Detection and Response Pattern." opens a note as its title.
+    words = [word for word in re.findall(r"[^\W\d_][\w'’-]*", text) if len(word) > 3]
+    capitals = sum(word[0].isupper() for word in words)
+    return is_opening and len(words) <= 14 and not _VERB.search(text) and 2 * capitals >= len(words)

@@ -1,0 +1,125 @@
+"""Layout of extracted patterns: a title, a headline, *Do / Avoid / Because*, and how often and when it was seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Sightings:
+    """How often, in how many sessions and when the memories of a group were learned.
+
+    ``sessions``: None if no session is known. ``first``, ``last``: None if no day is known.
+    """
+
+    count: int
+    sessions: int | None = None
+    first: date | None = None
+    last: date | None = None
+
+
+class _Labels(NamedTuple):
+    """Words of a language for the lines of a pattern."""
+
+    do: str
+    avoid: str
+    because: str
+    examples: str
+    seen: str
+    seen_once: str
+    in_sessions: str
+    in_session: str
+
+
+_LABELS = {
+    "en": _Labels(
+        "Do", "Avoid", "Because", "For example", "Seen {} times", "Seen once", "in {} sessions", "in one session"
+    ),
+    "de": _Labels(
+        "Tun",
+        "Vermeiden",
+        "Grund",
+        "Zum Beispiel",
+        "{}-mal gesehen",
+        "Einmal gesehen",
+        "in {} Sitzungen",
+        "in einer Sitzung",
+    ),
+    "es": _Labels(
+        "Hacer", "Evitar", "Porque", "Por ejemplo", "Visto {} veces", "Visto una vez", "en {} sesiones", "en una sesión"
+    ),
+    "fr": _Labels(
+        "Faire", "Éviter", "Raison", "Par exemple", "Vu {} fois", "Vu une fois", "en {} sessions", "en une session"
+    ),
+    "zh": _Labels("应做", "避免", "原因", "例如", "见过 {} 次", "见过一次", "{} 个会话", "一个会话"),
+    "ja": _Labels("すること", "避けること", "理由", "例", "{} 回", "一回", "{} セッション", "1 セッション"),
+}
+_SEEN_LINE = re.compile(
+    "|".join(re.escape(told).replace(r"\{\}", r"\d+") for one in _LABELS.values() for told in (one.seen, one.seen_once))
+)
+_PART = re.compile(
+    "(?:" + "|".join(re.escape(word) for one in _LABELS.values() for word in (one.do, one.avoid, one.because)) + "): "
+)
+_EXAMPLES = tuple(f"{one.examples}: " for one in _LABELS.values())
+
+
+def render_pattern(
+    *,
+    title: str,
+    headline: str,
+    do: Sequence[str] = (),
+    avoid: Sequence[str] = (),
+    because: Sequence[str] = (),
+    examples: Sequence[str] = (),
+    sightings: Sightings,
+    language: str | None,
+) -> str:
+    """Return the lines of a pattern; parts without a sentence are left out."""
+    labels = _LABELS.get(language or "en", _LABELS["en"])
+    parts = ((labels.do, do), (labels.avoid, avoid), (labels.because, because))
+    lines = [title, headline, *(f"{label}: {line}" for label, found in parts for line in found)]
+    if examples:
+        lines.append(f"{labels.examples}: {'; '.join(examples)}")
+    lines.append(_tell_sightings(sightings, labels, language or "en"))
+    return "\n".join(line for line in lines if line)
+
+
+def read_statements(content: str) -> str:
+    """Return the statements of a pattern's text: without its title, its labels and the line on when it was seen.
+
+    A text without such a line, for example of a model, is returned unchanged.
+    """
+    lines = content.split("\n")
+    if len(lines) < 2 or not _SEEN_LINE.match(lines[-1]):
+        return content
+    told = [_PART.sub("", line, count=1) if _PART.match(line) else line for line in lines[:-1]]
+    bodies = [line for line in (told[1:] if len(told) > 1 else told) if not line.startswith(_EXAMPLES)]
+    return "\n".join(bodies) or told[0]
+
+
+def _tell_sightings(seen: Sightings, labels: _Labels, language: str) -> str:
+    parts = [labels.seen_once if seen.count == 1 else labels.seen.format(seen.count)]
+    if seen.sessions is not None:
+        told = labels.in_session if seen.sessions == 1 else labels.in_sessions.format(seen.sessions)
+        parts[0] = f"{parts[0]} {told}"
+    if seen.first is not None and seen.last is not None:
+        parts.append(_tell_days(seen.first, seen.last, language))
+    return ", ".join(parts) + "."
+
+
+def _tell_days(first: date, last: date, language: str) -> str:
+    """Return a day or the range of two days: "3 to 12 May 2026"; as ISO dates outside of English."""
+    if first == last:
+        return f"{last.day} {last:%B %Y}" if language == "en" else last.isoformat()
+    if language != "en":
+        return f"{first.isoformat()} – {last.isoformat()}"
+    start = f"{first.day}"
+    if (first.year, first.month) != (last.year, last.month):
+        start += f" {first:%B}"
+    if first.year != last.year:
+        start += f" {first.year}"
+    return f"{start} to {last.day} {last:%B %Y}"

@@ -1,0 +1,44 @@
+"""Units of which patterns and principles are extracted, and the evidence that quotes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """One text of a group: a memory, a merged memory, or a pattern with its ``pattern_type``.
+
+    ``weight``: how much it counts, for example the number of memories merged in it. ``day``: on which it was learned;
+    None if that does not tell which of two units is newer.
+
+    Raises:
+        ValueError: ``weight`` is not a finite number above 0.
+    """
+
+    id: str
+    text: str
+    memory_type: str
+    success: bool | None = None
+    weight: float = 1.0
+    pattern_type: str | None = None
+    day: date | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.weight < float("inf"):
+            raise ValueError(f"weight of unit {self.id} is {self.weight}; it must be a finite number above 0")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A ``quote`` that occurs verbatim in a unit. ``unit``: its number in the order of ``sort_units``, from 1."""
+
+    unit: int
+    quote: str
+
+
+def sort_units(units: Iterable[Unit]) -> list[Unit]:
+    """Return the units in the order in which evidence numbers them: by id."""
+    return sorted(units, key=lambda unit: (unit.id, unit.text, unit.memory_type, str(unit.success), unit.weight))

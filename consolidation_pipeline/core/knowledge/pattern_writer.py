@@ -1,0 +1,383 @@
+"""Writer of the text of a pattern from the ranked sentences of its units."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from textwrap import shorten
+
+from consolidation_pipeline.core.differences.explanation import explain
+from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled
+from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, Lesson, Role, read_lesson
+from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, render_pattern
+from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, write_title
+from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
+from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
+from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
+from consolidation_pipeline.core.knowledge.template_families import TemplateFamily, find_template
+from consolidation_pipeline.core.literals.literals import literals
+from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.text.key_terms import extract_terms
+from consolidation_pipeline.core.text.sentence_cues import is_command, is_pitfall
+
+# Limits of the lists of practices and of gotchas.
+_MAX_LISTED = 5
+_LISTED_CHARS = 1200
+# Lines of each part of the text, and characters of a part.
+_MAX_DO, _MAX_AVOID, _MAX_BECAUSE, _MAX_EXAMPLES = 2, 2, 1, 3
+_PART_CHARS = 420
+_EXAMPLE_CHARS = 110
+# A sentence of lower readability is a heading, a fragment or markup. It is never a practice or gotcha, and in the text
+# only if there is nothing else.
+_READABLE = 0.35
+# Sentences of a group, the best first, that are searched for disputes and may be used. It bounds the time.
+_MAX_SENTENCES = 256
+# Factors of the centrality of a sentence by its role, in the choice of the headline.
+_ROLE_FACTORS: dict[Role, float] = {
+    "rule": 1.6,
+    "warning": 1.4,
+    "fact": 1.0,
+    "definition": 0.5,
+    "report": 0.4,
+    "subject": 0.1,
+    "question": 0.1,
+    "fragment": 0.05,
+}
+# Factor of a command: "Check the log" rather than "The log must be checked".
+_COMMAND = 1.15
+# Factor of what changed, or what units differ in: a reader must know it.
+_DISPUTED = 1.3
+# Factor for each literal of a sentence that few other units have: it is about one case.
+_SPECIFIC = 0.85
+_MOST_SPECIFIC = 0.45
+_LONG_CHARS, _LONG = 240, 0.8
+# A unit supports a sentence if one of its own has this cosine with it.
+_SUPPORTS = 0.3
+# Share of units that must support a headline that does not instruct: otherwise it tells of one case.
+_FACT_SUPPORT, _REPORT_SUPPORT = 0.4, 0.5
+# A line of a part must not have this cosine with another line; a reason speaks of the same as what it is a reason for.
+_ALIKE, _ALIKE_REASON = 0.5, 0.75
+# Share of the units with more than a subject that must have an instruction, for the headline to be one.
+_INSTRUCTING = 0.5
+# A further line must score this much of the best one of its part.
+_WORTH = 0.4
+# With this share of questions, a group is about what is asked.
+_ASKING = 0.25
+# Share of the weight of a group that a template family must have.
+_TEMPLATE_SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class ExtractedPattern:
+    """The text of a pattern or principle.
+
+    Each sentence is taken from a unit, unchanged except for white space, for a label or "I will" before it
+    (``lesson_sentences``), and for what other units say instead (``disputes.find_disputes``), which stands in it in
+    brackets.
+
+    Attributes:
+        content: Lines of ``pattern_layout``.
+        title: Phrases that tell the group from the others; empty if the headline is a template.
+        summary: The headline; of a group without one, its examples.
+        pattern_type: None if nothing tells it.
+        evidence: The sentences used, and the most central one of every other unit, by unit number.
+        overruled: Number of units that contradict others and are not the newest.
+        support: Share of the units, by weight, that say the headline or something like it; 0 without a headline.
+    """
+
+    content: str
+    title: str
+    summary: str
+    best_practices: tuple[str, ...]
+    gotchas: tuple[str, ...]
+    key_terms: tuple[str, ...]
+    pattern_type: str | None
+    evidence: tuple[Evidence, ...]
+    overruled: int = 0
+    support: float = 0.0
+
+
+@dataclass(frozen=True)
+class Style:
+    """``rule``: further factor of the scores of advice and warnings. ``parts``: of *Do*, *Avoid* and *Because*."""
+
+    rule: float
+    parts: tuple[int, int, int]
+
+
+# A pattern says what happens and what to do; a principle says what to do.
+PATTERN = Style(rule=1.0, parts=(_MAX_DO, _MAX_AVOID, _MAX_BECAUSE))
+PRINCIPLE = Style(rule=2.0, parts=(1, 1, 0))
+
+
+def list_sentences(ranking: SentenceRanking) -> dict[int, list[str]]:
+    """Return the sentences of each text in their order, by the position of the text."""
+    texts: dict[int, list[str]] = {}
+    for one in sorted(ranking.sentences, key=lambda one: one.row):
+        texts.setdefault(one.text, []).append(one.sentence.text)
+    return texts
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A sentence as a lesson, with its ``score`` as a headline."""
+
+    ranked: RankedSentence
+    lesson: Lesson
+    score: float
+
+
+class PatternWriter:
+    """Writes the text of one group."""
+
+    def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], style: Style) -> None:
+        self.units = units
+        self.ranking = ranking
+        self.terms = terms
+        self.style = style
+        self.sentences = list_sentences(ranking)
+        self.texts = {at: "\n".join(found) for at, found in self.sentences.items()}
+        self.language = detect_language("\n".join(self.texts.values()))
+        self.weight = sum(units[at].weight for at in self.texts)
+        self.title = write_title(list(self.texts.values()), terms)
+        clear = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
+        self.usable, self.overruled = _settle_disputes(clear or ranking.sentences, units)
+        self.has_clear = bool(clear)
+        self.literals = Counter(literal for text in self.texts.values() for literal in set(literals(text)))
+        self.stems = {term.stem for word in terms for term in extract_terms(word)}
+
+    def write(self, sightings: Sightings) -> ExtractedPattern:
+        """Return the pattern."""
+        candidates = [self._read(one) for one in self.usable]
+        rules, warnings = ([one for one in candidates if one.lesson.role == role] for role in ("rule", "warning"))
+        pitfalls = [
+            *warnings,
+            *(one for one in candidates if one.lesson.role == "fact" and is_pitfall(one.lesson.text)),
+        ]
+        used: list[_Candidate] = []
+        practices: list[_Candidate] = []
+        gotchas: list[_Candidate] = []
+        render = partial(render_pattern, sightings=sightings, language=self.language)
+        support = 0.0
+        family = self._find_template()
+        if family is not None and self._weigh_texts(family.members) >= _TEMPLATE_SHARE:
+            title, headline, support = "", family.text, self._weigh_texts(family.members)
+            content = render(title="", headline=headline)
+        elif best := self._find_headline(candidates):
+            title, headline = self.title, best.lesson.text
+            support = self._measure_support(best)
+            parts = self._find_parts(best, candidates)
+            practices, gotchas = (
+                self._choose(found, most=_MAX_LISTED, max_chars=_LISTED_CHARS) for found in (rules, pitfalls)
+            )
+            used = [best, *practices, *gotchas, *(one for part in parts for one in part)]
+            do, avoid, because = ([one.lesson.text for one in part] for part in parts)
+            # A short sentence alone is its own title.
+            title = title if any(parts) or len(headline) > MAX_TITLE_CHARS else ""
+            content = render(title=title, headline=headline, do=do, avoid=avoid, because=because)
+        else:
+            used = self._find_examples(family)
+            lines = [*([family.text] if family else []), *(one.lesson.text for one in used)]
+            title, told = self.title, [_shorten(line) for line in lines[:_MAX_EXAMPLES]]
+            headline = "; ".join(told)
+            is_single = len({normalize_text(text) for text in self.texts.values()}) == 1
+            content = render(
+                title="" if is_single else title,
+                headline=headline if is_single else "",
+                examples=[] if is_single else told,
+            )
+        return ExtractedPattern(
+            content=content,
+            title=title,
+            summary=headline,
+            best_practices=tuple(one.lesson.text for one in practices),
+            gotchas=tuple(one.lesson.text for one in gotchas),
+            key_terms=self.terms,
+            pattern_type=vote_pattern_type([replace(self.units[at], text=text) for at, text in self.texts.items()]),
+            evidence=_evidence(self.ranking, [one.ranked for one in used]),
+            overruled=self.overruled,
+            support=round(support, 6),
+        )
+
+    def _read(self, ranked: RankedSentence) -> _Candidate:
+        sentences = self.sentences[ranked.text]
+        is_opening = len(sentences) > 1 and ranked.sentence.text == sentences[0]
+        lesson = read_lesson(ranked.sentence.text, is_opening=is_opening)
+        if lesson.role == "fact" and len(sentences) > 1 and not SENTENCE_END.search(lesson.text):
+            lesson = replace(lesson, role="subject")
+        factor = _ROLE_FACTORS[lesson.role] * (self.style.rule if lesson.role in ("rule", "warning") else 1.0)
+        # What units dispute is of all of them, whatever its values.
+        is_disputed = _is_disputed(ranked)
+        found = frozenset() if is_disputed else literals(lesson.text)
+        rare = sum(2 * self.literals[literal] < len(self.texts) for literal in found)
+        factor *= _DISPUTED if is_disputed else 1.0
+        factor *= _COMMAND if is_command(lesson.text) else 1.0
+        factor *= max(_MOST_SPECIFIC, _SPECIFIC**rare)
+        factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
+        return _Candidate(ranked, lesson, ranked.score * factor)
+
+    def _find_template(self) -> TemplateFamily | None:
+        positions = list(self.texts)
+        weights = [self.units[at].weight for at in positions]
+        family = find_template([self.texts[at] for at in positions], weights)
+        return family and replace(family, members=tuple(positions[at] for at in family.members))
+
+    def _find_headline(self, candidates: Sequence[_Candidate]) -> _Candidate | None:
+        """Return the best sentence that speaks for the group."""
+        ordered = sorted(candidates, key=lambda one: replace(one.ranked, score=one.score).order)
+        told = [one for one in ordered if self.has_clear and self._is_on_topic(one.lesson.text)]
+        instructs = self._has_instructions(candidates)
+        asked = self._weigh_texts(one.ranked.text for one in candidates if one.lesson.role == "question")
+        leasts: dict[Role, float] = {"rule": 0.0 if instructs else _FACT_SUPPORT, "fact": _FACT_SUPPORT}
+        leasts |= {"warning": leasts["rule"], "definition": _FACT_SUPPORT}
+        leasts["report"] = _REPORT_SUPPORT
+        if asked >= _ASKING and not instructs:
+            return None
+        for roles in (leasts.keys() - {"report"}, leasts.keys() & {"report"}):
+            for one in [one for one in told if one.lesson.role in roles][:_MAX_LISTED]:
+                if self._measure_support(one) >= leasts[one.lesson.role]:
+                    return one
+        return None
+
+    def _has_instructions(self, candidates: Sequence[_Candidate]) -> bool:
+        """Return True if enough of the units that have more than a subject instruct."""
+        speaking = {at for at, found in self.sentences.items() if len(found) > 1}
+        speaking |= {one.ranked.text for one in candidates if one.lesson.role not in ("subject", "fragment")}
+        instructing = {one.ranked.text for one in candidates if one.lesson.role in ("rule", "warning")}
+        total = sum(self.units[at].weight for at in speaking)
+        return sum(self.units[at].weight for at in instructing) >= _INSTRUCTING * total
+
+    def _weigh_texts(self, texts: Iterable[int]) -> float:
+        """Return the share of texts by weight."""
+        return sum(self.units[at].weight for at in set(texts)) / self.weight
+
+    def _is_on_topic(self, text: str) -> bool:
+        return not self.stems or any(term.stem in self.stems for term in extract_terms(text))
+
+    def _measure_support(self, candidate: _Candidate) -> float:
+        """Return the share of the units, by weight, that have a sentence like this one."""
+        vectors, rows = self.ranking.vectors, [one.row for one in self.ranking.sentences]
+        cosines = (vectors[rows] @ vectors[[candidate.ranked.row]].T).toarray().ravel()
+        texts = {
+            one.text
+            for one, cosine in zip(self.ranking.sentences, cosines.tolist(), strict=True)
+            if cosine >= _SUPPORTS
+        }
+        return sum(self.units[at].weight for at in texts) / self.weight
+
+    def _find_parts(self, headline: _Candidate, candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:
+        """Return the lines of *Do*, *Avoid* and *Because* that neither repeat the headline nor each other."""
+        roles = {"rule": 0, "warning": 1}
+        parts: list[list[_Candidate]] = [[], [], []]
+        told = [headline]
+        for number, most in enumerate(self.style.parts):
+            found = [
+                one
+                for one in candidates
+                if one is not headline
+                and (
+                    roles.get(one.lesson.role) == number
+                    if number < 2
+                    else one.lesson.is_reason and one.lesson.role in ("fact", "report")
+                )
+                and len(one.lesson.text) <= _LONG_CHARS
+                and self._is_on_topic(one.lesson.text)
+            ]
+            instructs = headline.lesson.role in ("rule", "warning")
+            limit = _ALIKE_REASON if number == 2 and instructs else _ALIKE
+            best = max((one.score for one in found), default=0.0)
+            worth = [one for one in found if one.score >= _WORTH * best]
+            for one in self._choose([*told, *worth], most=most + len(told), max_chars=_PART_CHARS * 2, first=told):
+                if (
+                    one not in told
+                    and len(parts[number]) < most
+                    and not any(self._is_like(one, other, limit) for other in told)
+                ):
+                    parts[number].append(one)
+                    told.append(one)
+        return parts
+
+    def _is_like(self, one: _Candidate, other: _Candidate, limit: float) -> bool:
+        """Return True if the sentences share most of their terms, or one says no more than the other."""
+        vectors = self.ranking.vectors[[one.ranked.row, other.ranked.row]]
+        is_near = float((vectors[[0]] @ vectors[[1]].T).sum()) >= limit
+        return (is_near and not _is_disputed(one.ranked)) or _repeats(one, other)
+
+    def _find_examples(self, family: TemplateFamily | None) -> list[_Candidate]:
+        """Return the most central openings of units that differ and are no members of the family."""
+        members = family.members if family else ()
+        openings = [
+            one
+            for one in self.ranking.sentences
+            if one.text not in members and one.sentence.text == self.sentences[one.text][0]
+        ]
+        scored = [replace(one, score=one.score / one.sentence.readability) for one in openings]
+        scored.sort(key=lambda one: one.order)
+        lessons = [_Candidate(one, Lesson(one.sentence.text, "subject", False), one.score) for one in scored]
+        chosen = self._choose(lessons, most=_MAX_EXAMPLES, max_chars=10 * _PART_CHARS)
+        told: list[_Candidate] = []
+        for one in [*chosen, *(one for one in lessons if one not in chosen)][: 4 * _MAX_EXAMPLES]:
+            if len(told) < _MAX_EXAMPLES and not any(_repeats(one, other) for other in told):
+                told.append(one)
+        return told
+
+    def _choose(
+        self, candidates: Sequence[_Candidate], *, most: int, max_chars: int, first: Sequence[_Candidate] = ()
+    ) -> list[_Candidate]:
+        """Return what ``SentenceRanking.choose`` does, the ``first`` before the others."""
+        by_row = {one.ranked.row: one for one in candidates}
+        top = max((one.score for one in candidates), default=0.0)
+        before = {one.ranked.row: top * (1 + 0.01 * (len(first) - at)) for at, one in enumerate(first)}
+        scored = (
+            replace(
+                one.ranked,
+                sentence=replace(one.ranked.sentence, text=one.lesson.text),
+                score=before.get(one.ranked.row, one.score),
+            )
+            for one in candidates
+        )
+        return [by_row[one.row] for one in self.ranking.choose(scored, most=most, max_chars=max_chars)]
+
+
+def _is_disputed(ranked: RankedSentence) -> bool:
+    """Return True if a sentence tells what other units say instead."""
+    return ranked.sentence.text != " ".join(ranked.sentence.quote.split())
+
+
+def _shorten(text: str) -> str:
+    bare = f"{text.rstrip('.')}…" if text.endswith("...") else text.rstrip(".")
+    return shorten(bare, _EXAMPLE_CHARS, placeholder=" …")
+
+
+def _repeats(one: _Candidate, other: _Candidate) -> bool:
+    """Return True if one sentence says no more than the other, in words of its own."""
+    return explain(one.lesson.text, other.lesson.text).may_merge
+
+
+def _settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> tuple[list[RankedSentence], int]:
+    """Return the sentences with one in place of those that dispute each other, and the number of overruled units."""
+    ranked = ranked[:_MAX_SENTENCES]
+    statements = [Statement(one.sentence.text, one.text, units[one.text].day) for one in ranked]
+    disputes = find_disputes(statements)
+    told = {
+        # In its new words, with the score of the best: it stands for all of them.
+        dispute.rule: replace(
+            ranked[dispute.rule],
+            sentence=replace(ranked[dispute.rule].sentence, text=dispute.told),
+            score=ranked[min(dispute.rule, *dispute.others)].score,
+        )
+        for dispute in disputes
+    }
+    left_out = {at for dispute in disputes for at in dispute.others}
+    usable = [told.get(at, one) for at, one in enumerate(ranked) if at not in left_out]
+    return usable, len(list_overruled(statements, disputes))
+
+
+def _evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:
+    used_texts = {one.text for one in used}
+    others = {one.text: one for one in reversed(ranking.sentences) if one.text not in used_texts}
+    found = {Evidence(one.text + 1, one.sentence.quote) for one in [*used, *others.values()]}
+    return tuple(sorted(found, key=lambda evidence: (evidence.unit, evidence.quote)))
