@@ -21,10 +21,13 @@ from consolidation_pipeline.api.models.memories import (
     InvalidRow,
     MemoryRow,
     RawMemory,
+    UsesReply,
+    UsesRequest,
 )
 from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.errors import InvalidMemoryError
 from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory, give_feedback
+from consolidation_pipeline.service.intake.memory_uses import report_used
 
 router = APIRouter(prefix="/api/v1/memories", tags=["memories"])
 
@@ -54,6 +57,7 @@ def add_memory(body: AddMemoryRequest, caller: ScopedAgent, response: Response) 
         changed_by=caller.name,
         settings=caller.settings,
         scope=caller.principal.scope,
+        writer=caller.principal.writer,
     )
     for _, message in added.errors:
         raise InvalidMemoryError(message)
@@ -85,6 +89,7 @@ def add_many(body: AddMemoriesRequest, caller: ScopedAgent, response: Response) 
         changed_by=caller.name,
         settings=caller.settings,
         scope=caller.principal.scope,
+        writer=caller.principal.writer,
     )
     positions = list(rows)
     errors |= {positions[at]: message for at, message in added.errors}
@@ -137,10 +142,28 @@ def describe_memory(id: UUID, caller: Caller) -> RawMemory | ConsolidatedMemory:
 
 @router.post("/{id}/feedback", summary="Give feedback", responses=declare_problems(400, 404, 409))
 def add_feedback(id: UUID, body: FeedbackRequest, caller: Agent) -> FeedbackReply:
-    """Report whether a memory helped. Its importance rises or falls by 0.1; its text stays.
+    """Report whether a memory helped. Its importance rises or falls by 0.1, once a day; its text stays.
 
-    409: the memory is archived or merged.
+    Search ranks it by the votes of all its readers. 409: the memory is archived or merged.
     """
     caller.check_owner([id], noun="memory")
-    done = give_feedback(caller.engine, id, helpful=body.helpful, note=body.note, changed_by=caller.name)
+    done = give_feedback(
+        caller.engine,
+        id,
+        helpful=body.helpful,
+        note=body.note,
+        changed_by=caller.name,
+        voter=caller.principal.identify_voter(body.session_id),
+    )
     return FeedbackReply.model_validate(done)
+
+
+@router.post("/used", summary="Report used memories", responses=declare_problems(400, 404))
+def add_uses(body: UsesRequest, caller: Agent) -> UsesReply:
+    """Report the memories and playbook entries that the caller used. Search and the playbook rank by it.
+
+    It counts once a day for each id, and less for memories that the caller's key wrote.
+    """
+    caller.check_owner(body.ids, noun="memory")
+    done = report_used(caller.engine, body.ids, voter=caller.principal.identify_voter(body.session_id))
+    return UsesReply.model_validate(vars(done))

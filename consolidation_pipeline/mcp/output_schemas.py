@@ -60,6 +60,13 @@ class FeedbackAnswer(Answer):
     group_id: UUID = Field(description="Pass it to rollback_consolidation to undo the feedback.")
 
 
+class UsesAnswer(Answer):
+    """What was recorded of the reported uses."""
+
+    recorded: int = Field(description="Ids whose use counts now.")
+    repeated: int = Field(description="Ids that counted for today already.")
+
+
 class PlannedMerge(Answer):
     """Memories that would be merged into one."""
 

@@ -23,9 +23,10 @@ from consolidation_pipeline.service.admin.api_keys import ROLES
 _INSTRUCTIONS = """
 Long-term memory for agents, separate for each project. Before a task, call get_consolidated_context and follow its
 playbook entries. During a task, call search_consolidated_memories to answer a question, and trace_memory_lineage to
-check the sources of a claim. After a task, call add_memory for each lesson learned, and memory_feedback for each memory
-that helped or misled you. plan_consolidation, run_consolidation and rollback_consolidation maintain the memories: a run
-merges memories that say the same and hides the originals. It deletes nothing and can be undone.
+check the sources of a claim. After a task, call add_memory for each lesson learned, report_used_memories with the ids
+that you used, and memory_feedback for a memory that misled you. plan_consolidation, run_consolidation and
+rollback_consolidation maintain the memories: a run merges memories that say the same and hides the originals. It
+deletes nothing and can be undone.
 """
 
 
@@ -81,6 +82,7 @@ TOOLS = (
     ToolSpec(read_tools.trace_memory_lineage, "reader", "Lineage of a memory"),
     ToolSpec(write_tools.add_memory, "agent", "Add a memory", read_only=False),
     ToolSpec(write_tools.memory_feedback, "agent", "Feedback on a memory", read_only=False, idempotent=False),
+    ToolSpec(write_tools.report_used_memories, "agent", "Report used memories", read_only=False),
     ToolSpec(consolidation_tools.plan_consolidation, "admin", "Preview a consolidation"),
     ToolSpec(consolidation_tools.run_consolidation, "admin", "Consolidate", read_only=False, destructive=True),
     ToolSpec(consolidation_tools.consolidation_status, "admin", "Status of a consolidation"),

@@ -18,6 +18,9 @@ Project = Annotated[
     str, Field(description="Slug of the project. Leave it out if the connection or the key is bound to one project.")
 ]
 Reason = Annotated[str, Field(description="Reason, in one sentence; recorded in the ledger.", max_length=1000)]
+SessionId = Annotated[
+    str, Field(description="Your session, if the connection has no key of its own: each counts apart.", max_length=200)
+]
 Levels = Annotated[
     list[int] | None,
     Field(

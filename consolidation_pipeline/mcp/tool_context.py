@@ -5,7 +5,7 @@ Tools import ``service`` inside their functions: the client that starts the serv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Semaphore
@@ -106,7 +106,11 @@ class Caller:
         return own or scope or None
 
     def check_owner(self, id_: UUID, noun: str) -> None:
-        """Raise NotFoundError if a row belongs to another project, as if the row did not exist.
+        """Raise NotFoundError if a row belongs to another project; see ``check_owners``."""
+        self.check_owners([id_], noun)
+
+    def check_owners(self, ids: Sequence[UUID], noun: str) -> None:
+        """Raise NotFoundError if one of the rows belongs to another project, as if the row did not exist.
 
         A row that does not exist passes: the service reports it.
         """
@@ -117,8 +121,9 @@ class Caller:
             return
         # A stdio server that was started for one project knows only the project's slug.
         own_id = self.principal.project_id or find_project(self.engine, own).id
-        if any(project_id != own_id for project_id in find_owners(self.engine, [id_]).values()):
-            raise NotFoundError(f"there is no {noun} {id_}")
+        for id_, project_id in find_owners(self.engine, ids).items():
+            if project_id != own_id:
+                raise NotFoundError(f"there is no {noun} {id_}")
 
 
 def get_caller(ctx: Context[ServerContext], *, of_scope: bool = False) -> Caller:

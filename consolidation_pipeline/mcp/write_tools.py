@@ -1,17 +1,23 @@
-"""Tools that write: add a memory, give feedback on one."""
+"""Tools that write: add a memory, give feedback on one, report which ones were used."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 from pydantic import Field
 
 from consolidation_pipeline.errors import InvalidMemoryError
-from consolidation_pipeline.mcp.output_schemas import AddedMemory, FeedbackAnswer
-from consolidation_pipeline.mcp.tool_arguments import MemoryId, MemoryType, Project
+from consolidation_pipeline.mcp.output_schemas import AddedMemory, FeedbackAnswer, UsesAnswer
+from consolidation_pipeline.mcp.tool_arguments import MemoryId, MemoryType, Project, SessionId
 from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
+if TYPE_CHECKING:
+    from consolidation_pipeline.service.admin.api_keys import Principal
+
 _SOURCE = "mcp"
+# All agents on this machine that have no key.
+LOCAL_WRITER = "local"
 
 
 def add_memory(
@@ -76,10 +82,16 @@ def add_memory(
         changed_by=caller.name,
         settings=caller.settings,
         scope=caller.principal.scope,
+        writer=_find_writer(caller.principal),
     )
     for _, message in done.errors:
         raise InvalidMemoryError(message)
     return AddedMemory(project=slug, id=done.ids[0], added=bool(done.added))
+
+
+def _find_writer(principal: Principal) -> str | None:
+    """Return the writer of a caller's memories. Over stdio, the caller is an agent that has no key."""
+    return LOCAL_WRITER if principal.key_id is None else principal.writer
 
 
 def memory_feedback(
@@ -88,15 +100,45 @@ def memory_feedback(
     helpful: Annotated[bool | None, Field(description="true: it helped. false: it misled you or is outdated.")] = None,
     *,
     note: Annotated[str, Field(description="Reason, for the people who maintain the memories.", max_length=2000)] = "",
+    session_id: SessionId = "",
 ) -> FeedbackAnswer:
-    """Report whether a memory helped. Its importance rises or falls by 0.1; low importance makes it fade sooner.
+    """Report whether a memory helped. Its importance rises or falls by 0.1; low importance makes it fade sooner, and
+    search ranks it by the votes of all its readers.
 
-    Use it after a task for each memory that influenced a decision, especially for a wrong one. The text does not
-    change; add the correct lesson with add_memory. Free. To undo it, pass group_id to rollback_consolidation.
+    Use it after a task for a memory that misled you or that made the difference; report_used_memories is enough for the
+    others. The text does not change; add the correct lesson with add_memory. Repeating a rating on the same day changes
+    nothing more. Free. To undo it, pass group_id to rollback_consolidation.
     """
     from consolidation_pipeline.service.intake.agent_memories import give_feedback
 
     caller = get_caller(ctx)
     caller.check_owner(memory_id, "memory")
-    feedback = give_feedback(caller.engine, memory_id, helpful=helpful, note=note or None, changed_by=caller.name)
+    feedback = give_feedback(
+        caller.engine,
+        memory_id,
+        helpful=helpful,
+        note=note or None,
+        changed_by=caller.name,
+        voter=caller.principal.identify_voter(session_id),
+    )
     return FeedbackAnswer.model_validate(feedback)
+
+
+def report_used_memories(
+    ctx: ToolContext,
+    ids: Annotated[
+        list[UUID],
+        Field(description="Ids of memories and playbook entries from search or context.", min_length=1, max_length=100),
+    ],
+    session_id: SessionId = "",
+) -> UsesAnswer:
+    """Report which memories and playbook entries you used: those that your answer or a decision rests on.
+
+    Use it once at the end of a task. Search and the playbook rank by it, so list only what really helped, and nothing
+    that was merely shown. It counts once a day for each id, and less for memories that you wrote. Free.
+    """
+    from consolidation_pipeline.service.intake.memory_uses import report_used
+
+    caller = get_caller(ctx)
+    caller.check_owners(ids, "memory")
+    return UsesAnswer.model_validate(report_used(caller.engine, ids, voter=caller.principal.identify_voter(session_id)))

@@ -131,6 +131,7 @@ CHAPTERS = {
             path="{added}",
             role="agent",
         ),
+        Example("Report used memories", "POST /memories/used", {"ids": ["{added}"]}, role="agent"),
         Example(
             "Pin", "POST /memories/{id}/pin", {"pinned": False, "reason": "May be archived again"}, path="{pinned}"
         ),

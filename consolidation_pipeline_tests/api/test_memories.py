@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
+from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS
 from consolidation_pipeline_tests.api.conftest import API, ApiContext
 from consolidation_pipeline_tests.cli.conftest import LESSONS
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
@@ -86,6 +87,27 @@ def test_feedback_changes_importance_and_is_listed(agent: TestClient) -> None:
     assert [one["group_id"] for one in memory["feedback_given"]] == [given["group_id"]]
     empty = agent.post(f"{API}/memories/{id_}/feedback", json={})
     assert (empty.status_code, empty.json()["error"]) == (400, "usage")
+
+
+def test_reported_uses_count_once_a_day_per_key(api: ApiContext, agent: TestClient) -> None:
+    id_ = agent.post(f"{API}/memories", json={"project_id": SLUG, "content": "Uses are votes."}).json()["id"]
+    for session, counted in (("one", (1, 0)), ("two", (0, 1))):
+        used = agent.post(f"{API}/memories/used", json={"ids": [id_], "session_id": session}).json()
+        assert (used["recorded"], used["repeated"]) == counted
+    with api.client("admin") as admin:
+        for session in ("one", "two"):
+            used = admin.post(f"{API}/memories/used", json={"ids": [id_], "session_id": session}).json()
+            assert used["recorded"] == 1
+    assert agent.post(f"{API}/memories/used", json={"ids": []}).status_code == 422
+    missing = agent.post(f"{API}/memories/used", json={"ids": [str(uuid4())]})
+    assert (missing.status_code, missing.json()["error"]) == (404, "not_found")
+
+
+def test_bulk_add_takes_long_source(agent: TestClient) -> None:
+    rows = [{"content": "From a source with a long name."}]
+    for length, status in ((MAX_ID_CHARS, 201), (MAX_ID_CHARS + 1, 422)):
+        body = {"project_id": SLUG, "source": "s" * length, "memories": rows}
+        assert agent.post(f"{API}/memories/bulk", json=body).status_code == status
 
 
 @pytest.mark.parametrize("levels", [["1"], [1], ["1", 2, "3"]])

@@ -27,7 +27,13 @@ PROMISED_ROUTES = {
         "GET /playbook/{project}",
         "POST /consolidated-context",
     },
-    "agent": {"POST /memories", "POST /memories/bulk", "GET /memories/{id}", "POST /memories/{id}/feedback"},
+    "agent": {
+        "POST /memories",
+        "POST /memories/bulk",
+        "POST /memories/used",
+        "GET /memories/{id}",
+        "POST /memories/{id}/feedback",
+    },
 }
 
 

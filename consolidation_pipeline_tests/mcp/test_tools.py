@@ -31,6 +31,7 @@ TOOL_HINTS = {
     **dict.fromkeys(READ_TOOLS, (True, False, True, False)),
     "add_memory": (False, False, True, False),
     "memory_feedback": (False, False, False, False),
+    "report_used_memories": (False, False, True, False),
     "run_consolidation": (False, True, True, False),
     "rollback_consolidation": (False, True, True, False),
 }
@@ -68,7 +69,7 @@ def test_mcp_page_lists_server_tools() -> None:
     assert listed == [(spec.name, spec.role) for spec in TOOLS]
 
 
-@pytest.mark.parametrize(("role", "count"), [("reader", 3), ("agent", 5), ("admin", 9)])
+@pytest.mark.parametrize(("role", "count"), [("reader", 3), ("agent", 6), ("admin", 10)])
 def test_role_lists_and_calls_only_its_tools(connect_agent: ConnectAgent, role: str, count: int) -> None:
     with connect_agent(replace(LOCAL, role=role)) as agent:
         listed = agent.tools()
@@ -110,6 +111,7 @@ def test_tools_hide_rows_of_foreign_projects(
             traced = agent.expect_error("trace_memory_lineage", memory_id=memory)
             assert traced == f"not_found: there is no memory {memory}"
             assert agent.expect_error("memory_feedback", memory_id=memory, helpful=True).endswith(f"no memory {memory}")
+            assert agent.expect_error("report_used_memories", ids=[memory]).endswith(f"no memory {memory}")
             assert agent.expect_error("rollback_consolidation", target=change).startswith("not_found: ")
     with connect_agent() as agent:
         job = agent.call("run_consolidation", project="bank", phases=["embedding_matrix"])["job_id"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS, MAX_TEXT_CHARS
 from consolidation_pipeline.options import LANGUAGES
 from consolidation_pipeline.service.intake.agent_memories import MAX_NOTE_CHARS
+from consolidation_pipeline.service.intake.memory_uses import MAX_USED
 
 MAX_ROWS = 1000
 
@@ -91,7 +92,7 @@ class AddMemoriesRequest(BaseModel):
     )
 
     project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
-    source: ProjectReference = Source
+    source: str = Source
     memories: list[dict[str, Any]] = Field(
         min_length=1, max_length=MAX_ROWS, description="Rows as in POST /memories, without project and source."
     )
@@ -144,6 +145,12 @@ class AddMemoriesReply(Reply):
     ids: list[UUID | None] = Field(description="One id for each row, in their order; null for an invalid row.")
 
 
+SessionId = Annotated[
+    str,
+    Field(max_length=200, description="Session of the caller. With an admin's key or none, each session counts apart."),
+]
+
+
 class FeedbackRequest(Body):
     """Feedback on a memory."""
 
@@ -156,6 +163,25 @@ class FeedbackRequest(Body):
         max_length=MAX_NOTE_CHARS,
         description="Feedback in words.",
     )
+    session_id: SessionId = ""
+
+
+class UsesRequest(Body):
+    """Memories and playbook entries that helped."""
+
+    model_config = with_examples({"ids": ["5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f"]})
+
+    ids: list[UUID] = Field(min_length=1, max_length=MAX_USED, description="As search and context return them.")
+    session_id: SessionId = ""
+
+
+class UsesReply(Reply):
+    """What was recorded of the reported uses."""
+
+    model_config = with_examples({"recorded": 1, "repeated": 0})
+
+    recorded: int = Field(description="Ids whose use counts now.")
+    repeated: int = Field(description="Ids that counted for today already.")
 
 
 class FeedbackReply(Reply):
@@ -235,6 +261,10 @@ class RawMemory(StoredMemory):
     lessons_learned: str | None
     agent_id: str | None
     session_id: str | None
+    writer: str | None = Field(
+        description="`key:ID` of the agent's key, or `local`. Null: an import or an operator, whose fields are trusted."
+    )
+    claimed: list[str] = Field(description="Fields that the agent set itself: they do not count as evidence.")
     task_id: str | None
     metadata: dict[str, Any]
     reused_count: int

@@ -37,13 +37,11 @@ class Votes(Generic[Id]):
     own_share: float
 
 
-def adjust_importance(importance: float, *, helpful: bool | None) -> float:
+def adjust_importance(importance: float, *, helpful: bool) -> float:
     """Return the importance after one rating: ``IMPORTANCE_STEP`` higher or lower, between 0 and 1.
 
-    None does not change it. An importance above 1, which people may set, is not lowered by a helpful rating.
+    An importance above 1, which people may set, is not lowered by a helpful rating.
     """
-    if helpful is None:
-        return importance
     if helpful:
         return max(importance, min(MAX_IMPORTANCE, round(importance + IMPORTANCE_STEP, 6)))
     return max(0.0, round(importance - IMPORTANCE_STEP, 6))

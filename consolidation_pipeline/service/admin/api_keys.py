@@ -67,6 +67,21 @@ class Principal:
         """Return True if the principal's role includes ``role``."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
+    def identify_voter(self, session: str = "") -> str:
+        """Return whose votes on memories the principal's are, by which they are counted.
+
+        An agent's key is one voter whatever session it claims. Sessions that an admin or a local caller names are
+        voters of their own.
+        """
+        if self.key_id is not None and not (session and self.role == "admin"):
+            return f"key:{self.key_id}"
+        return f"session {session}" if session else f"caller {self.name}"
+
+    @property
+    def writer(self) -> str | None:
+        """Writer of the memories that it adds; None for an admin, whose rows are trusted as an import is."""
+        return None if self.role == "admin" else f"key:{self.key_id}"
+
     def can_access(self, project_id: UUID) -> bool:
         """Return True if the principal may access the project."""
         return self.project_id is None or self.project_id == project_id

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.lifecycle.feedback import adjust_importance
-from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
+from consolidation_pipeline.core.memories.memories import NewMemory, invalid_field, memory_id
 from consolidation_pipeline.core.memories.row_fields import check_characters
 from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
@@ -24,9 +25,14 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.memories.archive import MemoryUpdate, edit_rows
 from consolidation_pipeline.store.memories.memories import FEEDBACK_PREFIX, append_memories, list_feedback, load_memory
+from consolidation_pipeline.store.memories.votes import has_rated, set_vote
 from consolidation_pipeline.store.projects import Project, get_project
 
 MAX_NOTE_CHARS = 2000
+# An agent may say that a memory matters, and not that it matters more than any other.
+MAX_CLAIMED_IMPORTANCE = 1.0
+# Fields that an agent sets about its own memory.
+_CLAIMS = ("user_id", "agent_id", "session_id", "success", "importance")
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ def add_memories(
     changed_by: str,
     settings: Settings | None = None,
     scope: str | None = None,
+    writer: str | None = None,
 ) -> AddResult:
     """Add memories to an existing project. Good rows are stored even if others are bad.
 
@@ -65,6 +72,8 @@ def add_memories(
         changed_by: Agent of rows that name none.
         settings: Settings that select the embedding model; None = do not embed.
         scope: Scope key that the memories must have, in a project with walls; None = any.
+        writer: Agent that the caller proved to be; the rows' user, agent, session, importance and success are its
+            claims then. None = an operator.
 
     Raises:
         NotFoundError: There is no such project.
@@ -75,7 +84,7 @@ def add_memories(
     with engine.connect() as connection:
         project = get_project(connection, slug)
     with tracing.memory_span("create_memory", slug, {tracing.MEMORY_RECORD_COUNT: len(rows)}):
-        parsed, errors = _parse_rows(rows, RowParser(engine, project, source), changed_by)
+        parsed, errors = _parse_rows(rows, RowParser(engine, project, source), changed_by, writer)
         if scope is not None:
             errors |= _find_other_scopes(parsed, scope, parse_options(project.config).scope)
             parsed = {i: memory for i, memory in parsed.items() if i not in errors}
@@ -97,7 +106,7 @@ def add_memories(
 
 
 def _parse_rows(
-    rows: Sequence[Mapping[str, object]], parse_row: RowParser, agent: str
+    rows: Sequence[Mapping[str, object]], parse_row: RowParser, agent: str, writer: str | None
 ) -> tuple[dict[int, NewMemory], dict[int, str]]:
     """Return the memories, and the errors of bad rows, by the index of the row."""
     parsed: dict[int, NewMemory] = {}
@@ -105,7 +114,9 @@ def _parse_rows(
     for i, row in enumerate(rows):
         try:
             memory = parse_row(row)
-            parsed[i] = memory if memory.agent_id else replace(memory, agent_id=agent)
+            if writer is not None and memory.importance > MAX_CLAIMED_IMPORTANCE:
+                raise invalid_field("importance", memory.importance, "0 to 1, as an agent wrote it")
+            parsed[i] = replace(memory, agent_id=memory.agent_id or agent, writer=writer or memory.writer)
         except InvalidMemoryError as error:
             errors[i] = str(error)
     return parsed, errors
@@ -138,7 +149,7 @@ def get_memory(engine: Engine, id: UUID) -> dict[str, Any]:
 
     Further keys: ``project``, ``kind``, ``level``, ``status`` (active, merged, archived, superseded, retired),
     ``successor`` (the memory that replaced it, or None), and ``feedback_given``, newest first, as far back as the
-    ledger is kept.
+    ledger is kept. A raw memory also has ``claimed``: the fields that an agent set about its own memory.
 
     Raises:
         NotFoundError: There is no such memory.
@@ -147,20 +158,31 @@ def get_memory(engine: Engine, id: UUID) -> dict[str, Any]:
         found = load_memory(connection, id)
         if found is None:
             raise NotFoundError(f"there is no memory {id}")
-        return {**found, "feedback_given": [dict(row._mapping) for row in list_feedback(connection, id)]}
+        found["feedback_given"] = [dict(row._mapping) for row in list_feedback(connection, id)]
+    if found["kind"] == "raw":
+        found["claimed"] = [name for name in _CLAIMS if found["writer"] and found[name] is not None]
+    return found
 
 
 def give_feedback(
-    engine: Engine, id: UUID, *, helpful: bool | None, note: str | None = None, changed_by: str
+    engine: Engine,
+    id: UUID,
+    *,
+    helpful: bool | None,
+    note: str | None = None,
+    changed_by: str,
+    voter: str | None = None,
 ) -> dict[str, Any]:
-    """Record that a memory helped or did not: move its importance by one step. Its text does not change.
+    """Record that a memory helped or did not: move its importance by one step, and vote. Its text does not change.
 
-    The change is a group of its own, which can be rolled back.
+    The change is a group of its own, which can be rolled back. The same rating of one voter on the same day moves the
+    importance once.
 
     Args:
         helpful: True or False; None = a note only, which leaves the importance as it is.
         note: Text for the ledger.
         changed_by: Author for the ledger.
+        voter: Whose vote it is, see ``Principal.identify_voter``; None = ``changed_by``.
 
     Raises:
         NotFoundError: There is no such memory.
@@ -168,10 +190,14 @@ def give_feedback(
         ConflictError: The memory is archived, hidden in a merged memory or superseded; the message names the successor.
     """
     reason = _format_reason(helpful, note)
-    group = uuid4()
+    group, voter, today = uuid4(), voter or changed_by, datetime.now(UTC).date()
     with engine.begin() as connection:
         memory = lock_checked_memories(connection, [id], find_feedback_objection)[0]
-        importance = adjust_importance(memory.importance, helpful=helpful)
+        importance = memory.importance
+        if helpful is not None:
+            if not has_rated(connection, id, voter=voter, day=today, helpful=helpful):
+                importance = adjust_importance(memory.importance, helpful=helpful)
+            set_vote(connection, id, voter=voter, day=today, helpful=helpful, group_id=group)
         author, update = Author(memory.project_id, None, changed_by), MemoryUpdate(id, memory.version, group, reason)
         edit_rows(connection, author, memory.table, [update], values={"importance": importance})
     return {

@@ -14,6 +14,7 @@ import numpy as np
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.knowledge.pattern_types import PATTERN_TYPES
+from consolidation_pipeline.core.lifecycle.feedback import compute_usefulness
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.search.ranking import bm25
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
@@ -26,6 +27,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
+from consolidation_pipeline.store.memories.votes import load_votes
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.search.retrievers import (
     KeywordMatches,
@@ -220,6 +222,7 @@ def _retrieve(
         keyword,
         found_abstract,
         load_members(connection, patterns, [UUID(id_) for id_ in listed - found_abstract]),
+        compute_usefulness(load_votes(connection, list(listed))),
     )
 
 

@@ -24,6 +24,8 @@ _ABSTRACT_PENALTY = 1.5
 # Share of a pattern's score that is added to the score of its members: the query is about what they have in common
 # ("cluster-based smoothing", Liu and Croft 2004). Measured: docs/quality.md.
 _PATTERN_SHARE = 0.2
+# Standard deviations that the usefulness of a memory adds to its score, at most. Measured: docs/quality.md.
+_USEFULNESS_WEIGHT = 1.0
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,14 @@ class RetrieverScores:
     """Scores of the memories that each retriever found, by id, best first.
 
     ``semantic``: cosine similarities. ``keyword``: BM25 scores. ``abstract``: ids of level 2 and above among them.
-    ``members``: ids of the raw and merged memories of each pattern.
+    ``members``: ids of the raw and merged memories of each pattern. ``usefulness``: of memories with votes, -1 to 1.
     """
 
     semantic: Mapping[str, float]
     keyword: Mapping[str, float]
     abstract: Collection[str] = ()
     members: Mapping[str, Collection[str]] = field(default_factory=dict)
+    usefulness: Mapping[str, float] = field(default_factory=dict)
 
     def explain(self, id_: str) -> str:
         """Return in words why a memory was found."""
@@ -49,6 +52,8 @@ class RetrieverScores:
                 reasons.append(f"number {rank} of {len(scores)} by {by} ({score.format(scores[id_])})")
             else:
                 reasons.append(f"not found by {by}")
+        if id_ in self.usefulness:
+            reasons.append(f"usefulness {self.usefulness[id_]:+.2f} by the votes of its readers")
         return ", ".join(reasons)
 
 
@@ -57,8 +62,8 @@ def fuse_scores(scores: RetrieverScores, fusion: str) -> list[tuple[str, float]]
 
     ``rrf`` is reciprocal rank fusion. ``zscore`` adds weighted z-scores and applies the logistic function. A memory
     that only one retriever found gets from the other the lowest similarity found, or the keyword score 0. Abstract
-    memories change the z-scores of others only as patterns, which raise those of their members. ``default`` is
-    ``DEFAULT_FUSION``.
+    memories change the z-scores of others only as patterns, which raise those of their members. The usefulness of a
+    memory moves its z-score by at most ``_USEFULNESS_WEIGHT``. ``default`` is ``DEFAULT_FUSION``.
     """
     if (DEFAULT_FUSION if fusion == "default" else fusion) == "rrf":
         return reciprocal_rank_fusion([list(scores.semantic), list(scores.keyword)], _RANK_WEIGHTS)
@@ -70,6 +75,8 @@ def fuse_scores(scores: RetrieverScores, fusion: str) -> list[tuple[str, float]]
     for pattern, members in scores.members.items():
         for id_ in members:
             raised[id_] = max(raised[id_], z_scores[id_] + _PATTERN_SHARE * z_scores[pattern])
+    for id_, usefulness in scores.usefulness.items():
+        raised[id_] += _USEFULNESS_WEIGHT * usefulness
     penalised = ((id_, z - _ABSTRACT_PENALTY if id_ in scores.abstract else z) for id_, z in raised.items())
     ranked = sorted(penalised, key=lambda pair: (-pair[1], pair[0]))
     return [(id_, 1 / (1 + math.exp(-z))) for id_, z in ranked]

@@ -93,7 +93,7 @@ IS_UNDONE = """(
         SELECT r.id FROM consolidation.consolidation_changes r WHERE r.reverts_change_id = c.id
         UNION ALL
         SELECT r.id FROM consolidation.consolidation_changes r JOIN fate f ON r.reverts_change_id = f.id)
-    SELECT count(*) % 2 = 1 FROM fate)"""
+    SELECT mod(count(*), 2) = 1 FROM fate)"""
 # The change `c` is in effect if nothing undid it and it is not an undo itself; a redo is in effect.
 _IN_EFFECT = conditions(
     "NOT EXISTS (SELECT 1 FROM consolidation.consolidation_changes r WHERE r.reverts_change_id = c.id)",

@@ -41,15 +41,31 @@ _KEEP, _REPLACE = (
 )
 
 
+_FIND_UNKNOWN = """
+    SELECT unnest(CAST(:ids AS uuid[])) AS id
+    EXCEPT (
+        SELECT id FROM consolidation.task_memories WHERE id = ANY(:ids)
+        UNION ALL
+        SELECT id FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
+        UNION ALL
+        SELECT id FROM consolidation.playbook_entries WHERE id = ANY(:ids))
+"""
+
+
+def find_unknown(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
+    """Return the ids that are neither of a memory nor of a playbook entry."""
+    return set(connection.scalars(text(_FIND_UNKNOWN), {"ids": list(ids)}))
+
+
 def add_uses_as_votes(connection: Connection, ids: Collection[UUID], *, voter: str, day: date) -> set[UUID]:
     """Add a vote for each memory or entry that a voter used; return those on which it had no vote that day."""
     bound = {"ids": list(ids), "voter": voter, "day": day, "verdict": 1, "group_id": None}
     return set(connection.scalars(text(compose(_ADD_VOTES, on_conflict=_KEEP)), bound))
 
 
-def set_vote(connection: Connection, id_: UUID, *, voter: str, day: date, helpful: bool, group_id: UUID) -> None:
+def set_vote(connection: Connection, memory_id: UUID, *, voter: str, day: date, helpful: bool, group_id: UUID) -> None:
     """Set the vote of a voter on a memory that day; it counts until the changes of ``group_id`` are undone."""
-    bound = {"ids": [id_], "voter": voter, "day": day, "verdict": 1 if helpful else -1, "group_id": group_id}
+    bound = {"ids": [memory_id], "voter": voter, "day": day, "verdict": 1 if helpful else -1, "group_id": group_id}
     connection.execute(text(compose(_ADD_VOTES, on_conflict=_REPLACE)), bound)
 
 
@@ -71,9 +87,9 @@ _HAS_VOTE = compose(
 )
 
 
-def has_rated(connection: Connection, id_: UUID, *, voter: str, day: date, helpful: bool) -> bool:
+def has_rated(connection: Connection, memory_id: UUID, *, voter: str, day: date, helpful: bool) -> bool:
     """Return True if the voter gave feedback with this verdict on the memory that day, and it was not undone."""
-    bound = {"id": id_, "voter": voter, "day": day, "verdict": 1 if helpful else -1}
+    bound = {"id": memory_id, "voter": voter, "day": day, "verdict": 1 if helpful else -1}
     return bool(connection.execute(text(_HAS_VOTE), bound).scalar_one())
 
 
@@ -81,11 +97,11 @@ def has_rated(connection: Connection, id_: UUID, *, voter: str, day: date, helpf
 _LOAD_VOTES = compose(
     """
     WITH voted AS (
-        SELECT memory_id AS id, v.* FROM consolidation.memory_votes v WHERE v.memory_id = ANY(%(ids)s)
+        SELECT memory_id AS id, v.* FROM consolidation.memory_votes v WHERE v.memory_id = ANY(%(ids)s::uuid[])
         UNION ALL
         SELECT t.consolidated_into_id, v.*
         FROM consolidation.task_memories t JOIN consolidation.memory_votes v ON v.memory_id = t.id
-        WHERE t.consolidated_into_id = ANY(%(ids)s)),
+        WHERE t.consolidated_into_id = ANY(%(ids)s::uuid[])),
     daily AS (
         SELECT id, voter, sign(sum(verdict)) AS verdict, avg(own_share) AS own_share
         FROM voted v WHERE v.day > current_date - %(days)s AND /* counts */ GROUP BY id, voter, day)

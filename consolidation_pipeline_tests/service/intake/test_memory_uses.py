@@ -1,0 +1,128 @@
+"""Uses that agents report: votes that move the ranking, bounded, and undone with their feedback."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from consolidation_pipeline.core.lifecycle.feedback import VOTE_DAYS, compute_usefulness
+from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory, give_feedback
+from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.intake.memory_uses import MAX_USED, UsesReport, report_used
+from consolidation_pipeline.service.runs.phases import PHASES
+from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
+from consolidation_pipeline.store.memories.votes import load_votes
+from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+
+TWINS = ("Restart the billing worker after each deploy.", "Restart the billing worker before each deploy.")
+
+
+@pytest.fixture
+def twins(shared: Pipeline) -> tuple[Pipeline, list[UUID]]:
+    """Project with two memories on one matter among others; their ids in the order in which search ranks them."""
+    shared.clear()
+    ensure_project(shared.engine, SLUG)
+    rows = [{"content": text, "session_id": f"s{at}"} for at, text in enumerate([*TWINS, *LESSONS])]
+    add_memories(shared.engine, SLUG, rows, source="agent", changed_by="bot", settings=shared.settings)
+    return shared, rank(shared)
+
+
+def rank(pipeline: Pipeline) -> list[UUID]:
+    asked = SearchQuery("when to restart the billing worker", limit=2, explain=True)
+    found = search(pipeline.engine, SLUG, asked, settings=pipeline.settings, count_use=False)
+    return [hit.id for hit in found.results]
+
+
+def usefulness(pipeline: Pipeline, id_: UUID) -> float:
+    with pipeline.engine.connect() as connection:
+        return compute_usefulness(load_votes(connection, [str(id_)])).get(str(id_), 0.0)
+
+
+def test_reported_uses_move_ranking(twins: tuple[Pipeline, list[UUID]]) -> None:
+    pipeline, (first, second) = twins
+    for at in range(4):
+        assert report_used(pipeline.engine, [second], voter=f"key:{at}") == UsesReport(1, 0)
+    assert rank(pipeline) == [second, first]
+    for at in range(5):
+        report_used(pipeline.engine, [first], voter=f"key:{at}")
+    assert rank(pipeline) == [first, second]
+
+
+def test_repeated_use_counts_once_a_day(twins: tuple[Pipeline, list[UUID]]) -> None:
+    pipeline, (id_, _) = twins
+    assert report_used(pipeline.engine, [id_, id_], voter="key:1") == UsesReport(1, 0)
+    once = usefulness(pipeline, id_)
+    assert report_used(pipeline.engine, [id_], voter="key:1") == UsesReport(0, 1)
+    assert usefulness(pipeline, id_) == once
+    pipeline.write("UPDATE {s}.memory_votes SET day = day - 1")
+    report_used(pipeline.engine, [id_], voter="key:1")
+    assert once < usefulness(pipeline, id_) < 1 / 3
+
+
+def test_writer_of_memory_counts_less(twins: tuple[Pipeline, list[UUID]]) -> None:
+    pipeline, (id_, _) = twins
+    session = pipeline.value("SELECT session_id FROM {s}.task_memories WHERE id = :id", id=id_)
+    report_used(pipeline.engine, [id_], voter=f"session {session}")
+    assert usefulness(pipeline, id_) == pytest.approx(0.125 / 2.125)
+    pipeline.write("DELETE FROM {s}.memory_votes")
+    pipeline.write("UPDATE {s}.task_memories SET writer = 'key:1'")
+    report_used(pipeline.engine, [id_], voter="key:1")
+    assert usefulness(pipeline, id_) == pytest.approx(0.125 / 2.125)
+
+
+def test_old_votes_no_longer_count(twins: tuple[Pipeline, list[UUID]]) -> None:
+    pipeline, (id_, _) = twins
+    report_used(pipeline.engine, [id_], voter="key:1")
+    pipeline.write("UPDATE {s}.memory_votes SET day = day - :days", days=VOTE_DAYS - 1)
+    assert usefulness(pipeline, id_) > 0
+    pipeline.write("UPDATE {s}.memory_votes SET day = day - 1")
+    assert usefulness(pipeline, id_) == 0
+
+
+def test_undone_feedback_does_not_count(twins: tuple[Pipeline, list[UUID]]) -> None:
+    pipeline, (id_, _) = twins
+    report_used(pipeline.engine, [id_], voter="bot")
+    done = give_feedback(pipeline.engine, id_, helpful=False, changed_by="bot")
+    assert usefulness(pipeline, id_) == pytest.approx(-0.5 / 2.5)
+    undone = pipeline.roll_back(done["group_id"])
+    assert usefulness(pipeline, id_) == 0
+    pipeline.roll_back(undone.rollback_id)
+    assert usefulness(pipeline, id_) < 0
+
+
+def test_rating_moves_importance_once_a_day(twins: tuple[Pipeline, list[UUID]]) -> None:
+    pipeline, (id_, _) = twins
+    ratings = [("a", True), ("a", True), ("b", True), ("a", False), ("a", False)]
+    moved = [
+        give_feedback(pipeline.engine, id_, helpful=helpful, changed_by="api:x", voter=voter)["importance"]
+        for voter, helpful in ratings
+    ]
+    assert moved == [0.6, 0.6, 0.7, 0.6, 0.6]
+    assert len(get_memory(pipeline.engine, id_)["feedback_given"]) == 5
+
+
+def test_merged_memory_takes_over_votes_of_sources(shared: Pipeline) -> None:
+    shared.clear()
+    shared.add(reworded_notes(LESSONS[:1])[:3])
+    sources = [row[0] for row in shared.rows("SELECT id FROM {s}.task_memories")]
+    for source in sources:
+        report_used(shared.engine, [source], voter="key:1")
+    shared.run_phases(PHASES[: PHASES.index("merged_memories") + 1])
+    merged = shared.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
+    assert usefulness(shared, merged) == pytest.approx(0.5 / 2.5)
+    report_used(shared.engine, [merged], voter="key:2")
+    assert usefulness(shared, merged) == pytest.approx(1 / 3)
+
+
+def test_unknown_or_too_many_ids_are_refused(twins: tuple[Pipeline, list[UUID]]) -> None:
+    pipeline, (id_, _) = twins
+    nobody = uuid4()
+    with pytest.raises(NotFoundError, match=f"no memory or playbook entry {nobody}"):
+        report_used(pipeline.engine, [id_, nobody], voter="key:1")
+    for ids in ([], [uuid4() for _ in range(MAX_USED + 1)]):
+        with pytest.raises(UsageError, match=f"give 1 to {MAX_USED} ids"):
+            report_used(pipeline.engine, ids, voter="key:1")
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_votes") == 0
