@@ -22,7 +22,7 @@
     ├── TimeLimitError              a run takes longer than allowed
     ├── TooManyPairsError           too many similar pairs to be stored
     └── StoreError                  the database cannot be reached or is not ready
-        └── SchemaOutOfDateError    migrations are missing: run `consolidation init`
+        └── SchemaOutOfDateError    the schema is older or newer than this program
 
 Without a code here the exit code is 1. Messages name the thing, the value and what would be right.
 """
@@ -131,7 +131,7 @@ class StoreError(ConsolidationError):
 
 
 class SchemaOutOfDateError(StoreError):
-    """Migrations are missing: run ``consolidation init``."""
+    """The schema is older than this program (run ``consolidation init``) or newer (upgrade the program)."""
 
 
 def error_kind(error: Exception) -> str:

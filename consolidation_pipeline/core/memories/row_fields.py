@@ -12,6 +12,9 @@ from consolidation_pipeline.options import LANGUAGES
 MAX_TEXT_CHARS = 100_000
 # PostgreSQL refuses b-tree entries above about 2,700 bytes, and ids are indexed.
 MAX_ID_CHARS = 512
+# Far more than any memory has; a search filters by them.
+MAX_STRINGS = {"tags": 1000, "files": 10_000}
+MAX_METADATA_CHARS = 100_000
 # pgvector's limit for a column of type vector.
 MAX_EMBEDDING_DIM = 16_000
 FLOAT32_MAX, FLOAT32_TINY = 3.4028235e38, 1.1754944e-38
@@ -123,6 +126,19 @@ def read_json(key: str, value: object) -> object:
     return decoded
 
 
+def _read_value(key: str, value: object) -> object:
+    decoded = read_json(key, value)
+    check_size(key, decoded)
+    return decoded
+
+
+def check_size(key: str, value: object) -> None:
+    """Raise InvalidMemoryError if ``value`` is longer as JSON than any metadata is."""
+    size = len(json.dumps(value, default=str))
+    if size > MAX_METADATA_CHARS:
+        raise invalid_field(key, value, f"at most {MAX_METADATA_CHARS:,} characters as JSON, not {size:,}")
+
+
 def _read_strings(key: str, value: object) -> tuple[str, ...]:
     """Read a list of texts, JSON text of one, or texts separated by commas; strip them, drop blanks and repeats."""
     items = read_json(key, value)
@@ -130,7 +146,12 @@ def _read_strings(key: str, value: object) -> tuple[str, ...]:
         items = value.split(",")
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         raise invalid_field(key, value, "a list of texts, or texts separated by commas")
-    return tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
+    names = tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
+    if len(names) > MAX_STRINGS[key]:
+        raise invalid_field(key, "...", f"at most {MAX_STRINGS[key]:,} texts, not {len(names):,}")
+    if any(len(name) > MAX_ID_CHARS for name in names):
+        raise invalid_field(key, "...", f"texts of at most {MAX_ID_CHARS} characters")
+    return names
 
 
 def _read_time(key: str, value: object) -> datetime:
@@ -176,7 +197,7 @@ FIELD_READERS: dict[str, Callable[[str, object], object]] = {
     **dict.fromkeys(("tags", "files"), _read_strings),
     **dict.fromkeys(("success", "pinned"), _read_boolean),
     **dict.fromkeys(("learned_at", "last_accessed_at"), _read_time),
-    **dict.fromkeys(("tool_usage", "error_patterns"), read_json),
+    **dict.fromkeys(("tool_usage", "error_patterns"), _read_value),
     "memory_type": _read_type,
     "importance": _read_importance,
     "reused_count": _read_count,

@@ -10,6 +10,7 @@ from consolidation_pipeline.core.memories.row_fields import (
     FIELD_ALIASES,
     FIELD_READERS,
     check_characters,
+    check_size,
     check_storable,
     read_json,
 )
@@ -49,7 +50,9 @@ def parse_memory(
         raise invalid_field("embedding_model", None, "the name of the model that made the embedding")
     if "embedding_model" in fields and "embedding" not in fields:
         rest["embedding_model"] = fields.pop("embedding_model")
-    return NewMemory(**fields, metadata=_collect_metadata(rest))
+    metadata = _collect_metadata(rest)
+    check_size("metadata", metadata)
+    return NewMemory(**fields, metadata=metadata)
 
 
 def _is_missing(value: object) -> bool:

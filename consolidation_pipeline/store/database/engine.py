@@ -147,10 +147,13 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
 
     Raises:
         StoreError: The database cannot be reached, is too old, or has no pgvector that this user may create.
+        SchemaOutOfDateError: The schema is newer than this program.
     """
     with connect(engine) as connection:
-        if _revision(connection) == _head() and revision == "head":
+        current = _revision(connection)
+        if current == _head() and revision == "head":
             return
+        _refuse_newer(current)
         _check_server(connection)
         lock_until_commit(connection, "migrate")
         _migrate(connection, revision)
@@ -177,9 +180,10 @@ def downgrade(engine: Engine, revision: str = "base") -> None:
 
 
 def check_schema(engine: Engine) -> None:
-    """Raise SchemaOutOfDateError unless the schema is at its newest revision."""
+    """Raise SchemaOutOfDateError unless the schema is at the newest revision that this program knows."""
     with connect(engine) as connection:
         current = _revision(connection)
+    _refuse_newer(current)
     if current != _head():
         raise SchemaOutOfDateError(
             f"the schema is at revision {current or 'none'}, this version needs {_head()}: run `consolidation init`"
@@ -224,8 +228,21 @@ def _revision(connection: Connection) -> str | None:
 
 
 @cache
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config(None))
+
+
 def _head() -> str | None:
-    return ScriptDirectory.from_config(_config(None)).get_current_head()
+    return _scripts().get_current_head()
+
+
+def _refuse_newer(revision: str | None) -> None:
+    """Raise SchemaOutOfDateError for a revision that this program does not know."""
+    if revision is not None and revision not in {script.revision for script in _scripts().walk_revisions()}:
+        raise SchemaOutOfDateError(
+            f"the database is newer than this program: its schema is at revision {revision}, the program knows them "
+            f"to {_head()}; upgrade the program"
+        )
 
 
 def _config(connection: Connection | None) -> Config:

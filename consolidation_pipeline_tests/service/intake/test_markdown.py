@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -272,6 +273,24 @@ def test_file_without_notes_is_refused(tmp_path: Path, content: bytes, message: 
     with pytest.raises(UsageError, match=message) as refused:
         list(read_markdown(path))
     assert str(path) in str(refused.value)
+
+
+def test_folder_reads_nothing_outside_and_no_pipe(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("- a password\n")
+    (folder / "AGENTS.md").write_text("- one\n")
+    (folder / "CLAUDE.md").symlink_to("AGENTS.md")
+    (folder / "evil.md").symlink_to(tmp_path / "secret")
+    (folder / "gone.md").symlink_to(tmp_path / "gone")
+    os.mkfifo(folder / "pipe.md")
+    read, *left_out = read_markdown(folder)
+    assert isinstance(read, Row)
+    assert (read.fields["content"], read.fields["source"]) == ("one", "AGENTS.md")
+    assert [row.reason for row in left_out if isinstance(row, BadRow)] == [
+        f"cannot read {folder / name}: in a folder, links and whatever is no regular file are left out"
+        for name in ("evil.md", "gone.md", "pipe.md")
+    ]
 
 
 def test_folder_reads_each_markdown_file_as_source(tmp_path: Path) -> None:

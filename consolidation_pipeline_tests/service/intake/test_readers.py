@@ -133,6 +133,15 @@ def test_jsonl_reports_oversized_line_and_continues(write: WriteFile) -> None:
     assert third == Row(3, {"content": "behind"})
 
 
+def test_gzip_bomb_ends_in_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"content": "one"}\n' + b" " * 40_000_000))
+    first, last = read_jsonl(path)
+    assert first == Row(1, {"content": "one"})
+    assert isinstance(last, BadRow)
+    assert "unpacks to more than 100 times its size" in last.reason
+
+
 def test_truncated_gzip_ends_in_bad_row(tmp_path: Path) -> None:
     packed = gzip.compress(b"".join(b'{"content": "%d"}\n' % n for n in range(50_000)))
     path = tmp_path / "cut.jsonl.gz"

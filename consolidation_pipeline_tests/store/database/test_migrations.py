@@ -93,6 +93,15 @@ def test_concurrent_upgrades_succeed(empty: Engine, empty_database_url: str) -> 
     check_schema(empty)
 
 
+def test_newer_schema_asks_for_newer_program(empty: Engine) -> None:
+    upgrade(empty)
+    with empty.begin() as connection:
+        connection.execute(text(f"UPDATE {SCHEMA}.alembic_version SET version_num = '9999'"))
+    for open_schema in (check_schema, upgrade):
+        with pytest.raises(SchemaOutOfDateError, match=r"newer than this program.* 9999, .*upgrade the program"):
+            open_schema(empty)
+
+
 def test_downgrade_to_base_is_reversible(engine: Engine) -> None:
     before = _relations(engine)
     downgrade(engine)

@@ -19,7 +19,8 @@ def read_markdown(path: str | Path) -> Iterator[Row | BadRow]:
     """Yield one row per note of a Markdown file, or of all Markdown files below a folder.
 
     Files are UTF-8; ``-`` is standard input; .gz is unpacked. One file at a time is held in memory. In a folder, the
-    ``source`` of a row is the relative path of its file, and a file that cannot be read is a BadRow.
+    ``source`` of a row is the relative path of its file. A file that cannot be read is a BadRow, and so is a link that
+    leads out of it.
 
     Raises:
         UsageError: A file cannot be read, is not text or is longer than 20 MB, or there is no note.
@@ -34,17 +35,23 @@ def read_markdown(path: str | Path) -> Iterator[Row | BadRow]:
 
 
 def list_markdown_files(folder: Path) -> Iterator[Path]:
-    """Yield the Markdown files below ``folder``, sorted, without those of git and installed packages."""
+    """Yield the Markdown files below ``folder``, sorted, without those of git and installed packages.
+
+    A link to a file of the folder is left out: that file is read under its own name.
+    """
+    root = folder.resolve()
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
-        yield from (Path(parent, name) for name in sorted(files) if name.lower().endswith(MARKDOWN_ENDINGS))
+        for path in (Path(parent, name) for name in sorted(files) if name.lower().endswith(MARKDOWN_ENDINGS)):
+            if not (path.is_symlink() and path.resolve().is_relative_to(root)):
+                yield path
 
 
 def _read_folder(folder: Path) -> Iterator[Row | BadRow]:
     for path in list_markdown_files(folder):
         name = path.relative_to(folder).as_posix()
         try:
-            for row in read_lines(path, _read_rows):
+            for row in read_lines(path, _read_rows, in_folder=True):
                 if isinstance(row, BadRow):
                     yield replace(row, reason=f"{name}: {row.reason}")
                 else:
