@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,7 +60,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     return {
         "memories": plan.memories,
         "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",
-        "left to a person": f"{totals['suggest_groups']} groups",
+        "left to a person": _describe_review(totals),
         "archived": f"{len(plan.archives)} memories{f' now; {later}' if later else ''}{held_back}",
         "kept apart": _describe_walls(plan),
         "dissolved": f"{len(plan.dissolved)} made of several scopes" if plan.dissolved else None,
@@ -128,6 +128,13 @@ def _merge_lines(merge: MergeGroup) -> Iterator[str]:
         yield f"  - {shorten(source.text, _TEXT_WIDTH)}"
     yield f"  = {shorten(merge.text, 2 * _TEXT_WIDTH)}"
     yield ""
+
+
+def _describe_review(totals: Mapping[str, int]) -> str:
+    """Return how many groups a person decides on, and how many of them are proposed, were, or wait."""
+    parts = {"proposed": "proposed", "beyond_limit": "beyond review_limit", "asked_before": "asked before"}
+    counts = ((totals.get(f"groups_{name}", 0), words) for name, words in parts.items())
+    return ", ".join([f"{totals['suggest_groups']} groups", *(f"{count} {words}" for count, words in counts if count)])
 
 
 def _question_lines(question: Question) -> Iterator[str]:

@@ -258,7 +258,9 @@ def _describe_suggestions(run: Mapping[str, Any]) -> str | None:
     """Return how many merges a run proposed and how many wait; None if none waits."""
     done = run["metrics"].get("consolidation_suggestions", {})
     made, waiting = done.get("suggestions_created", 0), done.get("suggestions_waiting", 0)
-    return f"{made} created, {waiting} waiting: consolidation suggestions list {run['project']}" if waiting else None
+    beyond = f", {count} beyond review_limit" if (count := done.get("groups_beyond_limit", 0)) else ""
+    listing = f"consolidation suggestions list {run['project']}"
+    return f"{made} created, {waiting} waiting{beyond}: {listing}" if waiting or beyond else None
 
 
 def _describe_summaries(run: Mapping[str, Any]) -> str | None:

@@ -1,11 +1,9 @@
-"""``consolidation suggestions``: list, show, approve, reject."""
+"""``consolidation suggestions``: list, show, approve, reject, keep as variants."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -15,52 +13,90 @@ from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json
 from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.review.suggestion_decisions import BulkResult, SuggestionDecision
-    from consolidation_pipeline.service.review.suggestions import Suggestion
-    from consolidation_pipeline.store.database.engine import Engine
+    from consolidation_pipeline.service.review.suggestion_bulk import BulkResult
+    from consolidation_pipeline.service.review.suggestions import QueueState, Suggestion
 
-app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges.")
+app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges, or keep variants.")
 
 Ids = Annotated[list[UUID] | None, typer.Argument(metavar="[ID]...", help="Ids shown by `suggestions list`.")]
 Project = Annotated[str | None, typer.Option(help="Decide on all suggestions of this project that match the rule.")]
 MinSimilarity = Annotated[float | None, typer.Option(min=0, max=1, help="Rule: minimum similarity.")]
 Type = Annotated[str | None, typer.Option(help="Rule: of this memory type.")]
-MaxCount = Annotated[int | None, typer.Option(min=1, help="Rule: maximum number, the most similar first.")]
+Differ = Annotated[
+    str | None,
+    typer.Option(
+        "--differ-only-in",
+        metavar="KIND",
+        help="Rule: all differences are of this kind, such as value or 'value: build #', as `list` shows them. Groups "
+        "that wait beyond review_limit are decided too.",
+    ),
+]
+MaxCount = Annotated[int | None, typer.Option(min=1, help="Rule: maximum number, those worth most first.")]
 Note = Annotated[str | None, typer.Option(help="Reason, stored in the ledger.")]
 
 _TEXT_WIDTH = 110
+# Differences of one suggestion in the list.
+_LISTED_DIFFERENCES = 3
 
 
 @app.command(name="list")
 def list_(
     project: Annotated[str | None, typer.Argument(metavar="[PROJECT]", help="The project; default: all.")] = None,
-    status: Annotated[str, typer.Option(help="pending, validated, rejected, superseded or expired.")] = "pending",
+    status: Annotated[str, typer.Option(help="pending, validated, rejected, kept, superseded or expired.")] = "pending",
     type: Annotated[str | None, typer.Option(help="Only this memory type.")] = None,
     min_similarity: Annotated[float | None, typer.Option(min=0, max=1, help="Minimum similarity.")] = None,
+    differ_only_in: Annotated[
+        str | None, typer.Option(metavar="KIND", help="All differences are of this kind, such as value.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of suggestions.")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the merges that wait for a decision, the most similar first."""
-    from consolidation_pipeline.service.review.suggestions import find_projects_without_model, list_suggestions
+    """List the merges that wait for a decision, those first where a decision is worth most."""
+    from consolidation_pipeline.service.review.suggestions import describe_queue, list_suggestions
 
     engine, settings = open_store()
-    found = list_suggestions(engine, project, status=status, type=type, min_similarity=min_similarity, limit=limit)
+    found = list_suggestions(
+        engine,
+        project,
+        status=status,
+        type=type,
+        min_similarity=min_similarity,
+        differ_only_in=differ_only_in,
+        limit=limit,
+    )
+    queue = describe_queue(engine, project, settings=settings)
     if as_json:
-        print_json({"total": found.total, "suggestions": found.suggestions})
+        print_json(
+            {
+                "total": found.total,
+                "beyond_limit": queue.beyond_limit,
+                "kinds": queue.kinds,
+                "suggestions": found.suggestions,
+            }
+        )
         return
     out = make_console()
     where = project or "all projects"
     out.print(f"{where}: {found.total} {status}" if found.total else f"{where}: no suggestion is {status}")
     for suggestion in found.suggestions:
         out.print("\n".join(_summary_lines(suggestion)), soft_wrap=True)
+    if status == "pending":
+        out.print("\n".join(_queue_lines(queue)), soft_wrap=True)
     if found.suggestions and status == "pending":
-        print_note("consolidation suggestions show ID | approve ID... | reject ID...")
-    if not found.total and status == "pending" and (without := find_projects_without_model(engine, project, settings)):
-        named = ", ".join(without[:5]) + (" .." if len(without) > 5 else "")
-        print_note(
-            f"suggestions need a model, and none is set for {named}: "
-            f"consolidation projects configure {without[0]} llm_model=openai/gpt-4o-mini"
-        )
+        print_note("consolidation suggestions show ID | approve ID... | reject ID... | keep ID...")
+
+
+def _queue_lines(queue: QueueState) -> Iterator[str]:
+    """Yield what else waits: groups beyond the limit, and kinds of differences to decide on together."""
+    for slug, count in queue.beyond_limit.items():
+        groups = "1 more group waits" if count == 1 else f"{count:,} more groups wait"
+        limit = queue.limits[slug]
+        room = limit - queue.pending if len(queue.beyond_limit) == 1 else 0
+        then = "the next run proposes them" if room > 0 else "each decision makes room for the next"
+        yield f"{slug}: {groups}; at most {limit} are proposed at a time (review_limit), {then}"
+    for kind, count in queue.kinds.items():
+        if count > 1:
+            yield f"{count} differ only in {kind}: approve, reject or keep --project PROJECT --differ-only-in '{kind}'"
 
 
 @app.command()
@@ -83,9 +119,13 @@ def approve(
     project: Project = None,
     min_similarity: MinSimilarity = None,
     type: Type = None,
+    differ_only_in: Differ = None,
     limit: MaxCount = None,
     content: Annotated[str | None, typer.Option(help="Text to use in place of the proposed content.")] = None,
     lessons: Annotated[str | None, typer.Option(help="Text to use in place of the proposed lessons.")] = None,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Accept a text without some of the originals' numbers or names.")
+    ] = False,
     note: Note = None,
     as_json: JsonFlag = False,
 ) -> int:
@@ -93,14 +133,11 @@ def approve(
 
     `approve --project shop --min-similarity 0.93 --type warning` approves all that match the rule.
     """
-    from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion
-
     if (content is not None or lessons is not None) and len(ids or ()) != 1:
         raise UsageError("--content and --lessons are for one suggestion: give its id")
-    rule = _check_selection(ids, _Rule(project, min_similarity, type, limit))
-    engine, settings = open_store()
-    decide = partial(approve_suggestion, content=content, lessons_learned=lessons, note=note, settings=settings)
-    return _decide(engine, ids, rule, decide, as_json=as_json)
+    rule = _read_rule(ids, project, min_similarity, type, differ_only_in, limit)
+    how = {"content": content, "lessons_learned": lessons, "accept_loss": accept_loss, "note": note}
+    return _decide(ids, rule, "approve", how, as_json=as_json)
 
 
 @app.command()
@@ -110,50 +147,62 @@ def reject(
     project: Project = None,
     min_similarity: MinSimilarity = None,
     type: Type = None,
+    differ_only_in: Differ = None,
     limit: MaxCount = None,
     note: Note = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Reject suggestions, by ids or by rule. They are not proposed again unless their group changes."""
-    from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
-
-    rule = _check_selection(ids, _Rule(project, min_similarity, type, limit))
-    engine, _ = open_store()
-    return _decide(engine, ids, rule, partial(reject_suggestion, note=note), as_json=as_json)
+    rule = _read_rule(ids, project, min_similarity, type, differ_only_in, limit)
+    return _decide(ids, rule, "reject", {"note": note}, as_json=as_json)
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """Selects suggestions in place of ids."""
+@app.command()
+def keep(
+    ids: Ids = None,
+    *,
+    project: Project = None,
+    min_similarity: MinSimilarity = None,
+    type: Type = None,
+    differ_only_in: Differ = None,
+    limit: MaxCount = None,
+    note: Note = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Keep the originals as variants, by ids or by rule: all stay, no two are merged or asked about again."""
+    rule = _read_rule(ids, project, min_similarity, type, differ_only_in, limit)
+    return _decide(ids, rule, "keep", {"note": note}, as_json=as_json)
 
-    project: str | None
-    min_similarity: float | None
-    type: str | None
-    limit: int | None
 
-    @property
-    def has_conditions(self) -> bool:
-        """True if it has more than a project: a forgotten condition must not decide on all suggestions."""
-        return (self.min_similarity, self.type, self.limit) != (None, None, None)
-
-
-def _check_selection(ids: list[UUID] | None, rule: _Rule) -> _Rule:
-    """Return the rule. Raise UsageError unless either ids or a rule with conditions are given."""
-    if bool(ids) == (rule.project is not None) or (ids and rule.has_conditions):
+def _read_rule(
+    ids: list[UUID] | None,
+    project: str | None,
+    min_similarity: float | None,
+    type: str | None,
+    differ_only_in: str | None,
+    limit: int | None,
+) -> dict[str, Any] | None:
+    """Return the conditions of a rule; None if ids are given. Raise UsageError unless it is one of both."""
+    conditions = {"min_similarity": min_similarity, "type": type, "differ_only_in": differ_only_in, "limit": limit}
+    has_conditions = any(value is not None for value in conditions.values())
+    if bool(ids) == (project is not None) or (ids and has_conditions):
         raise UsageError("give the ids of suggestions, or --project with a rule, and not both")
-    if rule.project is not None and not rule.has_conditions:
-        raise UsageError("--project needs a rule: --min-similarity, --type or --limit")
-    return rule
+    if project is not None and not has_conditions:
+        raise UsageError("--project needs a rule: --min-similarity, --type, --differ-only-in or --limit")
+    return None if project is None else {"project": project, **conditions}
 
 
 def _decide(
-    engine: Engine, ids: list[UUID] | None, rule: _Rule, decide: Callable[..., SuggestionDecision], *, as_json: bool
+    ids: list[UUID] | None, rule: dict[str, Any] | None, decision: str, how: dict[str, Any], *, as_json: bool
 ) -> int:
-    from consolidation_pipeline.service.review.suggestion_decisions import decide_each, list_pending
+    from consolidation_pipeline.service.review.suggestion_bulk import Rule, decide_each, decide_matching
 
-    if rule.project is not None:
-        ids = list_pending(engine, rule.project, min_similarity=rule.min_similarity, type=rule.type, limit=rule.limit)
-    done = decide_each(engine, ids or [], partial(decide, decided_by=get_actor()))
+    engine, settings = open_store()
+    how = {**how, "settings": settings, "decided_by": get_actor()}
+    if rule is not None:
+        done = decide_matching(engine, Rule(**rule), decision, **how)
+    else:
+        done = decide_each(engine, ids or [], decision, **how)
     if as_json:
         refused = [{"id": id_, "message": why} for id_, why in done.refused]
         print_json({"decided": [vars(one) for one in done.decided], "refused": refused})
@@ -167,7 +216,7 @@ def _result_lines(done: BulkResult) -> Iterator[str]:
         yield "no pending suggestion matches the rule"
     for one in done.decided:
         merged = f", merged as {one.memory_id}" if one.memory_id else ""
-        decision = "approved" if one.status == "validated" else one.status
+        decision = {"validated": "approved", "kept": "kept as variants"}.get(one.status, one.status)
         yield f"suggestion {one.suggestion_id} {decision}{merged}; undo: consolidation rollback {one.group_id}"
     yield from (f"not decided: {why}" for _, why in done.refused)
 
@@ -176,7 +225,11 @@ def _summary_lines(suggestion: Suggestion) -> Iterator[str]:
     similarity = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
     yield f"\n{suggestion.id} ({suggestion.memory_type}{similarity})"
     yield from (f"  - {shorten(original.content, _TEXT_WIDTH)}" for original in suggestion.originals)
-    yield from (f"  differ in {line}" for line in _difference_lines(suggestion))
+    lines = _difference_lines(suggestion)
+    yield from (f"  differ in {shorten(line, _TEXT_WIDTH)}" for line in lines[:_LISTED_DIFFERENCES])
+    if len(lines) > _LISTED_DIFFERENCES:
+        kinds = ", ".join(suggestion.difference_kinds)
+        yield f"  and {len(lines) - _LISTED_DIFFERENCES} more differences; kinds: {kinds}"
     yield f"  = {shorten(suggestion.content, 2 * _TEXT_WIDTH)}"
 
 
@@ -195,6 +248,9 @@ def _detail_lines(suggestion: Suggestion) -> Iterator[str]:
     yield from (f"  {line}" for line in (suggestion.lessons_learned or "").splitlines())
     if suggestion.keywords:
         yield f"  keywords: {', '.join(suggestion.keywords)}"
+    if suggestion.method != "llm":
+        why = "" if suggestion.method == "heuristic" else ", as the model's text lost something"
+        yield f"  made of the originals' sentences{why}"
     if suggestion.left_out:
         yield f"  leaves out: {', '.join(suggestion.left_out)}"
     if suggestion.reviewed_by:
@@ -205,9 +261,9 @@ def _detail_lines(suggestion: Suggestion) -> Iterator[str]:
 
 
 def _difference_lines(suggestion: Suggestion) -> list[str]:
-    """Return a line for each difference between originals, the same one only once."""
+    """Return a line for each difference between originals, the same one only once; contradictions come first."""
     lines = (
         f"{one.kind}: {', '.join(item.text for item in one.a)} / {', '.join(item.text for item in one.b)}"
-        for one in suggestion.differences
+        for one in sorted(suggestion.differences, key=lambda one: not one.contradicts)
     )
     return list(dict.fromkeys(lines))

@@ -11,18 +11,21 @@ from consolidation_pipeline.store.admin.invariants import find_invalid_approvals
 
 @phase_asset("knowledge", table="consolidation_suggestions", deps=[clusters], op_tags=AFTER_PATTERNS)
 def consolidation_suggestions(run: ProjectRun, phase: PhaseResult) -> None:
-    """Propose merges to a person: one text for each group that must not be merged automatically."""
+    """Propose merges to a person: the groups that must not be merged automatically and are worth most to decide."""
     result = propose_merges(run)
     phase.metrics = {
         "groups_in": result.groups,
         "groups_by_words": result.by_terms,
         "suggestions_created": result.created,
         "suggestions_superseded": result.superseded,
+        "suggestions_outranked": result.outranked,
         "suggestions_waiting": result.waiting,
         "groups_asked_before": result.proposed_before,
         "groups_skipped": result.skipped,
-        "groups_without_text": result.without_text,
-        "groups_failed": len(result.failures),
+        "groups_beyond_limit": result.beyond_limit,
+        "texts_by_model": result.rewritten,
+        "texts_refused": result.refused,
+        "texts_failed": len(result.failures),
         **describe_failures(result.failures, result.stopped),
     }
 

@@ -109,7 +109,7 @@ def test_materializations_have_stable_metadata_names(
     summarized = {"memories_in", "due", "summaries_created", "chunks", "chunks_failed", "waiting"}
     assert summarized | {"compression_ratio", "compression_target"} <= names["semantic_summaries"]
     assert {"summaries_in", "profiles_created", "profiles_updated"} <= names["procedural_profile"]
-    proposed = {"groups_in", "suggestions_created", "suggestions_waiting", "groups_without_text", "groups_skipped"}
+    proposed = {"groups_in", "suggestions_created", "suggestions_waiting", "groups_beyond_limit", "groups_skipped"}
     assert proposed <= names["consolidation_suggestions"]
     promoted = {"candidates_in", "entries_promoted", "entries_proposed", "entries_reinforced", "entries_waiting"}
     assert promoted <= names["playbook_entries"]

@@ -24,6 +24,7 @@ from consolidation_pipeline.service.knowledge.patterns import derive_patterns
 from consolidation_pipeline.service.knowledge.principles import derive_principles
 from consolidation_pipeline.service.knowledge.profiles import ProfileResult, update_profiles
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult, summarize_memories
+from consolidation_pipeline.service.knowledge.supersessions import SupersessionResult, record_supersessions
 from consolidation_pipeline.service.lifecycle.archive import ArchiveResult, archive_memories
 from consolidation_pipeline.service.lifecycle.decay import DecayResult, score_relevance
 from consolidation_pipeline.service.plan.apply import check_plan
@@ -51,6 +52,7 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "embedding_matrix": embed_memories,
     "threshold_calibration": calibrate_thresholds,
     "similarity_graph": update_similarity_graph,
+    "supersessions": record_supersessions,
     "clusters": form_clusters,
     "merged_memories": merge_clusters,
     "patterns": derive_patterns,
@@ -73,6 +75,7 @@ class Outcome:
     embedded: EmbeddingResult
     calibrated: CalibrationResult
     graph: GraphUpdate
+    supersessions: SupersessionResult
     clusters: ClusterSummary
     merging: MergeResult
     patterns: DeriveResult
@@ -167,10 +170,11 @@ class Pipeline:
         return roll_back(self.engine, target, settings=self.settings, changed_by="tester", cascade=cascade)
 
     def last_group(self, *, entity: UUID | None = None, job: UUID | None = None) -> UUID:
-        """Return the group of the newest change of a row, of a job, or of all."""
+        """Return the group of the newest change of a row, of a job, or of all; of suggestions only by their id."""
         query = """
             SELECT group_id FROM {s}.consolidation_changes
-            WHERE entity_id = coalesce(:entity, entity_id) AND (CAST(:job AS uuid) IS NULL OR job_id = :job)
+            WHERE CASE WHEN CAST(:entity AS uuid) IS NULL THEN entity_type <> 'consolidation_suggestions'
+                ELSE entity_id = :entity END AND (CAST(:job AS uuid) IS NULL OR job_id = :job)
             ORDER BY seq DESC LIMIT 1
         """
         group: UUID = self.value(query, entity=entity, job=job)

@@ -27,6 +27,7 @@ from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_u
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
 from consolidation_pipeline.store.memories.embeddings import load_reusable_vectors
 from consolidation_pipeline.store.memories.memories import load_texts
+from consolidation_pipeline.store.review.suggestions import load_variants
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
@@ -62,10 +63,11 @@ def preview_grouping(run: ProjectRun) -> GroupingPreview:
         x = vectors if run.calibration is None else center_vectors(vectors, run.calibration)
         found = _find_neighbors(connection, run, nodes, x)
         cannot_link = load_cannot_links(connection, run.project.id)
+        variants = load_variants(connection, run.project.id)
     judged = judge_pairs(run, nodes, found, ask=False)
     if judged is not None and judged.allowed:
         found.verdict[judged.same] = MERGE
-    contents = build_contents(run, nodes, x, found, cannot_link=cannot_link)
+    contents = build_contents(run, nodes, x, found, cannot_link=cannot_link, variants=variants)
     usage = run.embedder.estimate(list(left_out.values()))
     return GroupingPreview(contents, list(left_out), usage, reason, judged)
 
@@ -130,7 +132,7 @@ def _find_neighbors(connection: Connection, run: ProjectRun, nodes: Nodes, x: Ve
     known, new = split_known_and_new(nodes, x, version)
     parts = list(compare_nodes(connection, run, nodes, x, known=known, new=new))
     if known.size:
-        lowest = run.thresholds["t_pattern"] - SLACK
+        lowest = run.graph_threshold - SLACK
         stored = similarity_graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
         known_ids = nodes.ids[known]
         parts.append(stored.select(np.isin(stored.a, known_ids) & np.isin(stored.b, known_ids)))

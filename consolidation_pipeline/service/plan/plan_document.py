@@ -56,6 +56,18 @@ class Question(_Part):
     texts: dict[UUID, str]
 
 
+class PlannedReview(_Part):
+    """What happens to the groups that a person decides on: the ``questions`` of a plan.
+
+    ``asked_before``: they were proposed as they are, or share a memory with a suggestion that waits. ``proposed``: the
+    run would propose them. ``beyond_limit``: they wait until there is room under ``review_limit``.
+    """
+
+    asked_before: int
+    proposed: int
+    beyond_limit: int
+
+
 class PlannedKnowledge(_Part):
     """A pattern, principle or playbook entry that would be created, updated or retired.
 
@@ -164,6 +176,7 @@ class Plan(_Part):
     memories: int
     merges: list[MergeGroup]
     questions: list[Question]
+    review: PlannedReview | None = None
     knowledge: list[PlannedKnowledge]
     archives: list[PlannedArchive]
     held_back: bool
@@ -190,6 +203,7 @@ class Plan(_Part):
             "merge_groups": len(self.merges),
             "memories_merged": sum(source.merged_into is None for merge in self.merges for source in merge.sources),
             "suggest_groups": len(self.questions),
+            **({} if self.review is None else {f"groups_{name}": n for name, n in self.review.model_dump().items()}),
             "pattern_groups": self.pattern_groups,
             **{name: sum(item.kind == kind for item in self.knowledge) for kind, name in kinds.items()},
             "memories_archived": len(self.archives),

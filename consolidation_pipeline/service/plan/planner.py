@@ -40,18 +40,19 @@ from consolidation_pipeline.service.plan.plan_document import (
     PlannedArchive,
     PlannedDissolution,
     PlannedJudge,
+    PlannedReview,
     PlannedSource,
     Question,
     UpcomingArchives,
     Walls,
 )
-from consolidation_pipeline.service.review.suggestion_proposals import (
+from consolidation_pipeline.service.review.suggest_groups import (
     SuggestGroup,
     group_by_terms,
-    is_confirmed,
-    price_suggestions,
     read_suggest_groups,
 )
+from consolidation_pipeline.service.review.suggestion_proposals import price_suggestions
+from consolidation_pipeline.service.review.suggestion_queue import choose_waiting, rank_groups
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.service.similarity.clusters import group_contents
@@ -72,6 +73,7 @@ from consolidation_pipeline.store.database.scope_keys import has_walls
 from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
 from consolidation_pipeline.store.knowledge.merged_memories import load_consolidated_texts
 from consolidation_pipeline.store.memories.memories import load_texts
+from consolidation_pipeline.store.review.suggestions import list_pending
 from consolidation_pipeline.store.similarity.clusters import ClusterMember
 
 # Contents that are compared to count what is alike across scopes: a quarter of a second.
@@ -92,10 +94,10 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     with run.engine.connect() as connection:
         groups = group_contents(connection, run, preview.contents)
         term_groups = group_by_terms(connection, preview.unembedded, options=run.options)
-        suggest_groups = [*read_suggest_groups(_select_tier(groups.members, "suggest")), *term_groups]
-        suggestion_bills = price_suggestions(connection, run, suggest_groups)
         crossing, _ = find_misplaced(connection, run)
     merges = plan_all_merges(run, _find_unmerged_groups(preview.contents, groups.members))
+    suggest_groups = [*read_suggest_groups(_select_tier(groups.members, "suggest")), *term_groups]
+    review, order, suggestion_bills = _plan_review(run, suggest_groups, merges)
     knowledge = forecast_knowledge(run, _select_tier(groups.members, "pattern"), merges)
     archiving = plan_archiving(run, merges, dissolved=[row.id for row in crossing])
     rewrite_bills = price_rewrites(run, [merge.duplicate_texts for merge in merges if merge.verbatim_id is None])
@@ -109,7 +111,8 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         calibration=preview.calibration,
         memories=len(preview.contents.nodes),
         merges=[_to_merge_group(merge, preview.contents) for merge in merges],
-        questions=_list_questions(run, groups.members, term_groups),
+        questions=_list_questions(run, groups.members, term_groups, order),
+        review=review,
         knowledge=list(knowledge.items),
         archives=_list_archives(run, archiving, merges),
         held_back=archiving.held_back,
@@ -120,6 +123,26 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         dissolved=[PlannedDissolution(id=r.id, kind=r.kind, scopes=r.scopes, text=r.content) for r in crossing],
         walls=measure_walls(run, preview.contents) if has_walls(run.options.scope) else None,
     )
+
+
+def _plan_review(
+    run: ProjectRun, groups: Sequence[SuggestGroup], merges: Sequence[PlannedMerge]
+) -> tuple[PlannedReview, list[str], list[Bill]]:
+    """Return what happens to the groups that a person decides on, and the bills of a model's texts for them.
+
+    In between are the cluster keys of the groups that can be proposed, those worth most first.
+    """
+    scope, t_suggest = run.options.scope, run.thresholds["t_suggest"]
+    upcoming = frozenset(merge.id for merge in merges)
+    with run.engine.connect() as connection:
+        ranking = rank_groups(connection, run.project.id, groups, scope=scope, t_suggest=t_suggest, upcoming=upcoming)
+        pending = list_pending(connection, run.project.id)
+        _, chosen = choose_waiting(pending, ranking.groups, run.options.review_limit)
+        bills = price_suggestions(connection, run, chosen)
+    asked_before = ranking.proposed_before + ranking.inactive
+    beyond = len(ranking.groups) - len(chosen)
+    review = PlannedReview(asked_before=asked_before, proposed=len(chosen), beyond_limit=beyond)
+    return review, [one.group.cluster_key for one in ranking.groups], bills
 
 
 def measure_walls(run: ProjectRun, contents: Contents) -> Walls:
@@ -199,9 +222,12 @@ def _to_merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
 
 
 def _list_questions(
-    run: ProjectRun, members: Iterable[ClusterMember], term_groups: Sequence[SuggestGroup]
+    run: ProjectRun, members: Iterable[ClusterMember], term_groups: Sequence[SuggestGroup], order: Sequence[str]
 ) -> list[Question]:
-    """Return the groups of the suggest tier by key, then those formed by terms; those that a judge confirmed first."""
+    """Return the groups of the suggest tier and those formed by terms.
+
+    Those whose cluster keys are in ``order`` come first, in that order; then the others by key.
+    """
     found = [
         (key, [m.member_id for m in group], next(m.details["asked_pairs"] for m in group if m.is_representative))
         for key, group in _select_tier(members, "suggest").items()
@@ -210,7 +236,8 @@ def _list_questions(
         pair = dict(zip("ab", map(str, group.members), strict=False))
         asked = {**pair, "similarity": group.similarity, "differences": list(group.reasons)}
         found.append((group.cluster_key, list(group.members), [asked]))
-    found.sort(key=lambda question: not is_confirmed(question[2]))
+    places = {key: place for place, key in enumerate(order)}
+    found.sort(key=lambda question: (places.get(question[0], len(places)), question[0]))
     texts = _load_texts(run, [id_ for _, ids, _ in found for id_ in ids])
     return [
         Question(

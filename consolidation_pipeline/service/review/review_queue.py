@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.core.knowledge.risky_text import find_risks
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
@@ -84,6 +85,8 @@ def _lock_decidable(connection: Connection, ids: Sequence[UUID], *, approved: bo
 def list_review(engine: Engine, slug: str, *, limit: int, kind: str | None = None) -> dict[str, Any]:
     """Return the rows of a project that wait for a person, highest confidence first, and their number by kind.
 
+    Each row has the ``risks`` of its text, in words.
+
     Raises:
         NotFoundError: There is no such project.
         UsageError: ``kind`` is none of ``REVIEWED_KINDS``.
@@ -114,6 +117,7 @@ def _describe_item(row: Row[Any]) -> dict[str, Any]:
         "gotchas": details.get("gotchas", []),
         "evidence": details.get("evidence", []),
         "why": _describe_reason(row),
+        "risks": [risk.reason for risk in find_risks(row.content)],
         "created_at": row.created_at,
     }
 

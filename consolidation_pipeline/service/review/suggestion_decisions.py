@@ -1,11 +1,12 @@
-"""Decisions on suggestions: approve, reject or withdraw, each in its own transaction.
+"""Decisions on suggestions: approve, reject, keep as variants or withdraw, each in its own transaction.
 
-An approved suggestion becomes a merged memory with the text that the person approved.
+An approved suggestion becomes a merged memory with the text that the person approved. Each decision makes room for the
+next group of the queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +15,7 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION, cluster_key
 from consolidation_pipeline.core.knowledge.merge_proposals import find_left_out
 from consolidation_pipeline.core.memories.memories import consolidated_id
-from consolidation_pipeline.core.text.text_merge import MergedText
+from consolidation_pipeline.core.text.text_merge import MergedText, find_missing_literals
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge.merged_memories import (
     PlannedMerge,
@@ -22,7 +23,9 @@ from consolidation_pipeline.service.knowledge.merged_memories import (
     find_retired,
     sort_by_source_count,
 )
-from consolidation_pipeline.service.review.suggestions import Suggestion, check_filters, get_suggestion, join_parts
+from consolidation_pipeline.service.review.suggestion_queue import refill_queue
+from consolidation_pipeline.service.review.suggestion_texts import merge_originals
+from consolidation_pipeline.service.review.suggestions import Suggestion, get_suggestion, join_parts
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.model_access import open_embedder
 from consolidation_pipeline.settings import Settings
@@ -41,13 +44,15 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
 )
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys_of
 from consolidation_pipeline.store.ledger.ledger_writer import Author
-from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.projects import find_project, get_project
 from consolidation_pipeline.store.review import suggestions as store
 
 # Longer than any text that merging makes.
 MAX_CHARS = 100_000
 # Decision by the status of a decided suggestion, where they differ.
-_DECISIONS = {"validated": "approved", "expired": "withdrawn"}
+_DECISIONS = {"validated": "approved", "kept": "kept as variants", "expired": "withdrawn"}
+# Facts that an error lists.
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -55,17 +60,10 @@ class SuggestionDecision:
     """A decision; a rollback of ``group_id`` undoes it. ``memory_id``: merged memory that an approval made."""
 
     suggestion_id: UUID
+    project: str
     status: str
     memory_id: UUID | None
     group_id: UUID
-
-
-@dataclass(frozen=True)
-class BulkResult:
-    """Decisions on several suggestions. ``refused``: (id, reason) of those that could not be decided."""
-
-    decided: list[SuggestionDecision]
-    refused: list[tuple[UUID, str]]
 
 
 def approve_suggestion(
@@ -74,9 +72,11 @@ def approve_suggestion(
     *,
     content: str | None = None,
     lessons_learned: str | None = None,
+    accept_loss: bool = False,
     note: str | None = None,
     decided_by: str,
     settings: Settings | None = None,
+    refill: bool = True,
 ) -> SuggestionDecision:
     """Merge the originals of a suggestion into one memory.
 
@@ -86,76 +86,81 @@ def approve_suggestion(
     Args:
         content: Text of the memory; None = as proposed.
         lessons_learned: Lessons, appended to the content; None = as proposed.
+        accept_loss: Accept a text that leaves out facts which the proposed one has.
         settings: None = those of the environment.
+        refill: Propose the next group at once.
 
     Raises:
         NotFoundError: There is no such suggestion.
-        UsageError: The text is blank or too long.
+        UsageError: The text is blank or too long, or it leaves out facts.
         ConflictError: The suggestion was decided before. Or an original is gone, archived, merged or changed, and the
             suggestion is superseded now. Or another merged memory has the same text.
         EmbeddingError, BudgetExhaustedError: The text could not be embedded. Nothing was decided.
     """
+    settings = settings or Settings()
     suggestion = get_suggestion(engine, id)
     _refuse_decided(suggestion)
-    approval = _prepare_approval(engine, suggestion, content, lessons_learned, settings=settings or Settings())
-    return _decide(engine, id, "validated", note=note, decided_by=decided_by, approval=approval)
+    text = _read_edit(suggestion, content, lessons_learned, accept_loss=accept_loss)
+    approval = _prepare_approval(engine, suggestion, text, settings=settings)
+    return _decide(
+        engine, id, "validated", note=note, decided_by=decided_by, settings=settings, refill=refill, approval=approval
+    )
 
 
-def reject_suggestion(engine: Engine, id: UUID, *, note: str | None = None, decided_by: str) -> SuggestionDecision:
+def reject_suggestion(
+    engine: Engine,
+    id: UUID,
+    *,
+    note: str | None = None,
+    decided_by: str,
+    settings: Settings | None = None,
+    refill: bool = True,
+) -> SuggestionDecision:
     """Keep the originals separate; they are not proposed again unless their group changes.
 
     Raises:
         NotFoundError: There is no such suggestion.
         ConflictError: It was decided before.
     """
-    return _decide(engine, id, "rejected", note=note, decided_by=decided_by)
+    return _decide(engine, id, "rejected", note=note, decided_by=decided_by, settings=settings, refill=refill)
 
 
-def withdraw_suggestion(engine: Engine, id: UUID, *, decided_by: str) -> SuggestionDecision:
+def keep_variants(
+    engine: Engine,
+    id: UUID,
+    *,
+    note: str | None = None,
+    decided_by: str,
+    settings: Settings | None = None,
+    refill: bool = True,
+) -> SuggestionDecision:
+    """Keep each original as a variant of its own: no run merges two of them or asks about them again.
+
+    Raises:
+        NotFoundError: There is no such suggestion.
+        ConflictError: It was decided before.
+    """
+    return _decide(engine, id, "kept", note=note, decided_by=decided_by, settings=settings, refill=refill)
+
+
+def withdraw_suggestion(
+    engine: Engine, id: UUID, *, decided_by: str, settings: Settings | None = None
+) -> SuggestionDecision:
     """Let a suggestion expire without a decision, so that calibration does not learn from it.
 
     Raises:
         NotFoundError: There is no such suggestion.
         ConflictError: It was decided before.
     """
-    return _decide(engine, id, "expired", note=None, decided_by=decided_by)
-
-
-def list_pending(
-    engine: Engine, slug: str, *, min_similarity: float | None = None, type: str | None = None, limit: int | None = None
-) -> list[UUID]:
-    """Return the ids of a project's pending suggestions, the most similar first; a filter of None selects all.
-
-    Raises:
-        NotFoundError: There is no such project.
-        UsageError: There is no such memory type.
-    """
-    check_filters("pending", type)
-    with engine.connect() as connection:
-        project = get_project(connection, slug)
-        return store.list_pending_ids(
-            connection, project.id, memory_type=type, min_similarity=min_similarity, limit=limit
-        )
-
-
-def decide_each(
-    engine: Engine, ids: Iterable[UUID], decide: Callable[[Engine, UUID], SuggestionDecision]
-) -> BulkResult:
-    """Decide suggestions one by one; a conflict of one does not stop the others."""
-    decided, refused = list[SuggestionDecision](), list[tuple[UUID, str]]()
-    for id_ in ids:
-        try:
-            decided.append(decide(engine, id_))
-        except ConflictError as error:
-            refused.append((id_, str(error)))
-    return BulkResult(decided, refused)
+    return _decide(engine, id, "expired", note=None, decided_by=decided_by, settings=settings, refill=True)
 
 
 @dataclass(frozen=True)
 class _Approval:
     """The approved text and its vector (d,) of ``model``.
 
-    ``project``: slug. ``scope``: the project's option. ``edited``: a person changed the text.
+    ``project``: slug. ``scope``: the project's option. ``method``: how the text was made. ``dropped``: sentences of the
+    originals for which the proposed text had no room.
     """
 
     project: str
@@ -163,14 +168,12 @@ class _Approval:
     content: str
     vector: Vectors
     model: str
-    edited: bool
+    method: str
+    dropped: tuple[str, ...]
 
 
-def _prepare_approval(
-    engine: Engine, suggestion: Suggestion, content: str | None, lessons_learned: str | None, *, settings: Settings
-) -> _Approval:
-    """Embed the approved text, before anything is locked. Raise the errors of ``approve_suggestion``."""
-    proposed = join_parts(suggestion.content, suggestion.lessons_learned)
+def _read_edit(suggestion: Suggestion, content: str | None, lessons_learned: str | None, *, accept_loss: bool) -> str:
+    """Return the text of the memory. Raise UsageError if it is blank, too long, or leaves out facts."""
     text = join_parts(
         suggestion.content if content is None else content,
         suggestion.lessons_learned if lessons_learned is None else lessons_learned,
@@ -179,18 +182,51 @@ def _prepare_approval(
         raise UsageError("the content is blank: it must say what the originals say")
     if len(text) > MAX_CHARS:
         raise UsageError(f"the content has {len(text):,} characters; {MAX_CHARS:,} are allowed")
+    proposed = join_parts(suggestion.content, suggestion.lessons_learned)
+    originals = [original.content for original in suggestion.originals]
+    lost = find_missing_literals(originals, text) - find_missing_literals(originals, proposed)
+    if lost and not accept_loss:
+        named = sorted(literal.text for literal in lost)
+        listed = ", ".join(named[:_MAX_LISTED]) + (f" and {len(named) - _MAX_LISTED} more" * (len(named) > _MAX_LISTED))
+        raise UsageError(
+            f"the text leaves out what the originals say: {listed}. Add it, or accept the loss (accept_loss)"
+        )
+    return text
+
+
+def _prepare_approval(engine: Engine, suggestion: Suggestion, text: str, *, settings: Settings) -> _Approval:
+    """Embed the approved text, before anything is locked. Raise the errors of ``approve_suggestion``."""
+    edited = text != join_parts(suggestion.content, suggestion.lessons_learned)
     with engine.connect() as connection:
         project = get_project(connection, suggestion.project)
+        found = store.load_originals(connection, [original.id for original in suggestion.originals])
     options = effective_options(project, settings)
+    rows = [found[original.id] for original in suggestion.originals if original.id in found]
+    merged = merge_originals(rows, max_chars=options.merge_max_chars)
     embedder = open_embedder(engine, project, options, uuid4())
-    vector = embedder.embed([text])[0]
-    return _Approval(project.slug, options.scope, text, vector, embedder.name, edited=text != proposed)
+    return _Approval(
+        project.slug,
+        options.scope,
+        text,
+        embedder.embed([text])[0],
+        embedder.name,
+        method="hybrid" if edited else "llm" if suggestion.method == "llm" else "heuristic",
+        dropped=() if edited or suggestion.method == "llm" else merged.dropped,
+    )
 
 
 def _decide(
-    engine: Engine, id_: UUID, status: str, *, note: str | None, decided_by: str, approval: _Approval | None = None
+    engine: Engine,
+    id_: UUID,
+    status: str,
+    *,
+    note: str | None,
+    decided_by: str,
+    settings: Settings | None,
+    refill: bool,
+    approval: _Approval | None = None,
 ) -> SuggestionDecision:
-    """Write a decision under lock, and the merged memory of an approval.
+    """Write a decision under lock, and the merged memory of an approval; then propose the next group.
 
     If an original has changed, an approval is refused and the suggestion is marked as superseded.
     """
@@ -219,13 +255,16 @@ def _decide(
         payload = {"suggestion_id": str(id_), "status": values["status"], "group_id": str(group_id)}
         merged = {"memory_id": str(memory_id)} if memory_id else {}
         append_event(connection, suggestion.project_id, "suggestion.decided", payload | merged)
+        project = find_project(connection, str(suggestion.project_id))
+    if refill:
+        refill_queue(engine, project.id, effective_options(project, settings or Settings()), changed_by=decided_by)
     if changed:
         first, change = next(iter(changed.items()))
         raise ConflictError(
             f"suggestion {id_} is superseded, and nothing was merged: memory {first} {change} since it was made",
             tuple(map(str, changed)),
         )
-    return SuggestionDecision(id_, status, memory_id, group_id)
+    return SuggestionDecision(id_, project.slug, status, memory_id, group_id)
 
 
 def _lock_pending(connection: Connection, id_: UUID) -> Row[Any]:
@@ -308,6 +347,7 @@ def _plan_merge(
     ids = [source.id for source in ordered]
     first = suggestion.original_memory_ids[0]
     texts = tuple(source.body for source in ordered)
+    left_out = find_left_out(texts, approval.content)
     return PlannedMerge(
         id=existing[0].id if existing else consolidated_id(approval.project, "merged", ids, ALGORITHM_VERSION),
         cluster_key=cluster_key(ids, ALGORITHM_VERSION),
@@ -316,8 +356,8 @@ def _plan_merge(
         absorbed=[s for s in ordered if not existing or s.consolidated_into_id != existing[0].id],
         existing=existing,
         # Sentences that the person left out are kept in the details, like those that do not fit.
-        merged=MergedText(approval.content, find_left_out(texts, approval.content)),
+        merged=MergedText(approval.content, tuple(dict.fromkeys([*approval.dropped, *left_out]))),
         verbatim_id=None,
         texts=texts,
-        method="hybrid" if approval.edited else "llm",
+        method=approval.method,
     )

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import combinations, islice
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.differences.explanation import PROOFS, explain
-from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, embedding_text
+from consolidation_pipeline.core.differences.explanation import PROOFS
+from consolidation_pipeline.core.knowledge.difference_kinds import explain_pairs, find_common_kind
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.review.suggestion_texts import read_text
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, Row
 from consolidation_pipeline.store.database.schema import SUGGESTION_STATUSES
-from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
-from consolidation_pipeline.store.projects import get_project, list_projects
+from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review import suggestions as store
-
-# Pairs of a suggestion that are compared for display: those of ten originals.
-_MAX_PAIRS = 45
 
 
 @dataclass(frozen=True)
@@ -73,8 +71,11 @@ class Suggestion:
     """A proposed merge.
 
     ``similarity``: lowest cosine among the originals. ``originals``: without those that were deleted. ``left_out``:
-    literals of the originals that the proposed text lacks, as written. ``memory_id``: the memory that an approval made.
-    ``group_id``: change group of the decision; its rollback undoes the decision.
+    literals of the originals that the proposed text lacks, as written. ``difference_kinds``: kinds of ``differences``,
+    the most frequent first; empty if an older version proposed it. ``worth``: rank among those that wait.
+    ``method``: llm for a model's text; heuristic for one that keeps everything; hybrid if the model's was refused.
+    ``memory_id``: the memory that an approval made. ``group_id``: change group of the decision; its rollback undoes
+    the decision.
     """
 
     id: UUID
@@ -88,13 +89,35 @@ class Suggestion:
     rationale: str | None
     originals: list[Original]
     differences: list[Disagreement]
+    difference_kinds: tuple[str, ...]
     left_out: tuple[str, ...]
+    worth: float | None
+    method: str
     created_at: datetime
     reviewed_by: str | None
     reviewed_at: datetime | None
     review_note: str | None
     memory_id: UUID | None
     group_id: UUID | None
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """What waits for a person.
+
+    ``pending``: suggestions. ``beyond_limit``: by project, groups that no suggestion proposes yet; ``limits``: the
+    option ``review_limit`` of these projects. ``kinds``: by kind, pending suggestions that differ only in it.
+    """
+
+    pending: int
+    beyond_limit: Mapping[str, int]
+    limits: Mapping[str, int]
+    kinds: Mapping[str, int]
+
+    @property
+    def groups_beyond(self) -> int:
+        """Number of groups that no suggestion proposes yet, of all projects."""
+        return sum(self.beyond_limit.values())
 
 
 @dataclass(frozen=True)
@@ -112,18 +135,19 @@ def list_suggestions(
     status: str | None = "pending",
     type: str | None = None,
     min_similarity: float | None = None,
+    differ_only_in: str | None = None,
     limit: int = 50,
     offset: int = 0,
 ) -> SuggestionPage:
-    """Return suggestions: pending ones by similarity, decided ones by time, both descending.
+    """Return suggestions: pending ones by worth, decided ones by time, both descending.
 
-    None as project, status, memory type or lowest similarity means any.
+    None as project, status, memory type, lowest similarity or kind of all differences means any.
 
     Raises:
         NotFoundError: There is no such project.
         UsageError: There is no such status or memory type.
     """
-    check_filters(status, type)
+    check_filters(status, type, differ_only_in)
     with engine.connect() as connection:
         project_id = None if slug is None else get_project(connection, slug).id
         total, rows = store.list_suggestions(
@@ -132,6 +156,7 @@ def list_suggestions(
             status=status,
             memory_type=type,
             min_similarity=min_similarity,
+            differ_only_in=differ_only_in,
             limit=limit,
             offset=offset,
         )
@@ -139,14 +164,21 @@ def list_suggestions(
     return SuggestionPage(total, [_to_suggestion(row, found) for row in rows])
 
 
-def find_projects_without_model(engine: Engine, slug: str | None, settings: Settings) -> list[str]:
-    """Return the slugs of the projects that get no suggestions, as they have no language model.
+def describe_queue(engine: Engine, slug: str | None, *, settings: Settings) -> QueueState:
+    """Return what waits in a project, or in all of them.
 
-    With ``slug``, only that project is checked.
+    Raises:
+        NotFoundError: There is no such project.
     """
     with engine.connect() as connection:
-        projects = list_projects(connection) if slug is None else [get_project(connection, slug)]
-    return [project.slug for project in projects if effective_options(project, settings).llm_model is None]
+        project_id = None if slug is None else get_project(connection, slug).id
+        beyond = store.count_unproposed_groups(connection, project_id)
+        kinds = store.list_pending_kinds(connection, project_id)
+        projects = [get_project(connection, name) for name in beyond]
+    limits = {one.slug: effective_options(one, settings).review_limit for one in projects}
+    common = Counter(kind for kind in map(find_common_kind, kinds) if kind)
+    ordered = dict(sorted(common.items(), key=lambda item: (-item[1], item[0])))
+    return QueueState(len(kinds), beyond, limits, ordered)
 
 
 def get_suggestion(engine: Engine, id: UUID) -> Suggestion:
@@ -159,12 +191,17 @@ def get_suggestion(engine: Engine, id: UUID) -> Suggestion:
     return _to_suggestion(row, found)
 
 
-def check_filters(status: str | None, memory_type: str | None) -> None:
-    """Raise UsageError if there is no such status or memory type."""
+def check_filters(status: str | None, memory_type: str | None, differ_only_in: str | None = None) -> None:
+    """Raise UsageError if there is no such status, memory type or kind of difference."""
     if status is not None and status not in SUGGESTION_STATUSES:
         raise UsageError(f"status {status!r} does not exist; a suggestion is {', '.join(SUGGESTION_STATUSES)}")
     if memory_type is not None and memory_type not in MEMORY_TYPES:
         raise UsageError(f"type {memory_type!r} does not exist; a memory is of {', '.join(MEMORY_TYPES)}")
+    if differ_only_in is not None and PROOFS.get(differ_only_in.partition(":")[0], "contains") == "contains":
+        kinds = ", ".join(kind for kind, proof in PROOFS.items() if proof != "contains")
+        raise UsageError(
+            f"difference {differ_only_in!r} does not exist; it is one of {kinds}, or value: with its place"
+        )
 
 
 def join_parts(content: str, lessons_learned: str | None) -> str:
@@ -189,7 +226,10 @@ def _to_suggestion(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
         rationale=row.rationale,
         originals=originals,
         differences=_find_differences(originals),
+        difference_kinds=tuple(row.difference_kinds or ()),
         left_out=tuple(literal.text for literal in sorted(missing, key=lambda one: (one.kind, one.value))),
+        worth=row.worth,
+        method=row.method or "llm",
         created_at=row.created_at,
         reviewed_by=row.reviewed_by,
         reviewed_at=row.reviewed_at,
@@ -200,17 +240,15 @@ def _to_suggestion(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
 
 
 def _to_original(row: Row[Any], version: int) -> Original:
-    content = row.texts[0]
-    if row.kind == "raw":
-        content = embedding_text(**dict(zip(TEXT_COLUMNS, row.texts, strict=True)))
     is_current = row.is_active and row.version == version
-    return Original(row.id, content, row.memory_type, row.kind, row.learned_at, row.source, version, is_current)
+    return Original(row.id, read_text(row), row.memory_type, row.kind, row.learned_at, row.source, version, is_current)
 
 
 def _find_differences(originals: Sequence[Original]) -> list[Disagreement]:
     found = []
-    for one, other in islice(combinations(originals, 2), _MAX_PAIRS):
-        for difference in explain(one.content, other.content, word_similarity).list_obstacles():
+    for i, j, explanation in explain_pairs([original.content for original in originals], word_similarity):
+        one, other = originals[i], originals[j]
+        for difference in explanation.list_obstacles():
             a = tuple(Passage(one.content[start:end], start) for start, end in difference.spans_a)
             b = tuple(Passage(other.content[start:end], start) for start, end in difference.spans_b)
             contradicts = PROOFS[difference.kind] == "contradicts"

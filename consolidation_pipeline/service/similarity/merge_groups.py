@@ -30,8 +30,9 @@ from consolidation_pipeline.service.similarity.graph_nodes import (
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
+from consolidation_pipeline.store.review.suggestions import load_variants
 from consolidation_pipeline.store.similarity import similarity_graph
-from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE, Neighbors, Nodes
+from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE, TOPIC, Neighbors, Nodes
 
 Mask = npt.NDArray[np.bool_]
 Verdicts = npt.NDArray[np.int16]
@@ -80,22 +81,26 @@ class Units:
 def load_contents(connection: Connection, run: ProjectRun) -> Contents:
     """Load the raw memories and the stored graph, and build the contents."""
     nodes, x = load_grouping_nodes(connection, run)
-    lowest = run.thresholds["t_pattern"] - SLACK
+    lowest = run.graph_threshold - SLACK
     found = similarity_graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
-    return build_contents(run, nodes, x, found, cannot_link=load_cannot_links(connection, run.project.id))
+    cannot_link, variants = load_cannot_links(connection, run.project.id), load_variants(connection, run.project.id)
+    return build_contents(run, nodes, x, found, cannot_link=cannot_link, variants=variants)
 
 
-def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *, cannot_link: CannotLink) -> Contents:
+def build_contents(
+    run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *, cannot_link: CannotLink, variants: CannotLink
+) -> Contents:
     """Build the contents of ``nodes`` and the pairs between them, within the scopes.
 
     A pair of contents has the highest similarity and the highest verdict of its pairs of nodes. If a person undid their
-    merge, the verdict is ASK at most.
+    merge, the verdict is ASK at most; if a person keeps both as variants, it is TOPIC at most.
 
     Args:
         nodes: nodes, sorted by id.
         x: their grouping vectors (n, d).
         found: pairs of nodes.
         cannot_link: memories that must not be merged.
+        variants: memories that must neither be merged nor asked about.
     """
     nodes = _leave_crossing_merges(nodes)
     cannot_link = cannot_link.among(nodes.ids)
@@ -119,8 +124,10 @@ def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, 
     pairs = SimilarPairs(low[first].astype(np.int32), high[first].astype(np.int32), similarity)
     if first.size:
         verdict = np.maximum.reduceat(verdict, first)
-        forbidden = CannotLink(content_of_row[rows], cannot_link.merges, cannot_link.parts).forbids(pairs.i, pairs.j)
-        verdict[forbidden] = np.minimum(verdict[forbidden], ASK)
+        for links, highest in ((cannot_link, ASK), (variants.among(nodes.ids), TOPIC)):
+            at = content_of_row[find_positions(nodes.ids, links.ids)]
+            forbidden = CannotLink(at, links.merges, links.parts).forbids(pairs.i, pairs.j)
+            verdict[forbidden] = np.minimum(verdict[forbidden], highest)
     return Contents(nodes, x, content_of_row, pairs, verdict)
 
 

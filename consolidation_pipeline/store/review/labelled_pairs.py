@@ -45,7 +45,7 @@ _LIST_CANDIDATES = """
         FROM consolidation.consolidation_suggestions s, unnest(s.original_memory_ids) AS o(id), LATERAL (
             SELECT o.id UNION ALL
             SELECT unnest(c.source_memory_ids) FROM consolidation.consolidated_memories c WHERE c.id = o.id) AS m(id)
-        WHERE s.project_id = :project AND s.status IN ('pending', 'validated', 'rejected')),
+        WHERE s.project_id = :project AND s.status IN ('pending', 'validated', 'rejected', 'kept')),
     asked AS MATERIALIZED (
         SELECT x.id AS a, y.id AS b FROM originals x
             JOIN originals y ON y.suggestion = x.suggestion AND y.original <> x.original AND y.id > x.id),

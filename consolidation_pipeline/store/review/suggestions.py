@@ -10,10 +10,13 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.core.grouping.cannot_link import CannotLink
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.schema import consolidation_suggestions
 from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
+from consolidation_pipeline.store.database.vector_copy import load_columns
+from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.ledger.ledger_writer import (
     Author,
     Change,
@@ -30,12 +33,12 @@ _SELECT_SUGGESTIONS = """
         coalesce((SELECT memory_type FROM consolidation.task_memories WHERE id = s.original_memory_ids[1]),
             (SELECT memory_type FROM consolidation.consolidated_memories WHERE id = s.original_memory_ids[1])
         ) AS memory_type,
-        CASE WHEN s.status IN ('validated', 'rejected') THEN (
+        CASE WHEN s.status IN ('validated', 'rejected', 'kept') THEN (
             SELECT c.group_id FROM consolidation.consolidation_changes c
             WHERE c.entity_id = s.id AND c.version_after = s.version ORDER BY c.seq DESC LIMIT 1) END AS decided_in
     FROM consolidation.consolidation_suggestions s JOIN consolidation.projects p ON p.id = s.project_id
     WHERE true/* filters */
-    ORDER BY s.reviewed_at DESC NULLS LAST, s.similarity DESC NULLS LAST, s.created_at, s.id/* page */
+    ORDER BY s.reviewed_at DESC NULLS LAST, s.worth DESC NULLS LAST, s.similarity DESC NULLS LAST, s.id/* page */
 """
 _COUNT_SUGGESTIONS = "SELECT count(*) FROM consolidation.consolidation_suggestions s WHERE true/* filters */"
 _HAS_TYPE = """:type = coalesce(
@@ -50,27 +53,49 @@ def list_suggestions(
     status: str | None,
     memory_type: str | None,
     min_similarity: float | None,
+    differ_only_in: str | None = None,
     limit: int,
     offset: int = 0,
 ) -> tuple[int, Sequence[Row[Any]]]:
     """Return the number of suggestions that match, and a page of them.
 
-    The last decided come first; of those that wait, the most similar. None = any project, status, type or similarity.
+    The last decided come first; of those that wait, the ones worth most. None = any project, status and so on.
+
+    Args:
+        differ_only_in: Kind of all differences between the originals.
     """
-    filters = _filters(project_id, status, memory_type, min_similarity)
-    bound = {"project": project_id, "status": status, "type": memory_type, "min_similarity": min_similarity}
+    filters = _filters(project_id, status, memory_type, min_similarity, differ_only_in)
+    bound = {
+        "project": project_id,
+        "status": status,
+        "type": memory_type,
+        "min_similarity": min_similarity,
+        "kind": differ_only_in,
+    }
     total = connection.execute(text(compose(_COUNT_SUGGESTIONS, filters=filters)), bound).scalar_one()
     statement = compose(_SELECT_SUGGESTIONS, filters=filters, page=" LIMIT :limit OFFSET :offset")
     return int(total), connection.execute(text(statement), {**bound, "limit": limit, "offset": offset}).all()
 
 
-def _filters(project_id: UUID | None, status: str | None, memory_type: str | None, min_similarity: float | None) -> str:
+# As ``differs_only_in``.
+_DIFFERS_ONLY_IN = """cardinality(s.difference_kinds) > 0 AND NOT EXISTS (
+    SELECT 1 FROM unnest(s.difference_kinds) AS d(kind) WHERE :kind NOT IN (d.kind, split_part(d.kind, ':', 1)))"""
+
+
+def _filters(
+    project_id: UUID | None,
+    status: str | None,
+    memory_type: str | None,
+    min_similarity: float | None,
+    differ_only_in: str | None,
+) -> str:
     return conditions(
         None if project_id is None else "s.project_id = :project",
         None if status is None else "s.status = :status",
         # Similarities are stored as real: a stored 0.9 is a little below 0.9.
         None if min_similarity is None else "s.similarity >= CAST(:min_similarity AS real) - 1e-6",
         None if memory_type is None else _HAS_TYPE,
+        None if differ_only_in is None else _DIFFERS_ONLY_IN,
     )
 
 
@@ -85,15 +110,17 @@ _LOAD_ORIGINALS = compose(
     SELECT id, 'raw' AS kind, memory_type, version, learned_at, source, content_hash, language::text,
         NOT is_archived AND NOT is_consolidated AS is_active, /* raw_key */ AS scope_key,
         CASE WHEN is_consolidated THEN 'was merged' ELSE 'was archived' END AS gone,
-        ARRAY[/* text_columns */]::text[] AS texts
+        ARRAY[/* text_columns */]::text[] AS texts, false AS is_approved
     FROM consolidation.task_memories t WHERE id = ANY(:ids)
     UNION ALL
     SELECT id, kind, memory_type, version, learned_at, NULL, content_hash, language::text, retired_at IS NULL,
         /* derived_key */,
-        CASE WHEN superseded_by_id IS NOT NULL THEN 'was merged' ELSE 'was archived' END, ARRAY[content]
+        CASE WHEN superseded_by_id IS NOT NULL THEN 'was merged' ELSE 'was archived' END, ARRAY[content],
+        coalesce(details ? '/* approved */', false)
     FROM consolidation.consolidated_memories t WHERE id = ANY(:ids)
     """,
     text_columns=", ".join(TEXT_COLUMNS),
+    approved=APPROVED,
 )
 
 
@@ -101,15 +128,35 @@ def load_originals(connection: Connection, ids: Sequence[UUID], *, scope: str = 
     """Return raw and consolidated memories by id, active or not.
 
     ``texts``: of a raw memory in the order of ``TEXT_COLUMNS``, else the content alone. ``gone``: what became of a
-    memory that is not active. ``scope_key``: by the option ``scope``; None without walls.
+    memory that is not active. ``scope_key``: by the option ``scope``; None without walls. ``is_approved``: a person
+    approved the text.
     """
     statement = compose(_LOAD_ORIGINALS, raw_key=raw_scope_key(scope), derived_key=derived_scope_key(scope))
     return {row.id: row for row in connection.execute(text(statement), {"ids": list(ids)})}
 
 
+_LOAD_STATES = """
+    SELECT id, version, content_hash, reused_count AS uses, /* raw_key */ AS scope_key
+    FROM consolidation.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated
+    UNION ALL
+    SELECT id, version, content_hash, reuse_count, /* derived_key */
+    FROM consolidation.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL
+"""
+
+
+def load_states(connection: Connection, ids: Sequence[UUID], *, scope: str) -> dict[UUID, Row[Any]]:
+    """Return version, content hash, uses and scope key of the active memories among these ids, without their texts."""
+    statement = compose(_LOAD_STATES, raw_key=raw_scope_key(scope), derived_key=derived_scope_key(scope))
+    return {row.id: row for row in connection.execute(text(statement), {"ids": list(ids)})}
+
+
 @dataclass(frozen=True)
 class NewSuggestion:
-    """A proposed merge to be written; ``originals``: (id, version) as the proposal was made from."""
+    """A proposed merge to be written; ``originals``: (id, version) as the proposal was made from.
+
+    ``worth``: rank among those that wait. ``method``: heuristic for a text that keeps everything, llm for a model's,
+    hybrid if the model's text was refused.
+    """
 
     cluster_key: str
     originals: Sequence[tuple[UUID, int]]
@@ -119,6 +166,9 @@ class NewSuggestion:
     keywords: Sequence[str]
     similarity: float | None
     rationale: str
+    worth: float | None = None
+    difference_kinds: Sequence[str] = ()
+    method: str = "heuristic"
 
 
 def append_suggestions(
@@ -148,8 +198,27 @@ def _columns(suggestion: NewSuggestion, now: datetime) -> dict[str, Any]:
         "similarity": suggestion.similarity,
         "rationale": suggestion.rationale,
         "fingerprint": suggestion.fingerprint,
+        "worth": suggestion.worth,
+        "difference_kinds": list(suggestion.difference_kinds),
+        "method": suggestion.method,
         "created_at": now,
     }
+
+
+# Originals that a person keeps as variants: each, with the sources of a merged one, is a part of its own.
+_LOAD_VARIANTS = """
+    SELECT m.id, dense_rank() OVER (ORDER BY s.id)::integer - 1, o.part::integer - 1
+    FROM consolidation.consolidation_suggestions s, unnest(s.original_memory_ids) WITH ORDINALITY AS o(id, part),
+        LATERAL (SELECT o.id UNION ALL SELECT unnest(c.source_memory_ids)
+            FROM consolidation.consolidated_memories c WHERE c.id = o.id) AS m(id)
+    WHERE s.project_id = %(project)s AND s.status = 'kept' ORDER BY s.id, o.part, m.id
+"""
+
+
+def load_variants(connection: Connection, project_id: UUID) -> CannotLink:
+    """Return the memories that a person keeps as variants of each other: they are neither merged nor asked about."""
+    kinds = {"id": "S16", "merge": ">i4", "part": ">i4"}
+    return CannotLink(*load_columns(connection, _LOAD_VARIANTS, {"project": project_id}, kinds))
 
 
 _LIST_FINGERPRINTS = """
@@ -164,6 +233,75 @@ def load_proposed(connection: Connection, project_id: UUID) -> tuple[set[str], s
     bound = {"project": project_id}
     fingerprints = connection.scalars(text(_LIST_FINGERPRINTS), bound)
     return set(fingerprints), set(connection.scalars(text(_LIST_WAITING_MEMORIES), bound))
+
+
+_LIST_PENDING = """
+    SELECT id, version, worth, method, similarity, original_memory_ids
+    FROM consolidation.consolidation_suggestions WHERE project_id = :project AND status = 'pending'
+    ORDER BY worth DESC NULLS LAST, similarity DESC NULLS LAST, id
+"""
+
+
+def list_pending(connection: Connection, project_id: UUID) -> Sequence[Row[Any]]:
+    """Return the suggestions that wait, those worth most first."""
+    return connection.execute(text(_LIST_PENDING), {"project": project_id}).all()
+
+
+_LIST_PENDING_KINDS = """
+    SELECT coalesce(difference_kinds, '{}') AS kinds FROM consolidation.consolidation_suggestions
+    WHERE status = 'pending' AND (CAST(:project AS uuid) IS NULL OR project_id = :project)
+"""
+
+
+def list_pending_kinds(connection: Connection, project_id: UUID | None) -> list[list[str]]:
+    """Return the kinds of differences of each suggestion that waits; None = in all projects."""
+    return [list(kinds) for kinds in connection.scalars(text(_LIST_PENDING_KINDS), {"project": project_id})]
+
+
+_COUNT_DECISIONS = """
+    SELECT kind, count(*) FILTER (WHERE status = 'validated') AS approved, count(*) AS total
+    FROM consolidation.consolidation_suggestions s,
+        LATERAL (SELECT DISTINCT split_part(d, ':', 1) AS kind FROM unnest(s.difference_kinds) AS d) kinds
+    WHERE project_id = :project AND status IN ('validated', 'rejected', 'kept') GROUP BY kind
+"""
+
+
+def count_decisions_by_kind(connection: Connection, project_id: UUID) -> dict[str, tuple[int, int]]:
+    """Return the number of approvals and of all decisions by kind of difference."""
+    rows = connection.execute(text(_COUNT_DECISIONS), {"project": project_id})
+    return {row.kind: (row.approved, row.total) for row in rows}
+
+
+# `fingerprint`: as the function of this name.
+_COUNT_UNPROPOSED = """
+    WITH members AS (
+        SELECT c.project_id, c.cluster_key, c.member_id || ' ' || coalesce(t.content_hash, m.content_hash) AS part,
+            o.memory_id IS NOT NULL AS waits
+        FROM consolidation.memory_clusters c
+            LEFT JOIN consolidation.task_memories t
+                ON t.id = c.member_id AND NOT t.is_archived AND NOT t.is_consolidated
+            LEFT JOIN consolidation.consolidated_memories m ON m.id = c.member_id AND m.retired_at IS NULL
+            LEFT JOIN consolidation.suggestion_originals o ON o.memory_id = c.member_id
+        WHERE c.tier = 'suggest' AND (CAST(:project AS uuid) IS NULL OR c.project_id = :project)),
+    groups AS (
+        SELECT project_id, encode(sha256(convert_to(
+            string_agg(part, E'\\n' ORDER BY part COLLATE "C"), 'UTF8')), 'hex') AS fingerprint
+        FROM members GROUP BY project_id, cluster_key HAVING count(part) = count(*) AND NOT bool_or(waits))
+    SELECT p.slug, count(*) FROM groups g JOIN consolidation.projects p ON p.id = g.project_id
+    WHERE NOT EXISTS (
+        SELECT 1 FROM consolidation.consolidation_suggestions s
+        WHERE s.fingerprint = g.fingerprint AND s.status <> 'superseded')
+    GROUP BY 1 ORDER BY 1
+"""
+
+
+def count_unproposed_groups(connection: Connection, project_id: UUID | None) -> dict[str, int]:
+    """Return the number of groups by project that a person should decide and that no suggestion proposes yet.
+
+    They wait until there is room under ``review_limit``, or for the next run. Projects without any are left out.
+    """
+    rows = connection.execute(text(_COUNT_UNPROPOSED), {"project": project_id})
+    return {row[0]: row[1] for row in rows}
 
 
 _COUNT_BY_STATUS = """
@@ -206,9 +344,23 @@ def supersede_stale(connection: Connection, author: Author, *, scope: str) -> in
     return update_rows(connection, author, consolidation_suggestions, changes, operation="review")
 
 
+def supersede_suggestions(connection: Connection, author: Author, rows: Sequence[Row[Any]], reason: str) -> None:
+    """Mark pending suggestions, rows of ``list_pending``, as superseded."""
+    changes = [Change(row.id, uuid4(), {"status": "superseded"}, row.version, reason) for row in rows]
+    update_rows(connection, author, consolidation_suggestions, changes, operation="review")
+
+
+def update_texts(
+    connection: Connection, author: Author, texts: Sequence[tuple[Row[Any], Mapping[str, Any]]], reason: str
+) -> None:
+    """Write new values by column to pending suggestions, rows of ``list_pending``."""
+    changes = [Change(row.id, uuid4(), values, row.version, reason) for row, values in texts]
+    update_rows(connection, author, consolidation_suggestions, changes, operation="review")
+
+
 _LIST_PENDING_IDS = """
     SELECT s.id FROM consolidation.consolidation_suggestions s WHERE true/* filters */
-    ORDER BY s.similarity DESC NULLS LAST, s.created_at, s.id LIMIT :limit
+    ORDER BY s.worth DESC NULLS LAST, s.similarity DESC NULLS LAST, s.id LIMIT :limit
 """
 
 
@@ -218,18 +370,20 @@ def list_pending_ids(
     *,
     memory_type: str | None,
     min_similarity: float | None,
+    differ_only_in: str | None = None,
     limit: int | None,
 ) -> list[UUID]:
-    """Return the ids of the pending suggestions that match, the most similar first.
+    """Return the ids of the pending suggestions that match, those worth most first.
 
-    None = any type or similarity, no limit.
+    None = any type, similarity or differences, no limit.
     """
-    filters = _filters(project_id, "pending", memory_type, min_similarity)
+    filters = _filters(project_id, "pending", memory_type, min_similarity, differ_only_in)
     bound = {
         "project": project_id,
         "status": "pending",
         "type": memory_type,
         "min_similarity": min_similarity,
+        "kind": differ_only_in,
         "limit": limit,
     }
     return list(connection.scalars(text(compose(_LIST_PENDING_IDS, filters=filters)), bound))

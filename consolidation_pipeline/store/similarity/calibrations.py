@@ -94,17 +94,25 @@ def describe_versions(connection: Connection, project_id: UUID) -> str:
     return str(connection.execute(text(_DESCRIBE_VERSIONS), {"project": project_id}).scalar_one())
 
 
+# Memories that a person keeps as variants of each other differ pair by pair.
 _LOAD_DECISIONS = """
-    SELECT original_memory_ids, status = 'validated' AS same FROM consolidation.consolidation_suggestions
-    WHERE project_id = :project AND status IN ('validated', 'rejected')
-    ORDER BY reviewed_at DESC NULLS LAST, id LIMIT :most
+    SELECT ids, same FROM (
+        SELECT original_memory_ids AS ids, status = 'validated' AS same, reviewed_at, id
+        FROM consolidation.consolidation_suggestions
+        WHERE project_id = :project AND status IN ('validated', 'rejected')
+        UNION ALL
+        SELECT ARRAY[a.id, b.id], false, s.reviewed_at, s.id
+        FROM consolidation.consolidation_suggestions s, unnest(s.original_memory_ids) WITH ORDINALITY AS a(id, at),
+            unnest(s.original_memory_ids) WITH ORDINALITY AS b(id, at)
+        WHERE s.project_id = :project AND s.status = 'kept' AND a.at < b.at) decided
+    ORDER BY reviewed_at DESC NULLS LAST, id, ids LIMIT :most
 """
 
 
 def load_decisions(connection: Connection, project_id: UUID) -> list[tuple[list[UUID], bool]]:
     """Return the newest decided suggestions: their memories, and True if a person found them to be the same."""
     rows = connection.execute(text(_LOAD_DECISIONS), {"project": project_id, "most": _MAX_DECISIONS})
-    return [(list(row.original_memory_ids), row.same) for row in rows]
+    return [(list(row.ids), row.same) for row in rows]
 
 
 # A merged memory counts if its text is the one that the person saw: no later change wrote its content.
@@ -115,7 +123,7 @@ _LOAD_DECIDED_TEXTS = """
         JOIN consolidation.consolidated_memories c ON c.id = o.id AND (c.version = o.version OR NOT EXISTS (
             SELECT 1 FROM consolidation.consolidation_changes l
             WHERE l.entity_id = c.id AND l.version_after > o.version AND l.new_state ? 'content'))
-    WHERE s.project_id = :project AND s.status IN ('validated', 'rejected')
+    WHERE s.project_id = :project AND s.status IN ('validated', 'rejected', 'kept')
 """
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.knowledge.merge_proposals import find_left_out, fingerprint, longest_length, trim_words
+from consolidation_pipeline.core.knowledge.merge_proposals import find_left_out, fingerprint, trim_words
 
 A, B = UUID(int=1), UUID(int=2)
 
@@ -43,11 +43,6 @@ def test_trimmed_text_is_nonempty_prefix_within_limit(text: str, most: int) -> N
     assert text.strip().startswith(cut)
     assert bool(cut) == bool(text.strip())
     assert cut == cut.strip()
-
-
-def test_longest_length_ignores_missing_texts() -> None:
-    assert longest_length([None, " abc ", ""]) == 3
-    assert longest_length([]) == 0
 
 
 def test_left_out_sentences_are_listed_once() -> None:

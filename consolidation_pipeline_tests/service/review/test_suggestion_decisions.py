@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
+from consolidation_pipeline.core.knowledge import difference_kinds
 from consolidation_pipeline.core.knowledge.merge_proposals import fingerprint
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories
-from consolidation_pipeline.service.review import suggestions
+from consolidation_pipeline.service.review.suggestion_bulk import Rule, decide_matching
 from consolidation_pipeline.service.review.suggestion_decisions import (
     SuggestionDecision,
     approve_suggestion,
-    decide_each,
-    list_pending,
     reject_suggestion,
     withdraw_suggestion,
 )
@@ -58,6 +56,7 @@ class SuggestionReview:
                 keywords=["gateway"],
                 similarity=similarity,
                 rationale="2 memories may say the same",
+                method="llm",
             )
             author = Author(self.pipeline.project().id, None, "tester")
             return append_suggestions(connection, author, [new], now=datetime.now(UTC))[0]
@@ -110,7 +109,8 @@ def test_undone_approval_makes_suggestion_pending(review: SuggestionReview) -> N
 
 def test_edited_approval_keeps_left_out_texts(review: SuggestionReview) -> None:
     assert review.get(review.ids[0]).left_out == ("30 seconds", "60 seconds")
-    done = review.approve(review.ids[0], content="  Idle connections close after 60 seconds. ", lessons_learned="")
+    text = "  Idle connections close after 60 seconds. "
+    done = review.approve(review.ids[0], content=text, lessons_learned="")
     memory = review.memory(done.memory_id)
     assert memory.content == "Idle connections close after 60 seconds."
     assert (memory.consolidation_method, memory.details["approved"]) == ("hybrid", True)
@@ -290,15 +290,14 @@ def test_labelled_pair_uses_text_at_decision_time(review: SuggestionReview) -> N
 
 def test_decisions_by_rule_continue_after_conflict(review: SuggestionReview) -> None:
     archive_manually(review.engine, [review.raw[5]], changed_by="tester")
-    approve = partial(approve_suggestion, decided_by="anna", settings=review.pipeline.settings)
-    done = decide_each(review.engine, list_pending(review.engine, SLUG, min_similarity=0.92, type="learning"), approve)
+    how = {"settings": review.pipeline.settings, "decided_by": "anna"}
+    done = decide_matching(review.engine, Rule(SLUG, min_similarity=0.92, type="learning"), "approve", **how)
     assert [one.suggestion_id for one in done.decided] == [review.ids[1]]
     ((refused, why),) = done.refused
     assert refused == review.ids[2]
     assert "was archived" in why
     assert [review.get(id_).status for id_ in review.ids] == ["pending", "validated", "superseded"]
-    reject = partial(reject_suggestion, decided_by="anna")
-    rejected = decide_each(review.engine, list_pending(review.engine, SLUG, limit=1), reject)
+    rejected = decide_matching(review.engine, Rule(SLUG, limit=1), "reject", **how)
     assert [one.suggestion_id for one in rejected.decided] == [review.ids[0]]
 
 
@@ -327,7 +326,7 @@ def test_suggestion_compares_each_pair_of_originals(review: SuggestionReview, mo
         frozenset((again, coffee)),
     }
     assert {(one.kind, one.contradicts) for one in differences} == {("word", False)}
-    monkeypatch.setattr(suggestions, "_MAX_PAIRS", 1)
+    monkeypatch.setattr(difference_kinds, "MAX_PAIRS", 1)
     assert len(review.get(id_).differences) < len(differences)
 
 
@@ -352,4 +351,4 @@ def test_unknown_suggestion_and_filter_are_refused(review: SuggestionReview) -> 
     with pytest.raises(UsageError, match="status 'open'"):
         list_suggestions(review.engine, SLUG, status="open")
     with pytest.raises(UsageError, match="type 'x'"):
-        list_pending(review.engine, SLUG, type="x")
+        list_suggestions(review.engine, SLUG, type="x")

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
+from consolidation_pipeline.core.text.text_merge import merge_texts
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories
 from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult
 from consolidation_pipeline.service.review.suggestions import Suggestion, list_suggestions
-from consolidation_pipeline_tests.openai_server import OpenAIServer, change_numbers, reply_with_json
+from consolidation_pipeline_tests.openai_server import (
+    OpenAIServer,
+    change_numbers,
+    reply_with_error,
+    reply_with_json,
+)
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
 from consolidation_pipeline_tests.service.model_replies import suggestion_reply
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id, run_phases
@@ -43,12 +49,10 @@ def near_miss_project(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
 
 def test_each_suggest_group_costs_one_call(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
     done = propose(near_miss_project)
-    assert done == ProposalResult(groups=3, created=3, waiting=3)
+    assert done == ProposalResult(groups=3, created=3, waiting=3, rewritten=3)
     assert len(provider.requests) == 3
     for shown in list_pending(near_miss_project):
-        longest = max(shown.originals, key=lambda original: len(original.content)).content
-        assert len(shown.content) <= len(longest)
-        assert shown.keywords == ("gateway",)
+        assert (shown.method, shown.keywords, shown.left_out) == ("llm", ("gateway",), ())
         assert len(shown.differences) == 1
         assert shown.rationale is not None
         assert shown.rationale.startswith("2 memories may say the same (lowest similarity 0.9")
@@ -65,10 +69,31 @@ def test_each_suggest_group_costs_one_call(near_miss_project: Pipeline, provider
     assert created == 3
 
 
-def test_suggest_groups_without_model_get_no_proposal(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+def test_proposal_without_model_keeps_every_fact(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
     near_miss_project.configure(**{**OPTIONS, "llm_model": None})
-    assert propose(near_miss_project) == ProposalResult(groups=3, without_text=3)
-    assert (list_pending(near_miss_project), provider.requests) == ([], [])
+    assert propose(near_miss_project) == ProposalResult(groups=3, created=3, waiting=3)
+    assert provider.requests == []
+    shown = list_pending(near_miss_project)
+    assert [one.left_out for one in shown] == [(), (), ()]
+    assert {one.method for one in shown} == {"heuristic"}
+    unions = [{merge_texts(pair), merge_texts(pair[::-1])} for pair in NEAR_MISSES]
+    assert all(any(one.content in union for union in unions) for one in shown)
+    assert {one.difference_kinds for one in shown} == {
+        ("value: after #",),
+        ("value: pillow #.#.#",),
+        ("polarity",),
+    }
+
+
+def test_model_writes_texts_of_waiting_suggestions(near_miss_project: Pipeline) -> None:
+    near_miss_project.configure(**{**OPTIONS, "llm_model": None})
+    propose(near_miss_project)
+    before = {one.id: one.content for one in list_pending(near_miss_project)}
+    near_miss_project.configure(**OPTIONS)
+    assert propose(near_miss_project) == ProposalResult(groups=3, proposed_before=3, waiting=3, rewritten=3)
+    after = list_pending(near_miss_project)
+    assert {one.id for one in after} == before.keys()
+    assert all(one.content != before[one.id] and one.method == "llm" for one in after)
 
 
 def test_rejected_group_is_proposed_again_after_change(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
@@ -92,17 +117,30 @@ def test_superseded_suggestion_is_rebuilt_from_cache(near_miss_project: Pipeline
     assert len(provider.requests) == 3
 
 
-def test_proposal_with_invented_number_is_retried(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+def test_text_with_invented_number_is_refused(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = reply_with_json(suggestion_reply, edit=change_numbers)
     done = propose(near_miss_project)
     # The pair that differs in a negation has no number to change.
-    assert (done.created, len(done.failures), done.stopped) == (1, 2, None)
-    assert "987654" in done.failures[0][1]
+    assert (done.created, done.rewritten, done.refused, done.failures, done.stopped) == (3, 1, 2, (), None)
+    refused = [one for one in list_pending(near_miss_project) if one.method == "hybrid"]
+    assert len(refused) == 2
+    assert all("987654" not in one.content and one.left_out == () for one in refused)
+    asked = len(provider.requests)
+    assert propose(near_miss_project).waiting == 3
+    assert len(provider.requests) == asked
+
+
+def test_failing_model_leaves_lossless_suggestions(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+    provider.behaviour = reply_with_error(500)
+    done = propose(near_miss_project)
+    assert (done.created, done.waiting, done.rewritten) == (3, 3, 0)
+    assert done.failures or done.stopped
+    assert [one.left_out for one in list_pending(near_miss_project)] == [(), (), ()]
     provider.behaviour = reply_with_json(suggestion_reply)
-    assert (propose(near_miss_project).created, len(list_pending(near_miss_project))) == (2, 3)
+    assert propose(near_miss_project).rewritten == 3
 
 
-def test_exhausted_budget_keeps_earlier_proposals(
+def test_exhausted_budget_leaves_lossless_texts(
     near_miss_project: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llm_gateway, "BATCH", 1)
@@ -111,13 +149,14 @@ def test_exhausted_budget_keeps_earlier_proposals(
     near_miss_project.configure(**OPTIONS, budget_tokens_per_run=most // 3 + 60)
     done = propose(near_miss_project)
     assert done.stopped is not None
-    assert 0 < done.created < 3
-    assert len(list_pending(near_miss_project)) == done.created == len(provider.requests)
+    assert (done.created, len(list_pending(near_miss_project))) == (3, 3)
+    assert 0 < done.rewritten < 3
+    assert len(provider.requests) == done.rewritten
     near_miss_project.configure(**OPTIONS)
-    assert propose(near_miss_project).created == 3 - done.created
+    assert propose(near_miss_project).rewritten == 3 - done.rewritten
 
 
-def test_unembedded_memories_are_grouped_by_words(near_miss_project: Pipeline, provider: OpenAIServer) -> None:
+def test_unembedded_memories_are_grouped_by_words(near_miss_project: Pipeline) -> None:
     near_miss_project.add([note("words-0", f"{LESSONS[0]} Always."), note("words-1", f"Always. {LESSONS[0]}")])
     done = propose(near_miss_project, [PHASE])
     assert (done.groups, done.by_terms, done.created) == (done.by_terms, done.by_terms, done.by_terms)
@@ -127,7 +166,7 @@ def test_unembedded_memories_are_grouped_by_words(near_miss_project: Pipeline, p
         note_id("words-1"),
     }
     assert "they have no vectors yet" in (shown.rationale or "")
-    assert len(provider.requests) == done.created
+    assert done.rewritten + done.refused == done.created
 
 
 def test_plan_prices_suggestion_calls(near_miss_project: Pipeline, provider: OpenAIServer) -> None:

@@ -1,0 +1,133 @@
+"""Decisions on many suggestions: by their ids, or all that match a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.service.review.suggestion_decisions import (
+    SuggestionDecision,
+    approve_suggestion,
+    keep_variants,
+    reject_suggestion,
+)
+from consolidation_pipeline.service.review.suggestion_queue import refill_queue
+from consolidation_pipeline.service.review.suggestions import check_filters
+from consolidation_pipeline.service.runs.effective_options import effective_options
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.review import suggestions as store
+
+# Functions by the name of their decision.
+DECISIONS: dict[str, Callable[..., SuggestionDecision]] = {
+    "approve": approve_suggestion,
+    "reject": reject_suggestion,
+    "keep": keep_variants,
+}
+
+
+@dataclass(frozen=True)
+class BulkResult:
+    """Decisions on several suggestions.
+
+    ``refused``: (id, reason) of those that could not be decided. ``remaining``: number of others that match the rule.
+    """
+
+    decided: list[SuggestionDecision]
+    refused: list[tuple[UUID, str]]
+    remaining: int = 0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Suggestions of a project to decide on together; a condition of None selects all.
+
+    ``differ_only_in``: kind of all differences between the originals, such as value or ``value: build #``. ``limit``:
+    most suggestions, those worth most first.
+    """
+
+    project: str
+    min_similarity: float | None = None
+    type: str | None = None
+    differ_only_in: str | None = None
+    limit: int | None = None
+
+    @property
+    def has_conditions(self) -> bool:
+        """True if it has more than a project: a forgotten condition must not decide on all suggestions."""
+        return (self.min_similarity, self.type, self.differ_only_in, self.limit) != (None, None, None, None)
+
+
+def decide_matching(
+    engine: Engine,
+    rule: Rule,
+    decision: str,
+    *,
+    most: int | None = None,
+    settings: Settings,
+    decided_by: str,
+    **how: Any,
+) -> BulkResult:
+    """Decide all suggestions that match a rule, each in its own transaction; a conflict does not stop the others.
+
+    A rule about a kind of difference also selects the groups of that kind that wait beyond ``review_limit``: they are
+    proposed first.
+
+    Args:
+        decision: A key of ``DECISIONS``.
+        most: Most decisions of this call; None = no limit but the rule's.
+        how: Arguments of its function, such as ``note``.
+
+    Raises:
+        NotFoundError: There is no such project.
+        UsageError: The rule has no condition, or there is no such decision, type or kind of difference.
+    """
+    if not rule.has_conditions:
+        raise UsageError("a rule needs a condition besides the project: similarity, type, kind of difference or limit")
+    check_filters("pending", rule.type, rule.differ_only_in)
+    with engine.connect() as connection:
+        project = get_project(connection, rule.project)
+    if rule.differ_only_in is not None:
+        options = effective_options(project, settings)
+        refill_queue(engine, project.id, options, changed_by=decided_by, differ_only_in=rule.differ_only_in)
+    with engine.connect() as connection:
+        ids = store.list_pending_ids(
+            connection,
+            project.id,
+            memory_type=rule.type,
+            min_similarity=rule.min_similarity,
+            differ_only_in=rule.differ_only_in,
+            limit=rule.limit,
+        )
+    done = decide_each(engine, ids[:most], decision, settings=settings, decided_by=decided_by, **how)
+    return replace(done, remaining=len(ids[most:]) if most is not None else 0)
+
+
+def decide_each(
+    engine: Engine, ids: Iterable[UUID], decision: str, *, settings: Settings, decided_by: str, **how: Any
+) -> BulkResult:
+    """Decide suggestions one by one; a conflict of one does not stop the others. Then refill their queues.
+
+    Raises:
+        NotFoundError: There is no suggestion with one of the ids.
+        UsageError: There is no such decision, or its arguments do not fit.
+    """
+    if decision not in DECISIONS:
+        raise UsageError(f"{decision!r} is no decision: it must be {', '.join(DECISIONS)}")
+    decided, refused = list[SuggestionDecision](), list[tuple[UUID, str]]()
+    for id_ in ids:
+        try:
+            decided.append(
+                DECISIONS[decision](engine, id_, decided_by=decided_by, settings=settings, refill=False, **how)
+            )
+        except ConflictError as error:
+            refused.append((id_, str(error)))
+    for slug in sorted({one.project for one in decided}):
+        with engine.connect() as connection:
+            project = get_project(connection, slug)
+        refill_queue(engine, project.id, effective_options(project, settings), changed_by=decided_by)
+    return BulkResult(decided, refused)

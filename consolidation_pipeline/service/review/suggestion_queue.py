@@ -1,0 +1,213 @@
+"""Queue of suggestions: groups ranked by how much a decision is worth, and at most ``review_limit`` of them waiting.
+
+A run ranks all groups. Each decision makes room, which the next groups of the last run take at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.core.calibration.model_thresholds import resolve_thresholds
+from consolidation_pipeline.core.knowledge.difference_kinds import list_kinds
+from consolidation_pipeline.core.knowledge.merge_proposals import (
+    compute_worth,
+    differs_only_in,
+    fingerprint,
+    learn_from_decisions,
+)
+from consolidation_pipeline.embed import load_embedder
+from consolidation_pipeline.embed.word_similarity import word_similarity
+from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, read_suggest_groups
+from consolidation_pipeline.service.review.suggestion_texts import merge_originals, read_text
+from consolidation_pipeline.store.database.engine import Connection, Engine, Row
+from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
+from consolidation_pipeline.store.ledger.ledger_writer import Author
+from consolidation_pipeline.store.review import suggestions as store
+from consolidation_pipeline.store.similarity.calibrations import load_calibration
+from consolidation_pipeline.store.similarity.clusters import load_clusters
+
+# Groups beyond the limit that are compared text by text to find those of one kind: a few seconds.
+MAX_COMPARED = 5_000
+
+
+@dataclass(frozen=True)
+class RankedGroup:
+    """A group that can be proposed.
+
+    ``originals``: (id, version) of each member. ``fingerprint``: hash of members and contents, by which a group is
+    recognised that was proposed before.
+    """
+
+    group: SuggestGroup
+    worth: float
+    originals: Sequence[tuple[UUID, int]]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The groups that can be proposed, those worth most first, and the numbers of the others.
+
+    ``proposed_before``: they were proposed as they are, or share a memory with a pending suggestion. ``inactive``: a
+    member is not active any more, or they are of several scopes.
+    """
+
+    groups: Sequence[RankedGroup]
+    proposed_before: int
+    inactive: int
+
+
+def rank_groups(
+    connection: Connection,
+    project_id: UUID,
+    groups: Sequence[SuggestGroup],
+    *,
+    scope: str,
+    t_suggest: float,
+    upcoming: AbstractSet[UUID] = frozenset(),
+) -> Ranking:
+    """Rank the groups that were not proposed yet. Of groups that share a memory, the one worth most is taken.
+
+    Args:
+        scope: The project's option.
+        t_suggest: Similarity from which a person is asked.
+        upcoming: Merged memories that the run is about to write; they have no uses of their own yet.
+    """
+    proposed, waiting = store.load_proposed(connection, project_id)
+    decided = store.count_decisions_by_kind(connection, project_id)
+    states = store.load_states(connection, [id_ for group in groups for id_ in group.members], scope=scope)
+    ranked, inactive = [], 0
+    for group in groups:
+        rows = [states[id_] for id_ in group.members if id_ in states]
+        missing = [id_ for id_ in group.members if id_ not in states]
+        if not upcoming.issuperset(missing) or len({row.scope_key for row in rows}) > 1:
+            inactive += 1
+            continue
+        taught = learn_from_decisions(group.kinds, decided)
+        worth = compute_worth(len(group.members), sum(row.uses for row in rows), group.closeness(t_suggest), taught)
+        hash_ = fingerprint([*((row.id, row.content_hash) for row in rows), *((id_, "") for id_ in missing)])
+        ranked.append(RankedGroup(group, worth, [(row.id, row.version) for row in rows], hash_))
+    ranked.sort(key=lambda one: (-one.worth, one.group.cluster_key))
+    new = []
+    for one in ranked:
+        if one.fingerprint not in proposed and waiting.isdisjoint(one.group.members):
+            new.append(one)
+            waiting.update(one.group.members)
+    return Ranking(new, len(ranked) - len(new), inactive)
+
+
+def choose_waiting(
+    pending: Sequence[Row[Any]], groups: Sequence[RankedGroup], limit: int
+) -> tuple[list[Row[Any]], list[RankedGroup]]:
+    """Return the pending suggestions that others are worth more than, and the groups to propose in their place.
+
+    Together, those that stay and those that are new are the ``limit`` worth most. Of equals, those that wait stay.
+
+    Args:
+        pending: Rows of ``list_pending``.
+        groups: Of a ranking.
+    """
+    everything: list[tuple[float, Row[Any] | RankedGroup]] = [*((row.worth or 0.0, row) for row in pending)]
+    everything += [(one.worth, one) for one in groups]
+    # The sort is stable: what waits is ahead of a new group that is worth the same.
+    everything.sort(key=lambda entry: -entry[0])
+    new = [one for _, one in everything[:limit] if isinstance(one, RankedGroup)]
+    outranked = [one for _, one in everything[limit:] if not isinstance(one, RankedGroup)]
+    return outranked, new
+
+
+def build_suggestions(
+    connection: Connection, groups: Sequence[RankedGroup], *, max_chars: int, differ_only_in: str | None = None
+) -> list[store.NewSuggestion]:
+    """Return suggestions with texts that keep everything the originals say.
+
+    Args:
+        max_chars: Longest text, in characters.
+        differ_only_in: Only groups with differences of this kind; None = all.
+    """
+    rows = store.load_originals(connection, [id_ for one in groups for id_, _ in one.originals])
+    suggestions = []
+    for one in groups:
+        originals = [rows[id_] for id_, _ in one.originals]
+        kinds = list_kinds([read_text(row) for row in originals], word_similarity)
+        if differ_only_in is None or differs_only_in(kinds, differ_only_in):
+            merged = merge_originals(originals, max_chars=max_chars)
+            suggestions.append(_to_suggestion(one, merged.content, kinds))
+    return suggestions
+
+
+def _to_suggestion(one: RankedGroup, content: str, kinds: Sequence[str]) -> store.NewSuggestion:
+    return store.NewSuggestion(
+        cluster_key=one.group.cluster_key,
+        originals=one.originals,
+        fingerprint=one.fingerprint,
+        content=content,
+        lessons_learned=None,
+        keywords=(),
+        similarity=one.group.similarity,
+        rationale=one.group.rationale,
+        worth=one.worth,
+        difference_kinds=kinds,
+        method="heuristic",
+    )
+
+
+def write_suggestions(
+    connection: Connection, author: Author, suggestions: Sequence[store.NewSuggestion], *, now: datetime
+) -> None:
+    """Write the suggestions and their events."""
+    for id_ in store.append_suggestions(connection, author, suggestions, now=now):
+        payload = {"suggestion_id": str(id_), **({"job_id": str(author.job_id)} if author.job_id else {})}
+        append_event(connection, author.project_id, "suggestion.created", payload)
+
+
+def refill_queue(
+    engine: Engine,
+    project_id: UUID,
+    options: ConsolidationOptions,
+    *,
+    changed_by: str,
+    differ_only_in: str | None = None,
+) -> int:
+    """Propose the next groups of the last run while there is room under ``review_limit``; return their number.
+
+    Memories without vectors wait for the next run.
+
+    Args:
+        changed_by: Author of the new suggestions in the ledger.
+        differ_only_in: Propose all groups with differences of this kind only, whatever their number.
+    """
+    author = Author(project_id, None, changed_by)
+    with engine.begin() as connection:
+        # Two decisions at a time must not propose the same group.
+        lock_active_keys(connection, [project_id])
+        room = options.review_limit - store.count_suggestions(connection, project_id).get("pending", 0)
+        if room <= 0 and differ_only_in is None:
+            return 0
+        groups = read_suggest_groups(load_clusters(connection, project_id, "suggest"))
+        if not groups:
+            return 0
+        t_suggest = _load_threshold(connection, project_id, options)
+        ranked = rank_groups(connection, project_id, groups, scope=options.scope, t_suggest=t_suggest).groups
+        chosen = ranked[:room] if differ_only_in is None else ranked[:MAX_COMPARED]
+        suggestions = build_suggestions(
+            connection, chosen, max_chars=options.merge_max_chars, differ_only_in=differ_only_in
+        )
+        write_suggestions(connection, author, suggestions, now=datetime.now(UTC))
+    return len(suggestions)
+
+
+def _load_threshold(connection: Connection, project_id: UUID, options: ConsolidationOptions) -> float:
+    """Return ``t_suggest`` of the calibration in force, else of the model's profile."""
+    model = load_embedder(options.embedding_model).name
+    snapshot = load_calibration(connection, project_id, model)
+    if snapshot is not None:
+        return snapshot.thresholds["t_suggest"]
+    return resolve_thresholds(model, options.model_dump(), centered=False)["t_suggest"]
