@@ -165,14 +165,15 @@ def test_phase_takes_slot_freed_while_it_queued(instance: dg.DagsterInstance) ->
         ),
         (
             {"embedding_model": "openai/text-embedding-3-large"},
-            {*PHASES} - {"similarity_graph", "clusters", "consolidation_suggestions", "decay_scores"}
+            {*PHASES} - {"similarity_graph", "supersessions", "clusters", "consolidation_suggestions", "decay_scores"}
             - {"archived_memories", "consolidation_report"},
         ),
         ({"merge_style": "rewrite"}, set()),
         ({"pair_judge": "onnx:/models/judge.onnx"}, set()),
         (
             {"llm_model": "openai/gpt-4o-mini", "pair_judge": "llm", "merge_style": "rewrite"},
-            {*PHASES} - {"embedding_matrix", "clusters", "playbook_entries", "decay_scores", "archived_memories"}
+            {*PHASES} - {"embedding_matrix", "supersessions", "clusters", "playbook_entries", "decay_scores"}
+            - {"archived_memories"}
             - {"consolidation_report"},
         ),
     ],

@@ -11,6 +11,7 @@ PHASES = (
     "embedding_matrix",
     "threshold_calibration",
     "similarity_graph",
+    "supersessions",
     "clusters",
     "merged_memories",
     "patterns",

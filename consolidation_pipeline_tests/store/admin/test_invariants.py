@@ -152,6 +152,12 @@ VIOLATIONS: list[tuple[str, str, str]] = [
         f"SELECT project_id, id, :c, 'contradicts', 0.6, 'confirmed' FROM {RAW} WHERE id = :a",
         "contradicts",
     ),
+    (
+        "find_misdirected_supersessions",
+        f"INSERT INTO {RELATIONS} ({RELATION}) "
+        f"SELECT project_id, id, :c, 'supersedes', 0.9, 'confirmed' FROM {RAW} WHERE id = :a",
+        "2",
+    ),
     ("find_inconsistent_summaries", f"UPDATE {RAW} SET summarized_into_id = :m WHERE id = :c", "{c} {m}"),
     (
         "find_inconsistent_summaries",

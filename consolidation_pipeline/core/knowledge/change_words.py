@@ -1,0 +1,91 @@
+"""Words that say that something changed: "no longer", "moved from X to Y", "X instead of Y", "since March".
+
+Keys of a language in ``change_words.toml``, all regular expressions.
+
+patterns: Form of the change (see ``Change``), and its words, with the groups cue, was and now; the first match counts.
+plan: Signs of a plan, proposal, wish or possibility.
+denied, denied_after: Negations before and behind the words of a change: "was not moved from".
+date, end, moved: Parts of patterns: a date, what ends the name of a thing, verbs of change.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+Form = Literal["from", "contrast", "ended", "now"]
+Span = tuple[int, int]
+
+# What was before, and what took its place, end at a comma or where another phrase begins.
+_PARTS = {"WAS": r"(?P<was>[^,;:()。，；]{1,80}?)", "NOW": r"(?P<now>[^,;:()。，；]{1,80}?)"}
+_PLACEHOLDER = re.compile(r"<([A-Z]+)>")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a sentence says of a change, as offsets in it.
+
+    Attributes:
+        form: ``from``: names what was before. ``contrast``: may do so ("instead of", ", not"). ``ended``: the rest of
+            the clause is no longer so. ``now``: the rest of the sentence is so by now.
+        cue: The words that say so.
+        was: What was before; None unless ``form`` is ``from`` or ``contrast``.
+        now: What took its place, if it is named.
+    """
+
+    form: Form
+    cue: Span
+    was: Span | None = None
+    now: Span | None = None
+
+
+@dataclass(frozen=True)
+class _ChangeWords:
+    """Change words of a language."""
+
+    patterns: tuple[tuple[Form, re.Pattern[str]], ...]
+    plan: re.Pattern[str]
+    denied: re.Pattern[str]
+    denied_after: re.Pattern[str]
+
+
+@cache
+def _load(language: str) -> _ChangeWords:
+    raw = tomllib.loads((files(__package__) / "change_words.toml").read_text("utf-8"))[language]
+    patterns = tuple((form, re.compile(_fill(pattern, raw), re.IGNORECASE)) for form, pattern in raw["patterns"])
+    # "May" is a month: the words of plans are in lower case unless they open the sentence.
+    denied, denied_after = (re.compile(raw.get(key, r"(?!)"), re.IGNORECASE) for key in ("denied", "denied_after"))
+    return _ChangeWords(patterns, re.compile(raw["plan"]), denied, denied_after)
+
+
+def _fill(pattern: str, raw: Mapping[str, Any]) -> str:
+    """Return a pattern with its parts in place."""
+    return _PLACEHOLDER.sub(lambda match: _PARTS.get(match[1]) or raw[match[1].lower()], pattern)
+
+
+def is_plan(sentence: str, language: str) -> bool:
+    """Return True if a sentence tells a plan, a proposal, a wish or a possibility rather than a fact."""
+    return bool(_load(language).plan.search(sentence))
+
+
+def find_change(sentence: str, language: str) -> Change | None:
+    """Return what a sentence says of a change, None if it has no change words or denies the change."""
+    words = _load(language)
+    for form, pattern in words.patterns:
+        if match := pattern.search(sentence):
+            groups = match.re.groupindex
+            was, now = (match.span(name) if name in groups and match[name] else None for name in ("was", "now"))
+            if was and _is_denied(sentence, match, words):
+                return None
+            return Change(form, match.span("cue"), was, now)
+    return None
+
+
+def _is_denied(sentence: str, match: re.Match[str], words: _ChangeWords) -> bool:
+    is_before = words.denied.search(sentence[: match.start("cue")])
+    return bool(is_before or words.denied_after.search(sentence, match.end("cue")))

@@ -1,0 +1,446 @@
+"""Supersession: does a newer memory say that something an older one says is so no longer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Literal
+
+from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.reading import Reading, Token, read, sort_as_written
+from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_change, is_plan
+from consolidation_pipeline.core.knowledge.rival_claims import Comparison, compare_sentences
+from consolidation_pipeline.core.text.sentences import extract_sentences
+
+Status = Literal["candidate", "confirmed"]
+Rule = Literal["change words", "same writer", "dates"]
+
+# Confidence of each rule: development sequences of benchmarks/sequences.
+CONFIDENCE: dict[Rule, float] = {"change words": 0.9, "same writer": 0.8, "dates": 0.6}
+# Share of the words of a clause such as "no longer runs on X" that the older sentence must have.
+_SAME_CLAIM = 0.6
+# An older sentence with at most this many other words is about what was replaced, whatever else the newer one says.
+_FEW_WORDS = 3
+# Longer texts are not compared sentence by sentence: the time grows with the product.
+_MAX_SENTENCES = 40
+# What numbers name rather than measure.
+_LABELS = frozenset(
+    """
+    step phase issue ticket pr chapter section page paper part episode lesson case week day sprint round run attempt
+    level item rule question task room line row column table figure node shard replica server worker slot group team
+    unit module block id number nr no schritt ticketnummer kapitel abschnitt seite teil aufgabe zeile woche tag
+    knoten gruppe paso fase capítulo página tarea línea grupo semana étape chapitre tâche ligne groupe semaine nœud
+    build job iteration version-id
+    """.split()
+)
+# English past tenses without an ending of their own, of which a sentence tells an event and no lasting fact.
+_PAST = frozenset(
+    """
+    took went gave saw came got ran wrote spoke began fell grew knew threw drove rose broke met sent found lost held
+    told said paid bought sold spent won led left thought brought caught read sat stood heard felt made
+    """.split()
+)
+# English verbs of what was done once, unless an auxiliary stands before them, and of tasks that open a sentence.
+_DONE = frozenset(
+    """
+    failed passed returned showed added removed fixed created deployed released finished completed started ended
+    crashed worked tested tried reported received processed imported merged reviewed closed opened resolved measured
+    counted
+    """.split()
+)
+_TASKS = frozenset(
+    "update upgrade bump backport port add remove fix replace rename migrate move release merge improve".split()
+)
+# Words of English sentences that find fault: what they contrast is no fact of then and now.
+_WRONG = frozenset("incorrect incorrectly wrong wrongly".split())
+_FAULTS = _WRONG | frozenset("bug issue problem error mistake because fails failed causing expected".split())
+_VALUE_KINDS = ("value", "name", "code")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who wrote a memory; None where it is not known.
+
+    ``key``: the API key, whose user, agent and session are claims.
+    """
+
+    user: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    key: str | None = None
+
+    def is_same(self, other: Writer) -> bool:
+        """Return True if both have a session, agent or user in common, and no different users or keys."""
+        if self.key != other.key:
+            return False
+        if self.user and other.user and self.user != other.user:
+            return False
+        pairs = ((self.user, other.user), (self.agent, other.agent), (self.session, other.session))
+        return any(one and one == two for one, two in pairs)
+
+
+@dataclass(frozen=True)
+class DatedText:
+    """Text of a memory with its date and writer.
+
+    Attributes:
+        created_at: When it was learned; None if that is not known.
+        scope: Memories of different scopes never supersede each other. None = the user of the writer.
+    """
+
+    text: str
+    created_at: datetime | None
+    writer: Writer = Writer()
+    scope: str | None = None
+
+    @property
+    def scope_key(self) -> str:
+        """Key of the scope, empty if it has none."""
+        return (self.writer.user or "") if self.scope is None else self.scope
+
+
+@dataclass(frozen=True)
+class Supersession:
+    """A newer memory takes the place of what an older one says.
+
+    Attributes:
+        status: ``confirmed`` by a rule, or a ``candidate`` that waits for a person.
+        rule: Why: change words in the newer text, the same writer, or the dates alone.
+        was, now: The sentences that differ.
+    """
+
+    status: Status
+    rule: Rule
+    was: str
+    now: str
+
+    @property
+    def confidence(self) -> float:
+        """Confidence of the rule."""
+        return CONFIDENCE[self.rule]
+
+
+def find_supersession(older: DatedText, newer: DatedText) -> Supersession | None:
+    """Return how ``newer`` supersedes ``older``; None if it does not.
+
+    Both must be of one scope, have a date, and ``newer`` the later one.
+    """
+    if older.scope_key != newer.scope_key or older.created_at is None or newer.created_at is None:
+        return None
+    if older.created_at >= newer.created_at:
+        return None
+    claim = find_revision(older.text, newer.text)
+    return None if claim is None else judge_revision(claim, older.writer, newer.writer)
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A sentence of one text that revises one of another. ``is_explicit``: by change words; ``is_certain``: see below.
+
+    A name for a name may hold beside it ("Ann works with Bob"), so that only change words make it certain.
+    """
+
+    was: str
+    now: str
+    is_explicit: bool
+    is_certain: bool = True
+
+
+def judge_revision(revision: Revision, older: Writer, newer: Writer) -> Supersession:
+    """Return the supersession by a later text, with the rule that confirms it."""
+    rule: Rule = "change words" if revision.is_explicit else "same writer" if newer.is_same(older) else "dates"
+    is_confirmed = rule == "change words" or (rule == "same writer" and revision.is_certain)
+    return Supersession("confirmed" if is_confirmed else "candidate", rule, revision.was, revision.now)
+
+
+def find_revision(older: str, newer: str) -> Revision | None:
+    """Return the sentence of ``newer`` that revises one of ``older``, if it is the later one; change words first."""
+    before, after = split_claims(older), split_claims(newer)
+    if len(before) > _MAX_SENTENCES or len(after) > _MAX_SENTENCES:
+        return None
+    repeated = {sentence for sentence in before if sentence in after}
+    return choose_revision(
+        revision
+        for now in after
+        for was in before
+        if was not in repeated and now not in repeated and (revision := revise_sentence(was, now))
+    )
+
+
+def choose_revision(revisions: Iterable[Revision]) -> Revision | None:
+    """Return the most certain one; ties by their texts."""
+    return min(revisions, key=lambda one: (not one.is_explicit, not one.is_certain, one.was, one.now), default=None)
+
+
+@lru_cache(maxsize=4096)
+def split_claims(text: str) -> tuple[str, ...]:
+    """Return the sentences of a text, each once."""
+    return tuple(dict.fromkeys(sentence.text for sentence in extract_sentences(text)))
+
+
+@lru_cache(maxsize=20_000)
+def revise_sentence(was: str, now: str) -> Revision | None:
+    """Return the revision of the sentence ``was`` by the later sentence ``now``; None if it does not revise it."""
+    before, after = _Claim.of(was), _Claim.of(now)
+    language = after.language or before.language
+    if language is None or before.language not in (None, language) or before.is_question or after.is_question:
+        return None
+    before, after = _Claim.of(was, language), _Claim.of(now, language)
+    if after.is_plan and not before.is_plan:
+        return None
+    if after.change and _ends(before, after, after.change):
+        return Revision(was, now, True)
+    if before.is_plan and not after.is_plan:
+        return None
+    comparison = compare_sentences(before.reading, after.reading)
+    if comparison is None or comparison.relation not in ("replaces", "renames"):
+        return None
+    if not _is_one_slot(before, after, comparison):
+        return None
+    return Revision(was, now, False, comparison.relation == "replaces")
+
+
+class _Claim:
+    """A sentence that was read, with its change words."""
+
+    def __init__(self, text: str, language: str | None) -> None:
+        self.reading = _read_as(text, language)
+        self.language = self.reading.language
+        self.tokens = [self.reading.tokens[at] for at in sort_as_written(self.reading.tokens)]
+        self.keys = frozenset(token.key for token in self.tokens)
+        self.is_question = any(cue.category == "question" for cue in self.reading.cues)
+        self.is_denied = any(cue.category == "polarity" for cue in self.reading.cues)
+        self.is_plan = bool(self.language) and is_plan(text, self.language or "en")
+        self.change = find_change(text, self.language) if self.language else None
+
+    @staticmethod
+    @lru_cache(maxsize=20_000)
+    def of(text: str, language: str | None = None) -> _Claim:
+        """Return the claim of a sentence, in ``language`` if its own is not known."""
+        return _Claim(text, language)
+
+    def inside(self, *spans: Span | None) -> list[Token]:
+        """Return the tokens that begin in one of the spans."""
+        return [t for t in self.tokens if any(span and span[0] <= t.start < span[1] for span in spans)]
+
+
+def _read_as(text: str, language: str | None) -> Reading:
+    reading = read(text)
+    if reading.language is not None or language is None or language not in ("en",):
+        return reading
+    # A text of an unknown language is read with the word lists of English.
+    return Reading(text, language, reading.tokens, reading.cues, reading.frame)
+
+
+def _ends(before: _Claim, after: _Claim, change: Change) -> bool:
+    """Return True if a change that ``after`` tells is one of what ``before`` says."""
+    if change.was:
+        return _names_former(before, after, change)
+    if change.form == "ended":
+        return _ends_claim(before, after, change)
+    return _states_present(before, after, change)
+
+
+def _names_former(before: _Claim, after: _Claim, change: Change) -> bool:
+    """Return True if ``before`` says, of the thing that changed, what ``after`` names as former."""
+    former, present = after.inside(change.was), after.inside(change.now)
+    if before.is_denied or not former or not _says(before, former):
+        return False
+    if before.change and before.change.was and _says(before, former, at=before.change.was):
+        return False  # it tells the same change
+    new = {token.key for token in present} - {token.key for token in former}
+    if new and new <= before.keys:
+        return False
+    told = {token.start for token in (*former, *present)} | {token.start for token in after.inside(change.cue)[:1]}
+    topic = [token for token in after.tokens if token.start not in told]
+    rest = [token for token in before.tokens if token.key not in {one.key for one in former}]
+    if change.form == "contrast" and (_finds_fault(after, _FAULTS) or not _is_same_frame(before, after, topic, rest)):
+        return False
+    return _is_same_topic(before, after, topic, rest)
+
+
+def _is_same_frame(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
+    """Return True if ``after`` says all that ``before`` does beside what was replaced, and little more."""
+    missing = sum(token.key not in after.keys for token in rest)
+    added = sum(token.key not in before.keys for token in topic)
+    return len(rest) > 0 and missing <= (len(rest) + 1) // 4 and added <= _FEW_WORDS
+
+
+def _finds_fault(claim: _Claim, faults: frozenset[str]) -> bool:
+    return claim.language == "en" and not faults.isdisjoint(split_words(claim.reading.text))
+
+
+def _says(claim: _Claim, former: Sequence[Token], at: Span | None = None) -> bool:
+    """Return True if a claim has the values and names among ``former``, or else half of its words."""
+    keys = {token.key for token in (claim.inside(at) if at else claim.tokens)}
+    texts = {token.text.lower() for token in (claim.inside(at) if at else claim.tokens)}
+
+    def has(token: Token) -> bool:
+        # "from 5 to 7 days" has the unit of both behind the second one.
+        is_bare = token.key.startswith("number:") and " " not in token.key
+        return (
+            token.key in keys
+            or token.text.lower() in texts
+            or (is_bare and any(key.startswith(f"{token.key} ") for key in keys))
+        )
+
+    literal = [token for token in former if token.kind in _VALUE_KINDS]
+    if literal:
+        return all(map(has, literal))
+    return 2 * sum(map(has, former)) >= len(former)
+
+
+def _is_same_topic(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
+    """Return True if what two sentences say beside the change is about one thing."""
+    shared = {token.key for token in topic} & {token.key for token in rest}
+    if not shared:
+        has_names = any(t.kind == "name" for t in topic) and any(t.kind == "name" for t in rest)
+        return len(rest) <= _FEW_WORDS and not has_names
+    if 4 * len(shared) < len(rest):
+        return False
+    return not _are_apart(before, after, topic, rest)
+
+
+def _ends_claim(before: _Claim, after: _Claim, change: Change) -> bool:
+    """Return True if ``before`` says what ``after`` says is no longer so."""
+    if before.is_denied:
+        return False
+    cue = {token.start for token in after.inside(change.cue)}
+    text = after.reading.text
+    end = min((at for sign in ",;；，、" if (at := text.find(sign, change.cue[1])) > 0), default=len(text))
+    topic = [token for token in after.tokens if token.start not in cue and token.start < end]
+    shared = [token for token in topic if token.key in before.keys]
+    if not shared or len(shared) < min(2, len(before.tokens)) or len(shared) < _SAME_CLAIM * len(topic):
+        return False
+    if any(token.kind in ("value", "code") and token.key not in before.keys for token in topic):
+        return False
+    return not _are_apart(before, after, topic, before.tokens)
+
+
+def _states_present(before: _Claim, after: _Claim, change: Change) -> bool:
+    """Return True if ``after`` without its change words says something else of the same thing than ``before``."""
+    text = after.reading.text
+    bare = f"{text[: change.cue[0]]} {text[change.cue[1] :]}".strip(" ,:，、")
+    stripped = _Claim.of(" ".join(bare.split()), after.language)
+    comparison = compare_sentences(before.reading, stripped.reading)
+    if comparison is not None:
+        return comparison.relation in ("replaces", "renames") and _is_one_slot(before, stripped, comparison)
+    cue = {token.start for token in after.inside(change.cue)}
+    topic = [token for token in after.tokens if token.start not in cue]
+    new, old = (
+        [t for t in side if t.kind in _VALUE_KINDS and t.key not in other.keys]
+        for side, other in ((topic, before), (before.tokens, after))
+    )
+    if len(new) != 1 or len(old) != 1 or _measure(new[0]) != _measure(old[0]):
+        return False
+    words, others = (
+        [t for t in side if t.start != one.start] for side, one in ((topic, new[0]), (before.tokens, old[0]))
+    )
+    shared = {t.key for t in words} & {t.key for t in others}
+    is_short = len(words) == len(others) == 1
+    if len(shared) < (1 if is_short else 2) or len(shared) < _SAME_CLAIM * min(len(words), len(others)):
+        return False
+    if 2 * len(shared) < len(others):
+        return False
+    return (
+        not _are_apart(before, after, words, others) and not _is_label(before, old[0]) and not _is_label(after, new[0])
+    )
+
+
+def _measure(token: Token) -> str:
+    """Return what kind of value a token is: its kind, and the unit of a number."""
+    kind, _, value = token.key.partition(":")
+    return f"{token.kind} {kind if value else ''} {value.partition(' ')[2]}"
+
+
+def _are_apart(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
+    """Return True if two sentences are about different things of one kind: the web app, the mobile app."""
+    new, old = (
+        {t.key: t for t in topic if t.key not in before.keys},
+        {t.key: t for t in rest if t.key not in after.keys},
+    )
+    opposites = load_language(after.language or "en").opposites
+    if any(opposites.get(key, frozenset()) & old.keys() for key in new):
+        return True
+    if any(t.kind == "name" for t in new.values()) and any(t.kind == "name" for t in old.values()):
+        return True
+    first, other = after.tokens[0].key, before.tokens[0].key
+    if first in new and other in old and after.tokens[1:2] and before.tokens[1:2] and _is_subject(after, before):
+        return True
+    return any(one in new and two in old for one, two in _pair_modifiers(after, before))
+
+
+def _is_subject(after: _Claim, before: _Claim) -> bool:
+    """Return True if the second words of two sentences are the same: what stands before is what they speak of."""
+    return after.tokens[1].key == before.tokens[1].key
+
+
+def _pair_modifiers(after: _Claim, before: _Claim) -> Iterator[tuple[str, str]]:
+    """Yield the words that stand right beside the same word in both sentences."""
+    for step in (-1, 1):
+        places = {token.key: at for at, token in enumerate(before.tokens)}
+        for at, token in enumerate(after.tokens):
+            place = places.get(token.key)
+            if place is None or not (0 <= at + step < len(after.tokens) and 0 <= place + step < len(before.tokens)):
+                continue
+            pairs = ((after, at), (before, place))
+            if all(claim.tokens[max(i, i + step)].gap == "tight" for claim, i in pairs):
+                yield after.tokens[at + step].key, before.tokens[place + step].key
+
+
+def _is_one_slot(before: _Claim, after: _Claim, comparison: Comparison) -> bool:
+    """Return True if sentences that differ in a value, a name or a negation are statements on one slot, not events."""
+    if comparison.first is None or comparison.other is None:
+        return False
+    if before.is_plan != after.is_plan or any(_is_event(one) or _finds_fault(one, _WRONG) for one in (before, after)):
+        return False
+    words, others = (
+        {t.key for t in one.tokens if t.kind == "word"} - two.keys for one, two in ((after, before), (before, after))
+    )
+    if any(one in words and other in others for one, other in _pair_modifiers(after, before)):
+        return False
+    old = [t for t in before.tokens if t.kind in _VALUE_KINDS and t.key not in after.keys]
+    new = [t for t in after.tokens if t.kind in _VALUE_KINDS and t.key not in before.keys]
+    dated = [sum(map(_is_date, side)) for side in (old, new)]
+    if any(0 < count < len(side) for count, side in zip(dated, (old, new), strict=True)):
+        return False
+    pairs = ((before, old), (after, new))
+    return not any(_is_label(claim, token) for claim, side in pairs for token in side)
+
+
+def _is_date(token: Token) -> bool:
+    return token.key.startswith(("date:", "days-", "months-", "ordinal:"))
+
+
+def _is_label(claim: _Claim, token: Token) -> bool:
+    """Return True if a number names what the sentence speaks of: "phase 2 takes", "issue 118"."""
+    if not token.key.startswith("number:") or " " in token.key:
+        return False
+    at = claim.tokens.index(token)
+    if at == 0 or token.gap != "tight":
+        return False
+    word = claim.tokens[at - 1]
+    return word.text.lower() in _LABELS or (at == 1 and len(claim.tokens) > 2)  # "Phase 2 takes ..", "Gate 4 opens .."
+
+
+def _is_event(claim: _Claim) -> bool:
+    """Return True if an English sentence tells what happened once: "Fixed 3 tests", "The import took 40 minutes"."""
+    if claim.language != "en":
+        return False
+    words = split_words(claim.reading.text)
+    auxiliaries = load_language("en").passive_auxiliaries | {"has", "have", "had"}
+    opening = words[1] if len(words) > 1 and words[0] in ("i", "we") else words[0] if words else ""
+    if words[:1] and words[0] in _TASKS:
+        return True
+    if opening.endswith("ed") or opening in load_language("en").participles - {
+        "set",
+        "put",
+        "read",
+        "run",
+        "let",
+        "cut",
+    }:
+        return opening not in ("need", "needed")
+    return any(word in _PAST | _DONE and words[max(0, at - 1)] not in auxiliaries for at, word in enumerate(words))

@@ -1,0 +1,271 @@
+"""Search for supersessions among all memories of a project; the result does not depend on their order."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.knowledge.change_words import find_change
+from consolidation_pipeline.core.knowledge.supersession import (
+    Revision,
+    Supersession,
+    Writer,
+    choose_revision,
+    judge_revision,
+    revise_sentence,
+    split_claims,
+)
+from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
+
+# Sentences without change words are compared if they share this part of the words of the longer one.
+_SHARED_WORDS = 0.6
+# A sentence with change words is compared with so many others, those with which it shares the rarest words.
+_MAX_COMPARED = 12
+# Words of more sentences tell little of a matter.
+_MAX_SENTENCES_OF_WORD = 500
+# A text that comes with more values than this is a series of measurements or events, and no changing fact.
+_MAX_VALUES = 5
+# Sentences with more words than this are lists or logs.
+_MAX_WORDS = 60
+
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class DatedMemory:
+    """A memory with a known date. ``scope``: equal for memories of one scope."""
+
+    id: UUID
+    text: str
+    learned_at: datetime
+    writer: Writer
+    scope: str = ""
+
+
+class FoundSupersession(NamedTuple):
+    """The memory ``newer_id`` supersedes the memory ``older_id``."""
+
+    newer_id: UUID
+    older_id: UUID
+    found: Supersession
+
+
+def find_supersessions(memories: Iterable[DatedMemory]) -> list[FoundSupersession]:
+    """Return which memories supersede which, sorted by ids.
+
+    Of several versions of one fact, each supersedes the version before. What comes with more than five values is a
+    series of measurements and is superseded only by change words.
+    """
+    scopes: defaultdict[str, list[DatedMemory]] = defaultdict(list)
+    for memory in memories:
+        scopes[memory.scope].append(memory)
+    found = [one for scope in scopes.values() for one in _find_in_scope(scope)]
+    return sorted(found, key=lambda one: (one.newer_id, one.older_id))
+
+
+def _find_in_scope(memories: Sequence[DatedMemory]) -> Iterator[FoundSupersession]:
+    if len(memories) < 2:
+        return
+    versions: defaultdict[str, list[DatedMemory]] = defaultdict(list)
+    for memory in sorted(memories, key=lambda one: (one.learned_at, one.id)):
+        versions[normalize_text(memory.text)].append(memory)
+    groups = [versions[form] for form in sorted(versions)]
+    revisions = _find_revisions([(group[0].text, group[0].learned_at, group[-1].learned_at) for group in groups])
+    links = {
+        (new.id, old.id): judge_revision(revision, old.writer, new.writer)
+        for (was, now), revision in revisions.items()
+        for old, new in _pair_in_time(groups[was], groups[now])
+    }
+    for newer, older in _drop_indirect(links):
+        yield FoundSupersession(newer, older, links[newer, older])
+
+
+class _Sentence(NamedTuple):
+    text: str
+    group: int
+    words: frozenset[str]
+    is_change: bool
+
+
+def _find_revisions(texts: Sequence[tuple[str, datetime, datetime]]) -> dict[tuple[int, int], Revision]:
+    """Return the revision of one text by another, by their positions (older, newer).
+
+    Args:
+        texts: Text with the dates of its first and last memory.
+    """
+    sentences = [
+        _Sentence(claim, group, extract_content_words(_DIGITS.sub(" ", claim)), _tells_change(claim, language))
+        for group, (text, _, _) in enumerate(texts)
+        for language in [detect_language(text)]
+        for claim in split_claims(text)
+    ]
+    sentences = [one for one in sentences if 0 < len(one.words) <= _MAX_WORDS]
+    series = _find_series(sentences)
+    claims = [frozenset(split_claims(text)) for text, _, _ in texts]
+    found: defaultdict[tuple[int, int], list[Revision]] = defaultdict(list)
+    for i, j in sorted(_propose_pairs(sentences, series)):
+        for was, now in ((sentences[i], sentences[j]), (sentences[j], sentences[i])):
+            if was.group == now.group or texts[was.group][1] >= texts[now.group][2]:
+                continue
+            if now.text in claims[was.group] or was.text in claims[now.group]:
+                continue
+            if revision := revise_sentence(was.text, now.text):
+                found[was.group, now.group].append(revision)
+    chosen = {pair: choose_revision(revisions) for pair, revisions in found.items()}
+    return _drop_series({pair: revision for pair, revision in chosen.items() if revision})
+
+
+def _tells_change(sentence: str, language: str | None) -> bool:
+    known = detect_language(sentence) or language
+    return known is not None and find_change(sentence, known) is not None
+
+
+def _find_series(sentences: Sequence[_Sentence]) -> set[int]:
+    """Return the sentences that are one text with many different numbers."""
+    forms: defaultdict[str, set[str]] = defaultdict(set)
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for at, sentence in enumerate(sentences):
+        form = _DIGITS.sub("0", sentence.text.lower())
+        forms[form].add(sentence.text)
+        places[form].append(at)
+    return {at for form, texts in forms.items() if len(texts) > _MAX_VALUES for at in places[form]}
+
+
+def _propose_pairs(sentences: Sequence[_Sentence], series: set[int]) -> set[tuple[int, int]]:
+    """Return the pairs of sentences, by position, that may be about one matter."""
+    matrix, counts = _build_matrix(sentences)
+    pairs = set(_propose_alike(sentences, matrix, counts, series))
+    pairs |= _propose_changes(sentences, matrix, counts)
+    return pairs
+
+
+def _build_matrix(sentences: Sequence[_Sentence]) -> tuple[Any, NDArray[np.int64]]:
+    """Return the words of sentences as a sparse matrix of ones (n, v), and the number of sentences of each (v,)."""
+    from scipy.sparse import csr_array
+
+    numbers: dict[str, int] = {}
+    rows, columns = [], []
+    for at, sentence in enumerate(sentences):
+        for word in sorted(sentence.words):
+            rows.append(at)
+            columns.append(numbers.setdefault(word, len(numbers)))
+    shape = len(sentences), max(1, len(numbers))
+    matrix = csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=shape)
+    return matrix, np.bincount(np.array(columns, np.int64), minlength=shape[1])
+
+
+def _propose_alike(
+    sentences: Sequence[_Sentence], matrix: Any, counts: NDArray[np.int64], series: set[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of sentences with enough words in common.
+
+    Two such sentences share one of the rarest words of each: of n words, the n - 0.6 n + 1 rarest.
+    """
+    from scipy.sparse import csr_array
+
+    rows, columns = [], []
+    for at in range(len(sentences)):
+        if at in series:
+            continue
+        words = matrix.indices[matrix.indptr[at] : matrix.indptr[at + 1]]
+        rarest = words[np.lexsort((words, counts[words]))][: len(words) - int(np.ceil(_SHARED_WORDS * len(words))) + 1]
+        rare = rarest[counts[rarest] <= _MAX_SENTENCES_OF_WORD]
+        rows += [at] * len(rare)
+        columns += rare.tolist()
+    prefixes = csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=matrix.shape)
+    shared = (prefixes @ prefixes.T).tocoo()
+    i, j = shared.coords
+    above = i < j
+    i, j = i[above], j[above]
+    sizes = np.diff(matrix.indptr)
+    for start in range(0, len(i), 100_000):
+        a, b = i[start : start + 100_000], j[start : start + 100_000]
+        common = matrix[a].multiply(matrix[b]).sum(axis=1)
+        enough = common >= _SHARED_WORDS * np.maximum(sizes[a], sizes[b])
+        yield from zip(a[enough].tolist(), b[enough].tolist(), strict=True)
+
+
+def _propose_changes(sentences: Sequence[_Sentence], matrix: Any, counts: NDArray[np.int64]) -> set[tuple[int, int]]:
+    """Return the pairs of a sentence with change words and those with which it shares the rarest words."""
+    from scipy.sparse import diags_array
+
+    changed = [at for at, sentence in enumerate(sentences) if sentence.is_change]
+    weights = np.where(counts <= _MAX_SENTENCES_OF_WORD, np.log((1 + len(sentences)) / counts), 0.0)
+    pairs = set()
+    for start in range(0, len(changed), 500):
+        part = changed[start : start + 500]
+        shared = (matrix[part] @ diags_array(weights) @ matrix.T).tocsr()
+        for at, row in zip(part, pairwise(shared.indptr.tolist()), strict=True):
+            others, scores = shared.indices[slice(*row)], shared.data[slice(*row)]
+            order = np.lexsort((others, -np.round(scores, 6)))
+            near = [other for other in others[order[: _MAX_COMPARED + 1]].tolist() if other != at]
+            pairs |= {(min(at, other), max(at, other)) for other in near}
+    return pairs
+
+
+def _drop_series(revisions: Mapping[tuple[int, int], Revision]) -> dict[tuple[int, int], Revision]:
+    """Drop the revisions without change words among texts that come with many values."""
+    parent: dict[int, int] = {}
+
+    def find(text: int) -> int:
+        while parent.setdefault(text, text) != text:
+            text = parent[text]
+        return text
+
+    implicit = [pair for pair, revision in revisions.items() if not revision.is_explicit]
+    for was, now in implicit:
+        parent[find(now)] = find(was)
+    sizes: defaultdict[int, int] = defaultdict(int)
+    for text in list(parent):
+        sizes[find(text)] += 1
+    return {
+        pair: revision
+        for pair, revision in revisions.items()
+        if revision.is_explicit or sizes[find(pair[0])] <= _MAX_VALUES
+    }
+
+
+def _pair_in_time(
+    older: Sequence[DatedMemory], newer: Sequence[DatedMemory]
+) -> Iterator[tuple[DatedMemory, DatedMemory]]:
+    """Yield each memory of ``newer`` with the last one of ``older`` before it, unless another newer one is between.
+
+    Both are sorted by date. Memories of one instant do not supersede each other.
+    """
+    days, later = [one.learned_at for one in older], [one.learned_at for one in newer]
+    for at, memory in enumerate(newer):
+        before = bisect_left(days, memory.learned_at)
+        if not before:
+            continue
+        last = older[before - 1]
+        if at == bisect_right(later, last.learned_at):
+            yield last, memory
+
+
+def _drop_indirect(links: Mapping[tuple[UUID, UUID], Supersession]) -> list[tuple[UUID, UUID]]:
+    """Return the links without those that two others of at least the same strength make superfluous."""
+    older_of: defaultdict[UUID, set[UUID]] = defaultdict(set)
+    for newer, older in links:
+        older_of[newer].add(older)
+    return [
+        (newer, older)
+        for newer, older in links
+        if not any(
+            older in older_of[between]
+            and links[newer, older].confidence <= links[newer, between].confidence
+            and links[newer, older].confidence <= links[between, older].confidence
+            for between in older_of[newer] & older_of.keys()
+        )
+    ]

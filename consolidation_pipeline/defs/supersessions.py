@@ -1,0 +1,32 @@
+"""Asset `supersessions`: which memories take the place of older ones."""
+
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.phase_asset import phase_asset
+from consolidation_pipeline.defs.similarity_graph import similarity_graph
+from consolidation_pipeline.service.knowledge.supersessions import record_supersessions
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
+from consolidation_pipeline.store.admin.invariants import find_misdirected_supersessions
+
+
+@phase_asset("lifecycle", table="memory_relations", deps=[similarity_graph])
+def supersessions(run: ProjectRun, phase: PhaseResult) -> None:
+    """Find newer memories that contradict older ones on the same thing. A person confirms what no rule does."""
+    result = record_supersessions(run)
+    phase.metrics = {
+        "memories_in": result.memories,
+        "supersessions_found": result.found,
+        "supersessions_confirmed": result.confirmed,
+        "supersessions_added": result.added,
+        "supersessions_changed": result.changed,
+        "supersessions_withdrawn": result.withdrawn,
+    }
+
+
+supersessions_checks = project_checks(
+    supersessions,
+    Check(
+        "newer_supersedes_older",
+        find_misdirected_supersessions,
+        "A memory supersedes older memories only.",
+    ),
+)

@@ -1,0 +1,178 @@
+"""Relations ``supersedes``: the memories to compare, the stored relations, and the ones of search hits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.core.knowledge.supersession import Writer
+from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory
+from consolidation_pipeline.core.lifecycle.archive_policies import FORGOTTEN, STALENESS
+from consolidation_pipeline.store.database.schema import memory_relations
+from consolidation_pipeline.store.database.scope_keys import raw_scope_key
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
+from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
+
+# Sources of memories that agents write as they learn them, so that the time of storing is that of learning.
+_LIVE_SOURCES = ("api", "mcp")
+
+# An import without a date stores the memory with its own time: when it was learned is not known.
+_LOAD_DATED_MEMORIES = """
+    SELECT t.id, t.learned_at, t.user_id, t.agent_id, t.session_id, t.writer, coalesce(/* scope_key */, '') AS scope,
+        /* columns */
+    FROM consolidation.task_memories t
+    WHERE t.project_id = :project AND (t.archive_reason IS NULL OR t.archive_reason IN (:staleness, :forgotten))
+        AND (t.learned_at <> t.created_at OR t.writer IS NOT NULL OR t.source = ANY(:live))
+    ORDER BY t.id
+"""
+
+
+def load_dated_memories(connection: Connection, project_id: UUID, *, scope: str) -> list[DatedMemory]:
+    """Return the raw memories of which it is known when they were learned, by id.
+
+    Merged and stale ones are among them, so that the result does not depend on what was done with them; those that a
+    person archived are not. ``scope``: the project's option.
+    """
+    columns = ", ".join(f"t.{name}" for name in TEXT_COLUMNS)
+    statement = compose(_LOAD_DATED_MEMORIES, scope_key=raw_scope_key(scope), columns=columns)
+    bound = {"project": project_id, "staleness": STALENESS, "forgotten": FORGOTTEN, "live": list(_LIVE_SOURCES)}
+    return [
+        DatedMemory(id_, join_text_columns(texts), learned_at, Writer(user, agent, session, key), scope_key)
+        for id_, learned_at, user, agent, session, key, scope_key, *texts in connection.execute(text(statement), bound)
+    ]
+
+
+@dataclass(frozen=True)
+class StoredSupersession:
+    """A stored relation ``supersedes``. ``is_manual``: a person decided on it last, or undid it."""
+
+    id: UUID
+    status: str
+    reason: str
+    confidence: float
+    version: int
+    is_manual: bool
+
+
+_LOAD_STORED = """
+    SELECT r.id, r.status, coalesce(r.reason, '') AS reason, r.confidence, r.version, coalesce((
+        SELECT c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'
+        FROM consolidation.consolidation_changes c WHERE c.entity_id = r.id ORDER BY c.seq DESC LIMIT 1), true)
+        AS is_manual
+    FROM consolidation.memory_relations r
+    WHERE r.project_id = :project AND r.relation_type = 'supersedes' ORDER BY r.id
+"""
+
+
+def load_supersessions(connection: Connection, project_id: UUID) -> list[StoredSupersession]:
+    """Return the stored relations of a project, by id."""
+    return [
+        StoredSupersession(**row._mapping) for row in connection.execute(text(_LOAD_STORED), {"project": project_id})
+    ]
+
+
+_LOAD_UNDONE = """
+    SELECT entity_id FROM (
+        SELECT DISTINCT ON (entity_id) entity_id, new_state, reverts_scope FROM consolidation.consolidation_changes
+        WHERE entity_id = ANY(:ids) ORDER BY entity_id, seq DESC) newest
+    WHERE new_state IS NULL AND reverts_scope = 'group'
+"""
+
+
+def load_undone(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
+    """Return those of ``ids`` that a person undid one by one; they do not come back."""
+    return set(connection.scalars(text(_LOAD_UNDONE), {"ids": list(ids)}))
+
+
+@dataclass(frozen=True)
+class SupersessionChange:
+    """Relation to write. ``version``: the stored version; None for a new one."""
+
+    id: UUID
+    newer_id: UUID
+    older_id: UUID
+    status: str
+    confidence: float
+    reason: str
+    version: int | None = None
+
+
+def write_supersessions(
+    connection: Connection, author: Author, changes: Sequence[SupersessionChange], *, now: datetime
+) -> None:
+    """Write new and changed relations, each as a group of its own in the ledger.
+
+    Raises:
+        ConflictError: One of the new ones exists, or a stored one changed since it was read.
+    """
+    new = [_to_change(one, {**_ends(one), "created_at": now}) for one in changes if one.version is None]
+    insert_rows(connection, author, memory_relations, new, operation="associate")
+    changed = [_to_change(one, {}) for one in changes if one.version is not None]
+    update_rows(connection, author, memory_relations, changed, operation="associate")
+
+
+def _ends(change: SupersessionChange) -> dict[str, object]:
+    return {"a_id": change.newer_id, "b_id": change.older_id, "relation_type": "supersedes", "similarity": None}
+
+
+def _to_change(change: SupersessionChange, more: dict[str, object]) -> Change:
+    values = {"status": change.status, "confidence": change.confidence, "reason": change.reason, **more}
+    words = f"supersedes: {change.reason}"
+    return Change(change.id, uuid4(), values, change.version, words, change.confidence)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A relation of a memory that a search found to another version of it.
+
+    ``hit_id``: the found memory. ``raw_id``: the other raw memory, and ``unit_id`` the memory that stands for it now.
+    ``is_newer``: the other one is the newer. ``content``: its text.
+    """
+
+    hit_id: UUID
+    raw_id: UUID
+    unit_id: UUID
+    is_newer: bool
+    status: str
+    reason: str
+    learned_at: datetime
+    content: str
+
+
+_LOAD_VERSIONS = """
+    WITH live AS MATERIALIZED (
+        SELECT a_id, b_id, status, reason FROM consolidation.memory_relations
+        WHERE project_id = :project AND relation_type = 'supersedes' AND status <> 'rejected'),
+    hits AS MATERIALIZED (
+        SELECT id AS hit_id, id AS raw_id FROM unnest(CAST(:ids AS uuid[])) id
+        UNION ALL
+        SELECT c.id, unnest(c.source_memory_ids) FROM consolidation.consolidated_memories c
+        WHERE c.id = ANY(:ids) AND c.kind = 'merged' AND EXISTS (SELECT 1 FROM live)),
+    ends AS (
+        SELECT h.hit_id, l.a_id AS other, true AS is_newer, l.status, l.reason
+        FROM live l JOIN hits h ON h.raw_id = l.b_id
+        UNION ALL
+        SELECT h.hit_id, l.b_id, false, l.status, l.reason FROM live l JOIN hits h ON h.raw_id = l.a_id)
+    SELECT e.hit_id, e.other, coalesce(t.consolidated_into_id, t.id), e.is_newer, e.status, coalesce(e.reason, ''),
+        t.learned_at, /* columns */
+    FROM ends e JOIN consolidation.task_memories t ON t.id = e.other
+    WHERE CAST(:as_of AS timestamptz) IS NULL OR t.learned_at <= :as_of
+    ORDER BY t.learned_at DESC, e.other, e.hit_id
+"""
+
+
+def load_versions(
+    connection: Connection, project_id: UUID, ids: Sequence[UUID], *, as_of: datetime | None = None
+) -> list[Version]:
+    """Return the newer and older versions of raw and merged memories, newest first; rejected ones are left out.
+
+    With ``as_of``, only versions that were learned until then.
+    """
+    statement = compose(_LOAD_VERSIONS, columns=", ".join(f"t.{name}" for name in TEXT_COLUMNS))
+    bound = {"project": project_id, "ids": list(ids), "as_of": as_of}
+    return [Version(*row[:7], join_text_columns(row[7:])) for row in connection.execute(text(statement), bound)]

@@ -1,0 +1,40 @@
+"""Sequences of an older and a newer memory, with the supersession that is expected.
+
+A row of a file: ``older``, ``newer``, ``by`` (who wrote the newer one: the same ``user``, ``agent`` or ``session``, an
+``other`` user in one scope, or one of another ``scope``), ``gap`` in days (1 by default; null = no dates), and
+``expect``: confirmed, candidate or null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from consolidation_pipeline.core.knowledge.supersession import DatedText, Supersession, Writer, find_supersession
+
+SEQUENCES = Path(__file__).parents[3] / "benchmarks" / "sequences" / "development.jsonl"
+_DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_WRITERS = {
+    "user": (Writer(user="ann"), Writer(user="ann")),
+    "agent": (Writer(agent="a1"), Writer(agent="a1", session="s2")),
+    "session": (Writer(agent="a1", session="s1"), Writer(agent="a2", session="s1")),
+    "other": (Writer(user="ann"), Writer(user="ben")),
+    "scope": (Writer(user="ann"), Writer(user="ben")),
+}
+
+
+def load_sequences(path: Path = SEQUENCES) -> list[dict[str, Any]]:
+    """Return the rows of a file."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def judge_sequence(row: Mapping[str, Any]) -> Supersession | None:
+    """Return the supersession that is found."""
+    gap, (one, two) = row.get("gap", 1), _WRITERS[row["by"]]
+    dates = (None, None) if gap is None else (_DAY, _DAY + timedelta(days=gap))
+    scope = None if row["by"] == "scope" else ""
+    older = DatedText(row["older"], dates[0], one, scope)
+    return find_supersession(older, DatedText(row["newer"], dates[1], two, scope))
