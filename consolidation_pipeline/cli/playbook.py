@@ -44,7 +44,9 @@ def playbook(
 def _print_no_entries(found: Mapping[str, Any], status: str, *, on_stderr: bool) -> None:
     waiting, slug = found["totals"]["review"], found["project"]
     message = f"{slug} has no playbook entries of this kind ({status})"
-    if status != "review" and waiting:
+    if status == "active" and found["empty_because"]:
+        message += f": {found['empty_because']}"
+    elif status != "review" and waiting:
         message += f"; {waiting} wait for review: consolidation review list {slug}"
     print_note(message) if on_stderr else print(message)
 
@@ -53,8 +55,11 @@ def _print_entries(found: Mapping[str, Any], status: str) -> None:
     print(f"{found['project']}: {format_value(found['totals'])}")
     for row in found["entries"]:
         confidence = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
-        details = f"{row['category']}, priority {row['priority']}, {row['evidence']} memories{confidence}"
+        writers = "1 writer" if row["writers"] == 1 else f"{row['writers']} writers"
+        evidence = f"{row['evidence']} memories of {writers}"
+        details = f"{row['category']}, priority {row['priority']}, {evidence}{confidence}"
         lines = [f"  {line}" for line in row["content"].splitlines() if line.strip()]
+        lines += [f"  careful: {risk}" for risk in row["risks"]]
         make_console().print("\n".join([f"{row['id']}  ({details})", *lines]), soft_wrap=True)
     if status == "review":
         print(f"decide: consolidation review approve ID, consolidation review dismiss ID ({found['project']})")

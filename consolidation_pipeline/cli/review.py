@@ -51,6 +51,7 @@ def _format_row(row: Mapping[str, Any]) -> Iterator[str]:
     confidence = "unknown" if row["confidence"] is None else f"{row['confidence']:.2f}"
     yield f"\n{row['id']} ({kind}, confidence {confidence}, evidence {row['evidence_count']})"
     yield f"  waits because {row['why']}"
+    yield from (f"  careful: {risk}" for risk in row["risks"])
     yield from (f"  {line}" for line in row["content"].splitlines())
     yield from (f"    do: {shorten(text, _TEXT_WIDTH)}" for text in row["best_practices"][:_LISTED])
     yield from (f"    beware: {shorten(text, _TEXT_WIDTH)}" for text in row["gotchas"][:_LISTED])

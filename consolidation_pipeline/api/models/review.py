@@ -74,6 +74,7 @@ class ReviewItem(Reply):
     gotchas: list[str]
     evidence: list[dict[str, Any]]
     why: str = Field(description="Reason why it waits.")
+    risks: list[str] = Field(description="Risks of its text in words: commands, addresses, signs of an injection.")
     created_at: datetime
 
 
@@ -96,6 +97,8 @@ class PlaybookEntry(Reply):
     priority: int
     confidence: float | None
     evidence: int = Field(description="Number of raw memories that support it.")
+    writers: int = Field(description="Number of independent writers of these memories.")
+    risks: list[str] = Field(description="Risks of its text in words: commands, addresses, signs of an injection.")
     supporting_memory_ids: list[UUID]
     source_id: UUID | None
     status: Literal["active", "review", "retired"]
@@ -109,4 +112,5 @@ class PlaybookReply(Reply):
     project_id: UUID
     project: str
     totals: dict[str, int] = Field(description="Number of entries by status.")
+    empty_because: str | None = Field(description="Why there is no active entry; null if there is one.")
     entries: list[PlaybookEntry]

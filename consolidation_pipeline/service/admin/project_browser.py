@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.core.knowledge.risky_text import find_risks
 from consolidation_pipeline.core.project_map import MAX_POINTS, project_to_plane, render_svg
 from consolidation_pipeline.service.intake.agent_memories import get_memory
 from consolidation_pipeline.service.jobs.job_status import list_jobs
@@ -21,6 +22,7 @@ from consolidation_pipeline.store.admin.project_browser import (
 )
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.review.review_queue import REVIEWED_KINDS
 
 # From the most general kind to raw memories.
 KINDS = ("principle", "procedural", "pattern", "summary", "merged", "raw")
@@ -46,7 +48,10 @@ def list_knowledge(engine: Engine, slug: str, knowledge: KnowledgeFilter, *, lim
 
 
 def describe_knowledge(engine: Engine, id_: UUID) -> dict[str, Any]:
-    """Return a memory or playbook entry with its direct sources, its main columns, and what was derived from it."""
+    """Return a memory or playbook entry with its direct sources, its main columns, and what was derived from it.
+
+    ``risks``: of the text of what a person reviews, in words.
+    """
     traced = trace_memory(engine, str(id_), depth=1)
     known = {} if traced.kind == "playbook" else get_memory(engine, id_)
     details = known.get("details") or {}
@@ -55,6 +60,7 @@ def describe_knowledge(engine: Engine, id_: UUID) -> dict[str, Any]:
         "project_id": known.get("project_id"),
         "confidence": known.get("confidence_score"),
         "details": {name: details[name] for name in _DETAILS if details.get(name)},
+        "risks": [risk.reason for risk in find_risks(traced.content)] if traced.kind in REVIEWED_KINDS else [],
         **{name: known.get(name) for name in ("pattern_type", "tags", "files", "successor", "goal", "result")},
         **{name: known.get(name) for name in ("lessons_learned", "feedback", "needs_review", "pinned", "source_count")},
     }
