@@ -167,21 +167,29 @@ def run_merge_methods(prepared: EmbeddedCorpus) -> dict[str, Labels]:
 
 
 def run_pattern_methods(prepared: EmbeddedCorpus) -> dict[str, Labels]:
-    """Return topic groups by simple methods with the same threshold for all sets, and with the corpus' own one."""
-    from consolidation_pipeline.core.calibration.threshold_estimates import measure_spread, recommend_pattern_threshold
+    """Return topic groups by simple methods with the same threshold for all sets, and by the product's own rule.
+
+    ``own`` is the rule of the product on all memories, each exact repeat for itself.
+    """
+    from consolidation_pipeline.core.calibration.threshold_estimates import measure_spread
+    from consolidation_pipeline.core.calibration.topic_threshold import find_topic_threshold, limit_topic_size
+    from consolidation_pipeline.core.grouping.average_linkage import unlimited
     from consolidation_pipeline.core.grouping.clustering import cluster_rows
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
-    x = prepared.centered
-    spread = measure_spread(x, np.unique(prepared.repeat, return_index=True)[1])
-    own = recommend_pattern_threshold(spread) if spread else 0.45
-    pairs = similarity_join(x, min(own, 0.45))
+    x, first = prepared.centered, np.unique(prepared.repeat, return_index=True)[1]
+    order = np.random.default_rng(SEED).permutation(len(first))
+    spread = measure_spread(x[first], order)
+    own = find_topic_threshold(x[first], order, spread).threshold if spread else 0.45
+    pairs, limits = similarity_join(x, 0.45), unlimited(len(x))._replace(most=limit_topic_size(len(first)))
     methods = {f"{method}, 0.60": (method, 0.60) for method in ("components", "average")}
-    methods |= {"average, 0.45": ("average", 0.45), "average, own": ("average", own), "hdbscan": ("hdbscan", 0.60)}
-    return {
+    methods |= {"average, 0.45": ("average", 0.45), "hdbscan": ("hdbscan", 0.60)}
+    simple = {
         name: cluster_rows(x, pairs, method=method, threshold=threshold, min_size=2)
         for name, (method, threshold) in methods.items()
     }
+    options = {"threshold": own, "min_size": 2, "complete_from": max(own, 0.45), "limits": limits}
+    return simple | {"average, own": cluster_rows(x, pairs, method="average", **options)}
 
 
 def greedy_leader(x: NDArray[np.float32], threshold: float) -> Labels:

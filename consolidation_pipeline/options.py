@@ -77,8 +77,7 @@ class ConsolidationOptions(BaseModel):
     t_pattern: Threshold = Field(
         "auto",
         validation_alias=AliasChoices("t_pattern", "similarity.pattern", "consolidation.similarity.pattern"),
-        description="Lowest cosine of memories in one pattern group. auto = from the distribution of the project's "
-        "cosines.",
+        description="Lowest cosine of memories in one pattern group. auto = where the project's topics separate best.",
     )
     t_principle: Threshold = Field(
         "auto", description="Lowest cosine of patterns with one principle. auto = a little below t_pattern."
@@ -103,7 +102,7 @@ class ConsolidationOptions(BaseModel):
         ge=2,
         le=10,
         validation_alias=AliasChoices("min_pattern_size", "min_group_size", "consolidation.min_group_size"),
-        description="Minimum number of distinct units in a pattern group.",
+        description="Minimum number of distinct texts in a pattern group.",
     )
     pair_judge: PairJudge = Field(
         "none",

@@ -129,7 +129,8 @@ def resolve_thresholds(
     """Return the thresholds in force by name.
 
     A tier that was not given follows the one that was: the one below it down, the one above it up. So t_merge >=
-    t_suggest >= t_pattern always holds.
+    t_suggest >= t_pattern always holds. ``t_graph``, from which on pairs are stored, is among them only if it is above
+    t_pattern: if it was recommended and no t_pattern was given.
 
     Args:
         model: name of the embedding model.
@@ -141,7 +142,7 @@ def resolve_thresholds(
         InvalidOptionError: a given threshold is above the one given for the tier over it.
     """
     profile = find_profile(model, centered=centered).thresholds()
-    defaults = profile | dict(recommended or {})
+    defaults = profile | {name: value for name, value in (recommended or {}).items() if name in profile}
     chosen = {name: value for name, value in given.items() if name in profile and not isinstance(value, str)}
     resolved = {name: float(chosen.get(name, default)) for name, default in defaults.items()}
     for upper, lower in (("t_suggest", "t_pattern"), ("t_merge", "t_suggest"), ("t_merge", "t_pattern")):
@@ -153,4 +154,5 @@ def resolve_thresholds(
             )
     for upper, lower in (("t_merge", "t_suggest"), ("t_suggest", "t_pattern")):
         resolved[lower] = min(resolved[lower], resolved[upper])
-    return resolved
+    t_graph = min((recommended or {}).get("t_graph", -1.0), resolved["t_suggest"])
+    return resolved | ({"t_graph": t_graph} if t_graph > resolved["t_pattern"] and "t_pattern" not in chosen else {})

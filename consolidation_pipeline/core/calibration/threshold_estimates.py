@@ -1,4 +1,4 @@
-"""Pattern threshold of a project from the spread of its cosines, and shares with their 95 % intervals."""
+"""Spread of a project's cosines, and shares with their 95 % intervals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ from numpy.typing import NDArray
 # Rows sampled to measure the spread; each is compared with all.
 SAMPLE_ROWS = 2_000
 
-# Position of the topic threshold between the median cosine of all pairs (0) and that of nearest neighbours (1), on
-# centred vectors. Mean F1 over five labelled stores, untuned: 0.38: 0.68, 0.42: 0.687, 0.46: 0.69, 0.50: 0.68.
-PATTERN_POSITION = 0.46
-# Below this, cosines are noise: of 500 mixed memories, a third end in meaningless groups at 0.33.
-MIN_PATTERN_THRESHOLD = 0.38
 # Pairs of the graph for each memory: the pairs of 100,000 memories are written in half a minute.
 MAX_PAIRS_PER_MEMORY = 30
 
@@ -80,16 +75,6 @@ def measure_spread(x: NDArray[np.float32], order: NDArray[np.integer]) -> Cosine
     return CosineSpread(
         _quantile(counts, 0.5), _floored(float(np.median(nearest))), _bound(counts, len(x)), len(sample)
     )
-
-
-def recommend_pattern_threshold(spread: CosineSpread) -> float:
-    """Return the cosine from which memories are on one topic, to three decimals.
-
-    It lies between the median of all pairs and that of nearest neighbours (``PATTERN_POSITION``). It is high enough for
-    the graph to stay sparse, and at least ``MIN_PATTERN_THRESHOLD``.
-    """
-    rule = spread.median + PATTERN_POSITION * (spread.nearest - spread.median)
-    return round(max(rule, spread.bound, MIN_PATTERN_THRESHOLD), 3)
 
 
 def wilson_interval(count: int, total: int) -> Share:

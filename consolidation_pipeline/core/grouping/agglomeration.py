@@ -36,7 +36,7 @@ def _compiled() -> Any:
 
 FOLLOW_CHAINS = JitFunction(_compiled)
 
-COMPLETE = Rows(np.empty((0, 0)), np.empty(0, dtype=np.int64), DEAD)
+COMPLETE = Rows(np.empty((0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), DEAD, 0)
 
 
 def agglomerate(
@@ -45,8 +45,9 @@ def agglomerate(
     """Merge groups bottom-up until no two can merge; return for each row the first member of its group, int64 (n,).
 
     - Complete linkage: groups merge if all their pairs are edges. Their weight is that of the weakest edge.
-    - Average linkage: groups merge if an edge connects them and the mean scalar product between their ``rows`` is at
-      least ``rows.lowest``. Their weight is that mean; ``weights`` are not used.
+    - Average linkage: groups merge if an edge connects them, the mean scalar product between their ``rows`` is at
+      least ``rows.lowest``, and their ``rows.weights`` add up to ``rows.most`` at most. The weight of their edge is
+      that mean; ``weights`` are not used.
 
     Takes about 60 bytes per edge. The time of a merger grows with the edges of its two groups, and with d for average
     linkage.
@@ -56,15 +57,14 @@ def agglomerate(
         i: First row of each edge.
         j: Second row of each edge, with ``i`` < ``j``; each pair once.
         weights: Similarities in [-1, 1]. Ties: the neighbour with the smallest first member is nearest.
-        rows: Sums of rows for average linkage; they are overwritten. ``COMPLETE`` = complete linkage.
+        rows: Sums of rows for average linkage. They are overwritten: at the first member of a group is then the sum of
+            the group. ``COMPLETE`` = complete linkage.
     """
     heads, following = _link_half_edges(n, i, j)
     ends = np.column_stack([j, i]).ravel().astype(np.int32)
     graph = Graph(ends, following, heads, np.full(n, -1, dtype=np.int32), weights.astype(np.float64))
     into = np.arange(n, dtype=np.int64)
     if FOLLOW_CHAINS.pays(len(i) * (SAVED_AVERAGE if len(rows.sums) else SAVED)):
-        # Another memory layout would be compiled separately.
-        rows = rows._replace(sums=np.ascontiguousarray(rows.sums))
         FOLLOW_CHAINS.function(graph, rows, into, np.empty(n, dtype=np.int64))
     else:
         into = _follow_chains_in_python(graph, rows, into)
@@ -90,6 +90,6 @@ def _link_half_edges(
 def _follow_chains_in_python(graph: Graph, rows: Rows, into: Labels) -> Labels:
     # For single numbers, lists are several times as fast as arrays.
     merged = into.tolist()
-    lists = rows._replace(sizes=rows.sizes.tolist())
+    lists = rows._replace(sizes=rows.sizes.tolist(), weights=rows.weights.tolist())
     nearest_neighbor_chain.follow_chains(Graph(*(part.tolist() for part in graph)), lists, merged, into.tolist())
     return np.array(merged, dtype=np.int64)

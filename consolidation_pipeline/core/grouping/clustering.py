@@ -9,13 +9,9 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from consolidation_pipeline.core.grouping.average_linkage import LinkageLimits, average_linkage, unlimited
 from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
-from consolidation_pipeline.core.grouping.linkage import (
-    average_linkage,
-    complete_linkage,
-    connected_components,
-    select_strong_pairs,
-)
+from consolidation_pipeline.core.grouping.linkage import complete_linkage, connected_components, select_strong_pairs
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.core.vectors import as_matrix
 from consolidation_pipeline.errors import InvalidOptionError
@@ -41,40 +37,49 @@ def cluster_rows(
     method: str,
     threshold: float,
     min_size: int,
-    scopes: NDArray[np.int64] | None = None,
+    complete_from: float | None = None,
+    limits: LinkageLimits | None = None,
 ) -> Labels:
-    """Return labels (n,) of the rows of ``x``: 0..g-1, -1 = alone. Groups have at least ``max(2, min_size)`` members.
+    """Return labels (n,) of the rows of ``x``: 0..g-1, -1 = alone.
 
-    Ties are broken by the bytes of the rows, not by their position. Rows of different scopes are in different groups if
-    no pair connects them.
+    Groups have at least two members, and a weight of ``min_size``. Ties are broken by the bytes of the rows, not by
+    their position.
 
     Args:
         x: Vectors (n, d), L2-normalised.
-        pairs: Similar pairs of rows, as from ``similarity_join`` at ``threshold`` or lower.
+        pairs: Similar pairs of rows, as from ``similarity_join`` at ``complete_from`` or lower.
         method: ``average``, ``complete``: see ``average_linkage``, ``complete_linkage``. ``components``: see
             ``connected_components``. ``hdbscan``: density clusters by Euclidean distance, noise is alone, ``pairs`` and
             ``threshold`` are not used.
         threshold: Lowest cosine that connects two rows or groups.
-        min_size: Fewest members of a group.
-        scopes: Scope of each row (n,), for ``hdbscan``; None = all are of one scope.
+        min_size: Lowest weight of a group.
+        complete_from: Cosine from which ``pairs`` are complete; None = ``threshold``. If it is above ``threshold``,
+            ``complete`` and ``components`` use it in place of ``threshold``.
+        limits: Walls between rows and their weights; None = no walls, and each row has the weight 1. The highest weight
+            of a group holds for ``average`` only. Without it, ``pairs`` are complete from ``threshold``.
 
     Raises:
-        InvalidOptionError: ``method`` is unknown, or ``hdbscan`` for more than ``MAX_HDBSCAN_ROWS`` rows of one scope.
+        InvalidOptionError: ``method`` is unknown, or ``hdbscan`` for more than ``MAX_HDBSCAN_ROWS`` rows within a wall.
         ValueError: ``x`` is not a matrix, or ``pairs`` do not fit it.
     """
     if method not in METHODS:
         raise InvalidOptionError(f"cluster_method is {method!r}; it must be one of {', '.join(METHODS)}")
-    strong = select_strong_pairs(len(as_matrix(x)), pairs, threshold)
-    size = max(2, min_size)
-    labels = np.full(len(x), -1, dtype=np.int64)
+    n = len(as_matrix(x))
+    limits = limits or unlimited(n)
+    start = threshold if complete_from is None else max(threshold, complete_from)
+    strong = select_strong_pairs(n, pairs, start)
+    labels, order = np.full(n, -1, dtype=np.int64), _order_by_content(x)
     if method == "hdbscan":
-        for order in _list_scopes(_order_by_content(x), scopes):
-            found = _density_labels(x[order], size)
-            labels[order] = np.where(found >= 0, found + labels.max(initial=-1) + 1, -1)
-    elif len(strong):
-        order = _order_by_content(x)
-        labels[order] = _linked_labels(x, strong, order, method=method, threshold=threshold)
-    return renumber_labels(labels, size)
+        for rows in _list_walls(order, limits.walls):
+            found = _density_labels(x[rows], max(2, min_size))
+            labels[rows] = np.where(found >= 0, found + labels.max(initial=-1) + 1, -1)
+    elif method == "average":
+        ranked = _rank_pairs(strong, order)
+        labels[order] = average_linkage(x, ranked, threshold, order=order, complete_from=start, limits=limits)
+    else:
+        link = complete_linkage if method == "complete" else connected_components
+        labels[order] = link(n, _rank_pairs(strong, order), start)
+    return _drop_light_groups(labels, limits.weights, min_size)
 
 
 def cluster_key(member_ids: Sequence[str | UUID], algorithm_version: str = ALGORITHM_VERSION) -> str:
@@ -99,26 +104,26 @@ def cluster_keys(ids: NDArray[np.bytes_], groups: Labels) -> list[str]:
     return [hashlib.sha256(b"%b%b]" % (head, text[a:b])).hexdigest()[:32] for a, b in pairwise([0, *ends])]
 
 
-def _linked_labels(
-    x: NDArray[np.floating], pairs: SimilarPairs, order: NDArray[np.int64], *, method: str, threshold: float
-) -> Labels:
-    """Return labels (n,): position k has the label of the row ``order[k]``."""
-    rank = np.empty(len(x), dtype=np.int32)
-    rank[order] = np.arange(len(x))
-    ranked = SimilarPairs(rank[pairs.i], rank[pairs.j], pairs.similarity)
-    if method == "complete":
-        return complete_linkage(len(x), ranked, threshold)
-    if method == "components":
-        return connected_components(len(x), ranked, threshold)
-    return average_linkage(x, ranked, threshold, order=order)
+def _rank_pairs(pairs: SimilarPairs, order: NDArray[np.int64]) -> SimilarPairs:
+    """Return the pairs with positions in ``order`` (n,) in place of rows."""
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order))
+    return SimilarPairs(rank[pairs.i], rank[pairs.j], pairs.similarity)
 
 
-def _list_scopes(order: NDArray[np.int64], scopes: NDArray[np.int64] | None) -> list[NDArray[np.int64]]:
-    """Return the rows of each scope, in the order of ``order``."""
-    if scopes is None:
-        return [order]
-    by_scope = order[np.argsort(scopes[order], kind="stable")]
-    return np.split(by_scope, np.flatnonzero(np.diff(scopes[by_scope])) + 1)
+def _drop_light_groups(labels: Labels, weights: NDArray[np.int64], lowest: int) -> Labels:
+    """Return the labels without groups of one row, or of a weight below ``lowest``."""
+    grouped = labels >= 0
+    total = np.bincount(labels[grouped], weights=weights[grouped])
+    heavy = grouped.copy()
+    heavy[grouped] = total[labels[grouped]] >= lowest
+    return renumber_labels(np.where(heavy, labels, -1), 2)
+
+
+def _list_walls(order: NDArray[np.int64], walls: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return the rows of each wall, in the order of ``order``."""
+    by_wall = order[np.argsort(walls[order], kind="stable")]
+    return np.split(by_wall, np.flatnonzero(np.diff(walls[by_wall])) + 1)
 
 
 def _density_labels(x: NDArray[np.floating], size: int) -> Labels:

@@ -1,17 +1,11 @@
-"""Linkage on the sparse graph of similar pairs: connected components, complete linkage and average linkage."""
-
-from collections.abc import Iterator
+"""Linkage on the sparse graph of similar pairs: connected components and complete linkage."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.grouping.agglomeration import agglomerate
 from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
-from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
-from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
-
-# Numbers in the float64 rows of the components that are linked at a time: 32 MB.
-_ELEMENTS = 1 << 22
+from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 
 def select_strong_pairs(n: int, pairs: SimilarPairs, threshold: float) -> SimilarPairs:
@@ -68,61 +62,6 @@ def complete_linkage(n: int, pairs: SimilarPairs, threshold: float, *, initial: 
     owner = _owners(n, initial)
     a, b, weakest = _group_edges(n, pairs, threshold, owner=owner)
     return renumber_labels(agglomerate(n, a, b, weakest)[owner], 2)
-
-
-def average_linkage(
-    x: NDArray[np.floating], pairs: SimilarPairs, threshold: float, *, order: NDArray[np.integer]
-) -> Labels:
-    """Return labels (n,) by average linkage: two groups merge if the mean cosine between them reaches ``threshold``.
-
-    Exact, without a matrix of all distances. If the mean cosine of two groups reaches the threshold, so does a pair
-    between them: only groups that such a pair connects are compared. Their mean cosine is the scalar product of their
-    sums, divided by the number of pairs.
-
-    The most similar groups merge first; ties, to 1.5e-11: those with the smallest first members. Takes about e d steps
-    and 100 e bytes for e pairs, and 8 d bytes for each row of a connected component.
-
-    Args:
-        x: Vectors (n, d), L2-normalised.
-        pairs: Pairs of positions in ``order``: all pairs of rows, or of rows of one kind, with a cosine of at least
-            ``threshold``.
-        threshold: Lowest mean cosine.
-        order: Rows of ``x`` (n,) in the order in which ``pairs`` number them.
-
-    Returns:
-        Labels of the rows ``x[order]``: 0..g-1, -1 for a row that is alone.
-
-    Raises:
-        ValueError: ``pairs`` do not fit ``x``.
-    """
-    labels = np.arange(len(x), dtype=np.int64)
-    for rows, inside in _by_components(len(x), x.shape[1], pairs, threshold):
-        i, j = np.searchsorted(rows, inside.i), np.searchsorted(rows, inside.j)
-        merging = Rows(_unit_rows(x[order[rows]]), np.ones(len(rows), dtype=np.int64), threshold - SLACK)
-        labels[rows] = rows[agglomerate(len(rows), i, j, inside.similarity, rows=merging)]
-    return renumber_labels(labels, 2)
-
-
-def _by_components(
-    n: int, d: int, pairs: SimilarPairs, threshold: float
-) -> Iterator[tuple[NDArray[np.int64], SimilarPairs]]:
-    """Yield rows and pairs, both ascending, of a few connected components at a time; each pair once."""
-    strong = select_strong_pairs(n, pairs, threshold)
-    strong = strong.select(np.unique(strong.i.astype(np.int64) * n + strong.j, return_index=True)[1])
-    component = connected_components(n, strong, threshold)
-    portion = np.cumsum(np.bincount(component[component >= 0])) * d // _ELEMENTS
-    of_row = np.full(n, -1, dtype=np.int64)
-    of_row[component >= 0] = portion[component[component >= 0]]
-    for number in np.unique(portion):
-        yield np.flatnonzero(of_row == number), strong.select(of_row[strong.i] == number)
-
-
-def _unit_rows(rows: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return ``rows`` (m, d) as float64, normalised again to length 1; zero rows stay zero."""
-    wide = rows.astype(np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    wide /= np.where(lengths == 0.0, 1.0, lengths)[:, None]
-    return wide
 
 
 def _owners(n: int, initial: ArrayLike | None) -> Labels:

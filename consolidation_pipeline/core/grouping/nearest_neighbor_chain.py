@@ -4,6 +4,7 @@ A chain steps from a group to its nearest neighbour until two groups are nearest
 is the same as if the two nearest of all groups merged first (Müllner, *Modern hierarchical, agglomerative clustering
 algorithms*, 2011). This requires that linkage is reducible: a merged group is not nearer to a third one than the nearer
 of its two parts was. Complete and average linkage are reducible, with ties and rounding too: see ``combine_weights``.
+A highest weight of groups keeps that: a merger may forbid another one, but never allows one.
 
 The functions run in plain Python, which is faster for a small graph, and compiled by numba.
 """
@@ -40,14 +41,17 @@ class Graph(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Sums (n, d) and sizes (n,) of the groups' rows for average linkage, and the lowest average of a merger.
+    """Sums (n, d) and sizes (n,) of the groups' rows for average linkage, and the limits of a merger.
 
-    Sums of shape (0, 0) select complete linkage.
+    ``lowest``: lowest average. ``weights`` (n,): weight of each group, an integer; ``most``: highest weight of a group
+    that a merger makes. Sums of shape (0, 0) select complete linkage.
     """
 
     sums: NDArray[np.float64]
     sizes: Any
+    weights: Any
     lowest: float
+    most: int
 
 
 def follow_chains(graph: Graph, rows: Rows, into: Any, chain: Any) -> None:
@@ -82,8 +86,10 @@ def weigh_edges(graph: Graph, rows: Rows) -> None:
     """Give each edge the scalar product of its rows, if there are rows."""
     if len(rows.sums) > 0:
         for edge in range(len(graph.weights)):
-            product = mean_product(rows, graph.ends[2 * edge + 1], graph.ends[2 * edge])
-            graph.weights[edge] = product if product >= rows.lowest else DEAD
+            a, b = graph.ends[2 * edge + 1], graph.ends[2 * edge]
+            product = mean_product(rows, a, b)
+            may_merge = product >= rows.lowest and rows.weights[a] + rows.weights[b] <= rows.most
+            graph.weights[edge] = product if may_merge else DEAD
 
 
 def mean_product(rows: Rows, a: int, b: int) -> float:
@@ -121,6 +127,7 @@ def merge_groups(graph: Graph, rows: Rows, a: int, b: int) -> None:
     if average:
         rows.sums[a] += rows.sums[b]
         rows.sizes[a] += rows.sizes[b]
+        rows.weights[a] += rows.weights[b]
     reweigh_edges(graph, rows, a, average)
 
 
@@ -163,7 +170,8 @@ def reweigh_edges(graph: Graph, rows: Rows, a: int, average: bool) -> None:
         if weight > DEAD and graph.marks[far] >= 0:
             weight = combine_weights(weight, DEAD, average)
         if weight > DEAD and average:
-            weight = min(weight, mean_product(rows, a, far))
+            fits = rows.weights[a] + rows.weights[far] <= rows.most
+            weight = min(weight, mean_product(rows, a, far)) if fits else DEAD
         graph.weights[edge] = weight if weight >= rows.lowest else DEAD
         graph.marks[far] = -1
         half = graph.following[half]

@@ -153,6 +153,11 @@ class ProjectRun:
             return dict(self.calibration.thresholds)
         return resolve_thresholds(self.embedder.name, self.options.model_dump(), centered=False)
 
+    @property
+    def graph_threshold(self) -> float:
+        """Lowest similarity of the stored pairs: t_graph in a project with many similar memories, else t_pattern."""
+        return self.thresholds.get("t_graph", self.thresholds["t_pattern"])
+
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Begin a transaction that is committed only while the job is running.

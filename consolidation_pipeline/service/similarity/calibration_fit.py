@@ -17,11 +17,8 @@ from consolidation_pipeline.core.calibration.model_thresholds import (
     find_profile,
     resolve_thresholds,
 )
-from consolidation_pipeline.core.calibration.threshold_estimates import (
-    CosineSpread,
-    measure_spread,
-    recommend_pattern_threshold,
-)
+from consolidation_pipeline.core.calibration.threshold_estimates import CosineSpread, measure_spread
+from consolidation_pipeline.core.calibration.topic_threshold import TopicThreshold, find_topic_threshold
 from consolidation_pipeline.core.differences.pair_screen import RULES_VERSION
 from consolidation_pipeline.core.text.boilerplate import find_boilerplate
 from consolidation_pipeline.embed.word_similarity import word_similarity
@@ -52,6 +49,13 @@ from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 # profile is used alone.
 MIN_CONTENTS = 50
 
+# Position of the lowest principle threshold between the median cosine of all pairs (0) and that of nearest neighbours
+# (1): 0.23 on commands of 11 domains, where ``WORDLLAMA`` was measured.
+PRINCIPLE_POSITION = 0.30
+
+# Version of the rule for t_pattern; a project with another one is calibrated anew.
+TOPIC_RULE = 2
+
 # Memories used of a large approved group, as the others repeat the same; and pairs of suggestions and pairs of labels
 # that are measured, the newest first.
 _MAX_GROUP_MEMORIES, _MAX_DECIDED_PAIRS, _MAX_LABELS = 6, 500, 500
@@ -68,14 +72,14 @@ def select_calibration_options(context: ProjectContext) -> dict[str, Any]:
 
     ``cross_type`` is among them if it is set: pairs across types are judged only then. ``scope`` is among them if it
     keeps memories apart. ``pair_judge``: name of the judge, if there is one. ``rules``: version of the rules that
-    decide on pairs.
+    decide on pairs. ``topics``: version of the rule for t_pattern.
     """
     options = context.options
     cross_type = {"cross_type": True} if options.cross_type else {}
     scope = {"scope": options.scope} if options.scope != NO_WALLS else {}
     judge = {"pair_judge": name_judge(options)} if options.pair_judge != "none" else {}
     own = {name: getattr(options, name) for name in _OPTION_NAMES}
-    return {**own, **cross_type, **scope, **judge, "rules": RULES_VERSION}
+    return {**own, **cross_type, **scope, **judge, "rules": RULES_VERSION, "topics": TOPIC_RULE}
 
 
 def fit_calibration(
@@ -122,8 +126,10 @@ def fit_calibration(
     )
     if not is_measured:
         return _use_profile(context, draft), stripped
-    spread = measure_spread(center_vectors(vectors[first], draft), np.arange(len(first)))
-    return _use_spread(context, draft, spread), stripped
+    x, order = center_vectors(vectors[first], draft), np.arange(len(first))
+    spread = measure_spread(x, order)
+    topics = None if spread is None else find_topic_threshold(x, order, spread)
+    return _use_spread(context, draft, spread, topics), stripped
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,32 +208,42 @@ def _use_profile(context: ProjectContext, draft: Calibration) -> Calibration:
     return replace(draft, thresholds=thresholds, report={**draft.report, "profile": _describe_profile(profile)})
 
 
-def _use_spread(context: ProjectContext, draft: Calibration, spread: CosineSpread | None) -> Calibration:
-    """Use the thresholds that the spread of the project's cosines recommends, and the given options."""
+def _use_spread(
+    context: ProjectContext, draft: Calibration, spread: CosineSpread | None, topics: TopicThreshold | None
+) -> Calibration:
+    """Use the thresholds that the project's cosines recommend, and the given options."""
     name, centered = context.embedder.name, draft.center is not None
     profile = find_profile(name, centered=centered)
-    recommended = _recommend_thresholds(profile, spread)
+    recommended = _recommend_thresholds(profile, spread, topics)
     thresholds = resolve_thresholds(name, context.options.model_dump(), centered=centered, recommended=recommended)
     report = {
         **draft.report,
         "profile": _describe_profile(profile),
         "spread": None if spread is None else asdict(spread),
+        "topics": None if topics is None else asdict(topics),
         "recommended": recommended,
     }
     return replace(draft, thresholds=thresholds, report=report)
 
 
-def _recommend_thresholds(profile: ThresholdProfile, spread: CosineSpread | None) -> dict[str, float]:
-    """Return all four thresholds by name.
+def _recommend_thresholds(
+    profile: ThresholdProfile, spread: CosineSpread | None, topics: TopicThreshold | None
+) -> dict[str, float]:
+    """Return the four thresholds by name, and ``t_graph``, from which on pairs are stored.
 
-    Some projects are so dense that topics need a higher cosine than merging: memories with dozens of neighbours were
-    made from one form. There the suggest and merge thresholds are raised to the pattern threshold. Principles keep the
-    profile's distance to patterns.
+    Some projects are so dense that a memory has dozens of neighbours, because all were made from one form. There
+    ``t_graph`` is above the profile's suggest threshold, and the suggest and merge thresholds are raised to it.
+    Principles keep the profile's distance to patterns, as far as it leaves them above what unrelated texts share.
     """
-    t_pattern = profile.t_pattern if spread is None else recommend_pattern_threshold(spread)
-    t_suggest = max(profile.t_suggest, t_pattern)
-    t_principle = round(t_pattern - (profile.t_pattern - profile.t_principle), 3)
-    return dict(zip(TIERS, (t_suggest, t_suggest, t_pattern, t_principle), strict=True))
+    if spread is None or topics is None:
+        return {**profile.thresholds(), "t_graph": profile.t_pattern}
+    t_pattern = topics.threshold
+    t_graph = max(t_pattern, spread.bound)
+    t_suggest = max(profile.t_suggest, t_graph)
+    related = spread.median + PRINCIPLE_POSITION * (spread.nearest - spread.median)
+    t_principle = min(t_pattern, round(max(t_pattern - (profile.t_pattern - profile.t_principle), related), 3))
+    tiers = dict(zip(TIERS, (t_suggest, t_suggest, t_pattern, t_principle), strict=True))
+    return {**tiers, "t_graph": t_graph}
 
 
 def _describe_profile(profile: ThresholdProfile) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from consolidation_pipeline.core.calibration.topic_threshold import limit_topic_size
 from consolidation_pipeline.core.differences.explanation import explain
+from consolidation_pipeline.core.grouping.average_linkage import LinkageLimits
 from consolidation_pipeline.core.grouping.clustering import cluster_keys, cluster_rows
 from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summarize_groups
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
@@ -105,15 +107,15 @@ def group_contents(connection: Connection, run: ProjectRun, contents: Contents) 
     """Form the groups of all tiers, without writing them."""
     units = build_units(run, contents)
     unit_pairs = pair_units(contents, units)
-    x = contents.x[units.representatives]
-    types, pairs = type_keys(contents.nodes)[units.representatives], unit_pairs.pairs
+    x, limits, pairs = contents.x[units.representatives], _limit_topics(run, contents, units), unit_pairs.pairs
     pattern_of_unit = cluster_rows(
         x,
-        pairs if run.options.cross_type else pairs.select(types[pairs.i] == types[pairs.j]),
+        pairs.select(limits.walls[pairs.i] == limits.walls[pairs.j]),
         method=run.options.cluster_method,
         threshold=run.thresholds["t_pattern"],
         min_size=run.options.min_pattern_size,
-        scopes=scope_keys(contents.nodes)[units.representatives],
+        complete_from=run.graph_threshold,
+        limits=limits,
     )
     tiers = [
         _build_merge_tier(contents, units, run.options.min_cluster_size),
@@ -121,6 +123,19 @@ def group_contents(connection: Connection, run: ProjectRun, contents: Contents) 
         _build_unit_tier("pattern", x, units, pattern_of_unit),
     ]
     return FormedGroups(tiers, units, pattern_of_unit)
+
+
+def _limit_topics(run: ProjectRun, contents: Contents, units: Units) -> LinkageLimits:
+    """Return the limits of pattern groups of units: walls between scopes and memory types, and sizes in contents.
+
+    A unit counts as its contents: what was said in five wordings and in another one was said more than twice.
+    """
+    walls = scope_keys(contents.nodes)[units.representatives]
+    if not run.options.cross_type:
+        types = type_keys(contents.nodes)
+        walls = walls * (types.max(initial=0) + 1) + types[units.representatives]
+    sizes = np.bincount(units.unit_of_content, minlength=len(units))
+    return LinkageLimits(walls, sizes, limit_topic_size(contents.count))
 
 
 def _build_merge_tier(contents: Contents, units: Units, min_size: int) -> TierGroups:

@@ -125,10 +125,10 @@ def compare_nodes(
     if not new.size:
         return
     order = np.concatenate([known, new]).astype(np.int32)
-    scopes, t_pattern = scope_keys(nodes)[order], run.thresholds["t_pattern"]
+    scopes = scope_keys(nodes)[order]
     waiting: list[SimilarPairs] = []
     classified: list[Neighbors] = []
-    for pairs in iter_scoped_pairs(vectors[order], t_pattern, scopes, known=len(known)):
+    for pairs in iter_scoped_pairs(vectors[order], run.graph_threshold, scopes, known=len(known)):
         one, other = order[pairs.i], order[pairs.j]
         # The smaller id comes first. Nodes are sorted by id, so the order of positions is that of ids.
         ordered = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)

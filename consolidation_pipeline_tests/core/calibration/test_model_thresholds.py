@@ -82,7 +82,7 @@ COSINES = st.floats(-1, 1)
     st.sampled_from([*PROFILES, "somebody/new-model"]),
     st.booleans(),
     st.dictionaries(st.sampled_from(TIERS), COSINES | st.just("auto")),
-    st.none() | st.fixed_dictionaries(dict.fromkeys(TIERS, COSINES)),
+    st.none() | st.fixed_dictionaries(dict.fromkeys((*TIERS, "t_graph"), COSINES)),
 )
 def test_resolved_thresholds_descend_and_keep_given(
     model: str, centered: bool, given: dict[str, float | str], recommended: dict[str, float] | None
@@ -96,3 +96,6 @@ def test_resolved_thresholds_descend_and_keep_given(
     found = resolve_thresholds(model, given, centered=centered, recommended=recommended)
     assert found["t_merge"] >= found["t_suggest"] >= found["t_pattern"]
     assert found.items() >= chosen.items()
+    # Every pair that may merge or be asked about is stored.
+    assert found["t_suggest"] >= found.get("t_graph", found["t_pattern"]) >= found["t_pattern"]
+    assert "t_graph" not in found or "t_pattern" not in chosen

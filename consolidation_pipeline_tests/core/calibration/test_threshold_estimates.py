@@ -1,4 +1,4 @@
-"""Calibration: cosine spreads, the pattern threshold, and confidence intervals."""
+"""Calibration: cosine spreads and confidence intervals."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.calibration import threshold_estimates
 from consolidation_pipeline.core.calibration.threshold_estimates import (
     MAX_PAIRS_PER_MEMORY,
-    MIN_PATTERN_THRESHOLD,
-    CosineSpread,
     measure_spread,
-    recommend_pattern_threshold,
     wilson_interval,
 )
 from consolidation_pipeline.core.similarity.similarity_join import similarity_join
@@ -72,27 +69,12 @@ def test_cosine_spread_needs_two_rows(n: int) -> None:
     assert measure_spread(make_rows(n), np.arange(n)) is None
 
 
-def test_pattern_threshold_keeps_large_graph_sparse() -> None:
+def test_cosine_spread_bound_keeps_graph_sparse() -> None:
     x = normalize(make_rows(600) + 0.6)
     found = measure_spread(x, np.arange(600))
     assert found is not None
-    t_pattern = recommend_pattern_threshold(found)
-    assert len(similarity_join(x, t_pattern)) <= MAX_PAIRS_PER_MEMORY * len(x) * 1.02
+    assert len(similarity_join(x, found.bound)) <= MAX_PAIRS_PER_MEMORY * len(x) * 1.02
     assert len(similarity_join(x, found.bound - 0.02)) > MAX_PAIRS_PER_MEMORY * len(x)
-
-
-@settings(deadline=None, max_examples=examples(60))
-@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-1, 1))
-def test_pattern_threshold_stays_within_bounds(median: float, nearest: float, bound: float) -> None:
-    found = recommend_pattern_threshold(CosineSpread(median, nearest, bound, 100))
-    low = max(MIN_PATTERN_THRESHOLD, bound)
-    assert low - 1e-3 <= found <= max(low, nearest, median) + 1e-3
-
-
-def test_pattern_threshold_follows_spread() -> None:
-    assert recommend_pattern_threshold(CosineSpread(0.1, 0.9, -1.0, 100)) == 0.468
-    assert recommend_pattern_threshold(CosineSpread(0.1, 0.9, 0.5, 100)) == 0.5
-    assert recommend_pattern_threshold(CosineSpread(0.0, 0.1, -1.0, 100)) == MIN_PATTERN_THRESHOLD
 
 
 @pytest.mark.parametrize(

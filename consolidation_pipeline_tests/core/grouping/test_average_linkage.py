@@ -8,6 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 
+from consolidation_pipeline.core.grouping import average_linkage
+from consolidation_pipeline.core.grouping.average_linkage import NO_LIMIT, LinkageLimits
 from consolidation_pipeline.core.grouping.clustering import cluster_rows
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import connected_components
@@ -102,3 +104,63 @@ def test_rows_without_pairs_stay_ungrouped():
     for x in (np.eye(3), np.empty((3, 0))):
         labels = cluster_rows(x, pairs_from({}), method="average", threshold=0.5, min_size=2)
         assert labels.tolist() == [-1, -1, -1]
+
+
+def limits_of(n: int, seed: int, most: int) -> LinkageLimits:
+    rng = np.random.default_rng(seed)
+    return LinkageLimits(rng.integers(0, 3, n), rng.integers(1, 4, n), most)
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(
+    st.integers(2, 90),
+    st.integers(0, 9999),
+    st.sampled_from([5, 20, NO_LIMIT]),
+    st.sampled_from([0.5, 0.8, 1.1]),
+    st.sampled_from([0, 5, 1 << 20]),
+)
+def test_rounds_without_pairs_match_linkage_at_once(n, seed, most, complete_from, pairs_of_round):
+    x, limits = clustered_rows(n, 6, seed), limits_of(n, seed, most)
+    pairs = similarity_join(x, 0.2)
+    pairs = pairs.select(limits.walls[pairs.i] == limits.walls[pairs.j])
+    options = {"method": "average", "threshold": 0.2, "min_size": 2, "limits": limits}
+    at_once = cluster_rows(x, pairs, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(average_linkage, "_ROUND_PAIRS", pairs_of_round)
+        patch.setattr(average_linkage, "_ROUND_PAIRS_PER_GROUP", 0)
+        in_rounds = cluster_rows(x, pairs.at_least(complete_from), complete_from=complete_from, **options)
+    assert in_rounds.tolist() == at_once.tolist()
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(st.integers(2, 90), st.integers(0, 9999), st.integers(3, 30))
+def test_groups_keep_walls_and_highest_weight(n, seed, most):
+    x, limits = clustered_rows(n, 4, seed), limits_of(n, seed, most)
+    pairs = similarity_join(x, 0.3)
+    pairs = pairs.select(limits.walls[pairs.i] == limits.walls[pairs.j])
+    labels = cluster_rows(x, pairs, method="average", threshold=0.3, min_size=2, limits=limits)
+    for members in list_members(labels):
+        assert len(set(limits.walls[members].tolist())) == 1
+        assert limits.weights[members].sum() <= most
+
+
+def test_too_large_group_is_split_where_it_is_loosest():
+    near = normalize(np.array([[1, 0.1], [1, 0.2], [1, 0.3], [0.3, 1], [0.2, 1], [0.1, 1]]))
+    limits = LinkageLimits(np.zeros(6, dtype=np.int64), np.ones(6, dtype=np.int64), 4)
+    pairs = similarity_join(near, 0.2)
+    assert group_rows(near, 0.2).tolist() == [0] * 6
+    labels = cluster_rows(near, pairs, method="average", threshold=0.2, min_size=2, limits=limits)
+    assert labels.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_memory_of_rounds_is_bounded():
+    n = 6_000
+    x = normalize(np.random.default_rng(4).standard_normal((n, 48)))
+    group_rows(ring_rows(3_000, seed=2), 0.99)  # load the compiled code before memory is measured
+    tracemalloc.start()
+    labels = cluster_rows(x, pairs_from({}), method="average", threshold=0.1, min_size=2, complete_from=1.1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # A fifth of all 18 million pairs reach the threshold.
+    assert peak < 250e6
+    assert labels.min() >= 0

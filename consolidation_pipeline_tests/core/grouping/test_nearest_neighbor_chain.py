@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.grouping import agglomeration
 from consolidation_pipeline.core.grouping.agglomeration import agglomerate
+from consolidation_pipeline.core.grouping.average_linkage import NO_LIMIT
 from consolidation_pipeline.core.grouping.clustering import cluster_rows
 from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
@@ -14,6 +15,11 @@ from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs,
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.grouping.graphs import clustered_rows, group_rows, partition, ring_rows
 from consolidation_pipeline_tests.hypothesis_examples import examples
+
+
+def rows_of(sums: np.ndarray, lowest: float) -> Rows:
+    ones = np.ones(len(sums), dtype=np.int64)
+    return Rows(sums, ones, ones.copy(), lowest, NO_LIMIT)
 
 
 @pytest.mark.parametrize("method", ["average", "complete"])
@@ -32,7 +38,7 @@ def test_compiled_and_python_linkage_agree(monkeypatch, method, tied):
 def test_kernel_savings_are_counted_per_edge(monkeypatch, rows, saved):
     savings = []
     monkeypatch.setattr(agglomeration.FOLLOW_CHAINS, "pays", lambda seconds: savings.append(seconds) or False)
-    given_rows = {"rows": Rows(np.eye(3), np.ones(3, dtype=np.int64), 0.5)} if rows else {}
+    given_rows = {"rows": rows_of(np.eye(3), 0.5)} if rows else {}
     agglomerate(3, np.array([0, 1]), np.array([1, 2]), np.array([0.9, 0.8]), **given_rows)
     assert savings == [2 * saved]
 
@@ -54,7 +60,7 @@ def test_ties_ignore_summation_order():
     ring = ring_rows(60, seed=None).astype(np.float64) @ np.linalg.qr(rng.standard_normal((64, 2)))[0].T
     i, j = np.triu_indices(60, 1)
     found = {
-        tuple(agglomerate(60, i, j, np.ones(len(i)), rows=Rows(turned, np.ones(60, dtype=np.int64), 0.9)).tolist())
+        tuple(agglomerate(60, i, j, np.ones(len(i)), rows=rows_of(np.ascontiguousarray(turned), 0.9)).tolist())
         for turned in (ring[:, rng.permutation(64)] for _ in range(20))
     }
     assert len(found) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from consolidation_pipeline.core.calibration.decision_errors import load_product_pairs, measure_errors
 from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA
-from consolidation_pipeline.core.calibration.threshold_estimates import CosineSpread, recommend_pattern_threshold
+from consolidation_pipeline.core.calibration.threshold_estimates import CosineSpread
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import NotFoundError, ProjectBusyError
 from consolidation_pipeline.service.runs import run_lifecycle
@@ -93,10 +93,11 @@ def test_large_project_is_calibrated_on_own_memories(pipeline: Pipeline) -> None
         assert run.thresholds == done.snapshot.thresholds
     snapshot, report = done.snapshot, done.snapshot.report
     assert snapshot.center is not None
-    assert snapshot.thresholds == report["recommended"]
+    assert snapshot.thresholds | {"t_graph": report["recommended"]["t_graph"]} == report["recommended"]
     assert snapshot.thresholds["t_merge"] == snapshot.thresholds["t_suggest"] >= WORDLLAMA.t_suggest
-    assert snapshot.thresholds["t_pattern"] == recommend_pattern_threshold(CosineSpread(**report["spread"]))
-    assert snapshot.thresholds["t_principle"] < snapshot.thresholds["t_pattern"] < snapshot.thresholds["t_suggest"]
+    assert snapshot.thresholds["t_pattern"] == report["topics"]["threshold"]
+    assert (report["topics"]["linked"], report["topics"]["silhouette"] > 0) == (report["contents"], True)
+    assert snapshot.thresholds["t_principle"] <= snapshot.thresholds["t_pattern"] < snapshot.thresholds["t_suggest"]
     assert report["spread"]["median"] < report["spread"]["nearest"]
     assert report["profile"]["measured"] is True
     # "Seen again today." is boilerplate of a memory for each lesson.
@@ -106,13 +107,13 @@ def test_large_project_is_calibrated_on_own_memories(pipeline: Pipeline) -> None
 
 
 @pytest.mark.usefixtures("calibrate_from_twelve")
-def test_dense_project_merges_above_pattern_threshold(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    dense = CosineSpread(median=0.5, nearest=0.95, bound=-1.0, sampled=50)
+def test_dense_project_merges_above_graph_threshold(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = CosineSpread(median=0.5, nearest=0.95, bound=0.93, sampled=50)
     monkeypatch.setattr(calibration_fit, "measure_spread", lambda *_: dense)
     pipeline.add(corpus())
     thresholds = calibrate(pipeline).snapshot.thresholds
-    assert thresholds["t_merge"] == thresholds["t_suggest"] == thresholds["t_pattern"] == 0.707
-    assert thresholds["t_pattern"] > WORDLLAMA.t_suggest
+    assert thresholds["t_merge"] == thresholds["t_suggest"] == thresholds["t_graph"] == 0.93
+    assert thresholds["t_pattern"] < thresholds["t_graph"]
 
 
 @pytest.mark.usefixtures("calibrate_from_twelve")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 from uuid import UUID
@@ -14,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consolidation_pipeline.core.calibration.threshold_estimates import CosineSpread, measure_spread
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.similarity.similarity_join import SLACK
 from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.intake import importer
-from consolidation_pipeline.service.similarity import embedding
+from consolidation_pipeline.service.similarity import calibration_fit, embedding
 from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import (
@@ -259,6 +261,40 @@ def test_near_duplicates_count_once_in_pattern(pipeline: Pipeline) -> None:
     names = dict(pipeline.rows("SELECT id, external_id FROM {s}.task_memories"))
     groups = groups_of(pipeline, "pattern")
     assert [{names[row.member_id] for row in rows} for rows in groups.values()] == [{"n0-0", "n0-1", "n0-2"}]
+
+
+def test_pattern_counts_wordings_behind_merged_unit(pipeline: Pipeline) -> None:
+    # Three wordings in two units form a pattern; exact repeats are one wording.
+    (near, far), (once, other), *_ = NEAR_MISSES
+    pipeline.configure_new(**OPTIONS)
+    wordings = {"near": near, "again": f"Note to self: {near}", "far": far}
+    repeats = {"once": once, "repeat": f"{once} ", "other": other}
+    pipeline.add([note(name, text) for name, text in {**wordings, **repeats}.items()])
+    pipeline.run()
+    assert merged_names(pipeline) == {frozenset({"near", "again"}), frozenset({"once", "repeat"})}
+    (group,) = groups_of(pipeline, "pattern").values()
+    names = dict(pipeline.rows("SELECT id, external_id FROM {s}.task_memories"))
+    assert len(group) == 2
+    assert {names.get(row.member_id) for row in group} == {None, "far"}
+
+
+def test_sparse_graph_gives_the_same_pattern_groups(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 12)
+    pipeline.configure_new(merge=False, summarize=False)
+    pipeline.add(corpus())
+    before = pipeline.run()
+    patterns, pairs = groups_of(pipeline, "pattern"), pipeline.value("SELECT count(*) FROM {s}.memory_neighbors")
+
+    def measure_dense(*given: Any) -> CosineSpread | None:
+        found = measure_spread(*given)
+        return None if found is None else replace(found, bound=0.9)
+
+    monkeypatch.setattr(calibration_fit, "measure_spread", measure_dense)
+    pipeline.write("DELETE FROM {s}.similarity_calibrations")
+    after = pipeline.run()
+    assert after.clusters.groups["pattern"] == before.clusters.groups["pattern"] > 0
+    assert groups_of(pipeline, "pattern").keys() == patterns.keys()
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_neighbors") < pairs
 
 
 def test_merges_of_distant_sources_are_described(pipeline: Pipeline) -> None:
