@@ -19,8 +19,8 @@ def context(
 ) -> None:
     """Print what an agent should know before a task.
 
-    Playbook entries, principles, patterns and memories, each fact once. Printed memories count as
-    used, which slows their decay.
+    Instructions, what is known, what is disputed, and where to look for more, each with the id of its
+    memory. Printed memories count as used, which slows their decay.
     """
     from consolidation_pipeline.service.search.context import build_context, to_document
 

@@ -7,7 +7,13 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from consolidation_pipeline.core.search.results import ContextEntry, Contradiction, SearchHit, SearchResults
+from consolidation_pipeline.core.search.results import (
+    ContextEntry,
+    Contradiction,
+    MemoryPointer,
+    SearchHit,
+    SearchResults,
+)
 from consolidation_pipeline.service.undo.lineage import Lineage
 
 
@@ -22,17 +28,23 @@ class SearchAnswer(RootModel[SearchResults]):
 
 
 class ContextAnswer(Answer):
-    """Context of a task, within the token budget, each fact once."""
+    """Context of a task, within the token budget, each sentence once: instructions, known, disputed, where to look."""
 
     project: str
     task: str
-    playbook_entries: list[ContextEntry]
-    memories: list[SearchHit] = Field(description="Most general first, without what the playbook entries say.")
-    abstraction_distribution: dict[str, int] = Field(description="Number of the memories by level.")
+    playbook_entries: list[ContextEntry] = Field(description="Instructions, most relevant first.")
+    memories: list[SearchHit] = Field(description="What is known, most relevant first; those of related_ids last.")
+    related_ids: list[UUID] = Field(description="Memories that may be about something else than the task.")
     contradictions: list[Contradiction] = Field(
-        description="Matters on which memories and entries contradict each other, newest side first: check which holds."
+        description="Disputed or changed: memories and entries that contradict each other, newest first. Check which "
+        "holds."
+    )
+    where_to_look: list[MemoryPointer] = Field(
+        description="Patterns and summaries of further memories about the task. Trace their lineage to read these."
     )
     recommendations: list[str] = Field(description="Next steps, derived from what the project knows and lacks.")
+    left_out: int = Field(description="Number of further memories that exceed the budget.")
+    abstraction_distribution: dict[str, int] = Field(description="Number of the memories by level.")
     tokens: int = Field(description="Estimated tokens of the context as text.")
     token_budget: int
 

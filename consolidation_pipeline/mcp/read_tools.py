@@ -68,10 +68,10 @@ def get_consolidated_context(
     ] = 2000,
     scope: Scope = "",
 ) -> ContextAnswer:
-    """Return what a project knows about a task: playbook entries, principles, patterns, then single memories.
+    """Return what a project knows about a task: instructions, what is known and disputed, where to look for more.
 
-    Call it once before you start a task, and follow the playbook entries. Each fact appears once, at its most general
-    level. Changes no memory; each result counts as used once. Costs the same as one search.
+    Call it once before you start a task, and follow the playbook entries. Each sentence appears once, with the id of
+    its memory. Changes no memory; each result counts as used once. Costs the same as one search.
     """
     from consolidation_pipeline.service.search.context import build_context
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from consolidation_pipeline_tests.cli.conftest import Cli
@@ -9,10 +11,10 @@ from consolidation_pipeline_tests.cli.conftest import Cli
 pytestmark = pytest.mark.usefixtures("consolidated")
 
 
-def test_context_is_list_of_memories(cli: Cli) -> None:
+def test_context_has_chapters_of_memories(cli: Cli) -> None:
     answer = cli("context", "notes", "start the workers after the database migrations")
     assert answer.code == 0
-    assert answer.out.startswith("- (merged, ")
+    assert re.match(r"## Known\n- \[[0-9a-f]{12}, 3 times\] Run the database", answer.out)
     assert answer.out.count("before the workers start, or the first jobs fail on missing columns") == 1
     assert answer.err.endswith(" of 2000 tokens\n")
 

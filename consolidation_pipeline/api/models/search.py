@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 
 from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, enum_schema, with_examples
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
-from consolidation_pipeline.core.search.results import ContextEntry, Contradiction
+from consolidation_pipeline.core.search.results import ContextEntry, Contradiction, MemoryPointer
 from consolidation_pipeline.service.search.context import DEFAULT_BUDGET
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, MAX_QUERY_CHARS, SearchQuery
 from consolidation_pipeline.service.search.rank_fusion import FUSIONS
@@ -244,7 +244,7 @@ class ContextMemory(Reply):
 
 
 class ContextReply(Reply):
-    """Context of a task, each fact once, the most general first."""
+    """Context of a task, each sentence once: instructions, what is known and disputed, where to look."""
 
     model_config = with_examples(
         {
@@ -253,10 +253,10 @@ class ContextReply(Reply):
                 {
                     "id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
                     "content": "Use middleware for authentication",
-                    "kind": "principle",
+                    "kind": "merged",
                     "memory_type": "codebase_knowledge",
-                    "abstraction_level": "3",
-                    "pattern_type": "success",
+                    "abstraction_level": "1",
+                    "pattern_type": None,
                     "confidence_score": 0.92,
                     "relevance_score": 0.85,
                     "tags": ["auth"],
@@ -294,22 +294,38 @@ class ContextReply(Reply):
                     ],
                 }
             ],
+            "related_ids": [],
+            "where_to_look": [
+                {
+                    "id": "0b6c2f0e-52a7-4f0f-8a36-6f4f0a5f2b44",
+                    "kind": "pattern",
+                    "title": "Tokens of external integrations",
+                    "count": 7,
+                }
+            ],
             "recommendations": ["Read the playbook's chapter security"],
-            "abstraction_distribution": {"0": 0, "1": 0, "2": 0, "3": 1},
+            "left_out": 0,
+            "abstraction_distribution": {"0": 0, "1": 1, "2": 0, "3": 0},
             "tokens": 61,
             "token_budget": 2000,
         }
     )
 
     project: str
+    playbook_entries: list[ContextEntry] = Field(description="Instructions, most relevant first.")
     consolidated_memories: list[ContextMemory] = Field(
-        validation_alias=AliasChoices("consolidated_memories", "memories")
+        validation_alias=AliasChoices("consolidated_memories", "memories"),
+        description="What is known, most relevant first; those of `related_ids` last.",
     )
-    playbook_entries: list[ContextEntry]
+    related_ids: list[UUID] = Field(description="Memories that may be about something else than the task.")
     contradictions: list[Contradiction] = Field(
-        description="Matters on which the memories and entries contradict each other."
+        description="Disputed or changed: matters on which the memories and entries contradict each other."
+    )
+    where_to_look: list[MemoryPointer] = Field(
+        description="Patterns and summaries of further memories about the task; their lineage has these."
     )
     recommendations: list[str] = Field(description="Next steps, derived from what the project knows and lacks.")
+    left_out: int = Field(description="Number of further memories that exceed the budget.")
     abstraction_distribution: dict[str, int] = Field(description="Number of the memories by level.")
     tokens: int
     token_budget: int

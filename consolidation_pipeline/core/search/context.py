@@ -4,196 +4,153 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import cached_property
-from itertools import chain
-from uuid import UUID
 
 from consolidation_pipeline.core.differences.explanation import Difference
-from consolidation_pipeline.core.literals.literals import KINDS as LITERAL_KINDS
-from consolidation_pipeline.core.search.context_markdown import format_contradiction, format_item, is_told
+from consolidation_pipeline.core.search.context_markdown import (
+    DISPUTED,
+    INSTRUCTIONS,
+    KNOWN,
+    RELATED,
+    WHERE_TO_LOOK,
+    format_chapter,
+    format_contradiction,
+    format_pointer,
+)
+from consolidation_pipeline.core.search.context_pieces import DERIVED, PLAYBOOK, ContextPiece, SelectedPiece
+from consolidation_pipeline.core.search.marginal_coverage import WordCoverage, list_pointers
 from consolidation_pipeline.core.search.novelty import Sentence, SentenceIndex, parse_sentences
-from consolidation_pipeline.core.search.results import Contradiction, ContradictionSide
+from consolidation_pipeline.core.search.results import Contradiction, ContradictionSide, MemoryPointer
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
-from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
-PLAYBOOK = "playbook"
-# Kinds of pieces, the most general first: the order of the context.
-KINDS = (PLAYBOOK, "principle", "pattern", "merged", "raw")
-
-# A text is about a task if it has half of the task's words or _ENOUGH of them, and one in _LONG_DIVISOR of a long task.
-# A single common word such as "write" is not enough.
-_ENOUGH, _LONG_DIVISOR = 3, 5
-
-
-def is_on_task(task: str, text: str) -> bool:
-    """Return True if ``text`` has enough words of ``task`` to be about it, or one of its literals."""
-    sentence = Sentence(task)
-    count = len(sentence.content_words)
-    required = max(1, min(_ENOUGH, -(-count // 2)), count // _LONG_DIVISOR)
-    return len(sentence.content_words & extract_content_words(text)) >= required or sentence.shares_literal(text)
-
-
-@dataclass(frozen=True)
-class ContextPiece:
-    """Candidate for the context: a memory or a playbook entry.
-
-    ``raw_ids``: the raw memories it was made from, or its own id. ``learned_at``: of a playbook entry, when the newest
-    of them was learned. ``category``: that of a playbook entry.
-    """
-
-    id: UUID
-    kind: str
-    text: str
-    score: float
-    raw_ids: frozenset[UUID]
-    learned_at: datetime
-    category: str | None = None
-
-    @property
-    def kind_rank(self) -> int:
-        """Position of the kind in ``KINDS``."""
-        return KINDS.index(self.kind)
-
-    def covers(self, other: ContextPiece) -> bool:
-        """Return True if this piece is more general than ``other`` and was made from all its raw memories."""
-        return self.kind_rank < other.kind_rank and bool(other.raw_ids) and other.raw_ids <= self.raw_ids
-
-
-@dataclass(frozen=True)
-class SelectedPiece:
-    """Piece of the context. ``sentences``: those of the piece that no other piece says."""
-
-    piece: ContextPiece
-    sentences: tuple[Sentence, ...]
-    is_whole: bool
-
-    @cached_property
-    def text(self) -> str:
-        """The whole text of the piece, or the sentences on a line each."""
-        return self.piece.text.strip() if self.is_whole else "\n".join(one.text for one in self.sentences)
-
-    @cached_property
-    def tokens(self) -> int:
-        """Tokens of the piece as an item of the context."""
-        return estimate_tokens(format_item(self.piece.kind, self.piece.category, self.piece.id, self.text))
-
-    def without(self, sentences: Iterable[Sentence]) -> SelectedPiece | None:
-        """Return the piece without some sentences, None if nothing is left."""
-        left = tuple(one for one in self.sentences if one not in sentences)
-        if len(left) == len(self.sentences):
-            return self
-        return SelectedPiece(self.piece, left, False) if left else None
+# Largest share of the budget for instructions.
+_INSTRUCTION_SHARE = 0.25
+# Where to look has what memories leave of the budget, and in any case this share of it above a small one.
+_POINTER_SHARE, _SMALL_BUDGET, _MAX_POINTERS = 0.05, 500, 5
+# Number of the derived memories that are weighed against what they would displace, the best ones. The better half of
+# the memories is never displaced.
+_MAX_DERIVED, _SAFE_SHARE = 5, 0.5
+# Coverage per token that a derived memory needs, as a multiple of that of the memories which it displaces.
+_LEAST_GAIN = 3.0
 
 
 @dataclass(frozen=True)
 class ContextSelection:
-    """Selected pieces in the order of ``KINDS``, then by relevance, and the pieces that exceed the budget."""
+    """Selected pieces, the pieces that exceed the budget, contradictions, and where to look for more.
+
+    The pieces are in the order of the chapters: instructions, known, possibly related; then the best first.
+    """
 
     selected: list[SelectedPiece]
     left_out: list[ContextPiece]
     contradictions: list[Contradiction]
+    pointers: list[MemoryPointer]
 
 
 def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSelection:
-    """Select the most relevant pieces within a ``budget`` of tokens, no fact twice.
+    """Select the most relevant pieces within a ``budget`` of tokens, no sentence twice.
 
-    Pieces are tried by score, each after the pieces that cover it. A sentence is left out if another one says all of
-    it. A piece that a selected one covers is added only if it has a new literal or contradicts a selected sentence, any
-    other piece if it has a new sentence.
+    Playbook entries come first, up to a share of the budget, then raw and merged memories by score. A sentence is left
+    out if another one says the same. A relevant derived memory is added if there is room, or if it adds clearly more
+    coverage per token than the last memories, which it displaces; else it only points to those that found no room.
     """
-    packing = _Packing(budget)
-    left_out = [piece for piece in _by_relevance(pieces) if not packing.try_add(piece)]
-    return ContextSelection(
-        sorted(packing.selected, key=lambda one: one.piece.kind_rank), left_out, packing.contradictions
+    ranked = sorted(pieces, key=lambda piece: piece.rank)
+    entries = [piece for piece in ranked if piece.kind == PLAYBOOK]
+    derived = [piece for piece in ranked if piece.kind in DERIVED]
+    queue = [piece for piece in ranked if piece.kind not in (*DERIVED, PLAYBOOK)]
+    coverage = WordCoverage(queue)
+    reserved = int(max(0, budget - _SMALL_BUDGET) * _POINTER_SHARE) if derived else 0
+    packing = _Packing(budget - reserved, entries, queue)
+    for piece in derived[:_MAX_DERIVED]:
+        place = _find_place(piece, packing, coverage)
+        if place is not None:
+            first = {one.id for one in place}
+            queue = [*place, piece, *(one for one in queue if one.id not in first)]
+            packing = _Packing(budget - reserved, entries, queue)
+    told = {one.piece.id for one in packing.selected}
+    pointers = list_pointers((piece for piece in derived if piece.id not in told), packing.left_out)
+    packing.add_pointers(pointers[:_MAX_POINTERS], budget)
+    return ContextSelection(packing.sort(), packing.left_out, packing.contradictions, packing.pointers)
+
+
+def _find_place(derived: ContextPiece, packing: _Packing, coverage: WordCoverage) -> list[ContextPiece] | None:
+    """Return the selected memories that come before a derived one, None if it is not worth its tokens."""
+    if not derived.weight:
+        return None
+    tokens = SelectedPiece(derived, (), True).count_tokens()
+    kept = [one for one in packing.selected if one.piece.kind != PLAYBOOK]
+    fixed = [one.text for one in packing.selected if one.piece.kind == PLAYBOOK]
+    least, displaced, freed = _SAFE_SHARE * len(kept), list[SelectedPiece](), packing.budget - packing.spent
+    while freed < tokens:
+        if len(kept) <= least or kept[-1].piece.kind in DERIVED:
+            return None
+        displaced.append(kept.pop())
+        freed += displaced[-1].count_tokens()
+    if not displaced:
+        return [one.piece for one in kept]
+    told = [*fixed, *(one.text for one in kept)]
+    gain = coverage.measure([derived.text], told) / tokens
+    loss = coverage.measure([one.text for one in displaced], told) / max(
+        1, sum(one.count_tokens() for one in displaced)
     )
-
-
-def _by_relevance(pieces: Sequence[ContextPiece]) -> list[ContextPiece]:
-    """Sort by score, best first; ties by kind, then id. A piece has at least the score of each piece that it covers."""
-
-    def rank(piece: ContextPiece) -> tuple[float, int, UUID]:
-        covered = (other.score for other in pieces if piece.covers(other))
-        return -max([piece.score, *covered]), piece.kind_rank, piece.id
-
-    return sorted(pieces, key=rank)
-
-
-@dataclass(frozen=True)
-class _Novelty:
-    """Gain of a piece: its new sentences, those that they make superfluous, and those that they contradict."""
-
-    sentences: tuple[Sentence, ...]
-    shorter: frozenset[Sentence]
-    contradicted: list[tuple[Sentence, Sentence, Difference]]
+    return [one.piece for one in kept] if gain > _LEAST_GAIN * loss else None
 
 
 class _Packing:
-    """Pieces and contradictions that fit into a budget."""
+    """Pieces, contradictions and pointers that fit into a budget: entries up to a share of it, then the queue."""
 
-    def __init__(self, budget: int) -> None:
-        self.budget = budget
+    def __init__(self, budget: int, entries: Iterable[ContextPiece], queue: Iterable[ContextPiece]) -> None:
+        self.budget = int(budget * _INSTRUCTION_SHARE)
         self.selected: list[SelectedPiece] = []
         self.contradictions: list[Contradiction] = []
+        self.pointers: list[MemoryPointer] = []
+        self.spent = 0
         self._index = SentenceIndex()
         self._pieces: dict[Sentence, ContextPiece] = {}
-        self._spent = 0
+        self.left_out = [piece for piece in entries if not self._try_add(piece)]
+        self.budget = budget
+        self.left_out += [piece for piece in queue if not self._try_add(piece)]
 
-    def try_add(self, piece: ContextPiece) -> bool:
+    def sort(self) -> list[SelectedPiece]:
+        """Return the pieces in the order of the chapters, else as they were added."""
+        return sorted(self.selected, key=lambda one: (one.piece.kind != PLAYBOOK, one.piece.is_related))
+
+    def add_pointers(self, pointers: Iterable[MemoryPointer], budget: int) -> None:
+        """Add the pointers that fit into a larger budget, then further memories."""
+        self.budget = budget
+        for pointer in pointers:
+            spent = _count_tokens(self.selected, self.contradictions, [*self.pointers, pointer])
+            if spent <= budget:
+                self.pointers.append(pointer)
+                self.spent = spent
+        self.left_out = [piece for piece in self.left_out if piece.kind == PLAYBOOK or not self._try_add(piece)]
+
+    def _try_add(self, piece: ContextPiece) -> bool:
         """Add what a piece says that is new. Return False if it exceeds the budget."""
         parsed = parse_sentences(piece.text)
         unknown = _drop_repeats(sentence for sentence in parsed if sentence not in self._index)
         # No need to compare sentences if none of them fits.
-        if unknown and self._spent + min(SelectedPiece(piece, (one,), False).tokens for one in unknown) > self.budget:
+        shortest = min((SelectedPiece(piece, (one,), False).count_tokens() for one in unknown), default=0)
+        if self.spent + shortest > self.budget:
             return False
-        novelty = self._find_novelty(piece, unknown)
-        if not novelty.sentences:
+        new, disputed = list[Sentence](), list[tuple[Sentence, Sentence, Difference]]()
+        for sentence in unknown:
+            comparison = self._index.compare(sentence)
+            new += [] if comparison.is_said else [sentence]
+            disputed += [(sentence, *comparison.contradicted)] if comparison.contradicted else []
+        if not new:
             return True
-        is_whole = len(novelty.sentences) == len(parsed)
-        kept = [left for one in self.selected if (left := one.without(novelty.shorter))]
-        selected = [*kept, SelectedPiece(piece, novelty.sentences, is_whole)]
+        selected = [*self.selected, SelectedPiece(piece, tuple(new), len(new) == len(parsed))]
         contradictions = self.contradictions
-        for sentence, other, difference in novelty.contradicted:
+        for sentence, other, difference in disputed:
             contradictions = self._add_contradiction(contradictions, (piece, sentence), other, difference)
-        spent = _count_tokens(selected, contradictions)
+        spent = _count_tokens(selected, contradictions, self.pointers)
         if spent > self.budget:
             return False
-        self.selected, self.contradictions, self._spent = selected, contradictions, spent
-        for sentence in novelty.shorter:
-            self._index.remove(sentence)
-        for sentence in novelty.sentences:
+        self.selected, self.contradictions, self.spent = selected, contradictions, spent
+        for sentence in new:
             self._index.add(sentence)
             self._pieces[sentence] = piece
         return True
-
-    def _find_novelty(self, piece: ContextPiece, sentences: Iterable[Sentence]) -> _Novelty:
-        new: list[Sentence] = []
-        shorter: set[Sentence] = set()
-        contradicted = []
-        for sentence in sentences:
-            comparison = self._index.compare(sentence)
-            if comparison.is_said:
-                continue
-            new.append(sentence)
-            shorter.update(one for one in comparison.shorter if self._may_replace(piece, one))
-            if comparison.contradicted:
-                contradicted.append((sentence, *comparison.contradicted))
-        is_covered = any(one.piece.covers(piece) for one in self.selected)
-        if is_covered and not contradicted and not self._has_new_literal(new):
-            new = []
-        return _Novelty(tuple(new), frozenset(shorter), contradicted)
-
-    def _may_replace(self, piece: ContextPiece, sentence: Sentence) -> bool:
-        """Return True if a longer sentence of a piece may replace a selected one, which is not more general."""
-        other = self._pieces[sentence]
-        is_side = any(
-            side.id == other.id and side.content == sentence.text for one in self.contradictions for side in one.sides
-        )
-        return piece.kind_rank <= other.kind_rank and not is_side
-
-    def _has_new_literal(self, sentences: Iterable[Sentence]) -> bool:
-        literals = chain.from_iterable(sentence.literals for sentence in sentences)
-        return any(one.kind in LITERAL_KINDS and not self._index.has_literal(one) for one in literals)
 
     def _add_contradiction(
         self,
@@ -228,7 +185,14 @@ def _sort_newest_first(sides: Iterable[ContradictionSide]) -> list[Contradiction
     return sorted(sides, key=lambda side: (side.learned_at, side.id), reverse=True)
 
 
-def _count_tokens(selected: Iterable[SelectedPiece], contradictions: Sequence[Contradiction]) -> int:
-    """Return the tokens of all items."""
-    items = sum(one.tokens for one in selected if not is_told(one.piece.id, one.text, contradictions))
-    return items + sum(estimate_tokens(format_contradiction(one)) for one in contradictions)
+def _count_tokens(
+    selected: Sequence[SelectedPiece], contradictions: Sequence[Contradiction], pointers: Sequence[MemoryPointer]
+) -> int:
+    """Return the tokens of all items and of the headings of their chapters."""
+    tokens = {INSTRUCTIONS: 0, KNOWN: 0, RELATED: 0}
+    for one in selected:
+        chapter = INSTRUCTIONS if one.piece.kind == PLAYBOOK else RELATED if one.piece.is_related else KNOWN
+        tokens[chapter] += one.count_tokens(contradictions)
+    tokens[DISPUTED] = sum(estimate_tokens(format_contradiction(one)) for one in contradictions)
+    tokens[WHERE_TO_LOOK] = sum(estimate_tokens(format_pointer(one)) for one in pointers)
+    return sum(spent + estimate_tokens(format_chapter(title, [""])) for title, spent in tokens.items() if spent)

@@ -1,41 +1,63 @@
-"""Text form of a context: a Markdown list with one item for each piece, contradiction and recommendation."""
+"""Text form of a context: Markdown chapters of list items, each with the id of the memory or entry that it tells."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.playbook_markdown import ID_DIGITS
-from consolidation_pipeline.core.search.results import Contradiction
+from consolidation_pipeline.core.search.results import Contradiction, MemoryPointer
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 
+INSTRUCTIONS, KNOWN, DISPUTED = "Instructions", "Known", "Disputed or changed"
+RELATED, WHERE_TO_LOOK, NEXT_STEPS = "Possibly related", "Where to look", "Next steps"
 
-def format_item(kind: str, category: str | None, id_: UUID, text: str) -> str:
-    """Return a piece as an item of a Markdown list, with further lines indented."""
-    label = ", ".join(filter(None, (kind, category, short_id(id_))))
+
+def format_chapter(title: str, items: Sequence[str]) -> str:
+    """Return the items below their heading; nothing if there are none."""
+    return f"## {title}\n{''.join(items)}" if items else ""
+
+
+def format_item(id_: UUID, label: str, text: str) -> str:
+    """Return a text as an item of a Markdown list, with further lines indented. ``label`` follows the id."""
     first, *rest = text.splitlines() or [""]
-    return "\n".join([f"- ({label}) {first}", *(f"  {line}".rstrip() for line in rest)]) + "\n"
+    shown = ", ".join(filter(None, (short_id(id_), label)))
+    return "\n".join([f"- [{shown}] {first}", *(f"  {line}".rstrip() for line in rest)]) + "\n"
+
+
+def label_memory(kind: str, count: int) -> str:
+    """Return what the item of a memory says beside the id: of how many a merged one is, of others the kind."""
+    if kind == "raw":
+        return ""
+    return f"{count} times" if kind == "merged" else kind
 
 
 def format_contradiction(contradiction: Contradiction) -> str:
     """Return a contradiction as an item of a Markdown list, with a line for each side and its date."""
     words = " / ".join(side.words or "-" for side in contradiction.sides)
     sides = (
-        f"  - {side.learned_at:%Y-%m-%d} ({side.kind}, {short_id(side.id)}) {' '.join(side.content.split())}\n"
+        f"  - {side.learned_at:%Y-%m-%d} [{short_id(side.id)}] {' '.join(side.content.split())}\n"
         for side in contradiction.sides
     )
-    return f"- (contradiction, {contradiction.kind}, newest first) {words}\n{''.join(sides)}"
+    return f"- {words} (newest first)\n{''.join(sides)}"
+
+
+def format_pointer(pointer: MemoryPointer) -> str:
+    """Return where to look as an item of a Markdown list."""
+    return f"- [{short_id(pointer.id)}] {pointer.kind} of {pointer.count}: {pointer.title}\n"
 
 
 def format_recommendation(recommendation: str) -> str:
     """Return a recommendation as an item of a Markdown list, on one line."""
-    return f"- (recommended) {' '.join(recommendation.split())}\n"
+    return f"- {' '.join(recommendation.split())}\n"
 
 
-def is_told(id_: UUID, text: str, contradictions: Collection[Contradiction]) -> bool:
-    """Return True if the contradictions tell all sentences of a piece, so that it needs no item of its own."""
+def leave_out_told(id_: UUID, text: str, contradictions: Collection[Contradiction]) -> str:
+    """Return a text without the sentences that the contradictions tell of the same memory, each on a line then."""
     told = {side.content for one in contradictions for side in one.sides if side.id == id_}
-    return bool(told) and told.issuperset(split_sentences(text))
+    if not told:
+        return text
+    return "\n".join(sentence for sentence in split_sentences(text) if sentence not in told)
 
 
 def short_id(id_: UUID) -> str:

@@ -1,4 +1,7 @@
-"""Novelty of sentences: which ones earlier sentences say already, and which ones contradict them."""
+"""Novelty of sentences: which ones earlier sentences say already, and which ones contradict them.
+
+A sentence that adds to another one is new, and so is the other one: neither says the other in its own words.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,15 @@ from functools import cached_property, lru_cache
 from itertools import count
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings
-from consolidation_pipeline.core.literals.literal_scanner import Literal
-from consolidation_pipeline.core.literals.literals import EXACT_KINDS, KINDS, stands_in
+from consolidation_pipeline.core.literals.literals import KINDS, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentence_splitter import BULLET, split_sentences
 from consolidation_pipeline.core.text.text_coverage import Statement
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
-# Sentences with at least this Dice overlap of content words are about one matter: they may contradict each other.
+# Sentences with at least this Dice overlap of content words are about one matter: they may say the same or contradict
+# each other.
 _SAME_MATTER = 0.6
-# One sentence may say all of another if it has this share of its content words: of 1,500 that do, 0.3 % have less.
-_MIN_SHARED = 0.7
 # A sentence is compared with so many others, the most similar ones. The next ones would give 3 % more results.
 _MAX_COMPARED = 3
 # Pairs that one index compares, about a second's work. Further sentences count as new unless they repeat one.
@@ -71,13 +72,11 @@ class Comparison:
     """Relation of a sentence to the indexed ones.
 
     Attributes:
-        is_said: Another sentence says all of it.
-        shorter: Sentences of which it says all, and more.
+        is_said: Another sentence says the same.
         contradicted: The most similar sentence that it contradicts, and how the sentence (a) differs from that one (b).
     """
 
     is_said: bool = False
-    shorter: tuple[Sentence, ...] = ()
     contradicted: tuple[Sentence, Difference] | None = None
 
 
@@ -90,21 +89,13 @@ class SentenceIndex:
         self._pairs = 0
         self._by_form: dict[str, Sentence] = {}
         self._by_word: defaultdict[str, set[Sentence]] = defaultdict(set)
-        self._values: set[str] = set()
 
     def add(self, sentence: Sentence) -> None:
         """Add a sentence."""
         self._numbers[sentence] = next(self._count)
         self._by_form[sentence.normal_form] = sentence
-        self._values |= {literal.value for literal in sentence.literals}
         for word in sentence.content_words:
             self._by_word[word].add(sentence)
-
-    def remove(self, sentence: Sentence) -> None:
-        """Remove a sentence of which another one says all."""
-        self._by_form.pop(sentence.normal_form, None)
-        for word in sentence.content_words:
-            self._by_word[word].discard(sentence)
 
     def __contains__(self, sentence: Sentence) -> bool:
         """Return True if a sentence has the same normal form."""
@@ -114,21 +105,16 @@ class SentenceIndex:
         """Compare a new sentence with the most similar ones."""
         if sentence in self:
             return Comparison(is_said=True)
-        shorter, contradicted = [], None
+        contradicted = None
         for other in self._find_similar(sentence):
-            if other.covers(sentence):
+            is_longer, is_shorter = sentence.covers(other), other.covers(sentence)
+            if is_longer and is_shorter:
                 return Comparison(is_said=True)
-            if sentence.covers(other):
-                shorter.append(other)
-            elif not contradicted and (contradiction := _find_contradiction(sentence, other)):
+            if contradicted or is_longer or is_shorter:
+                continue
+            if contradiction := _find_contradiction(sentence, other):
                 contradicted = other, contradiction
-        return Comparison(False, tuple(shorter), contradicted)
-
-    def has_literal(self, literal: Literal) -> bool:
-        """Return True if a sentence holds the literal, maybe in another spelling."""
-        if literal.value in self._values:
-            return True
-        return literal.kind not in EXACT_KINDS and any(stands_in(literal, one.text) for one in self._by_form.values())
+        return Comparison(False, contradicted)
 
     def _find_similar(self, sentence: Sentence) -> list[Sentence]:
         if self._pairs == _MAX_PAIRS:
@@ -136,9 +122,8 @@ class SentenceIndex:
         shared = Counter(one for word in sentence.content_words for one in self._by_word.get(word, ()))
         ranked = []
         for one, common in shared.items():
-            sizes = len(sentence.content_words), len(one.content_words)
-            overlap = 2 * common / sum(sizes)
-            if overlap >= _SAME_MATTER or common >= _MIN_SHARED * min(sizes):
+            overlap = 2 * common / (len(sentence.content_words) + len(one.content_words))
+            if overlap >= _SAME_MATTER:
                 ranked.append((-overlap, self._numbers[one], one))
         similar = [one for *_, one in sorted(ranked)[: min(_MAX_COMPARED, _MAX_PAIRS - self._pairs)]]
         self._pairs += len(similar)
@@ -150,9 +135,6 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
 
     The rest of the sentences must say the same, but for a few added words.
     """
-    sizes = len(sentence.content_words), len(known.content_words)
-    if 2 * len(sentence.content_words & known.content_words) < _SAME_MATTER * sum(sizes):
-        return None
     found = explain_readings(sentence.reading, known.reading).differences
     contradicting = next((one for one in found if PROOFS[one.kind] == "contradicts"), None)
     if contradicting is None:

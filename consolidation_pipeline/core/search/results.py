@@ -5,7 +5,7 @@ The attribute docstrings are field descriptions of the OpenAPI document and of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -25,6 +25,21 @@ class HitSource:
     memory_type: str | None
     content: str | None
     """Null if the source was deleted."""
+
+
+@dataclass(frozen=True)
+class MemoryVersion:
+    """Newer or older memory about the same fact as another one."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    id: UUID
+    content: str
+    learned_at: datetime
+    status: str
+    """confirmed, or candidate: nobody has confirmed yet that one supersedes the other."""
+    reason: str
+    """Rule that found it, and the sentences that differ."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +74,10 @@ class SearchHit:
     """Memories that the memory was made from, most similar first, if the query asked for them."""
     why: str | None
     """Explanation of the result, if the query asked for it or a retriever was not available."""
+    superseded_by: list[MemoryVersion] = field(default_factory=list)
+    """Newer memories that say that this one is so no longer, newest first."""
+    supersedes: list[MemoryVersion] = field(default_factory=list)
+    """Older memories whose place it takes, newest first: what was."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +143,23 @@ class Contradiction:
 
 
 @dataclass(frozen=True)
+class MemoryPointer:
+    """Derived memory that stands for memories about the task for which the context has no room."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    id: UUID
+    """Trace its lineage to read the memories."""
+    kind: str
+    """pattern, principle, summary or procedural."""
+    title: str
+    count: int
+    """Number of raw memories that it was made from."""
+
+
+@dataclass(frozen=True)
 class TaskContext:
-    """Context of a task for an agent: each fact once, the most general first.
+    """Context of a task for an agent, each fact once, in chapters: instructions, known, disputed, where to look.
 
     A text leaves out the sentences that another memory or entry of the context says.
     """
@@ -134,14 +168,22 @@ class TaskContext:
 
     project: str
     task: str
-    memories: list[SearchHit]
     playbook_entries: list[ContextEntry]
-    abstraction_distribution: dict[str, int]
-    """Number of the memories by level, "0" (raw) to "3"."""
+    """Instructions, most relevant first."""
+    memories: list[SearchHit]
+    """What is known, most relevant first; those of ``related_ids`` last."""
+    related_ids: list[UUID]
+    """Memories that share so little with the task that they may be about something else."""
     contradictions: list[Contradiction]
-    """Matters on which the memories and entries contradict each other."""
+    """What is disputed or has changed: matters on which the memories and entries contradict each other."""
+    where_to_look: list[MemoryPointer]
+    """Patterns and summaries of further memories about the task."""
     recommendations: list[str]
     """Next steps, derived from what the project knows and lacks."""
+    left_out: int
+    """Number of further memories that were found and exceed the budget."""
+    abstraction_distribution: dict[str, int]
+    """Number of the memories by level, "0" (raw) to "3"."""
     tokens: int
     """Estimated tokens of the context as text, at most ``token_budget``."""
     token_budget: int

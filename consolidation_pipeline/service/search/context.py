@@ -9,21 +9,23 @@ from uuid import UUID
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.memories.memories import LEVELS
-from consolidation_pipeline.core.search.context import (
-    KINDS,
-    PLAYBOOK,
-    ContextPiece,
-    ContextSelection,
-    SelectedPiece,
-    is_on_task,
-    select_pieces,
-)
+from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
 from consolidation_pipeline.core.search.context_markdown import (
+    DISPUTED,
+    INSTRUCTIONS,
+    KNOWN,
+    NEXT_STEPS,
+    RELATED,
+    WHERE_TO_LOOK,
+    format_chapter,
     format_contradiction,
     format_item,
+    format_pointer,
     format_recommendation,
-    is_told,
+    label_memory,
+    leave_out_told,
 )
+from consolidation_pipeline.core.search.context_pieces import DERIVED, PLAYBOOK, ContextPiece, SelectedPiece, is_on_task
 from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, TaskContext
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.errors import UsageError
@@ -43,11 +45,9 @@ from consolidation_pipeline.store.search.context import (
 
 DEFAULT_BUDGET = 2000
 
-# A memory that has too few words of the task needs this share of the best hit's score. If it was found by its words
-# alone, it needs a score of 0.9 instead: z-scores that add up to 2.2 (`rank_fusion.fuse_scores`).
-_MIN_SCORE_SHARE, _MIN_KEYWORD_SCORE = 0.5, 0.9
-# Tokens reserved for recommendations: this many, or this share of a small budget. Unused tokens stay unused.
-_RECOMMENDATION_TOKENS, _RECOMMENDATION_SHARE = 250, 0.2
+# A memory with too few words of the task is about it if it has this score: z-scores that add up to 2.2
+# (`rank_fusion.fuse_scores`).
+_CLEAR_SCORE = 0.9
 # Below this number of memories and entries, the project knows little about a task.
 _FEW = 3
 
@@ -78,10 +78,11 @@ def build_context(
     scope: str | None = None,
     count_use: bool = True,
 ) -> TaskContext:
-    """Return what a project knows about a task: playbook entries, principles, patterns, merged and raw memories.
+    """Return what a project knows about a task: instructions, what is known and disputed, and where to look for more.
 
-    A sentence is left out if another one says all of it. A source of a memory in the context is added only if it has
-    literals of its own or contradicts a sentence of the context.
+    Instructions are playbook entries. What is known are the memories that a search finds, as many as the budget holds.
+    A sentence is left out only if another one says all of it. A derived memory comes if it adds more per token than
+    the memories that it displaces; else it points to those that found no room.
 
     Args:
         token_budget: Maximum number of estimated tokens of the context as text, at least 1.
@@ -109,9 +110,8 @@ def _build(
     engine: Engine, slug: str, task: str, settings: Settings, token_budget: int, scope: str | None
 ) -> TaskContext:
     candidates = _find_candidates(engine, slug, task, settings, scope)
-    reserved = min(_RECOMMENDATION_TOKENS, int(token_budget * _RECOMMENDATION_SHARE))
-    selection = select_pieces(candidates.pieces, budget=token_budget - reserved)
-    entries, memories = [], []
+    selection = select_pieces(candidates.pieces, budget=token_budget)
+    entries, memories, related = [], [], []
     for one in selection.selected:
         if one.piece.kind == PLAYBOOK:
             entry = candidates.entries[one.piece.id]
@@ -119,15 +119,19 @@ def _build(
             entries.append(ContextEntry(entry.id, one.text, entry.category, entry.tags, *support))
         else:
             memories.append(replace(candidates.hits[one.piece.id], content=one.text))
+            related += [one.piece.id] if one.piece.is_related else []
     levels = Counter(str(memory.level) for memory in memories)
     context = TaskContext(
         project=slug,
         task=task,
-        memories=memories,
         playbook_entries=entries,
-        abstraction_distribution={level: levels[level] for level in sorted({str(level) for level in LEVELS.values()})},
+        memories=memories,
+        related_ids=related,
         contradictions=selection.contradictions,
+        where_to_look=selection.pointers,
         recommendations=[],
+        left_out=len(selection.left_out),
+        abstraction_distribution={level: levels[level] for level in sorted({str(level) for level in LEVELS.values()})},
         tokens=0,
         token_budget=token_budget,
     )
@@ -136,65 +140,78 @@ def _build(
 
 def _add_recommendations(context: TaskContext, recommendations: Iterable[str]) -> TaskContext:
     """Add the recommendations that fit into the budget, and count the tokens."""
-    document = to_document(context)
-    fitting = []
+    shown, tokens = context, estimate_tokens(to_document(context))
     for recommendation in recommendations:
-        longer = document + format_recommendation(recommendation)
-        if estimate_tokens(longer) <= context.token_budget:
-            document = longer
-            fitting.append(recommendation)
-    return replace(context, recommendations=fitting, tokens=estimate_tokens(document))
+        longer = replace(shown, recommendations=[*shown.recommendations, recommendation])
+        needed = estimate_tokens(to_document(longer))
+        if needed <= context.token_budget:
+            shown, tokens = longer, needed
+    return replace(shown, tokens=tokens)
 
 
 def to_document(context: TaskContext) -> str:
-    """Return the context as a Markdown list, with an item for each entry, memory, contradiction and recommendation.
+    """Return the context as Markdown: a chapter each of instructions, known, disputed, related, where to look, next.
 
-    An entry or memory that only contradicts another one is told there alone, with its date.
+    Each item of an entry or memory has its id. A sentence that contradicts another one is told under disputed alone.
     """
-    pieces: list[tuple[str, str | None, UUID, str]] = [
-        (PLAYBOOK, entry.category, entry.id, entry.content) for entry in context.playbook_entries
-    ]
-    pieces += [(hit.kind, None, hit.id, hit.content) for hit in context.memories]
-    items = (format_item(*piece) for piece in pieces if not is_told(*piece[2:], context.contradictions))
-    contradictions = map(format_contradiction, context.contradictions)
-    return "".join([*items, *contradictions, *map(format_recommendation, context.recommendations)])
+    disputed, related = context.contradictions, frozenset(context.related_ids)
+    instructions = [(one.id, one.category, one.content) for one in context.playbook_entries]
+    memories = [(one.id, label_memory(one.kind, one.source_count), one.content) for one in context.memories]
+
+    def list_items(pieces: Iterable[tuple[UUID, str, str]]) -> list[str]:
+        told = ((id_, label, leave_out_told(id_, text, disputed)) for id_, label, text in pieces)
+        return [format_item(*piece) for piece in told if piece[2]]
+
+    chapters = {
+        INSTRUCTIONS: list_items(instructions),
+        KNOWN: list_items(piece for piece in memories if piece[0] not in related),
+        DISPUTED: list(map(format_contradiction, disputed)),
+        RELATED: list_items(piece for piece in memories if piece[0] in related),
+        WHERE_TO_LOOK: list(map(format_pointer, context.where_to_look)),
+        NEXT_STEPS: list(map(format_recommendation, context.recommendations)),
+    }
+    return "".join(format_chapter(title, items) for title, items in chapters.items())
 
 
 def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings, scope: str | None) -> _Candidates:
     with engine.connect() as connection:
         project = get_project(connection, slug)
-    query = SearchQuery(task, limit=MAX_LIMIT, kinds=[kind for kind in KINDS if kind != PLAYBOOK], scope=scope)
+    query = SearchQuery(task, limit=MAX_LIMIT, scope=scope)
     results = search_project(engine, project, query, settings=settings, count_use=False)
-    best = max((hit.relevance_score for hit in results.results), default=0.0)
-    hits = {hit.id: hit for hit in results.results if _is_relevant(hit, best, task)}
+    hits = {hit.id: hit for hit in results.results}
     with engine.connect() as connection:
         sources = load_raw_sources(connection, list(hits))
-        raw_ids = {id_: sources.get(id_, frozenset((id_,))) for id_ in hits}
+        pieces = [
+            ContextPiece(
+                hit.id,
+                hit.kind,
+                hit.content,
+                hit.relevance_score,
+                sources.get(hit.id, frozenset((hit.id,))),
+                hit.learned_at,
+                is_related=not _is_about(hit, task),
+            )
+            for hit in results.results
+        ]
+        sound = [piece for piece in pieces if piece.kind not in DERIVED and not piece.is_related]
         entries = load_supported_entries(
             connection,
             project.id,
-            list(frozenset().union(*raw_ids.values())),
+            list(frozenset[UUID]().union(*(piece.raw_ids for piece in sound))),
             scope=scope,
             scope_option=effective_options(project, settings).scope,
         )
         categories = count_categories(connection, project.id)
         waiting = sum(count_review_items(connection, project.id).values())
         is_consolidated = has_consolidated_memories(connection, project.id)
-    pieces = [
-        ContextPiece(id_, hit.kind, hit.content, hit.relevance_score, raw_ids[id_], hit.learned_at)
-        for id_, hit in hits.items()
-    ]
-    pieces += [_to_piece(entry, pieces) for entry in entries]
+    pieces += [_to_piece(entry, sound) for entry in entries]
     return _Candidates(
         hits, {entry.id: entry for entry in entries}, pieces, categories, waiting, is_consolidated, results.note
     )
 
 
-def _is_relevant(hit: SearchHit, best: float, task: str) -> bool:
-    if is_on_task(task, hit.content):
-        return True
-    required = _MIN_SCORE_SHARE * best if hit.similarity is not None else _MIN_KEYWORD_SCORE
-    return hit.relevance_score >= required
+def _is_about(hit: SearchHit, task: str) -> bool:
+    return hit.relevance_score >= _CLEAR_SCORE or is_on_task(task, hit.content)
 
 
 def _to_piece(entry: SupportedEntry, hits: Sequence[ContextPiece]) -> ContextPiece:
@@ -205,8 +222,8 @@ def _to_piece(entry: SupportedEntry, hits: Sequence[ContextPiece]) -> ContextPie
 
 def _recommend(slug: str, candidates: _Candidates, selection: ContextSelection) -> Iterator[str]:
     """Yield next steps, the most important first."""
-    selected = selection.selected
-    count, more = len(selected), len(selection.left_out)
+    selected = [one for one in selection.selected if not one.piece.is_related]
+    count, more = len(selected), sum(not piece.is_related for piece in selection.left_out)
     if candidates.note:
         yield candidates.note
     if count + more < _FEW:
@@ -215,7 +232,7 @@ def _recommend(slug: str, candidates: _Candidates, selection: ContextSelection) 
         yield "Find out which side of a contradiction holds before you rely on either."
     yield from _recommend_categories(candidates.categories, selected)
     if more:
-        yield f"{more} more are about the task but exceed the budget: ask for more tokens, or search."
+        yield f"{more} more exceed the budget: ask for more tokens, or search."
     if count >= _FEW and not candidates.is_consolidated:
         yield f"{slug} has raw memories only: `consolidation run {slug}` merges them and finds patterns."
     if candidates.waiting:

@@ -1,4 +1,4 @@
-"""Context for a task: each fact once, most abstract level first, within the token budget."""
+"""Context for a task: the most relevant memories within the token budget, each sentence once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.differences.explanation import explain_readings
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.search import novelty
-from consolidation_pipeline.core.search.context import (
-    KINDS,
-    ContextPiece,
-    ContextSelection,
-    is_on_task,
-    select_pieces,
+from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
+from consolidation_pipeline.core.search.context_markdown import (
+    format_contradiction,
+    format_item,
+    format_pointer,
+    leave_out_told,
 )
-from consolidation_pipeline.core.search.context_markdown import format_contradiction, format_item, is_told
+from consolidation_pipeline.core.search.context_pieces import DERIVED, PLAYBOOK, ContextPiece, is_on_task
 from consolidation_pipeline.core.text import text_coverage
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
@@ -29,6 +29,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 
 FACT = "Run the database migrations before deploying the web service, or the health check fails on the new column."
 OTHER = "Invoices are rounded per line and not per total, otherwise the sum on the PDF differs."
+NAMES = "billing search audit export invoice mail report ledger payout wiki".split()
 UNLIMITED = 100_000
 
 
@@ -53,41 +54,80 @@ def list_sides(selection: ContextSelection) -> list[tuple[str, list[tuple[int, s
 
 
 def count_tokens(selection: ContextSelection) -> int:
+    """Return the tokens of the items, without headings."""
     told = selection.contradictions
-    pieces = [(one.piece, one.text) for one in selection.selected if not is_told(one.piece.id, one.text, told)]
-    items = [format_item(piece.kind, piece.category, piece.id, text) for piece, text in pieces]
-    return estimate_tokens("".join([*items, *map(format_contradiction, told)]))
-
-
-def test_context_states_fact_once_at_top_level() -> None:
-    pieces = [
-        piece(1, "raw", f"Note to self: {FACT}", "a", score=0.9),
-        piece(2, "merged", f"{FACT} Seen again today.", "ab", score=0.8),
-        piece(3, "pattern", FACT, "abc"),
-        piece(4, "principle", f"- {FACT}", "abcd"),
-        piece(5, "playbook", FACT.upper(), "abcd"),
-    ]
-    assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("playbook", FACT.upper())]
-    assert list_texts(select_pieces(pieces[:4], budget=UNLIMITED)) == [("principle", f"- {FACT}")]
-    assert list_texts(select_pieces(pieces[:2], budget=UNLIMITED)) == [("merged", f"{FACT} Seen again today.")]
-
-
-def test_context_omits_paraphrased_sources() -> None:
-    pattern, raw = (
-        piece(1, "pattern", FACT, "ab"),
-        piece(2, "raw", "Deploys go wrong on old schemas.", "a", score=0.9),
+    texts = [(one.piece, leave_out_told(one.piece.id, one.text, told)) for one in selection.selected]
+    items = [format_item(piece.id, piece.label, text) for piece, text in texts if text]
+    return estimate_tokens(
+        "".join([*items, *map(format_contradiction, told), *map(format_pointer, selection.pointers)])
     )
-    assert list_texts(select_pieces([pattern, raw], budget=UNLIMITED)) == [("pattern", FACT)]
-    unrelated = piece(2, "raw", "Deploys go wrong on old schemas.", "z", score=0.9)
-    assert len(select_pieces([pattern, unrelated], budget=UNLIMITED).selected) == 2
 
 
-def test_context_adds_source_for_its_own_literal() -> None:
-    own = "It took `make migrate` 40 minutes on the table `orders_2021`."
-    pieces = [piece(1, "pattern", FACT, "ab"), piece(2, "raw", f"{FACT} {own}", "a", score=0.9)]
-    assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("pattern", FACT), ("raw", own)]
-    twice = [*pieces, piece(3, "raw", f"{own} Really.", "b")]
-    assert list_texts(select_pieces(twice, budget=UNLIMITED)) == [("pattern", FACT), ("raw", own)]
+def test_context_tells_repeated_sentence_once() -> None:
+    pieces = [
+        piece(1, "raw", f"Note to self: {FACT}", "a", score=0.7),
+        piece(2, "merged", f"{FACT} Seen again today.", "ab", score=0.8),
+        piece(3, "raw", f"- {FACT.upper()} {OTHER}", "c", score=0.9),
+    ]
+    told = list_texts(select_pieces(pieces, budget=UNLIMITED))
+    assert told == [("raw", pieces[2].text), ("merged", "Seen again today.")]
+
+
+def test_instructions_come_first() -> None:
+    pieces = [piece(1, "raw", FACT, "a", score=0.9), piece(2, "playbook", FACT, "a"), piece(3, "raw", OTHER, score=0.1)]
+    assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("playbook", FACT), ("raw", OTHER)]
+    many = [piece(at, "playbook", f"Always restart the {name} service.", "a") for at, name in enumerate(NAMES, 4)]
+    selection = select_pieces([pieces[0], pieces[2], *many], budget=200)
+    assert [kind for kind, _ in list_texts(selection)] == ["playbook", "playbook", "raw", "raw"]
+
+
+def test_source_is_told_beside_its_pattern() -> None:
+    text = "Deploys go wrong on old schemas."
+    pieces = [piece(1, "pattern", FACT, "ab"), piece(2, "raw", text, "a", score=0.9)]
+    assert list_texts(select_pieces(pieces, budget=UNLIMITED))[0] == ("raw", text)
+
+
+def test_derived_memory_never_displaces_best_evidence() -> None:
+    facts = [f"The {name} service keeps its state in the table {name}_state." for name in NAMES]
+    memories = [piece(at, "raw", text, NAMES[at][0], score=0.9 - at / 100) for at, text in enumerate(facts)]
+    alone = select_pieces(memories, budget=150)
+    assert 2 < len(alone.selected) < len(memories)
+    sources = "".join(name[0] for name in NAMES)
+    general = "Services keep state in tables of their own names, one for each service, and never share these."
+    joined = select_pieces([*memories, piece(99, "pattern", general, sources, score=0.95)], budget=150)
+    kept = [one.piece.id for one in joined.selected]
+    assert kept[: len(alone.selected) // 2] == [one.piece.id for one in alone.selected][: len(alone.selected) // 2]
+
+
+def test_pattern_points_to_memories_without_room() -> None:
+    things = "state log queue budget owner colour".split()
+    facts = [f"The {name} service keeps its {one} in {name}_{one}.txt." for one, name in product(things, NAMES)]
+    memories = [piece(at, "raw", text, score=0.9 - at / 200) for at, text in enumerate(facts, 1)]
+    general = replace(piece(99, "pattern", f"**State of services**\n{' '.join(facts)}", score=0.8), raw_ids=frozenset(
+        one.id for one in memories))  # fmt: skip
+    selection = select_pieces([*memories, general], budget=1000)
+    assert [(one.id.int, one.kind, one.title, one.count) for one in selection.pointers] == [
+        (99, "pattern", "State of services", len(facts))
+    ]
+    assert selection.left_out
+    assert not select_pieces([*memories, general], budget=UNLIMITED).pointers
+
+
+def test_derived_memory_fills_room_that_is_left() -> None:
+    pieces = [piece(1, "raw", OTHER, "a", score=0.9), piece(2, "pattern", "Rounded sums differ.", "ab", 0.6)]
+    assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("raw", OTHER), ("pattern", pieces[1].text)]
+
+
+def test_related_pieces_come_last() -> None:
+    pieces = [replace(piece(1, "raw", FACT, score=0.9), is_related=True), piece(2, "raw", OTHER, score=0.1)]
+    assert [one.piece.id.int for one in select_pieces(pieces, budget=UNLIMITED).selected] == [2, 1]
+
+
+def test_short_piece_ranks_above_longer_one() -> None:
+    short, long = "Use port 8080.", f"Use port 8080. {FACT} {OTHER} {FACT}"
+    for texts in ((short, long), (long, short)):
+        first, second = (piece(at, "raw", text) for at, text in enumerate(texts, 1))
+        assert min((first, second), key=lambda one: one.rank).text == short
 
 
 @pytest.mark.parametrize(
@@ -100,7 +140,7 @@ def test_context_adds_source_for_its_own_literal() -> None:
 )
 def test_context_keeps_differing_texts(one: str, other: str) -> None:
     pieces = [piece(1, "raw", one, "a"), piece(2, "raw", other, "b")]
-    assert [text for _, text in list_texts(select_pieces(pieces, budget=UNLIMITED))] == [one, other]
+    assert {text for _, text in list_texts(select_pieces(pieces, budget=UNLIMITED))} == {one, other}
 
 
 def test_context_tells_reversed_roles() -> None:
@@ -126,11 +166,11 @@ def test_context_tells_reversed_roles() -> None:
     ],
 )
 def test_contradiction_has_both_sides(older: str, newer: str, kind: str, words: tuple[str, str]) -> None:
-    pieces = [piece(2, "pattern", older, "ab", score=0.9), piece(9, "raw", newer, "c"), piece(3, "raw", OTHER)]
+    pieces = [piece(2, "merged", older, "ab", score=0.9), piece(9, "raw", newer, "c"), piece(3, "raw", OTHER)]
     selection = select_pieces(pieces, budget=UNLIMITED)
     assert list_sides(selection) == [(kind, [(9, words[0]), (2, words[1])])]
     assert [side.content for side in selection.contradictions[0].sides] == [newer, older]
-    assert list_texts(selection) == [("pattern", older), ("raw", OTHER), ("raw", newer)]
+    assert list_texts(selection) == [("merged", older), ("raw", newer), ("raw", OTHER)]
 
 
 def test_contradiction_unites_all_sides() -> None:
@@ -138,34 +178,28 @@ def test_contradiction_unites_all_sides() -> None:
     selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts, 1)], budget=UNLIMITED)
     assert list_sides(selection) == [("value", [(3, "20"), (2, "22"), (1, "18")])]
     assert format_contradiction(selection.contradictions[0]) == (
-        "- (contradiction, value, newest first) 20 / 22 / 18\n"
-        "  - 2026-05-03 (raw, 000000000000) The release job runs on Node 20.\n"
-        "  - 2026-05-02 (raw, 000000000000) The release job runs on Node 22.\n"
-        "  - 2026-05-01 (raw, 000000000000) The release job runs on Node 18.\n"
+        "- 20 / 22 / 18 (newest first)\n"
+        "  - 2026-05-03 [000000000000] The release job runs on Node 20.\n"
+        "  - 2026-05-02 [000000000000] The release job runs on Node 22.\n"
+        "  - 2026-05-01 [000000000000] The release job runs on Node 18.\n"
     )
 
 
 def test_context_adds_source_that_contradicts() -> None:
     pattern, source = (
-        piece(1, "pattern", "Deploys need an approval.", "ab"),
+        piece(1, "pattern", "Deploys need an approval.", "ab", score=0.9),
         piece(2, "raw", "Deploys need no approval.", "a"),
     )
     selection = select_pieces([pattern, source], budget=UNLIMITED)
     assert [side.id for one in selection.contradictions for side in one.sides] == [source.id, pattern.id]
 
 
-def test_piece_needs_no_item_if_contradictions_tell_it() -> None:
+def test_disputed_sentences_are_told_once() -> None:
     pieces = [piece(1, "raw", "The cache is on in staging."), piece(2, "raw", f"The cache is off in staging. {OTHER}")]
     selection = select_pieces(pieces, budget=UNLIMITED)
-    assert [is_told(one.piece.id, one.text, selection.contradictions) for one in selection.selected] == [True, False]
-
-
-def test_longer_sentence_replaces_shorter() -> None:
-    short, long = "Restart the search workers.", "Restart the search workers of the shop."
-    kept = select_pieces([piece(1, "raw", f"{short} {OTHER}", score=0.9), piece(2, "raw", long)], budget=UNLIMITED)
-    assert list_texts(kept) == [("raw", OTHER), ("raw", long)]
-    general = select_pieces([piece(1, "playbook", short, score=0.9), piece(2, "raw", long)], budget=UNLIMITED)
-    assert list_texts(general) == [("playbook", short), ("raw", long)]
+    told = {one.piece.id.int: leave_out_told(one.piece.id, one.text, selection.contradictions) for one in
+            selection.selected}  # fmt: skip
+    assert told == {1: "", 2: OTHER}
 
 
 def test_number_of_comparisons_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,16 +218,15 @@ def test_number_of_comparisons_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_context_skips_piece_over_budget() -> None:
-    long = piece(1, "principle", " ".join(f"Sentence number {n} says {n * 7} things." for n in range(200)), "abc", 0.9)
-    selection = select_pieces([long, piece(2, "pattern", FACT, "ab")], budget=120)
-    assert (list_texts(selection), selection.left_out) == ([("pattern", FACT)], [long])
+    long = piece(1, "merged", " ".join(f"Sentence number {n} says {n * 7} things." for n in range(200)), "abc", 0.9)
+    selection = select_pieces([long, piece(2, "raw", FACT, "ab")], budget=120)
+    assert (list_texts(selection), selection.left_out) == ([("raw", FACT)], [long])
 
 
-def test_context_omits_sentence_contained_in_longer() -> None:
+def test_sentence_with_more_detail_is_told_too() -> None:
     short, long = "Invoices are rounded per line.", "Invoices of the shop are rounded per line."
-    for score in (0.1, 0.9):
-        pieces = [piece(1, "raw", short, score=score), piece(2, "raw", long)]
-        assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("raw", long)]
+    told = list_texts(select_pieces([piece(1, "raw", short), piece(2, "raw", long)], budget=UNLIMITED))
+    assert told == [("raw", short), ("raw", long)]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +248,7 @@ SENTENCES = st.sampled_from(
 )
 PIECES = st.lists(
     st.tuples(
-        st.sampled_from(KINDS),
+        st.sampled_from([PLAYBOOK, *DERIVED, "merged", "raw"]),
         st.lists(SENTENCES, min_size=1, max_size=5),
         st.text("abcdef", min_size=1, max_size=4),
         st.floats(0, 1),
@@ -235,8 +268,8 @@ def test_context_fits_budget_without_repeats(drawn: list[tuple[str, list[str], s
     forms = [normalize_text(s).removeprefix("- ") for one in selection.selected for s in split_sentences(one.text)]
     assert len([form for form in forms if form != "ok"]) == len({form for form in forms if form != "ok"})
     assert select_pieces(pieces[::-1], budget=budget) == selection
-    ranks = [one.piece.kind_rank for one in selection.selected]
-    assert ranks == sorted(ranks)
+    kinds = [one.piece.kind for one in selection.selected]
+    assert kinds == sorted(kinds, key=lambda kind: kind != PLAYBOOK)
 
 
 @given(st.lists(st.text()))

@@ -1,0 +1,95 @@
+"""Pieces of a context: candidates, and what of them was selected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from uuid import UUID
+
+from consolidation_pipeline.core.search.context_markdown import format_item, label_memory, leave_out_told
+from consolidation_pipeline.core.search.novelty import Sentence
+from consolidation_pipeline.core.search.results import Contradiction
+from consolidation_pipeline.core.text.token_estimate import estimate_tokens
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
+
+PLAYBOOK = "playbook"
+# Kinds of memories that are made from others and say less than these.
+DERIVED = ("principle", "pattern", "summary", "procedural")
+
+# Score, in standard deviations, that a text of e times the length needs more. Measured: docs/quality.md.
+_LENGTH_PENALTY = 0.2
+# Keeps the logarithm of a score of 0 or 1 finite.
+_LEAST_SCORE = 1e-9
+
+# A text is about a task if it has half of the task's words or _ENOUGH of them, and one in _LONG_DIVISOR of a long task.
+# A single common word such as "write" is not enough.
+_ENOUGH, _LONG_DIVISOR = 3, 5
+
+
+def is_on_task(task: str, text: str) -> bool:
+    """Return True if ``text`` has enough words of ``task`` to be about it, or one of its literals."""
+    sentence = Sentence(task)
+    count = len(sentence.content_words)
+    required = max(1, min(_ENOUGH, -(-count // 2)), count // _LONG_DIVISOR)
+    return len(sentence.content_words & extract_content_words(text)) >= required or sentence.shares_literal(text)
+
+
+@dataclass(frozen=True)
+class ContextPiece:
+    """Candidate for the context: a memory or a playbook entry.
+
+    ``score``: 0 to 1, the logistic function of z-scores. ``raw_ids``: the raw memories it was made from, or its own
+    id. ``learned_at``: of a playbook entry, when the newest of them was learned. ``category``: that of a playbook
+    entry. ``is_related``: it may be about something else than the task.
+    """
+
+    id: UUID
+    kind: str
+    text: str
+    score: float
+    raw_ids: frozenset[UUID]
+    learned_at: datetime
+    category: str | None = None
+    is_related: bool = False
+
+    @cached_property
+    def rank(self) -> tuple[float, UUID]:
+        """Sort key, the best first: the score that a text of this length needs, then the id."""
+        return _LENGTH_PENALTY * math.log(max(1, len(self.text))) - self._z_score, self.id
+
+    @property
+    def weight(self) -> float:
+        """Relevance above the mean of the candidates, in standard deviations."""
+        return max(0.0, self._z_score)
+
+    @property
+    def _z_score(self) -> float:
+        score = min(max(self.score, _LEAST_SCORE), 1 - _LEAST_SCORE)
+        return math.log(score / (1 - score))
+
+    @property
+    def label(self) -> str:
+        """What the item says beside the id."""
+        return self.category or "" if self.kind == PLAYBOOK else label_memory(self.kind, len(self.raw_ids))
+
+
+@dataclass(frozen=True)
+class SelectedPiece:
+    """Piece of the context. ``sentences``: those of the piece that no other piece says."""
+
+    piece: ContextPiece
+    sentences: tuple[Sentence, ...]
+    is_whole: bool
+
+    @cached_property
+    def text(self) -> str:
+        """The whole text of the piece, or the sentences on a line each."""
+        return self.piece.text.strip() if self.is_whole else "\n".join(one.text for one in self.sentences)
+
+    def count_tokens(self, contradictions: Iterable[Contradiction] = ()) -> int:
+        """Return the tokens of the item of the piece, without what the contradictions tell of it."""
+        text = leave_out_told(self.piece.id, self.text, list(contradictions))
+        return estimate_tokens(format_item(self.piece.id, self.piece.label, text)) if text else 0
