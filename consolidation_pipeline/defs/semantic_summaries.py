@@ -25,6 +25,7 @@ def semantic_summaries(run: ProjectRun, phase: PhaseResult) -> None:
         "waiting": result.waiting,
         **({} if result.ratio is None else {"compression_ratio": round(result.ratio, 3)}),
         "compression_target": TARGET_RATIO,
+        **({} if result.per_summary is None else {"memories_per_summary": round(result.per_summary, 3)}),
         **describe_failures(result.failures, result.stopped),
     }
     phase.counters = {"summaries_created": result.created}

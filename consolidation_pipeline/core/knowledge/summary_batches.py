@@ -13,7 +13,7 @@ from consolidation_pipeline.core.jobs.triggers import Due
 CHUNK_SIZE = 20
 # Memories without a summary from which one is due.
 SUMMARY_THRESHOLD = 50
-# Target: at least this many memories per summary.
+# Target: at least this many characters of memories per character of summary.
 TARGET_RATIO = 8.0
 # Fewest memories of a summary; with fewer, one is written only on request.
 MIN_MEMORIES = 8
@@ -33,11 +33,11 @@ def split_chunks(items: Sequence[_T], *, size: int = CHUNK_SIZE) -> list[Sequenc
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 
-def compression_ratio(memories: int, summaries: int) -> float | None:
-    """Return the memories per summary; None without a summary."""
-    check_count("memories", memories)
+def compression_ratio(sources: int, summaries: int) -> float | None:
+    """Return the size of the sources per size of their summaries, in memories or characters; None without a summary."""
+    check_count("sources", sources)
     check_count("summaries", summaries)
-    return memories / summaries if summaries else None
+    return sources / summaries if summaries else None
 
 
 def is_summary_due(unsummarised: int, *, session_ended: bool = False, threshold: int = SUMMARY_THRESHOLD) -> Due:

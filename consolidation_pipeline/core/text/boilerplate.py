@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentence_splitter import split_pieces, split_sentences
@@ -15,6 +16,9 @@ MIN_SHARE = 0.02
 
 # A template has a few dozen lines. The limit keeps the stored list small in any project.
 MAX_SENTENCES = 200
+
+# What is still to be written: "TODO: add a rule".
+_PLACEHOLDER = re.compile(r"^\W*(?:TODO|TBD|FIXME|To be (?:determined|done|defined)|None\W*$|N/A\b)")
 
 
 def find_boilerplate(texts: Iterable[str]) -> tuple[str, ...]:
@@ -49,3 +53,21 @@ def strip_boilerplate(text: str, boilerplate: Collection[str]) -> str:
         else:
             kept.append(gap + sentence)
     return "".join(kept).strip() if dropped and kept else text
+
+
+def strip_repeats(texts: Sequence[str], boilerplate: Collection[str]) -> list[str]:
+    """Return the texts without boilerplate, given and their own, and without placeholders.
+
+    Their own boilerplate may not be that of the project, which is known from its first calibration on only. A text of
+    nothing else is returned unchanged. ``boilerplate``: sentences in normal form.
+    """
+    distinct = dict.fromkeys(texts)
+    placeholders = (
+        normalize_text(sentence)
+        for text in distinct
+        for sentence in split_sentences(text)
+        if _PLACEHOLDER.match(sentence)
+    )
+    dropped = {*boilerplate, *find_boilerplate(distinct), *placeholders}
+    stripped = {text: strip_boilerplate(text, dropped).strip() for text in distinct}
+    return [stripped[text] for text in texts]

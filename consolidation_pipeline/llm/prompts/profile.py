@@ -11,7 +11,7 @@ from consolidation_pipeline.llm.prompts.summary import find_text_problems
 from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
 # Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
-VERSION = 1
+VERSION = 2
 MAX_CHARS = 6000  # a profile is read as a whole before work starts
 
 _SYSTEM = (
@@ -26,6 +26,7 @@ _TASK = """Describe how this project, or the person it belongs to, works.
 - context: role, goals, constraints, the project itself.
 One sentence for each point; leave a list empty where the summaries say nothing. Keep what lasts, and what several
 summaries bear out. They are given oldest first: where a later one contradicts an earlier one, the later one holds.
+A last memory under headings is none: it has counts over all notes. They show what is done often.
 Say nothing that they do not say: no number, name, version or path of your own, and no not where they have none.
 {language}"""
 
@@ -45,9 +46,13 @@ class ProfileReply(BaseModel):
         return {name: [text.strip() for text in texts if text.strip()] for name, texts in named.items()}
 
 
-def profile_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
-    """Return the prompt for a user's summaries, oldest first. ``languages``: their text search configurations."""
-    return Prompt("profile", VERSION, _SYSTEM, _TASK.format(language=language_rule(languages)), tuple(texts))
+def profile_prompt(texts: Sequence[str], languages: Sequence[str], counts: str) -> Prompt:
+    """Return the prompt for a user's summaries, oldest first.
+
+    ``languages``: their text search configurations. ``counts``: what was counted over the memories behind them.
+    """
+    sources = (*texts, counts) if counts else tuple(texts)
+    return Prompt("profile", VERSION, _SYSTEM, _TASK.format(language=language_rule(languages)), sources)
 
 
 def find_problems(prompt: Prompt, reply: ProfileReply) -> list[str]:

@@ -1,11 +1,10 @@
-"""Condense many texts into few by map-reduce, with a language model or with sentences of the texts."""
+"""Condense many texts into few by map-reduce, with a language model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from consolidation_pipeline.core.knowledge.extractive_summaries import extract_summary
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, split_chunks
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
@@ -31,32 +30,11 @@ Condensed = Passage | LLMError | BudgetExhaustedError
 
 
 @dataclass(frozen=True)
-class ExtractiveCondenser:
-    """Condenses texts to some of their sentences. ``boilerplate``: sentences to leave out."""
-
-    boilerplate: frozenset[str]
-    method: str = "heuristic"
-
-    def condense_memories(self, batches: Sequence[Sequence[Passage]]) -> list[Condensed]:
-        """Summarize each batch of memories."""
-        return [self._extract(batch, memories=len(batch)) for batch in batches]
-
-    def condense_summaries(self, batches: Sequence[Sequence[Passage]]) -> list[Condensed]:
-        """Summarize each batch of summaries, each of about ``CHUNK_SIZE`` memories."""
-        return [self._extract(batch, memories=CHUNK_SIZE * len(batch)) for batch in batches]
-
-    def _extract(self, batch: Sequence[Passage], *, memories: int) -> Passage:
-        text = extract_summary([one.text for one in batch], memories=memories, boilerplate=self.boilerplate)
-        return Passage(text, find_language(batch))
-
-
-@dataclass(frozen=True)
-class LLMCondenser:
+class Condenser:
     """Condenses texts with a language model. ``boilerplate``: sentences to leave out of memories."""
 
     gateway: Gateway
     boilerplate: frozenset[str]
-    method: str = "llm"
 
     def condense_memories(self, batches: Sequence[Sequence[Passage]]) -> list[Condensed]:
         """Ask for a summary of each batch of memories, shortened and without boilerplate."""
@@ -81,14 +59,9 @@ class LLMCondenser:
         ]
 
 
-Condenser = ExtractiveCondenser | LLMCondenser
-
-
-def open_condenser(run: ProjectRun) -> Condenser:
-    """Return the condenser of a project: with its language model or, without one, extractive."""
-    if run.options.llm_model is None:
-        return ExtractiveCondenser(run.boilerplate)
-    return LLMCondenser(open_gateway(run), run.boilerplate)
+def open_condenser(run: ProjectRun) -> Condenser | None:
+    """Return the condenser of a project; None without a language model."""
+    return None if run.options.llm_model is None else Condenser(open_gateway(run), run.boilerplate)
 
 
 def reduce_passages(

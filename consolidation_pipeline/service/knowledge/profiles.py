@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
-from consolidation_pipeline.core.knowledge.extractive_summaries import extract_profile
+from consolidation_pipeline.core.knowledge.profile_counts import CountedProfile, count_profile
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION, split_chunks
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.llm.gateway import Answer
@@ -17,7 +17,6 @@ from consolidation_pipeline.llm.prompts.profile import ProfileReply, find_proble
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.map_reduce import (
     Condenser,
-    ExtractiveCondenser,
     Failure,
     Passage,
     find_language,
@@ -27,11 +26,18 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
 )
 from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.store.knowledge.summaries import SummarySource, load_profiles, load_summaries
+from consolidation_pipeline.store.knowledge.summaries import (
+    SummarySource,
+    load_profiled,
+    load_profiles,
+    load_summaries,
+)
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 
 # Users whose profiles are asked for together and written together.
 BATCH = 16
+# Memories that a profile counts, the newest: habits change.
+MOST_MEMORIES = 20_000
 
 
 @dataclass(frozen=True)
@@ -92,9 +98,16 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
     stopped = None
     try:
         for batch in split_chunks(plans, size=BATCH):
-            results = list(zip(batch, _write_texts(condenser, batch), strict=True))
+            counted = _count_profiles(run, batch, is_for_model=condenser is not None)
+            if condenser is None:
+                # Where all memories are archived, nothing is left to count.
+                counted = [one for one in counted if one[1].content]
+            owners = [plan for plan, _ in counted]
+            found = _write_texts(condenser, owners, [profile for _, profile in counted])
+            results = list(zip(owners, found, strict=True))
             texts = [(plan, result) for plan, result in results if isinstance(result, _ProfileText)]
-            write_summary_rows(run, [_build_row(plan, text, condenser.method) for plan, text in texts])
+            method = "heuristic" if condenser is None else "llm"
+            write_summary_rows(run, [_build_row(plan, text, method) for plan, text in texts])
             written += [plan for plan, _ in texts]
             failures += [
                 (plan.summaries[0].user_id or "no user", str(result))
@@ -140,18 +153,37 @@ def _plan_profiles(run: ProjectRun) -> tuple[list[list[SummarySource]], list[_Pr
     return users, plans
 
 
-def _write_texts(condenser: Condenser, plans: Sequence[_ProfilePlan]) -> list[_ProfileText | Failure]:
-    """Return the text of each profile, from the model or extracted, or the failure."""
+def _count_profiles(
+    run: ProjectRun, plans: Sequence[_ProfilePlan], *, is_for_model: bool
+) -> list[tuple[_ProfilePlan, CountedProfile]]:
+    """Return each plan with what can be counted of the memories behind its summaries.
+
+    ``is_for_model``: without tags and files, which are sent to no model.
+    """
+    sources = [[summary.id for summary in plan.summaries] for plan in plans]
+    with run.engine.connect() as connection:
+        memories = load_profiled(connection, sources, most=MOST_MEMORIES)
+    if is_for_model:
+        memories = [[replace(one, tags=(), files=()) for one in own] for own in memories]
+    return [(plan, count_profile(own, boilerplate=run.boilerplate)) for plan, own in zip(plans, memories, strict=True)]
+
+
+def _write_texts(
+    condenser: Condenser | None, plans: Sequence[_ProfilePlan], counted: Sequence[CountedProfile]
+) -> list[_ProfileText | Failure]:
+    """Return the text of each profile, from the model or from the counts alone, or the failure."""
     parts = [plan.passages for plan in plans]
-    if isinstance(condenser, ExtractiveCondenser):
-        profiles = [extract_profile([passage.text for passage in part]) for part in parts]
+    if condenser is None:
         return [
-            _ProfileText(Passage(profile.content, find_language(part)), asdict(profile))
-            for part, profile in zip(parts, profiles, strict=True)
+            _ProfileText(Passage(profile.content, find_language(part)), profile.parts)
+            for part, profile in zip(parts, counted, strict=True)
         ]
     reduced = reduce_passages(condenser.condense_summaries, parts, max_passages=CHUNK_SIZE)
-    usable = [part for part in reduced if not isinstance(part, Failure)]
-    prompts = [profile_prompt([one.text for one in part], [one.language for one in part]) for part in usable]
+    prompts = [
+        profile_prompt([one.text for one in part], [one.language for one in part], profile.content)
+        for part, profile in zip(reduced, counted, strict=True)
+        if not isinstance(part, Failure)
+    ]
     answers = iter(condenser.gateway.ask_many(prompts, ProfileReply, check=find_problems))
     results: list[_ProfileText | Failure] = []
     for part in reduced:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
+from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import (
     IDENTITY_VERSION,
     MIN_MEMORIES,
@@ -14,6 +15,7 @@ from consolidation_pipeline.core.knowledge.summary_batches import (
     is_summary_due,
     split_chunks,
 )
+from consolidation_pipeline.core.knowledge.topic_summaries import summarize_topics
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.map_reduce import (
@@ -47,8 +49,9 @@ class SummaryResult:
 
     ``memories``: without a summary before the phase; ``waiting``: after it. ``is_due``: a summary was due or requested;
     ``reason``: why one was due or not. ``created``: summaries written; ``covered``: memories in them. ``chunks``: asked
-    for; ``failed_chunks`` of them had no usable reply. ``failures``: (chunk or user, error). ``ratio``: memories per
-    summary in the project. ``stopped``: why the phase ended early, None if it did not.
+    for, none without a model; ``failed_chunks`` of them had no usable reply. ``failures``: (chunk or user, error).
+    ``ratio``: characters of memories per character of summary in the project; ``per_summary``: memories per summary.
+    ``stopped``: why the phase ended early, None if it did not.
     """
 
     memories: int = 0
@@ -61,6 +64,7 @@ class SummaryResult:
     failed_chunks: int = 0
     waiting: int = 0
     ratio: float | None = None
+    per_summary: float | None = None
     stopped: str | None = None
 
 
@@ -116,7 +120,8 @@ def summarize_memories(run: ProjectRun) -> SummaryResult:
         failures=failures,
         failed_chunks=sum(result.failed_chunks for result in results),
         waiting=after.memories,
-        ratio=compression_ratio(coverage.memories, coverage.summaries),
+        ratio=compression_ratio(coverage.source_chars, coverage.chars),
+        per_summary=compression_ratio(coverage.memories, coverage.summaries),
         stopped=stopped,
     )
 
@@ -127,7 +132,7 @@ def _summarize_users(run: ProjectRun) -> tuple[list[_UserResult], str | None]:
     condenser = open_condenser(run)
     try:
         for users in _batch_users(_load_users(run)):
-            found = _condense_users(run, condenser, users)
+            found = _extract_users(run, users) if condenser is None else _condense_users(run, condenser, users)
             write_summary_rows(run, [result.row for result in found if result.row is not None])
             results += found
             stop = find_stop(result.stop for result in found)
@@ -164,6 +169,17 @@ def _batch_users(users: Sequence[list[SummarySource]]) -> Iterator[list[list[Sum
         yield batch
 
 
+def _extract_users(run: ProjectRun, users: Sequence[Sequence[SummarySource]]) -> list[_UserResult]:
+    """Summarize the topics of each user, without a model."""
+    results = []
+    for memories in users:
+        days = [memory.learned_at.date() for memory in memories]
+        found = summarize_topics([memory.text for memory in memories], days, boilerplate=run.boilerplate)
+        passage = Passage(found.content, most_frequent(memory.language for memory in memories))
+        results.append(_UserResult(_build_row(run, "heuristic", memories, passage, {"topics": found.topics}), chunks=0))
+    return results
+
+
 def _condense_users(
     run: ProjectRun, condenser: Condenser, users: Sequence[Sequence[SummarySource]]
 ) -> list[_UserResult]:
@@ -177,12 +193,10 @@ def _condense_users(
     # A user with a stop gets no summary, so there is nothing to reduce.
     passages = [[] if find_stop(own) else [one for one in own if isinstance(one, Passage)] for own in results]
     reduced = reduce_passages(condenser.condense_summaries, passages)
-    return [_build_result(run, condenser.method, own, one) for own, one in zip(chunks, reduced, strict=True)]
+    return [_build_result(run, own, one) for own, one in zip(chunks, reduced, strict=True)]
 
 
-def _build_result(
-    run: ProjectRun, method: str, chunks: Sequence[_Chunk], reduced: Sequence[Passage] | Failure
-) -> _UserResult:
+def _build_result(run: ProjectRun, chunks: Sequence[_Chunk], reduced: Sequence[Passage] | Failure) -> _UserResult:
     """Return the result of a user. Without a stop, the row summarizes the chunks that have a usable reply."""
     stop = find_stop([*(one.result for one in chunks), reduced])
     failures = [(f"chunk from {one.memories[0].id}", str(one.result)) for one in chunks if _is_own_failure(one.result)]
@@ -191,7 +205,8 @@ def _build_result(
         failures.append((f"user {chunks[0].memories[0].user_id or 'unknown'}", str(reduced)))
     row = None
     if stop is None and not isinstance(reduced, Failure) and reduced:
-        row = _build_row(run, method, [one for one in chunks if isinstance(one.result, Passage)], reduced[0])
+        usable = [chunk.memories for chunk in chunks if isinstance(chunk.result, Passage)]
+        row = _build_row(run, "llm", list(chain.from_iterable(usable)), reduced[0], {"chunks": len(usable)})
     return _UserResult(row, len(chunks), tuple(failures), failed_chunks, stop)
 
 
@@ -200,8 +215,11 @@ def _is_own_failure(result: object) -> bool:
     return isinstance(result, Failure) and not isinstance(result, STOP_ERRORS)
 
 
-def _build_row(run: ProjectRun, method: str, chunks: Sequence[_Chunk], passage: Passage) -> SummaryRow:
-    memories = [memory for chunk in chunks for memory in chunk.memories]
+def _build_row(
+    run: ProjectRun, method: str, memories: Sequence[SummarySource], passage: Passage, parts: Mapping[str, int]
+) -> SummaryRow:
+    """Return the summary of memories, oldest first. ``parts``: details on how it was made."""
+    source_chars = sum(len(memory.text) for memory in memories)
     return SummaryRow(
         kind="summary",
         id=consolidated_id(run.project.slug, "summary", [memory.id for memory in memories], IDENTITY_VERSION),
@@ -210,11 +228,12 @@ def _build_row(run: ProjectRun, method: str, chunks: Sequence[_Chunk], passage: 
         sources=memories,
         passage=passage,
         details={
-            "chunks": len(chunks),
+            **parts,
             "episodes": len(memories),
             "from": memories[0].learned_at.isoformat(),
             "to": memories[-1].learned_at.isoformat(),
-            "compression_ratio": compression_ratio(len(memories), 1),
+            "source_chars": source_chars,
+            "compression_ratio": round(source_chars / len(passage.text), 3),
         },
         method=method,
         reason=f"summary of {len(memories)} {'memory' if len(memories) == 1 else 'memories'}",

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.knowledge.profile_counts import Observation
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
-from consolidation_pipeline.store.database.scope_keys import DISSOLVED, crosses_scopes, derived_scope_key, raw_scope_key
+from consolidation_pipeline.store.database.scope_keys import (
+    crosses_scopes,
+    derived_scope_key,
+    is_dissolved,
+    raw_scope_key,
+)
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.knowledge.abstractions import SourceRow, read_source_columns
+from consolidation_pipeline.store.memories.memories import join_text_columns
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
 # SQL that is true if the raw memory `t` waits for a summary. Sources of merged memories wait too.
@@ -94,16 +103,24 @@ def count_unsummarized(connection: Connection, project_id: UUID, as_of: datetime
 
 @dataclass(frozen=True)
 class SummaryCoverage:
-    """The number of raw memories in a summary, and the number of summaries."""
+    """Raw memories in a summary, and summaries.
+
+    ``source_chars``, ``chars``: characters of both, of summaries that know those of their memories.
+    """
 
     memories: int
     summaries: int
+    source_chars: int
+    chars: int
 
 
 _COUNT_COVERAGE = """
     SELECT (SELECT count(*) FROM consolidation.task_memories
             WHERE project_id = :project AND summarized_into_id IS NOT NULL),
-        (SELECT count(*) FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'summary')
+        count(*),
+        coalesce(sum((details ->> 'source_chars')::bigint), 0)::bigint,
+        coalesce(sum(char_length(content)) FILTER (WHERE details ? 'source_chars'), 0)::bigint
+    FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'summary'
 """
 
 
@@ -113,6 +130,36 @@ def count_coverage(connection: Connection, project_id: UUID) -> SummaryCoverage:
     Retired summaries count too: their memories are not summarized again.
     """
     return SummaryCoverage(*connection.execute(text(_COUNT_COVERAGE), {"project": project_id}).one())
+
+
+_LOAD_PROFILED = """
+    SELECT owner, ARRAY[goal, execution_summary, result, lessons_learned, feedback] AS texts, memory_type, success,
+        tags, ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = n.id ORDER BY path) AS files,
+        language::text AS language, learned_at, agent_id AS agent, session_id AS session
+    FROM (
+        SELECT t.*, s.owner, row_number() OVER (PARTITION BY s.owner ORDER BY t.learned_at DESC, t.id) AS place
+        FROM unnest(CAST(:summaries AS uuid[]), CAST(:owners AS integer[])) AS s(id, owner)
+        JOIN consolidation.task_memories t ON t.summarized_into_id = s.id AND t.archived_at IS NULL) n
+    WHERE place <= :most
+    ORDER BY owner, learned_at, id
+"""
+
+
+def load_profiled(
+    connection: Connection, summaries: Sequence[Collection[UUID]], *, most: int
+) -> list[list[Observation]]:
+    """Return the memories of each profile that are not archived, the newest ``most``, oldest first.
+
+    ``summaries``: ids of the summaries of each profile.
+    """
+    pairs = [(id_, owner) for owner, ids in enumerate(summaries) for id_ in ids]
+    parameters = {"summaries": [id_ for id_, _ in pairs], "owners": [owner for _, owner in pairs], "most": most}
+    found: list[list[Observation]] = [[] for _ in summaries]
+    for row in connection.execute(text(_LOAD_PROFILED), parameters).mappings():
+        fields: dict[str, Any] = {**row, "tags": tuple(row["tags"]), "files": tuple(row["files"])}
+        own = found[fields.pop("owner")]
+        own.append(Observation(text=join_text_columns(fields.pop("texts")), **fields))
+    return found
 
 
 @dataclass(frozen=True)
@@ -126,15 +173,18 @@ class ExistingProfile:
     is_retired: bool
 
 
-_LOAD_PROFILES = """
+_LOAD_PROFILES = compose(
+    """
     SELECT id, version, cluster_key,
-        retired_at IS NOT NULL AND NOT starts_with(coalesce(archive_reason, ''), CAST(:dissolved AS text)),
+        retired_at IS NOT NULL AND NOT /* dissolved */,
         retired_at IS NOT NULL
     FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'procedural'
-"""
+    """,
+    dissolved=is_dissolved("archive_reason"),
+)
 
 
 def load_profiles(connection: Connection, project_id: UUID) -> dict[UUID, ExistingProfile]:
     """Return the profiles of a project by id, archived ones too."""
-    rows = connection.execute(text(_LOAD_PROFILES), {"project": project_id, "dissolved": DISSOLVED}).tuples()
+    rows = connection.execute(text(_LOAD_PROFILES), {"project": project_id}).tuples()
     return {row[0]: ExistingProfile(*row) for row in rows}

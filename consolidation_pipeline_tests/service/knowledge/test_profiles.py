@@ -59,7 +59,9 @@ def test_profile_covers_all_summaries_and_updates(llm_project: Pipeline, provide
     assert (done.summaries, done.created, done.updated) == (2, 0, 1)
     assert (second.id, second.version, second.created_at) == (first.id, 2, first.created_at)
     assert second.source_memory_ids == sorted([*memory_ids(10), *memory_ids(9, "later")])
-    assert len(shown_memories(provider.requests[-1])) == 2
+    *summaries, counts = shown_memories(provider.requests[-1]).values()
+    assert len(summaries) == 2
+    assert "- 19 notes on " in counts
     parents = llm_project.rows(
         "SELECT parent_id, parent_kind, similarity FROM {s}.memory_lineage WHERE child_id = :i", i=second.id
     )
@@ -108,20 +110,36 @@ def test_many_summaries_are_reduced_before_profile(llm_project: Pipeline, provid
         run_summaries_without_profile(llm_project)
     requests = len(provider.requests)
     assert run_summarize_job(llm_project)["procedural_profile"].created == 1
-    assert [len(shown_memories(request)) for request in provider.requests[requests:]] == [20, 2]
+    assert [len(shown_memories(request)) for request in provider.requests[requests:]] == [20, 3]
     assert len(get_profile(llm_project).source_memory_ids) == 21
 
 
-def test_heuristic_profile_quotes_summary_sentences(pipeline: Pipeline) -> None:
-    pipeline.add(hourly_notes(20))
+def test_heuristic_profile_counts_and_quotes_no_summary(pipeline: Pipeline) -> None:
+    pipeline.add(hourly_notes(20, tags=["checkout"], files=["shop/cart.py"], success=True))
     run_summarize_job(pipeline)
     row = get_profile(pipeline)
-    parts = [row.details[name] for name in ("preferences", "practices", "pitfalls", "facts")]
-    assert [line for part in parts for line in part] == row.content.split("\n")
+    lines = {line.removeprefix("- ") for line in row.content.split("\n") if line.startswith("- ")}
+    parts = ("communication_preferences", "technical_preferences", "work_patterns", "context")
+    assert lines == {line for part in parts for line in row.details[part]}
+    assert {"Subjects (tags): checkout (20).", "Files touched most: shop/cart.py (20)."} <= lines
+    assert "100% of 20 rated tasks succeeded." in lines
     (summary,) = active_rows(pipeline, "summary")
-    assert set(row.content.split("\n")) <= set(summary.content.split("\n"))
+    assert not any(line in summary.content for line in lines)
     assert row.consolidation_method == "heuristic"
     assert 0 < row.confidence_score <= 0.75
+
+
+def test_profile_leaves_archived_memories_out(pipeline: Pipeline) -> None:
+    pipeline.add(hourly_notes(20))
+    run_summaries_without_profile(pipeline)
+    pipeline.write("UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'x' WHERE external_id < 'n-005'")
+    run_summarize_job(pipeline)
+    assert get_profile(pipeline).content.count("- 15 notes ") == 1
+    pipeline.add(hourly_notes(10, "later"))
+    run_summaries_without_profile(pipeline)
+    pipeline.write("UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'x'")
+    run_summarize_job(pipeline)
+    assert get_profile(pipeline).version == 1
 
 
 def test_rollback_restores_previous_profile_version(pipeline: Pipeline) -> None:

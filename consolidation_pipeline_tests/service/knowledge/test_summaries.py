@@ -92,8 +92,10 @@ def load_summarized_into(pipeline: Pipeline) -> dict[UUID, UUID]:
 def test_summary_is_reduced_from_its_chunks(llm_project: Pipeline, provider: OpenAIServer) -> None:
     done = run_summaries(llm_project)
     assert (done.memories, done.created, done.covered, done.chunks, done.failed_chunks) == (45, 1, 45, 3, 0)
-    assert (done.waiting, done.ratio, done.stopped) == (0, 45.0, None)
-    assert sorted(len(shown_memories(request)) for request in provider.requests) == [1, 3, 5, 20, 20]
+    sizes = [len(one["content"]) for one in hourly_notes(45)]
+    assert (done.waiting, done.per_summary, done.stopped) == (0, 45.0, None)
+    assert done.ratio == sum(sizes) / sizes[0]
+    assert sorted(len(shown_memories(request)) for request in provider.requests) == [2, 3, 5, 20, 20]
     (row,) = active_rows(llm_project, "summary")
     assert row.content == hourly_notes(1)[0]["content"]
     assert (row.abstraction_level, row.memory_type, row.user_id, row.needs_review) == (2, "learning", None, False)
@@ -104,7 +106,8 @@ def test_summary_is_reduced_from_its_chunks(llm_project: Pipeline, provider: Ope
         "episodes": 45,
         "from": (TODAY - timedelta(hours=900)).isoformat(),
         "to": (TODAY - timedelta(hours=856)).isoformat(),
-        "compression_ratio": 45.0,
+        "source_chars": sum(sizes),
+        "compression_ratio": round(sum(sizes) / sizes[0], 3),
     }
     assert row.learned_at == TODAY - timedelta(hours=900)
     assert load_summarized_into(llm_project) == dict.fromkeys(memory_ids(45), row.id)
@@ -134,7 +137,7 @@ def test_later_memories_get_their_own_summary(llm_project: Pipeline) -> None:
     run_summarize_job(llm_project)
     llm_project.add(hourly_notes(12, "later"))
     done = run_summaries(llm_project)
-    assert (done.created, done.covered, done.ratio) == (1, 12, 28.5)
+    assert (done.created, done.covered, done.per_summary) == (1, 12, 28.5)
     assert [row.source_memory_ids for row in active_rows(llm_project, "summary")] == [
         memory_ids(45),
         memory_ids(12, "later"),
@@ -217,14 +220,19 @@ def test_prompt_injection_in_memory_stays_data(pipeline: Pipeline, provider: Ope
 # --- without a model -------------------------------------------------------------------------------------------------
 
 
-def test_heuristic_summary_quotes_memory_sentences(pipeline: Pipeline) -> None:
+def test_heuristic_summary_has_a_line_for_each_topic(pipeline: Pipeline) -> None:
     pipeline.add(hourly_notes(60))
     done = pipeline.run()
     assert (done.summaries.is_due, done.summaries.created, done.summaries.covered) == (True, 1, 60)
     (row,) = active_rows(pipeline, "summary")
-    texts = [one["content"] for one in hourly_notes(60)]
-    assert all(any(line in text for text in texts) for line in row.content.split("\n"))
-    assert 2 <= len(row.content.split("\n")) <= 5
+    head, *lines = row.content.split("\n")
+    assert head.startswith("60 memories, ")
+    assert len(lines) >= row.details["topics"] > 1
+    size = sum(len(one["content"]) for one in hourly_notes(60))
+    assert row.details["source_chars"] == size
+    assert done.summaries.ratio == size / len(row.content)
+    assert done.summaries.ratio >= 7
+    assert (done.summaries.chunks, done.summaries.per_summary) == (0, 60)
     assert row.consolidation_method == "heuristic"
     assert 0 < row.confidence_score <= 0.75
     assert row.relevance_score is not None

@@ -1,0 +1,329 @@
+"""Profiles without a model: how a project or user works, counted over the memories; no sentence of them is quoted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
+from consolidation_pipeline.core.knowledge.technology_names import find_languages, find_tools
+from consolidation_pipeline.core.text.boilerplate import strip_repeats
+from consolidation_pipeline.core.text.key_terms import find_key_terms
+from consolidation_pipeline.core.text.sentence_cues import is_advice, is_failure, is_warning
+from consolidation_pipeline.core.text.sentences import extract_sentences
+
+# The headings, and the keys of their lines in ``details``, which are those of a model's reply.
+HEADINGS = {
+    "communication_preferences": "Communication",
+    "technical_preferences": "Techniques",
+    "work_patterns": "Habits",
+    "context": "Context",
+}
+# What fewer memories have is told in no list. Shares are told from this many memories on.
+_FEWEST = 3
+_FEWEST_FOR_SHARE = 10
+# A smaller share is not told.
+_SHARE = 0.05
+_MOST_LISTED = 8
+_MOST_FILES = 6
+_MOST_ADVICE = 6
+# With fewer tags, the subjects are told by terms too.
+_FEW_TAGS = 4
+# Success rates of tags are told if they differ from the mean by this much, with this many rated memories.
+_RATE_DIFFERENCE = 0.1
+_FEWEST_RATED = 10
+# The last part of the memories is compared with what came before.
+_LATE_SHARE = 0.25
+_LATE_LIFT = 2.0
+# Hours and weekdays are told if memories were written on so many days, and hours if times of day are known.
+_FEWEST_DAYS = 5
+_WORK_SHARE = 0.8
+_MOST_HOURS, _MOST_WEEKDAYS, _FEWEST_WEEKS = 16, 5, 3
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_LIST = re.compile(r"(?m)^\s*(?:[-*•]|\d+[.)])\s")
+_CODE = re.compile(r"```|`[^`]+`|\{code")
+_FIRST_PERSON = re.compile(r"\b(?:I|I['’]\w+|my|we|our|ich|wir|je|nous|yo|nosotros)\b")
+# Names of things: with a capital inside, all capitals, or joined by signs.
+_NAME = re.compile(
+    r"(?<![\w./-])(?:[A-Z]{2,}[A-Z0-9]*|[a-zA-Z]+[a-z][A-Z]\w*|[a-z]+(?:_[a-z]+)+|[A-Z]\w*\d\w*)(?![\w/])"
+)
+_NOT_NAMES = frozenset(
+    "TODO FIXME NOTE OK NOT AND OR MUST NEVER ALWAYS DO NO IF THE ERROR INFO WARN FAILURE ID IDS TBD WIP".split()
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What a profile counts of one memory. ``success``: None where it is not known; ``agent``, ``session``: too."""
+
+    text: str
+    memory_type: str
+    success: bool | None
+    tags: tuple[str, ...]
+    files: tuple[str, ...]
+    language: str
+    learned_at: datetime
+    agent: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True)
+class CountedProfile:
+    """Lines of a profile by heading (keys of ``HEADINGS``); a heading without evidence has none."""
+
+    parts: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def content(self) -> str:
+        """The headings that have lines, each with its lines."""
+        blocks = (
+            [f"{name}:", *(f"- {line}" for line in self.parts[key])]
+            for key, name in HEADINGS.items()
+            if self.parts[key]
+        )
+        return "\n".join(line for block in blocks for line in block)
+
+
+def count_profile(observations: Sequence[Observation], *, boilerplate: Collection[str] = ()) -> CountedProfile:
+    """Return the profile of memories, which tells only counts, shares, names and phrases that several memories share.
+
+    Communication: language, length and form of the texts. Techniques: languages, tools, names and files. Habits: kinds
+    of memories, success, days and hours, advice that is repeated. Context: period, subjects, and what is new of late.
+    The order of the memories does not matter.
+
+    Args:
+        observations: The memories; of none, the profile has no lines.
+        boilerplate: Sentences (``boilerplate.find_boilerplate``) to leave out of memories that hold anything else.
+    """
+    if not observations:
+        return CountedProfile({key: [] for key in HEADINGS})
+    ordered = sorted(observations, key=lambda one: (one.learned_at, one.text))
+    counted = _Counter(ordered, strip_repeats([one.text for one in ordered], boilerplate))
+    return CountedProfile(
+        {
+            "communication_preferences": counted.tell_communication(),
+            "technical_preferences": counted.tell_techniques(),
+            "work_patterns": counted.tell_habits(),
+            "context": counted.tell_context(),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """Counts over memories, oldest first. ``texts``: theirs, without boilerplate."""
+
+    rows: Sequence[Observation]
+    texts: Sequence[str]
+
+    def tell_communication(self) -> list[str]:
+        """Return lines on language, length and form of the texts."""
+        languages = Counter(one.language.rpartition(".")[2] for one in self.rows)
+        languages.pop("simple", None)
+        lines = []
+        if languages:
+            told = [f"{name.title()} {_percent(n, len(self.rows))}" for name, n in _rank(languages, 1)[:3]]
+            lines.append(
+                f"Notes are in {told[0].rpartition(' ')[0]}."
+                if len(languages) == 1
+                else f"Notes are in {', '.join(told)}."
+            )
+        words = sorted(len(text.split()) for text in self.texts)
+        if len(words) >= _FEWEST_FOR_SHARE:
+            half, most = words[(len(words) - 1) // 2], words[int(0.9 * (len(words) - 1))]
+            lines.append(f"{_size(half)}: half of them have at most {half} words, 9 of 10 at most {most}.")
+        forms = (
+            ("open with a title line", self._count(_has_title)),
+            ("have a list", self._count(lambda text: _LIST.search(text) is not None)),
+            ("have code or commands", self._count(lambda text: _CODE.search(text) is not None)),
+            ("are in the first person", self._count(lambda text: _FIRST_PERSON.search(text) is not None)),
+            (
+                "tell what to do or to avoid",
+                self._count(lambda text: _says(text, is_advice) or _says(text, is_warning)),
+            ),
+            ("report a failure", self._count(lambda text: _says(text, is_failure))),
+        )
+        told = [f"{_percent(n, len(self.rows))} {name}" for name, n in forms if self._is_told(n)]
+        return [*lines, *([f"Of the notes {', '.join(told)}."] if told else [])]
+
+    def tell_techniques(self) -> list[str]:
+        """Return lines on languages, tools, names and files."""
+        rows = list(zip(self.rows, self.texts, strict=True))
+        languages = Counter(name for one, text in rows for name in find_languages(text, one.tags, one.files))
+        tools = Counter(name for one, text in rows for name in find_tools(text, one.tags))
+        known = {name.lower() for name in (*languages, *tools)}
+        names = Counter(name for text in self.texts for name in set(_NAME.findall(text)) if name not in _NOT_NAMES)
+        files = Counter(file for one in self.rows for file in set(one.files))
+        folders = Counter(folder for one in self.rows for folder in {_folder(file) for file in one.files} if folder)
+        others = Counter({name: n for name, n in names.items() if name.lower() not in known})
+        return [
+            *_tell_list("Languages and formats", _rank(languages)),
+            *_tell_list("Tools and services", _rank(tools)),
+            *_tell_list("Names that come up most", _rank(others)),
+            *_tell_list("Files touched most", _rank(files)[:_MOST_FILES]),
+            *_tell_list("Folders touched most", _rank(folders)[:_MOST_FILES]),
+        ]
+
+    def tell_habits(self) -> list[str]:
+        """Return lines on kinds of memories, success, days and hours, and repeated advice."""
+        kinds = Counter(one.memory_type.replace("_", " ") for one in self.rows)
+        told = [f"{name} {_percent(n, len(self.rows))}" for name, n in _rank(kinds, 1) if self._is_told(n)]
+        kind = [f"All notes are of the kind {told[0].rpartition(' ')[0]}."] if len(kinds) == 1 and told else []
+        lines = kind or ([f"Kinds of notes: {', '.join(told)}."] if told else [])
+        fewest = max(_FEWEST, len(self.rows) // 400)
+        advice = find_repeated_advice(self.texts, fewest=fewest, most=_MOST_ADVICE)
+        quoted = ", ".join(f'"{phrase}" ({n})' for phrase, n in advice)
+        return [
+            *lines,
+            *self._tell_success(),
+            *self._tell_repeats(),
+            *self._tell_times(),
+            *([f"Instructions that are repeated (number of notes): {quoted}."] if advice else []),
+        ]
+
+    def tell_context(self) -> list[str]:
+        """Return lines on the period, the subjects, and what is new of late."""
+        first, last = self.rows[0].learned_at.date(), self.rows[-1].learned_at.date()
+        days = len({one.learned_at.date() for one in self.rows})
+        period = (
+            f"on {first.isoformat()}"
+            if first == last
+            else f"from {first.isoformat()} to {last.isoformat()}, on {days} days"
+        )
+        sources = [
+            f"{len(found)} {name}"
+            for name, found in (
+                ("sessions", {one.session for one in self.rows} - {None}),
+                ("agents", {one.agent for one in self.rows} - {None}),
+            )
+            if len(found) > 1
+        ]
+        tags = Counter(tag for one in self.rows for tag in set(one.tags) if any(map(str.isalpha, tag)))
+        terms = find_key_terms([self.texts], count=_MOST_LISTED)[0] if len(tags) < _FEW_TAGS else ()
+        origin = f", in {' and '.join(sources)}" if sources else ""
+        return [
+            f"{len(self.rows)} {'note' if len(self.rows) == 1 else 'notes'} {period}{origin}.",
+            *_tell_list("Subjects (tags)", _rank(tags)),
+            *([f"Words used most: {', '.join(terms)}."] if terms else []),
+            *self._tell_news(),
+        ]
+
+    def _tell_success(self) -> list[str]:
+        rated = [one for one in self.rows if one.success is not None]
+        if len(rated) < _FEWEST_FOR_SHARE:
+            return []
+        succeeded = sum(bool(one.success) for one in rated)
+        rate = succeeded / len(rated)
+        of_tag = Counter(tag for one in rated for tag in set(one.tags))
+        wins = Counter(tag for one in rated for tag in set(one.tags) if one.success)
+        told = []
+        for word, sign in (("more", 1), ("less", -1)):
+            gains = {tag: sign * (wins[tag] / n - rate) for tag, n in of_tag.items() if _FEWEST_RATED <= n < len(rated)}
+            # What differs much counts more if it was rated often (the standard score of a share).
+            differing = sorted(
+                (tag for tag, gain in gains.items() if gain >= _RATE_DIFFERENCE),
+                key=lambda tag: (-round(gains[tag] * of_tag[tag] ** 0.5, 9), tag),
+            )
+            shares = [f"{tag} ({wins[tag] / of_tag[tag]:.0%} of {of_tag[tag]})" for tag in differing[:2]]
+            told += [f"{word} with {', '.join(shares)}"] if shares else []
+        return [f"{'; '.join([f'{rate:.0%} of {len(rated)} rated tasks succeeded', *told])}."]
+
+    def _tell_repeats(self) -> list[str]:
+        counts = Counter(" ".join(text.lower().split()) for text in self.texts)
+        repeated = sum(n for n in counts.values() if n > 1)
+        if not self._is_told(repeated):
+            return []
+        return [
+            f"{_percent(repeated, len(self.rows))} of the notes are word for word repeats; {len(counts)} are distinct."
+        ]
+
+    def _tell_times(self) -> list[str]:
+        """Return lines on the days of the week and the hours on which most memories were written."""
+        days = Counter(one.learned_at.date() for one in self.rows)
+        if len(days) < _FEWEST_DAYS or len(self.rows) < 2 * _FEWEST_FOR_SHARE:
+            return []
+        busiest = max(days, key=lambda day: (days[day], day))
+        told = [f"Most notes of one day: {days[busiest]}, on {busiest.isoformat()}"]
+        weekdays = Counter(one.learned_at.weekday() for one in self.rows)
+        busy = _find_busy([weekdays[day] for day in range(7)])
+        if len(busy) <= _MOST_WEEKDAYS and (max(days) - min(days)).days >= _FEWEST_WEEKS * len(_WEEKDAYS):
+            share = _percent(sum(weekdays[day] for day in busy), len(self.rows))
+            told.append(f"{share} from {_WEEKDAYS[busy[0]]} to {_WEEKDAYS[busy[-1]]}")
+        # Without a time of day, a date was imported as midnight.
+        timed = [one.learned_at for one in self.rows if one.learned_at.timestamp() % 3600]
+        hours = Counter(moment.hour for moment in timed)
+        busy = _find_busy([hours[hour] for hour in range(24)])
+        if 2 * len(timed) >= len(self.rows) and len(busy) <= _MOST_HOURS:
+            share = _percent(sum(hours[hour] for hour in busy), len(timed))
+            told.append(f"{share} between {busy[0]:02}:00 and {(busy[-1] + 1) % 24:02}:00 UTC")
+        return [f"{'; '.join(told)}."]
+
+    def _tell_news(self) -> list[str]:
+        """Return the tags and tools that are more, or less, frequent in the last part of the memories."""
+        before = round(len(self.rows) * (1 - _LATE_SHARE))
+        since = self.rows[min(before, len(self.rows) - 1)].learned_at.date()
+        if before < _FEWEST_FOR_SHARE or self.rows[0].learned_at.date() == since:
+            return []
+        early, late = Counter[str](), Counter[str]()
+        for at, (one, text) in enumerate(zip(self.rows, self.texts, strict=True)):
+            subjects = {name.lower(): name for name in [*sorted(find_tools(text, one.tags)), *sorted(one.tags)]}
+            (early if at < before else late).update(subjects.values())
+        sizes = before, len(self.rows) - before
+        told = []
+        for word, many, few in (("more", late, early), ("less", early, late)):
+            own, rest = sizes if many is early else sizes[::-1]
+            shifted = [
+                name for name, n in _rank(many, 2 * _FEWEST) if n / own >= _LATE_LIFT * (few[name] + 0.5) / (rest + 0.5)
+            ]
+            for name in shifted[:3]:
+                told.append(f"{word} {name} ({late[name]} of {sizes[1]}, before {early[name]} of {sizes[0]})")
+        return [f"Since {since.isoformat()} {', '.join(told)}."] if told else []
+
+    def _count(self, holds: Callable[[str], bool]) -> int:
+        return sum(map(holds, self.texts))
+
+    def _is_told(self, count: int) -> bool:
+        return len(self.rows) >= _FEWEST_FOR_SHARE and count >= max(_FEWEST, _SHARE * len(self.rows))
+
+
+def _says(text: str, cue: Callable[[str], bool]) -> bool:
+    return any(cue(one.text) for one in extract_sentences(text))
+
+
+def _has_title(text: str) -> bool:
+    first, _, rest = text.partition("\n")
+    return bool(rest.strip()) and first.strip()[-1:].isalnum()
+
+
+def _folder(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[0]
+
+
+def _rank(counts: Counter[Any], fewest: int = _FEWEST) -> list[tuple[Any, int]]:
+    return sorted(((name, n) for name, n in counts.items() if n >= fewest), key=lambda item: (-item[1], str(item[0])))
+
+
+def _tell_list(name: str, ranked: Sequence[tuple[str, int]]) -> list[str]:
+    shown = ", ".join(f"{one} ({n})" for one, n in ranked[:_MOST_LISTED])
+    return [f"{name}: {shown}."] if shown else []
+
+
+def _percent(count: int, total: int) -> str:
+    return f"{count / total:.0%}"
+
+
+def _size(words: int) -> str:
+    return "Notes are one line long" if words <= 20 else "Notes are short" if words <= 60 else "Notes are long"
+
+
+def _find_busy(counts: Sequence[int]) -> list[int]:
+    """Return the shortest run of neighbours, of which the last is beside the first, with four fifths of the counts."""
+    total, size = sum(counts), len(counts)
+    runs: Iterable[list[int]] = (
+        [(start + step) % size for step in range(length)] for length in range(1, size + 1) for start in range(size)
+    )
+    return next(run for run in runs if sum(counts[at] for at in run) >= _WORK_SHARE * total)

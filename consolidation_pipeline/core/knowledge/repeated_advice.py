@@ -1,0 +1,118 @@
+"""Advice that several texts repeat, as the words that they share: "check the return value"."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.text.sentence_cues import is_advice, is_warning
+from consolidation_pipeline.core.text.sentences import extract_sentences
+
+# Words of a phrase, without the word that forbids.
+_FEWEST_WORDS, _MOST_WORDS = 3, 9
+# A longer phrase takes the place of its beginning if this share of the texts with the beginning have it.
+_SAME_SHARE = 0.6
+# Words after which an instruction begins.
+_MODAL = re.compile(
+    r"\b(?P<not>never|don['’]t|do not|must not|should not|avoid)\s+(?:to\s+)?"
+    r"|\b(?:always|should|must|needs? to|ha(?:s|ve) to|make sure to|remember to)\s+(?:also\s+|always\s+)?"
+)
+_TOKEN = re.compile(r"[\w`][\w`'’./-]*[\w`]|\w|[,;:.!?()—–]")
+_STOP = frozenset(",;:.!?()—–")
+# A phrase neither ends in these words nor consists of them.
+_LIGHT = frozenset(
+    """
+    a an the of for in to on with and or by from as at is are be been it its this that these those when if while
+    where which who not no so than then their them they your you our we i my his her before after into than all any
+    each also properly correctly accordingly instead only just have has
+    """.split()
+)
+# Verbs that say nothing without their object.
+_EMPTY = frozenset("be have has been not also only then do does still".split())
+
+
+def find_repeated_advice(texts: Sequence[str], *, fewest: int = 3, most: int = 6) -> list[tuple[str, int]]:
+    """Return phrases of instructions, and in how many of the texts each is, the most frequent first.
+
+    A phrase begins with the verb of an instruction and has three to nine words; ``never`` and ``avoid`` stand before
+    it. Phrases of the same texts are told once, in their longest form. Equal texts count each.
+
+    Args:
+        texts: One per memory.
+        fewest: Fewest texts of a phrase.
+        most: Most phrases.
+    """
+    holding = defaultdict[tuple[str, ...], set[int]](set)
+    phrases: dict[str, list[tuple[str, ...]]] = {}
+    for at, text in enumerate(texts):
+        if text not in phrases:
+            phrases[text] = list(_list_phrases(text))
+        for phrase in phrases[text]:
+            for end in range(_FEWEST_WORDS + 1, len(phrase) + 1):
+                holding[phrase[:end]].add(at)
+    frequent = {phrase: found for phrase, found in holding.items() if len(found) >= fewest and _is_whole(phrase)}
+    ranked = sorted(frequent, key=lambda phrase: (-len(frequent[phrase]), -len(phrase), phrase))
+    told: list[tuple[str, int]] = []
+    known: list[tuple[tuple[str, ...], set[int]]] = []
+    for phrase in ranked:
+        longest = _extend(phrase, frequent)
+        if any(_repeats(longest, frequent[longest], *one) for one in known):
+            continue
+        known.append((longest, frequent[longest]))
+        told.append((" ".join(word for word in longest if word), len(frequent[longest])))
+        if len(told) == most:
+            break
+    return told
+
+
+def _list_phrases(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield the instructions of a text: the word that forbids, or "", and up to nine words, in lower case."""
+    for sentence in {one.text for one in extract_sentences(text)}:
+        lower = normalize_text(sentence).replace("’", "'")
+        if not is_advice(sentence) and not is_warning(sentence):
+            continue
+        for match in _MODAL.finditer(lower):
+            forbids = match["not"] or ""
+            yield from _read_phrase("never" if forbids and forbids != "avoid" else forbids, lower[match.end() :])
+        for start in re.finditer(r"^|[:;]\s+|,\s+(?:then\s+)?", lower):
+            first, *_ = lower[start.end() :].split(maxsplit=1) or [""]
+            if is_advice(f"{first} it") and not _MODAL.match(lower, start.end()):
+                yield from _read_phrase("", lower[start.end() :])
+
+
+def _read_phrase(forbids: str, rest: str) -> Iterator[tuple[str, ...]]:
+    words: list[str] = []
+    for token in _TOKEN.findall(rest):
+        if token in _STOP or len(words) == _MOST_WORDS:
+            break
+        words.append(token)
+    verb = words[0] if words else ""
+    # "Returns the sum" tells what happens.
+    is_command = verb.isalpha() and (not verb.endswith("s") or verb.endswith("ss"))
+    if len(words) >= _FEWEST_WORDS and is_command and verb not in _EMPTY and verb not in _LIGHT:
+        yield (forbids, *words)
+
+
+def _is_whole(phrase: tuple[str, ...]) -> bool:
+    return phrase[-1] not in _LIGHT and sum(word not in _LIGHT for word in phrase[1:]) >= 2
+
+
+def _extend(phrase: tuple[str, ...], frequent: dict[tuple[str, ...], set[int]]) -> tuple[str, ...]:
+    """Return the longest phrase that begins with this one and is in most of its texts."""
+    longer = [
+        other
+        for other in frequent
+        if len(other) > len(phrase)
+        and other[: len(phrase)] == phrase
+        and len(frequent[other]) >= _SAME_SHARE * len(frequent[phrase])
+    ]
+    return max(longer, key=lambda other: (len(other), len(frequent[other]), other), default=phrase)
+
+
+def _repeats(phrase: tuple[str, ...], texts: set[int], other: tuple[str, ...], others: set[int]) -> bool:
+    """Return True if a phrase has the words of another, or is of the same texts."""
+    words, known = ({*one} - _LIGHT - {""} for one in (phrase, other))
+    shared = len(words & known) >= 0.6 * min(len(words), len(known))
+    return shared or len(texts & others) >= _SAME_SHARE * len(texts)

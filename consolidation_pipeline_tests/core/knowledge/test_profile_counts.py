@@ -1,0 +1,98 @@
+"""Profiles from counts: lines by heading, thresholds, and independence of the order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from consolidation_pipeline.core.knowledge.profile_counts import HEADINGS, Observation, count_profile
+
+START = datetime(2026, 3, 2, 9, 15, tzinfo=UTC)  # a Monday
+
+
+def observe(at: int, **fields: object) -> Observation:
+    """Return a memory of hour ``at`` of the working days, eight hours a day."""
+    week, rest = divmod(at, 40)
+    moment = START + timedelta(weeks=week, days=rest // 8, hours=rest % 8)
+    made = Observation(
+        text=f"Cart page {at} is slow.\nCheck the query plan of page {at} in Postgres.",
+        memory_type="learning",
+        success=None,
+        tags=("cart",),
+        files=("shop/cart.py",),
+        language="english",
+        learned_at=moment,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def tell(rows: list[Observation], heading: str) -> str:
+    return "\n".join(count_profile(rows).parts[heading])
+
+
+def test_profile_counts_files_tools_and_tags() -> None:
+    rows = [observe(at) for at in range(20)]
+    techniques = tell(rows, "technical_preferences")
+    assert "Languages and formats: Python (20)." in techniques
+    assert "Tools and services: Postgres (20)." in techniques
+    assert "Files touched most: shop/cart.py (20)." in techniques
+    assert "Subjects (tags): cart (20)." in tell(rows, "context")
+
+
+def test_profile_tells_repeated_instruction_with_count() -> None:
+    rows = [observe(at) for at in range(20)]
+    assert '"check the query plan of page' in tell(rows, "work_patterns")
+
+
+def test_profile_tells_success_and_tags_that_differ() -> None:
+    rows = [observe(at, success=at % 4 != 0, tags=("cart",) if at % 2 else ("login",)) for at in range(40)]
+    habits = tell(rows, "work_patterns")
+    assert "75% of 40 rated tasks succeeded; more with cart (100% of 20); less with login (50% of 20)." in habits
+    assert "succeeded" not in tell([replace(row, success=None) for row in rows], "work_patterns")
+
+
+def test_profile_tells_hours_and_weekdays_of_work() -> None:
+    habits = tell([observe(at) for at in range(160)], "work_patterns")
+    assert "from Monday to Friday" in habits or "from Monday to Thursday" in habits
+    assert "between 09:00 and 16:00 UTC" in habits or "between 09:00 and 17:00 UTC" in habits
+    midnight = [
+        replace(observe(at), learned_at=START.replace(hour=0, minute=0) + timedelta(days=at)) for at in range(60)
+    ]
+    assert "UTC" not in tell(midnight, "work_patterns")
+
+
+def test_profile_tells_what_is_new_of_late() -> None:
+    rows = [observe(at, tags=("cart",) if at < 60 else ("login",)) for at in range(80)]
+    context = tell(rows, "context")
+    assert "more login (20 of 20, before 0 of 60)" in context
+    assert "less cart (0 of 20, before 60 of 60)" in context
+
+
+def test_profile_leaves_out_headings_without_evidence() -> None:
+    bare = Observation(
+        text="It rained.", memory_type="learning", success=None, tags=(), files=(), language="simple", learned_at=START
+    )  # fmt: skip
+    content = count_profile([bare]).content
+    assert "Techniques" not in content
+    assert "Communication" not in content
+    assert "1 note on 2026-03-02." in content
+    assert count_profile([]).content == ""
+
+
+def test_profile_says_how_notes_are_written() -> None:
+    rows = [observe(at, language="german" if at < 5 else "english") for at in range(20)]
+    communication = tell(rows, "communication_preferences")
+    assert "Notes are in English 75%, German 25%." in communication
+    assert "100% open with a title line" not in communication  # the first line ends in a full stop
+    assert "half of them have at most" in communication
+
+
+def test_profile_ignores_order_of_memories() -> None:
+    rows = [observe(at, success=at % 3 == 0, session=f"s{at % 4}", agent="a") for at in range(50)]
+    assert count_profile(rows) == count_profile(rows[::-1])
+    assert "in 4 sessions" in tell(rows, "context")
+
+
+def test_profile_headings_are_those_of_model() -> None:
+    assert list(HEADINGS) == ["communication_preferences", "technical_preferences", "work_patterns", "context"]
+    assert list(count_profile([observe(0)]).parts) == list(HEADINGS)

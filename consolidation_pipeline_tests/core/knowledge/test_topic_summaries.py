@@ -1,0 +1,118 @@
+"""Summaries by topics: lines, counts, dates, changes, size, and independence of the order."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.knowledge.topic_summaries import MAX_CHARS, MIN_CHARS, TopicSummary, summarize_topics
+from consolidation_pipeline_tests.hypothesis_examples import examples
+
+DAY = date(2026, 3, 1)
+GOODS = "shoes hats coats gloves scarves socks belts ties vests robes skirts shirts".split()
+PEOPLE = "admins guests partners clerks couriers auditors buyers sellers visitors testers authors editors".split()
+CACHE = [
+    f"Always clear the cart cache after the price of {what} changes. Shoppers saw old prices for {what}. "
+    f"The cart page reads the prices of {what} from the cache for a day."
+    for what in GOODS
+]
+LOGIN = [
+    f"Login tokens expire early when {who} sign in twice. The session store keeps one token for {who}. "
+    f"Ask {who} to sign in again after the session store restarts."
+    for who in PEOPLE
+]
+TEXTS = st.lists(
+    st.sampled_from([*CACHE, *LOGIN, "x", "# Title", "値を確認する。", "word " * 200, "```\na = 1\n```", "TODO: later"])
+    | st.text(min_size=1, max_size=60).filter(str.strip),
+    min_size=1,
+    max_size=30,
+)
+
+
+def summarize(texts: list[str]) -> TopicSummary:
+    return summarize_topics(texts, [DAY + timedelta(days=at) for at in range(len(texts))])
+
+
+def test_summary_has_line_with_count_and_days_per_topic() -> None:
+    found = summarize([*CACHE, *LOGIN])
+    head, *lines = found.content.split("\n")
+    assert head == "24 memories, 2026-03-01 to 2026-03-24, on 2 topics:"
+    assert len(lines) == found.topics == 2
+    assert "(12 memories, 2026-03-01 to 2026-03-12): " in lines[0]
+    assert "cart cache" in lines[0]
+    assert "(12 memories, 2026-03-13 to 2026-03-24): " in lines[1]
+    assert "token" in lines[1].lower()
+
+
+def test_texts_that_differ_in_numbers_become_one_line() -> None:
+    counts = [f"Investigate test count drop: {1000 + at} -> {at % 7}" for at in range(40)]
+    found = summarize([*counts, *CACHE, *LOGIN])
+    assert "Investigate test count drop: {n} -> {m} (40 memories, 2026-03-01 to 2026-04-09)." in found.content
+
+
+def test_number_that_is_the_same_stays_in_template() -> None:
+    found = summarize([f"Retry the upload 3 times, then wait {at} seconds." for at in range(10, 20)])
+    assert found.content.startswith("Retry the upload 3 times, then wait {n} seconds (10 memories, ")
+
+
+def test_summary_tells_what_changed_with_date() -> None:
+    old = [f"The cart page keeps prices for 30 seconds. Clear the cart cache of {what} then." for what in GOODS]
+    new = [f"The cart page keeps prices for 45 seconds. Clear the cart cache of {what} then." for what in PEOPLE]
+    content = summarize([*old[:6], *new[:3], *LOGIN]).content
+    assert "keeps prices for 45 seconds (since 7 March 2026; was 30 seconds)" in content
+
+
+def test_statement_of_all_memories_is_told_once_at_most() -> None:
+    content = summarize([f"{text} Deploys wait for the lock." for text in [*CACHE, *LOGIN]]).content
+    assert content.count("Deploys wait for the lock") <= 1
+
+
+def test_summary_is_an_eighth_and_bounded() -> None:
+    small, large = [*CACHE, *LOGIN], [f"{text} Case {at} of it." for at in range(40) for text in [*CACHE, *LOGIN]]
+    assert len(summarize(small).content) <= max(MIN_CHARS, sum(map(len, small)) / 7)
+    found = summarize(large)
+    assert found.source_chars == sum(map(len, large))
+    assert len(found.content) <= 1.05 * MAX_CHARS
+
+
+def test_single_memory_is_told_as_it_is() -> None:
+    assert summarize(["Reports run on the replica."]).content == "Reports run on the replica (1 memory, 2026-03-01)."
+
+
+def test_memories_of_no_topic_are_counted() -> None:
+    content = summarize([*CACHE, *LOGIN, "The moon was full over the harbour."]).content
+    assert content.split("\n")[-1].startswith("Other matters (1 memory, 2026-03-25): The moon was full")
+
+
+def test_placeholders_and_commit_prefixes_are_left_out() -> None:
+    texts = [f"feat(cart): add {what} to the cart page\nTODO: Add a rule." for what in ("shoes", "hats", "coats")]
+    content = summarize(texts).content
+    assert "TODO" not in content
+    assert "feat(" not in content
+    assert "Cart: add" in content
+
+
+def test_field_of_a_form_is_no_topic() -> None:
+    texts = [f"{text} Steps taken: none. Expected results: it works." for text in [*CACHE, *LOGIN]]
+    titles = [line.split(" (")[0].lower() for line in summarize(texts).content.split("\n")[1:]]
+    assert not any("expected" in title or "steps" in title for title in titles)
+
+
+@pytest.mark.parametrize("texts", [[], ["", " \n"]])
+def test_summary_of_blank_texts_is_refused(texts: list[str]) -> None:
+    with pytest.raises(ValueError, match="a summary needs"):
+        summarize(texts)
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(TEXTS, st.integers(0, 2**32))
+def test_summary_ignores_order_of_memories(texts: list[str], seed: int) -> None:
+    rows = [(text, DAY + timedelta(days=at % 5)) for at, text in enumerate(texts)]
+    shuffled = random.Random(seed).sample(rows, len(rows))
+    first, second = (summarize_topics(*map(list, zip(*part, strict=True))) for part in (rows, shuffled))
+    assert first == second
+    assert first.content.strip()
