@@ -129,6 +129,8 @@ def api_template(databases: DatabasePool, tmp_path_factory: pytest.TempPathFacto
         pipeline.add([memory_row(at, text) for at, text in enumerate(LESSONS)], SLUG)
         foreign = "A note of another project, which no other key may read"
         pipeline.add([memory_row(at, foreign + end) for at, end in enumerate(".!")], FOREIGN)
+        # Tests of suggestions insert their own.
+        pipeline.configure(review_limit=0)
         job_id = pipeline.run(SLUG).job_id
         pipeline.engine.dispose()  # Postgres copies only databases without connections
         yield str(make_url(url).database), job_id

@@ -75,7 +75,7 @@ def test_approval_with_edited_text_merges_and_undoes(
     api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]
 ) -> None:
     path = f"/review/{suggestion_ids[0]}"
-    done = visitor.submit(f"{path}/approve", content="Wait half\r\nan hour.", note="ok", back="/review?project=shop")
+    done = visitor.submit(f"{path}/approve", content="Wait half\r\nan hour.", note="ok", accept_loss="1", back="/review?project=shop")
     assert (done.status_code, done.headers["location"]) == (303, f"/review?project=shop&done={suggestion_ids[0]}")
     page = visitor.get(done.headers["location"]).text
     assert "<strong>Merged.</strong> 2 memories became one." in page
@@ -107,7 +107,7 @@ def test_approval_refuses_archived_original(api: ApiContext, visitor: PageVisito
     original = get_suggestion(api.pipeline.engine, suggestion_ids[2]).originals[0]
     archive_manually(api.pipeline.engine, [original.id], changed_by="test")
     assert "changed since this was proposed" in visitor.get(f"/review/{suggestion_ids[2]}").text
-    late = visitor.submit(f"/review/{suggestion_ids[2]}/approve", content="A text edited for an hour.")
+    late = visitor.submit(f"/review/{suggestion_ids[2]}/approve", content="A text edited for an hour.", accept_loss="1")
     assert late.status_code == 409
     assert "A text edited for an hour.</textarea>" in late.text
     assert "changed, archived or merged after" in late.text

@@ -139,6 +139,8 @@ def _run_once(rows: Path) -> dict[str, Any]:
     output = io.StringIO()
     assert app.run_command(["init"]) == 0
     assert app.run_command(["import", str(rows), "--project", "notes", "--source", "test"]) == 0
+    # Tests of suggestions insert their own.
+    assert app.run_command(["projects", "configure", "notes", "review_limit=0"]) == 0
     with redirect_stdout(output):
         assert app.run_command(["run", "notes", "--json"]) == 0
     answer: dict[str, Any] = json.loads(output.getvalue())

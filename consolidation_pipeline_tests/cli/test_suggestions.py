@@ -40,6 +40,7 @@ def test_suggestions_are_shown_with_originals(cli: Cli, waiting: list[str]) -> N
     assert listed.out.index(waiting[0]) < listed.out.index(waiting[1])
     assert "= Text 0." in listed.out
     assert "approve ID..." in listed.err
+    assert "keep ID..." in listed.err
     answer = cli("suggestions", "list", "--min-similarity", "0.95", "--json").json
     assert answer["total"] == 1
     assert answer["suggestions"][0]["id"] == waiting[0]
@@ -50,15 +51,6 @@ def test_suggestions_are_shown_with_originals(cli: Cli, waiting: list[str]) -> N
     assert "Look." in shown.out
     assert cli("suggestions", "show", waiting[1], "--json").json["content"] == "Text 1."
     assert "no suggestion is rejected" in cli("suggestions", "list", "notes", "--status", "rejected").out
-
-
-@pytest.mark.usefixtures("consolidated")
-def test_empty_suggestions_name_missing_model(cli: Cli) -> None:
-    empty = cli("suggestions", "list")
-    assert "all projects: no suggestion is pending" in empty.out
-    assert "none is set for notes: consolidation projects configure notes llm_model=" in empty.err
-    assert cli("projects", "configure", "notes", "llm_model=openai/gpt-4o-mini").code == 0
-    assert "none is set" not in cli("suggestions", "list", "notes").err
 
 
 def test_suggestion_decision_names_undo_command(cli: Cli, waiting: list[str]) -> None:

@@ -30,6 +30,7 @@ TypeChoice = Annotated[str, AfterValidator(partial(_check_choice, MEMORY_TYPES))
 OperationChoice = Annotated[
     str, AfterValidator(partial(_check_choice, OPERATIONS)), Query(max_length=MAX_REFERENCE_CHARS)
 ]
+DifferenceChoice = Annotated[str, AfterValidator(check_text), Query(max_length=200)]
 QueuePosition = Annotated[int, Query(ge=0, le=2**31 - 1)]
 PageNumber = Annotated[int, Query(ge=1, le=10**7)]
 MinScore = Annotated[Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(_empty_to_none), Query()]

@@ -1,15 +1,19 @@
-"""The review page: one suggestion at a time, its originals side by side, approve or reject."""
+"""The review page: one suggestion at a time, its originals side by side; approve, reject or keep as variants.
+
+Suggestions that differ only in one kind of difference can be decided together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from consolidation_pipeline.api.models.suggestions import Status
 from consolidation_pipeline.api.pages.history import render_undo
@@ -23,6 +27,7 @@ from consolidation_pipeline.api.pages.page_session import (
     redirect_back,
 )
 from consolidation_pipeline.api.pages.query_params import (
+    DifferenceChoice,
     MinScore,
     ProjectChoice,
     QueuePosition,
@@ -34,11 +39,17 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.text.word_diff import Piece, compare_texts, mark_new
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError
 from consolidation_pipeline.service.admin.projects import list_projects
-from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion, reject_suggestion
+from consolidation_pipeline.service.review.suggestion_bulk import Rule, decide_matching
+from consolidation_pipeline.service.review.suggestion_decisions import (
+    approve_suggestion,
+    keep_variants,
+    reject_suggestion,
+)
 from consolidation_pipeline.service.review.suggestions import (
     Original,
     Suggestion,
     SuggestionPage,
+    describe_queue,
     get_suggestion,
     list_suggestions,
 )
@@ -50,6 +61,10 @@ router = APIRouter(prefix="/review", route_class=PageRoute, include_in_schema=Fa
 _PAGE_SIZE = 10
 _QUEUE_PATH = "/review"
 _SIMILARITIES = (0.98, 0.95, 0.93, 0.9, 0.85)
+# Suggestions that are decided together at a time: some seconds.
+_MOST_TOGETHER = 200
+# Kinds of differences that the page lists.
+_LISTED_KINDS = 8
 
 
 @dataclass(frozen=True)
@@ -80,12 +95,19 @@ def show_queue(
     status: Status = "pending",
     type: TypeChoice = "",
     similarity: MinScore = None,
+    differ: DifferenceChoice = "",
     at: QueuePosition = 0,
     done: UUID | None = None,
+    decided: QueuePosition | None = None,
+    left: QueuePosition = 0,
 ) -> Response:
-    """Show the suggestion at position ``at`` of the filtered queue, beside the list of its page."""
-    filters = {"project": project, "status": status, "type": type, "similarity": similarity}
+    """Show the suggestion at position ``at`` of the filtered queue, beside the list of its page.
+
+    ``decided``: number of suggestions that were just decided together; ``left``: of those that could not be.
+    """
+    filters = {"project": project, "status": status, "type": type, "similarity": similarity, "differ": differ}
     slug = visitor.find_project(project).slug if project else visitor.principal.project
+    queue = describe_queue(visitor.engine, slug, settings=visitor.settings)
     page, first, at = _load_page(visitor, slug, filters, at)
     own = visitor.principal.project
     return render(
@@ -99,6 +121,10 @@ def show_queue(
         projects=[own] if own else [one.slug for one in list_projects(visitor.engine)],
         types=MEMORY_TYPES,
         similarities=_SIMILARITIES,
+        queue=queue,
+        kinds=dict(list(queue.kinds.items())[:_LISTED_KINDS]),
+        decided=decided,
+        left=left,
         done=_find_decided(visitor, done),
         **_describe_suggestion(page.suggestions[at - first] if page.suggestions else None),
     )
@@ -118,6 +144,7 @@ def _load_page(
         status=filters["status"],
         type=filters["type"] or None,
         min_similarity=filters["similarity"],
+        differ_only_in=filters["differ"] or None,
         limit=_PAGE_SIZE,
         offset=first,
     )
@@ -163,6 +190,28 @@ def show_one(request: Request, id: UUID, visitor: ReaderVisitor, done: UUID | No
     )
 
 
+@router.post("/decide")
+def decide_together(request: Request, visitor: AdminVisitor, form: SubmittedForm) -> Response:
+    """Decide all suggestions of a project that differ only in one kind of difference."""
+    project, kind = form.get("project", ""), form.get("differ", "")
+    rule = Rule(visitor.find_project(project).slug, differ_only_in=kind)
+    try:
+        done = decide_matching(
+            visitor.engine,
+            rule,
+            form.get("decision", ""),
+            most=_MOST_TOGETHER,
+            settings=visitor.settings,
+            decided_by=visitor.name,
+            note=form.get("note", "").strip() or None,
+        )
+    except ConsolidationError as error:
+        code, message = describe_error(error)
+        return render_error(request, code, message, back=_QUEUE_PATH)
+    counts = {"project": project, "decided": len(done.decided), "left": len(done.refused) + done.remaining}
+    return RedirectResponse(f"{_QUEUE_PATH}?{urlencode(counts)}", 303)
+
+
 @router.post("/{id}/approve")
 def approve(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Merge the originals, with the proposed or the edited text."""
@@ -174,6 +223,7 @@ def approve(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedFo
             id,
             content=_read_edit(form, "content", suggestion.content),
             lessons_learned=_read_edit(form, "lessons_learned", suggestion.lessons_learned or ""),
+            accept_loss=bool(form.get("accept_loss")),
             note=form.get("note", "").strip() or None,
             decided_by=visitor.name,
             settings=visitor.settings,
@@ -191,9 +241,22 @@ def _read_edit(form: Form, field: str, proposed: str) -> str | None:
 @router.post("/{id}/reject")
 def reject(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Keep the originals separate."""
-    _find_suggestion(visitor, id)
-    note = form.get("note", "").strip() or None
-    return _decide(request, id, form, lambda: reject_suggestion(visitor.engine, id, note=note, decided_by=visitor.name))
+    return _decide_simply(request, id, visitor, form, reject_suggestion)
+
+
+@router.post("/{id}/keep")
+def keep(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
+    """Keep the originals as variants."""
+    return _decide_simply(request, id, visitor, form, keep_variants)
+
+
+def _decide_simply(
+    request: Request, id_: UUID, visitor: Visitor, form: Form, decision: Callable[..., object]
+) -> Response:
+    """Carry out a decision that needs nothing but a note."""
+    _find_suggestion(visitor, id_)
+    how = {"note": form.get("note", "").strip() or None, "decided_by": visitor.name, "settings": visitor.settings}
+    return _decide(request, id_, form, lambda: decision(visitor.engine, id_, **how))
 
 
 @router.post("/{id}/undo")
@@ -227,8 +290,8 @@ def _explain_conflict(request: Request, id_: UUID, error: ConflictError) -> str:
     suggestion = get_suggestion(request.app.state.engine, id_)
     if suggestion.status == "superseded":
         return (
-            "One of these memories was changed, archived or merged after the suggestion was made, so nothing was "
-            "merged. If they are still similar, the next run makes a new suggestion."
+            "One of these memories was changed, archived or merged after the suggestion was made, or others were worth "
+            "more, so nothing was merged. If they are still similar, a later run proposes them again."
         )
     if suggestion.status != "pending":
         decision = f"{STATUS_LABELS[suggestion.status]} by {person_name(suggestion.reviewed_by)}"
