@@ -233,6 +233,7 @@ class StoreArguments:
             "voter": "key:1",
             "day": NOW.date(),
             "helpful": True,
+            "patterns": self.raw,
             "reference": self.project.slug,
             "scope": "user_id",
             "knowledge": KnowledgeFilter("raw"),
