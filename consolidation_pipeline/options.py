@@ -36,6 +36,9 @@ _PATTERN_NAMES = {
     _CRON_PATTERN: "a cron expression of five fields",
     _ONNX_PATTERN: "'onnx:' with the path of a model file",
 }
+_MODEL_EXPECTED: dict[str, Any] = {
+    "expected": "the name of a litellm model, no URL: a variable of its provider has the address, as OPENAI_API_BASE"
+}
 
 
 class ConsolidationOptions(BaseModel):
@@ -172,8 +175,14 @@ class ConsolidationOptions(BaseModel):
         None,
         description="litellm model for patterns, principles, summaries, profiles, rewrites and suggestions. None = "
         "extractive texts.",
+        json_schema_extra=_MODEL_EXPECTED,
     )
-    embedding_model: str = Field("local", min_length=1, description="`local` or a litellm embedding model.")
+    embedding_model: str = Field(
+        "local",
+        min_length=1,
+        description="`local` or a litellm embedding model.",
+        json_schema_extra=_MODEL_EXPECTED,
+    )
     budget_usd_per_run: float = Field(1.0, ge=0, description="Budget of a run, US dollars.")
     budget_usd_per_day: float = Field(
         5.0,
@@ -187,6 +196,14 @@ class ConsolidationOptions(BaseModel):
     @classmethod
     def _normalize_scope(cls, scope: str) -> str:
         return normalize_scope(scope)
+
+    @field_validator("llm_model", "embedding_model")
+    @classmethod
+    def _check_model(cls, model: str | None) -> str | None:
+        # Some providers of litellm take the server's address from the name: texts would go wherever it says.
+        if model is not None and ("//" in model or not model.isprintable() or model != model.strip()):
+            raise ValueError("a URL")
+        return model
 
     @field_validator("schedule")
     @classmethod
@@ -243,7 +260,7 @@ def describe_range(key: str) -> str:
     """Return the allowed values of an option, given by name or alias, in words."""
     name = OPTION_NAMES[key]
     schema = ConsolidationOptions.model_json_schema(by_alias=False)["properties"][name]
-    branches = schema.get("anyOf", [schema])
+    branches = [schema] if "expected" in schema else schema.get("anyOf", [schema])
     return " or ".join(_describe_branch(branch) for branch in branches)
 
 

@@ -48,6 +48,16 @@ class Settings(BaseSettings):
     embedding_model: str | None = Field(
         None, description="litellm embedding model; unset = each project's own (local)."
     )
+    allowed_models: str = Field(
+        "",
+        description="litellm models that projects may choose, separated by commas, with * as a wildcard; empty = any.",
+    )
+    max_usd_per_day: float | None = Field(
+        None, ge=0, description="Highest budget_usd_per_day that a project may choose; unset = no limit."
+    )
+    max_tokens_per_run: int | None = Field(
+        None, ge=0, description="Highest budget_tokens_per_run that a project may choose; unset = no limit."
+    )
     api_host: str = Field("127.0.0.1", description="Address the HTTP API listens on.")
     api_port: int = Field(8642, ge=1, le=65535, description="Port the HTTP API listens on.")
     api_auth: Literal["on", "off"] = Field("on", description="off = no keys; only on a loopback host.")

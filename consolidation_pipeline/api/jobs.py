@@ -50,6 +50,7 @@ def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerR
         options=body.options,
         triggered_by=caller.name,
         trigger_type=body.trigger_type,
+        settings=caller.settings,
     )
     return _describe_accepted(job, caller, response, note=_SCOPE_NOTE if is_restricted else "")
 

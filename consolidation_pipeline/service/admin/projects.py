@@ -11,6 +11,7 @@ from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidOptionError, UsageError
 from consolidation_pipeline.options import OPTION_NAMES, ConsolidationOptions, parse_options
 from consolidation_pipeline.service.runs.effective_options import effective_options
+from consolidation_pipeline.service.runs.operator_limits import check_limits
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import projects as store
 from consolidation_pipeline.store.admin.project_counts import Backlog, ProjectCounts, count_project, list_backlogs
@@ -47,7 +48,7 @@ def create_project(engine: Engine, slug: str, config: Mapping[str, Any], *, sett
         ConflictError: The slug is taken.
     """
     chosen = _rename_aliases(config)
-    _check_thresholds(parse_options(chosen), settings)
+    _check_options(parse_options(chosen), settings)
     with engine.begin() as connection:
         return store.create_project(connection, slug, chosen)
 
@@ -70,7 +71,7 @@ def configure_project(
 
     Raises:
         NotFoundError: There is no such project.
-        InvalidOptionError: An option is unknown or out of range. Nothing is changed.
+        InvalidOptionError: An option is unknown, out of range or beyond the operator's limits. Nothing is changed.
     """
     given, dropped = _rename_aliases(config), set(_rename_aliases(dict.fromkeys(resets)))
     if both := sorted(dropped & set(given)):
@@ -79,7 +80,7 @@ def configure_project(
         project = store.get_project(connection, slug)
         kept = {name: value for name, value in _rename_aliases(project.config).items() if name not in dropped}
         chosen = kept | given
-        _check_thresholds(parse_options(chosen), settings)
+        _check_options(parse_options(chosen), settings)
         on = project.consolidation_enabled if enabled is None else enabled
         return store.configure_project(connection, slug, config=chosen, consolidation_enabled=on)
 
@@ -126,7 +127,8 @@ def _rename_aliases(config: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _check_thresholds(options: ConsolidationOptions, settings: Settings) -> None:
-    """Raise InvalidOptionError if the thresholds do not fit those of the embedding model."""
+def _check_options(options: ConsolidationOptions, settings: Settings) -> None:
+    """Raise InvalidOptionError for thresholds that do not fit the embedding model, or beyond the operator's limits."""
+    check_limits(options, settings)
     model = options.embedding_model if "embedding_model" in options.model_fields_set else settings.embedding_model
     resolve_thresholds(load_embedder(model or "local").name, options.model_dump())

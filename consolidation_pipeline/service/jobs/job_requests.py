@@ -13,10 +13,12 @@ from uuid import UUID
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
+from consolidation_pipeline.service.runs.operator_limits import check_limits
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, build_scope, read_scope, select_phases
 from consolidation_pipeline.service.runs.project_run import CANCELLED_BY
 from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
 from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
+from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.schema import TRIGGER_TYPES
 from consolidation_pipeline.store.jobs import jobs
@@ -73,6 +75,7 @@ def request_job(
     options: Mapping[str, Any] | None = None,
     triggered_by: str,
     trigger_type: str = "manual",
+    settings: Settings | None = None,
 ) -> RequestedJob:
     """Request a job of a project; if the project has a live job, return that one, whatever it does.
 
@@ -82,18 +85,21 @@ def request_job(
         options: Options of this job only, over those of the project.
         triggered_by: Name of the person or program that asks.
         trigger_type: manual, scheduled or threshold.
+        settings: Limits of the options; None = those of the environment.
 
     Raises:
         InvalidScopeError: The job or a phase does not exist.
         UsageError: The trigger type does not exist.
-        InvalidOptionError: An option does not exist or is out of range.
+        InvalidOptionError: An option does not exist, is out of range or beyond the operator's limits.
         NotFoundError: There is no such project.
         ProjectDisabledError: Consolidation of the project is disabled.
     """
     selected = select_phases(job, phases)
     if trigger_type not in TRIGGER_TYPES:
         raise UsageError(f"trigger type {trigger_type!r} does not exist; the types are {', '.join(TRIGGER_TYPES)}")
-    own = parse_options(options or {}).model_dump(mode="json", exclude_unset=True)
+    given = parse_options(options or {})
+    check_limits(given, settings or Settings())
+    own = given.model_dump(mode="json", exclude_unset=True)
     project = get_runnable_project(engine, slug)
     fail_dead_job(engine, project)
     scope, effective = build_scope(job, selected, own), parse_options(own, base=parse_options(project.config))

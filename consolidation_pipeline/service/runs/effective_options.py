@@ -6,13 +6,20 @@ import json
 from functools import lru_cache
 
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
+from consolidation_pipeline.service.runs.operator_limits import apply_limits
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.projects import Project
 
 
 def effective_options(project: Project, settings: Settings) -> ConsolidationOptions:
-    """Return the options of a project. Models that it does not set come from the environment."""
-    return _read_options(json.dumps(project.config), settings.llm_model, settings.embedding_model)
+    """Return the options of a project. Models that it does not set come from the environment, and so do upper limits.
+
+    Raises:
+        InvalidOptionError: The environment does not allow its embedding model, to which searches send their texts.
+    """
+    return apply_limits(
+        _read_options(json.dumps(project.config), settings.llm_model, settings.embedding_model), settings
+    )
 
 
 @lru_cache(maxsize=1_000)

@@ -17,6 +17,7 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.runs.effective_options import effective_options
+from consolidation_pipeline.service.runs.operator_limits import apply_limits
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES, build_scope, read_scope
 from consolidation_pipeline.service.runs.project_run import (
     PlanDecisions,
@@ -82,6 +83,7 @@ def open_run(
                 connection,
                 project,
                 options,
+                settings=settings,
                 scope=build_scope(job if job in JOB_PHASES else "consolidate", planned),
                 trigger_type=trigger_type,
                 triggered_by=triggered_by,
@@ -171,6 +173,7 @@ def _begin_job(
     project: Project,
     options: ConsolidationOptions,
     *,
+    settings: Settings,
     scope: Mapping[str, Any],
     trigger_type: str,
     triggered_by: str,
@@ -179,7 +182,7 @@ def _begin_job(
     """Claim the pending job, or make one with ``scope``; return its id, its options and the plan to apply, if any."""
     pending = jobs.find_live_job(connection, project.id)
     scope = scope if pending is None else pending.scope
-    options = parse_options(scope.get("options", {}), base=options)
+    options = apply_limits(parse_options(scope.get("options", {}), base=options), settings)
     snapshot = options.model_dump(mode="json")
     if pending is None:
         job_id = jobs.append_job(
