@@ -14,20 +14,21 @@ import numpy as np
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.knowledge.pattern_types import PATTERN_TYPES
-from consolidation_pipeline.core.lifecycle.feedback import compute_usefulness
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.search.ranking import bm25
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
+from consolidation_pipeline.core.search.versions import place_newer_first
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.query_vectors import embed_query, explain_missing_vectors
 from consolidation_pipeline.service.search.rank_fusion import CANDIDATES, FUSIONS, RetrieverScores, fuse_scores
+from consolidation_pipeline.service.search.versions import find_versions
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.memories.votes import load_votes
+from consolidation_pipeline.store.memories.votes import load_usefulness
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.search.retrievers import (
     KeywordMatches,
@@ -59,7 +60,8 @@ class SearchQuery:
     success, failure, decision, workflow, gotcha; only patterns and principles of these types. ``tags``: at least one
     of them. ``since``, ``until``: inclusive bounds of ``learned_at``, UTC if without a zone. ``min_similarity``: lowest
     cosine of a memory that is found by its vector. ``explain``: add to each hit why it was found. ``scope``: key of a
-    scope, such as a user id; memories of it and of no scope in particular.
+    scope, such as a user id; memories of it and of no scope in particular. ``as_of``: what was known at that time; such
+    a search counts no use.
     """
 
     text: str
@@ -77,6 +79,7 @@ class SearchQuery:
     explain: bool = False
     pattern_types: Sequence[str] | None = None
     scope: str | None = None
+    as_of: datetime | None = None
 
 
 def search(
@@ -110,8 +113,11 @@ def search_project(
             if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):
                 note = _BY_WORDS.format(missing)
             ranked = fuse_scores(scores, query.fusion)
+            found = find_versions(connection, project.id, [UUID(id_) for id_, _ in ranked], as_of=query.as_of)
+            ranked = place_newer_first(ranked, found.newer_of)
             hits = _to_hits(connection, ranked[: query.limit], scores, query=query, note=note)
-        if count_use:
+            hits = [found.add_to(hit) for hit in hits]
+        if count_use and query.as_of is None:
             count_uses(engine, hits)
         spent = round((time.perf_counter() - began) * 1000, 3)
         tracing.set_attributes({tracing.MEMORY_RECORD_COUNT: len(hits)})
@@ -146,6 +152,7 @@ def _check_query(query: SearchQuery, options: ConsolidationOptions) -> SearchFil
         pattern_types=query.pattern_types,
         scope=None if query.scope is None else _to_storable(query.scope),
         scope_option=options.scope,
+        as_of=query.as_of,
     )
 
 
@@ -222,7 +229,7 @@ def _retrieve(
         keyword,
         found_abstract,
         load_members(connection, patterns, [UUID(id_) for id_ in listed - found_abstract]),
-        compute_usefulness(load_votes(connection, list(listed))),
+        load_usefulness(connection, listed) if query.as_of is None else {},
     )
 
 
@@ -265,7 +272,7 @@ def _to_hits(
         reasons = [scores.explain(id_)] if query.explain else []
         why = "; ".join([*reasons, note] if note else reasons) or None
         memories.append(RankedMemory(UUID(id_), score, scores.semantic.get(id_), keyword_ranks.get(id_), why))
-    return load_hits(connection, memories, include_sources=query.include_sources)
+    return load_hits(connection, memories, include_sources=query.include_sources, as_of=query.as_of)
 
 
 def count_uses(engine: Engine, hits: Sequence[SearchHit]) -> None:

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.schema import KINDS
-from consolidation_pipeline.store.database.scope_keys import has_walls, raw_scope_key
+from consolidation_pipeline.store.database.scope_keys import IS_QUARANTINED, has_walls, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.search.vector_indexes import VectorIndex
@@ -34,6 +34,7 @@ class SearchFilters:
     ``kinds`` is never empty. ``tags``: at least one of them. ``since`` and ``until`` are inclusive bounds of
     ``learned_at``. ``pattern_types`` excludes all kinds but patterns and principles. ``scope``: key of a scope, for
     memories of it and of the empty scope. ``scope_option``: the project's option; without walls, there is one scope.
+    ``as_of``: memories that were learned and active at that time, as far as the rows tell.
     """
 
     kinds: Collection[str]
@@ -45,6 +46,7 @@ class SearchFilters:
     pattern_types: Collection[str] | None = None
     scope: str | None = None
     scope_option: str = NO_WALLS
+    as_of: datetime | None = None
 
     @property
     def tables(self) -> list[str]:
@@ -56,24 +58,23 @@ class SearchFilters:
     def parameters(self) -> dict[str, Any]:
         """Values of the parameters of ``where``, and ``kinds``."""
         given = {"types": self.types, "tags": self.tags, "since": self.since, "until": self.until}
-        given |= {"pattern_types": self.pattern_types, "scope": self.scope}
+        given |= {"pattern_types": self.pattern_types, "scope": self.scope, "as_of": self.as_of}
         lists = {name: v if isinstance(v, (str, datetime)) else list(v) for name, v in given.items() if v is not None}
         return lists | {"kinds": [kind for kind in self.kinds if kind != "raw"]}
 
     def where(self, table: str, *more: str) -> str:
         """Return the SQL conditions on rows of ``table``, with ``more`` of them, each to follow another one."""
         if table == "task_memories":
-            own = [None if self.include_archived else "NOT is_archived"]
+            own = list(self._raw_conditions())
             key = raw_scope_key(self.scope_option, table)
         else:
-            own = [
-                "retired_at IS NULL OR archive_reason IS NOT NULL" if self.include_archived else "retired_at IS NULL",
-                "pattern_type = ANY(%(pattern_types)s)" if self.pattern_types else None,
-            ]
+            own = [*self._derived_conditions(), "pattern_type = ANY(%(pattern_types)s)" if self.pattern_types else None]
             key = "scope_key"
         is_scoped = self.scope is not None and has_walls(self.scope_option)
+        hides_archived = self.as_of is None and not self.include_archived
         return conditions(
             *own,
+            None if hides_archived else f"NOT {IS_QUARANTINED}",
             "memory_type = ANY(%(types)s)" if self.types else None,
             "tags && CAST(%(tags)s AS text[])" if self.tags else None,
             "learned_at >= %(since)s" if self.since else None,
@@ -81,6 +82,35 @@ class SearchFilters:
             f"{key} IN (%(scope)s, '')" if is_scoped else None,
             *more,
         )
+
+    def _raw_conditions(self) -> Iterator[str]:
+        """Yield what makes a raw memory one that stands for itself, and is not archived."""
+        if self.as_of is None:
+            yield "NOT is_consolidated"
+            if not self.include_archived:
+                yield "NOT is_archived"
+            return
+        yield "learned_at <= %(as_of)s"
+        yield _IS_UNMERGED_AS_OF
+        if not self.include_archived:
+            yield "archived_at IS NULL OR archived_at > %(as_of)s"
+
+    def _derived_conditions(self) -> Iterator[str]:
+        """Yield what makes a consolidated memory an active one."""
+        active = "retired_at IS NULL"
+        if self.as_of is not None:
+            yield "created_at <= %(as_of)s"
+            active += " OR retired_at > %(as_of)s"
+        yield f"{active} OR archive_reason IS NOT NULL" if self.include_archived else active
+
+
+# Of a raw memory: no merged memory of that time was made from it.
+_IS_UNMERGED_AS_OF = """
+    NOT EXISTS (
+        SELECT 1 FROM consolidation.memory_lineage l JOIN consolidation.consolidated_memories m ON m.id = l.child_id
+        WHERE l.parent_id = task_memories.id AND m.kind = 'merged' AND m.created_at <= %(as_of)s
+            AND (m.retired_at IS NULL OR m.retired_at > %(as_of)s OR m.archive_reason IS NOT NULL))
+"""
 
 
 # Ids are text here: a retriever lists hundreds of them and a search shows a few. They sort as UUIDs do, and faster.
@@ -154,7 +184,7 @@ _NEAREST = """
 _NEAREST_OF_TABLE = {
     "task_memories": """
     (SELECT id, 'raw' AS kind, 'task_memories' AS table_name, embedding FROM consolidation.task_memories
-    WHERE project_id = %(project)s AND NOT is_consolidated AND embedding_dim = %(dimension)s /* filters */
+    WHERE project_id = %(project)s AND embedding_dim = %(dimension)s /* filters */
     ORDER BY /* distance */ id LIMIT %(limit)s)""",
     "consolidated_memories": """
     (SELECT id, kind, 'consolidated_memories' AS table_name, embedding FROM consolidation.consolidated_memories
@@ -285,7 +315,7 @@ _KEYWORD_MATCHES_OF_TABLE = {
         + coalesce(octet_length(feedback), 0) AS size, content_tsv,
         ts_rank(content_tsv, CAST(%(words)s AS tsquery), 1) AS rank
     FROM consolidation.task_memories
-    WHERE project_id = %(project)s AND NOT is_consolidated AND language = CAST(%(language)s AS regconfig) /* filters */
+    WHERE project_id = %(project)s AND language = CAST(%(language)s AS regconfig) /* filters */
     ORDER BY rank DESC, id LIMIT %(pool)s)""",
     "consolidated_memories": """
     (SELECT id, kind, octet_length(content) AS size, content_tsv,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -33,21 +34,33 @@ _LOAD_HITS = """
     FROM consolidation.task_memories WHERE id = ANY(%(ids)s)
     UNION ALL
     SELECT id, kind, memory_type, pattern_type, confidence_score, tags, learned_at,
-        source_count, content, NULL, NULL, NULL, NULL, NULL
-    FROM consolidation.consolidated_memories WHERE id = ANY(%(ids)s)
+        source_count, /* content */, NULL, NULL, NULL, NULL, NULL
+    FROM consolidation.consolidated_memories m WHERE id = ANY(%(ids)s)
 """
+# The ledger has the text before the first change after that time.
+_CONTENT_AS_OF = """coalesce((
+    SELECT c.previous_state ->> 'content' FROM consolidation.consolidation_changes c
+    WHERE c.entity_id = m.id AND c.changed_at > %(as_of)s AND c.previous_state ? 'content' ORDER BY c.seq LIMIT 1),
+    content)"""
 
 
 def load_hits(
-    connection: Connection, ranked: Sequence[RankedMemory], *, include_sources: bool = False
+    connection: Connection,
+    ranked: Sequence[RankedMemory],
+    *,
+    include_sources: bool = False,
+    as_of: datetime | None = None,
 ) -> list[SearchHit]:
     """Return the ranked memories as search hits, in the same order.
 
     The content of a raw memory is its whole text, as it is embedded. Without ``include_sources`` the hits have none.
+    With ``as_of``, a consolidated memory has the text of that time, as far back as the ledger is kept.
     """
     ids = [memory.id for memory in ranked]
     sources = load_hit_sources(connection, ids) if include_sources else {}
-    rows = {row[0]: row[1:] for row in fetch_rows(connection, _LOAD_HITS, {"ids": ids})}
+    statement = compose(_LOAD_HITS, content="content" if as_of is None else _CONTENT_AS_OF)
+    bound = {"ids": ids} | ({} if as_of is None else {"as_of": as_of})
+    rows = {row[0]: row[1:] for row in fetch_rows(connection, statement, bound)}
     hits = []
     for memory in ranked:
         kind, memory_type, pattern_type, confidence, tags, learned_at, source_count, content, *texts = rows[memory.id]

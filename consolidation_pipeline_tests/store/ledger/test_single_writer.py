@@ -53,6 +53,7 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
 )
 from consolidation_pipeline.store.knowledge.playbook import EntryChange
 from consolidation_pipeline.store.knowledge.relations import NewRelation, append_relations, load_relations
+from consolidation_pipeline.store.knowledge.supersessions import SupersessionChange
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, update_rows
 from consolidation_pipeline.store.memories.archive import MemoryUpdate
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
@@ -250,6 +251,9 @@ class StoreArguments:
             "archive_rows": {"updates": [MemoryUpdate(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "list_candidates": {"cross_type": False, "most": 5},
+            "write_supersessions": {
+                "changes": [SupersessionChange(uuid4(), self.raw[4], self.raw[5], "candidate", 0.6, "dates")]
+            },
             "append_label": labelled | {"same": True, "labelled_by": "test"},
             "find_label": labelled,
             "delete_label": labelled,
