@@ -75,7 +75,11 @@ def test_approval_with_edited_text_merges_and_undoes(
     api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]
 ) -> None:
     path = f"/review/{suggestion_ids[0]}"
-    done = visitor.submit(f"{path}/approve", content="Wait half\r\nan hour.", note="ok", accept_loss="1", back="/review?project=shop")
+    refused = visitor.submit(f"{path}/approve", content="Wait half an hour.")
+    assert refused.status_code == 400
+    assert "leaves out what the originals say" in refused.text
+    edit = {"content": "Wait half\r\nan hour.", "accept_loss": "1", "note": "ok"}
+    done = visitor.submit(f"{path}/approve", **edit, back="/review?project=shop")
     assert (done.status_code, done.headers["location"]) == (303, f"/review?project=shop&done={suggestion_ids[0]}")
     page = visitor.get(done.headers["location"]).text
     assert "<strong>Merged.</strong> 2 memories became one." in page

@@ -46,6 +46,7 @@ from consolidation_pipeline.service.review.suggestion_decisions import (
     reject_suggestion,
 )
 from consolidation_pipeline.service.review.suggestions import (
+    Disagreement,
     Original,
     Suggestion,
     SuggestionPage,
@@ -84,6 +85,15 @@ def mark_originals(suggestion: Suggestion) -> list[MarkedOriginal]:
     texts = [original.content for original in suggestion.originals]
     marked = compare_texts(texts, list(spans.values()))
     return [MarkedOriginal(original, pieces) for original, pieces in zip(suggestion.originals, marked, strict=True)]
+
+
+def list_differences(suggestion: Suggestion) -> list[Disagreement]:
+    """Return the differences between the originals, the same one only once; contradictions come first."""
+    found = {
+        (one.kind, *(tuple(passage.text.casefold() for passage in side) for side in (one.a, one.b))): one
+        for one in reversed(suggestion.differences)
+    }
+    return sorted(reversed(found.values()), key=lambda one: not one.contradicts)
 
 
 @router.get("")
@@ -160,6 +170,7 @@ def _describe_suggestion(suggestion: Suggestion | None) -> dict[str, Any]:
     return {
         "suggestion": suggestion,
         "sides": mark_originals(suggestion),
+        "differences": list_differences(suggestion),
         "proposed": mark_new(suggestion.content, texts),
         "lessons": mark_new(suggestion.lessons_learned or "", texts),
     }

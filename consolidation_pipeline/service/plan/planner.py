@@ -137,10 +137,10 @@ def _plan_review(
     with run.engine.connect() as connection:
         ranking = rank_groups(connection, run.project.id, groups, scope=scope, t_suggest=t_suggest, upcoming=upcoming)
         pending = list_pending(connection, run.project.id)
-        _, chosen = choose_waiting(pending, ranking.groups, run.options.review_limit)
+        outranked, chosen = choose_waiting(pending, ranking.groups, run.options.review_limit)
         bills = price_suggestions(connection, run, chosen)
-    asked_before = ranking.proposed_before + ranking.inactive
-    beyond = len(ranking.groups) - len(chosen)
+    asked_before = ranking.proposed_before + ranking.inactive - len(outranked)
+    beyond = len(ranking.groups) - len(chosen) + len(outranked)
     review = PlannedReview(asked_before=asked_before, proposed=len(chosen), beyond_limit=beyond)
     return review, [one.group.cluster_key for one in ranking.groups], bills
 
