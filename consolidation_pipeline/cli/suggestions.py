@@ -89,11 +89,13 @@ def list_(
 def _queue_lines(queue: QueueState) -> Iterator[str]:
     """Yield what else waits: groups beyond the limit, and kinds of differences to decide on together."""
     for slug, count in queue.beyond_limit.items():
-        groups = "1 more group waits" if count == 1 else f"{count:,} more groups wait"
         limit = queue.limits[slug]
-        room = limit - queue.pending if len(queue.beyond_limit) == 1 else 0
-        then = "the next run proposes them" if room > 0 else "each decision makes room for the next"
-        yield f"{slug}: {groups}; at most {limit} are proposed at a time (review_limit), {then}"
+        then = f"at most {limit} are proposed at a time (review_limit), each decision makes room for the next"
+        if limit == 0:
+            then = "review_limit=0 proposes none"
+        elif queue.pending < limit:
+            then = f"the next run proposes them, at most {limit} at a time (review_limit)"
+        yield f"{slug}: {'1 more group waits' if count == 1 else f'{count:,} more groups wait'}; {then}"
     for kind, count in queue.kinds.items():
         if count > 1:
             yield f"{count} differ only in {kind}: approve, reject or keep --project PROJECT --differ-only-in '{kind}'"

@@ -103,6 +103,9 @@ def add_suggestions(api: ApiContext, count: int) -> list[str]:
             keywords=["proxy"],
             similarity=0.95 - at / 100,
             rationale="2 memories may say the same (lowest similarity 0.95); value: 30 seconds / 31 seconds",
+            worth=2.5,
+            difference_kinds=["value: after #"],
+            method="llm",
         )
         for at in range(count)
     ]

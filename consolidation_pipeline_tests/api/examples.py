@@ -137,6 +137,8 @@ CHAPTERS = {
         ),
         Example("Archive", "POST /memories/{id}/archive", {"reason": "Obsolete"}, path="{memory}"),
         Example("Restore", "POST /memories/{id}/restore", path="{memory}"),
+        Example("Blast radius", "POST /quarantine/preview", {"project_id": SLUG, "ids": ["{added}"]}),
+        Example("Quarantine", "POST /quarantine", {"ids": ["{added}"], "reason": "Planted"}),
     ],
     "Review and playbook": [
         Example("Review queue", "GET /review/{project}", keep={"entry": "waiting.0.id"}),
@@ -154,7 +156,13 @@ CHAPTERS = {
             path="{suggestion}",
         ),
         Example("Reject a merge", "POST /suggestions/{id}/reject", {"note": "Two different things"}, path="{rejected}"),
+        Example("Keep both as variants", "POST /suggestions/{id}/keep", {"note": "Two gateways"}, path="{kept}"),
         Example("Withdraw a suggestion", "DELETE /suggestions/{id}", path="{withdrawn}"),
+        Example(
+            "Decide on many merges",
+            "POST /suggestions/decide",
+            {"project": SLUG, "decision": "reject", "differ_only_in": "value: after #", "note": "Two gateways"},
+        ),
     ],
     "Plan, history, rollback": [
         Example("Preview a run", "POST /consolidation/plan", {"project_id": FOREIGN}),
@@ -207,7 +215,7 @@ def prepare_rows(api: ApiContext) -> dict[str, str]:
         of=api.pipeline.project().id,
     )
     merged = api.pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
-    suggestion, rejected, withdrawn = add_suggestions(api, 3)
+    suggestion, rejected, kept, withdrawn, _ = add_suggestions(api, 5)
     return {
         "merged": str(merged),
         "job": str(api.job_id),
@@ -215,6 +223,7 @@ def prepare_rows(api: ApiContext) -> dict[str, str]:
         "memory": str(others[0].id),
         "suggestion": suggestion,
         "rejected": rejected,
+        "kept": kept,
         "withdrawn": withdrawn,
     }
 

@@ -33,6 +33,7 @@ def add_pair_suggestions(pipeline: Pipeline, slug: str = SHOP, *, count: int = 1
             keywords=["operations"],
             similarity=0.99 - n / 100,
             rationale="They say the same but for the time.",
+            difference_kinds=["value: after #"],
         )
         for n in range(count)
     ]

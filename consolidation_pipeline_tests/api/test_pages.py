@@ -94,6 +94,36 @@ def test_approval_with_edited_text_merges_and_undoes(
     assert visitor.get(f"/projects/{SHOP}/memories/{decided.memory_id}").status_code == 404
 
 
+def test_review_page_decides_one_kind_together(api: ApiContext, visitor: PageVisitor) -> None:
+    ids = add_pair_suggestions(api.pipeline, "kinds", count=3)
+    page = visitor.get("/review?project=kinds").text
+    assert "3 differ only in value: after #" in page
+    filtered = visitor.get("/review?project=kinds&differ=value%3A+after+%23").text
+    assert "Keep all as variants" in filtered
+    fields = {"project": "kinds", "differ": "value: after #"}
+    done = visitor.submit("/review/decide", **fields, decision="keep")
+    assert done.headers["location"] == "/review?project=kinds&decided=3&left=0"
+    assert "3 suggestions decided" in visitor.get(done.headers["location"]).text
+    assert {suggestion_status(api, id_) for id_ in ids} == {"kept"}
+    assert visitor.submit("/review/decide", **fields, decision="merge").status_code == 400
+
+
+def test_review_page_keeps_variants_and_undoes(api: ApiContext, visitor: PageVisitor) -> None:
+    (id_,) = add_suggestion(api.pipeline, "variants", "Retry after 30 s.", "Retry after 60 s.")
+    kept = visitor.submit(f"/review/{id_}/keep", note="two services", back="/review?project=variants")
+    assert "Kept as variants." in visitor.get(kept.headers["location"]).text
+    assert suggestion_status(api, id_) == "kept"
+    assert visitor.submit(f"/review/{id_}/undo").status_code == 303
+    assert suggestion_status(api, id_) == "pending"
+
+
+def test_review_page_tells_groups_that_wait(visitor: PageVisitor) -> None:
+    page = visitor.get("/review?project=notes").text
+    assert "1 group waits to be proposed" in page
+    assert "No suggestions to review" not in page
+    assert "1 more group waits" in visitor.get("/review").text
+
+
 def test_second_decision_shows_first_reviewer(
     api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]
 ) -> None:

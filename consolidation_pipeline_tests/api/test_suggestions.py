@@ -8,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext, add_suggestions
+from consolidation_pipeline_tests.api.review_client import add_pair_suggestions
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 SUGGESTIONS = f"{API}/suggestions"
@@ -44,8 +45,10 @@ def test_suggestions_are_hidden_from_foreign_key(api: ApiContext, suggestion_ids
     foreign = api.client("admin", FOREIGN)
     assert foreign.get(SUGGESTIONS).json()["total"] == 0
     assert foreign.get(SUGGESTIONS, params={"project": SLUG}).status_code == 403
-    for method, path in (("GET", ""), ("POST", "/validate"), ("POST", "/reject"), ("DELETE", "")):
+    for method, path in (("GET", ""), ("POST", "/validate"), ("POST", "/reject"), ("POST", "/keep"), ("DELETE", "")):
         assert foreign.request(method, f"{SUGGESTIONS}/{suggestion_ids[0]}{path}").status_code == 404
+    together = {"project": SLUG, "decision": "reject", "differ_only_in": "value"}
+    assert foreign.post(f"{SUGGESTIONS}/decide", json=together).status_code == 403
 
 
 def test_suggestion_is_decided_only_once(api: ApiContext, admin: TestClient, suggestion_ids: list[str]) -> None:
@@ -66,6 +69,24 @@ def test_suggestion_is_decided_only_once(api: ApiContext, admin: TestClient, sug
     assert [one["id"] for one in admin.get(SUGGESTIONS).json()["suggestions"]] == suggestion_ids[:1]
     query = "SELECT count(*) FROM {s}.consolidation_suggestions WHERE status = 'pending' AND id = :id"
     assert api.pipeline.value(query, id=UUID(suggestion_ids[0])) == 1
+
+
+def test_suggestions_of_a_kind_are_decided_together(api: ApiContext, admin: TestClient) -> None:
+    foreign = {"project": FOREIGN, "decision": "keep"}
+    add_pair_suggestions(api.pipeline, FOREIGN, count=3)
+    page = admin.get(SUGGESTIONS, params={"project": FOREIGN, "differ_only_in": "value"}).json()
+    assert (page["total"], page["kinds"]) == (3, {"value: after #": 3})
+    kept = admin.post(f"{SUGGESTIONS}/{page['suggestions'][0]['id']}/keep", json={"note": "two times"}).json()
+    assert (kept["status"], kept["project"]) == ("kept", FOREIGN)
+    done = admin.post(f"{SUGGESTIONS}/decide", json={**foreign, "differ_only_in": "value: after #"}).json()
+    assert ([one["status"] for one in done["decided"]], done["refused"], done["remaining"]) == (["kept"] * 2, [], 0)
+    assert admin.post(f"{SUGGESTIONS}/decide", json=foreign).status_code == 400
+    assert admin.post(f"{SUGGESTIONS}/decide", json={**foreign, "differ_only_in": "colour"}).status_code == 400
+
+
+def test_suggestion_list_tells_groups_beyond_limit(admin: TestClient) -> None:
+    page = admin.get(SUGGESTIONS, params={"project": SLUG}).json()
+    assert page["groups_beyond_limit"] == 1
 
 
 def test_suggestion_route_refuses_invalid_input(admin: TestClient, suggestion_ids: list[str]) -> None:

@@ -53,6 +53,29 @@ def test_suggestions_are_shown_with_originals(cli: Cli, waiting: list[str]) -> N
     assert "no suggestion is rejected" in cli("suggestions", "list", "notes", "--status", "rejected").out
 
 
+@pytest.mark.usefixtures("consolidated")
+def test_suggestion_list_names_groups_that_wait(cli: Cli) -> None:
+    empty = cli("suggestions", "list", "notes")
+    assert "notes: no suggestion is pending" in empty.out
+    assert "1 more group waits; review_limit=0 proposes none" in empty.out
+    assert cli("suggestions", "list", "notes", "--json").json["beyond_limit"] == {"notes": 1}
+    cli("projects", "configure", "notes", "review_limit=5")
+    assert "the next run proposes them" in cli("suggestions", "list", "notes").out
+
+
+def test_variants_are_kept_by_rule_and_undone(cli: Cli, engine: Engine, waiting: list[str]) -> None:
+    kinds = "UPDATE consolidation.consolidation_suggestions SET difference_kinds = '{value: build #}'"
+    with engine.begin() as connection:
+        connection.execute(text(kinds))
+    assert "2 differ only in value: build #" in cli("suggestions", "list", "notes").out
+    kept = cli("suggestions", "keep", "--project", "notes", "--differ-only-in", "value: build #", "--json").json
+    assert [one["suggestion_id"] for one in kept["decided"]] == waiting
+    assert cli("rollback", kept["decided"][0]["group_id"]).code == 0
+    again = cli("suggestions", "keep", waiting[0])
+    assert "kept as variants; undo: consolidation rollback" in again.out
+    assert cli("suggestions", "list", "--status", "kept", "--json").json["total"] == 2
+
+
 def test_suggestion_decision_names_undo_command(cli: Cli, waiting: list[str]) -> None:
     done = cli("suggestions", "approve", waiting[0], "--content", "My words.", "--note", "fine", "--json").json
     (decided,) = done["decided"]
