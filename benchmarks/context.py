@@ -1,13 +1,19 @@
 """What agents are told: evidence found by a search and told by a context within a budget, before and after a run.
 
     python benchmarks/context.py DIR [SET ...] [--data FOLDER] [--every N]
+    python benchmarks/context.py --near-misses [FILE] [--data FOLDER]
 
 The queries of ``DIR/SET.jsonl`` are in ``DIR/queries/SET.jsonl``, or in ``DIR/NAME_queries.jsonl`` for the sets
 ``NAME_*``: ``query``, and the memories that answer it in ``evidence_ids``. Each set is imported twice, as a project
 that is only embedded and as one that is consolidated with the default options. ``--data``: keep both in a folder, so
 that the next measurement needs no import. ``--every``: ask only every Nth query.
 
-A memory is *told* if each of its sentences is told. It is *named* if its id is, or that of a memory made from it.
+A memory is *told* if each of its sentences is told. It is *named* if its id is, or that of a memory made from it or of
+one with the same text.
+
+``--near-misses``: the pairs of ``FILE`` (default: ``benchmarks/pairs/development.jsonl``) in which one thing that
+matters differs are imported into one project. For each text, its fact is asked for, in its own words and in those of
+its paraphrases. *Told*: the text is told. *Warned*: where the pair proves to contradict, both are told as such.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ from quality import Corpus, build_slug, embed_only, import_rows, load_corpus
 from temporary_server import use_temporary_server
 
 BUDGETS = (500, 1_000, 2_000)
+NEAR_MISSES = Path(__file__).parent / "pairs" / "development.jsonl"
 # Sentences of a memory in their normal form.
 Sentences = frozenset[str]
 
@@ -50,10 +57,15 @@ class Store:
         with engine.connect() as connection:
             raw = connection.execute(text(_RAW_IDS), {"slug": slug}).all()
             made = connection.execute(text(_SOURCE_IDS), {"slug": slug}).all()
-        rows = {row.id: row.external_id for row in raw}
+        repeats: dict[Sentences, set[str]] = {}
+        for row in raw:
+            repeats.setdefault(split_normal([row.execution_summary]), set()).add(row.external_id)
+        rows = {row.id: frozenset(repeats[split_normal([row.execution_summary])]) for row in raw}
         # Positions in the corpus of the raw memories behind each memory.
-        self.origins = {str(id_): frozenset((row,)) for id_, row in rows.items()}
-        self.origins |= {str(row.id): frozenset(rows[id_] for id_ in row.source_memory_ids) for row in made}
+        self.origins = {str(id_): found for id_, found in rows.items()}
+        self.origins |= {
+            str(row.id): frozenset[str]().union(*(rows[id_] for id_ in row.source_memory_ids)) for row in made
+        }
 
     def search(self, query: str, **options: Any) -> list[Any]:
         """Return the hits of a search, best first, as many as a search returns at most."""
@@ -103,7 +115,7 @@ def _digits() -> int:
 
 
 _RAW_IDS = """
-    SELECT m.id, m.external_id FROM consolidation.task_memories m
+    SELECT m.id, m.external_id, m.execution_summary FROM consolidation.task_memories m
     JOIN consolidation.projects p ON p.id = m.project_id WHERE p.slug = :slug
 """
 _SOURCE_IDS = """
@@ -202,36 +214,71 @@ def _judge(search_before: float, before: float, search_after: float, after: floa
     return ", ".join(wrong)
 
 
-def prepare(queries: QuerySet, engine: Any) -> tuple[Store, Store]:
+def prepare(corpus: Corpus, engine: Any) -> tuple[Store, Store]:
     """Return the project of a set before and after consolidation; import and run what is missing."""
     from consolidation_pipeline.launch import run_project
     from consolidation_pipeline.store.projects import list_projects
 
-    after = build_slug(queries.corpus.name)
+    after = build_slug(corpus.name)
     before = f"{after}-before"
     with engine.connect() as connection:
         known = {project.slug for project in list_projects(connection)}
     if before not in known:
-        embed_only(before, queries.corpus.rows, engine)
+        embed_only(before, corpus.rows, engine)
     if after not in known:
-        import_rows(after, queries.corpus.rows, engine)
+        import_rows(after, corpus.rows, engine)
         outcome = run_project(after, triggered_by="benchmark")
         if outcome.status != "completed":
             raise SystemExit(f"{after}: run {outcome.status}: {outcome.error}")
     return Store(engine, before), Store(engine, after)
 
 
+# --- near-misses -----------------------------------------------------------------------------------------------------
+
+
+def measure_near_misses(file: Path, engine: Any) -> None:
+    """Print how many facts are told and how many contradictions are warned of, before and after consolidation."""
+    from consolidation_pipeline.core.differences.explanation import explain
+
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    pairs = [row for row in rows if row["part"].startswith("near")]
+    texts = list(dict.fromkeys(text for pair in pairs for text in (pair["a"], pair["b"])))
+    corpus = Corpus(
+        "near_misses", [{"content": text, "memory_type": "learning"} for text in texts], [None] * len(texts)
+    )
+    questions: dict[str, list[str]] = {text: [text] for text in texts}
+    for row in rows:
+        if row["part"] == "para" and row["a"] in questions:
+            questions[row["a"]].append(row["b"])
+    proven = {frozenset((pair["a"], pair["b"])) for pair in pairs if pair["part"] == "near"
+              and explain(pair["a"], pair["b"]).verdict == "contradicts"}  # fmt: skip
+    print("\n| near-misses | questions | told | contradictions | warned |\n|---|---:|---:|---:|---:|")
+    for name, store in zip(("before", "after"), prepare(corpus, engine), strict=True):
+        told, warned = [], []
+        for text, asked in questions.items():
+            others = [next(iter(pair - {text})) for pair in proven if text in pair]
+            for question in asked:
+                context = store.build_context(question, max(BUDGETS))
+                said = store.tell_context(context).sentences
+                told.append(split_normal([text]) <= said)
+                sides = [split_normal(side.content for side in one.sides) for one in context.contradictions]
+                warned += [any(one & split_normal([text]) and one & split_normal([other]) for one in sides)
+                           for other in others]  # fmt: skip
+        print(f"| {name} | {len(told)} | {sum(told)} | {len(warned)} | {sum(warned)} |")
+
+
 def main() -> None:
-    """Measure the sets given on the command line."""
+    """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("sets", nargs="*")
+    parser.add_argument("--near-misses", type=Path, nargs="?", const=NEAR_MISSES)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--every", type=int, default=1)
     given = parser.parse_args()
-    sets = load_query_sets(given.folder, given.sets, given.every)
-    if not sets:
-        raise SystemExit(f"{given.folder} has no queries to {given.sets or 'any set'}")
+    sets = load_query_sets(given.folder, given.sets, given.every) if given.folder else []
+    if not sets and not given.near_misses:
+        raise SystemExit(f"{given.folder} has no queries to {given.sets or 'any set'}; see --help")
     use_temporary_server(given.data)
     os.environ.update(DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
     from consolidation_pipeline.settings import Settings
@@ -240,9 +287,12 @@ def main() -> None:
     engine = open_engine(Settings())
     found = {}
     for queries in sets:
-        before, after = prepare(queries, engine)
+        before, after = prepare(queries.corpus, engine)
         found[queries.corpus.name] = measure(queries, before), measure(queries, after)
-    print_tables(found)
+    if found:
+        print_tables(found)
+    if given.near_misses:
+        measure_near_misses(given.near_misses, engine)
 
 
 if __name__ == "__main__":

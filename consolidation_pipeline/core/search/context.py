@@ -20,6 +20,7 @@ from consolidation_pipeline.core.search.context_pieces import DERIVED, PLAYBOOK,
 from consolidation_pipeline.core.search.marginal_coverage import WordCoverage, list_pointers
 from consolidation_pipeline.core.search.novelty import Sentence, SentenceIndex, parse_sentences
 from consolidation_pipeline.core.search.results import Contradiction, ContradictionSide, MemoryPointer
+from consolidation_pipeline.core.search.versions import place_newer_first
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 
 # Largest share of the budget for instructions.
@@ -53,7 +54,7 @@ def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSele
     out if another one says the same. A relevant derived memory is added if there is room, or if it adds clearly more
     coverage per token than the last memories, which it displaces; else it only points to those that found no room.
     """
-    ranked = sorted(pieces, key=lambda piece: piece.rank)
+    ranked = _rank(pieces)
     entries = [piece for piece in ranked if piece.kind == PLAYBOOK]
     derived = [piece for piece in ranked if piece.kind in DERIVED]
     queue = [piece for piece in ranked if piece.kind not in (*DERIVED, PLAYBOOK)]
@@ -70,6 +71,13 @@ def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSele
     pointers = list_pointers((piece for piece in derived if piece.id not in told), packing.left_out)
     packing.add_pointers(pointers[:_MAX_POINTERS], budget)
     return ContextSelection(packing.sort(), packing.left_out, packing.contradictions, packing.pointers)
+
+
+def _rank(pieces: Iterable[ContextPiece]) -> list[ContextPiece]:
+    """Return the pieces, best first, and each after those that supersede it."""
+    by_id = {str(piece.id): piece for piece in sorted(pieces, key=lambda piece: piece.rank)}
+    newer = {id_: [str(one) for one in piece.newer_ids] for id_, piece in by_id.items()}
+    return [by_id[id_] for id_, _ in place_newer_first([(id_, -one.rank[0]) for id_, one in by_id.items()], newer)]
 
 
 def _find_place(derived: ContextPiece, packing: _Packing, coverage: WordCoverage) -> list[ContextPiece] | None:

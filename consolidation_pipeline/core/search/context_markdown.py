@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.playbook_markdown import ID_DIGITS
@@ -25,11 +25,13 @@ def format_item(id_: UUID, label: str, text: str) -> str:
     return "\n".join([f"- [{shown}] {first}", *(f"  {line}".rstrip() for line in rest)]) + "\n"
 
 
-def label_memory(kind: str, count: int) -> str:
-    """Return what the item of a memory says beside the id: of how many a merged one is, of others the kind."""
-    if kind == "raw":
-        return ""
-    return f"{count} times" if kind == "merged" else kind
+def label_memory(kind: str, count: int, newer_ids: Iterable[UUID] = ()) -> str:
+    """Return what the item of a memory says beside the id: of how many a merged one is, of others the kind.
+
+    ``newer_ids``: memories that supersede it.
+    """
+    own = {"raw": "", "merged": f"{count} times"}.get(kind, kind)
+    return ", ".join(filter(None, (own, *(f"superseded by {short_id(id_)}" for id_ in newer_ids))))
 
 
 def format_contradiction(contradiction: Contradiction) -> str:

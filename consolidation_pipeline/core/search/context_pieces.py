@@ -43,7 +43,7 @@ class ContextPiece:
 
     ``score``: 0 to 1, the logistic function of z-scores. ``raw_ids``: the raw memories it was made from, or its own
     id. ``learned_at``: of a playbook entry, when the newest of them was learned. ``category``: that of a playbook
-    entry. ``is_related``: it may be about something else than the task.
+    entry. ``is_related``: it may be about something else than the task. ``newer_ids``: memories that supersede it.
     """
 
     id: UUID
@@ -54,6 +54,7 @@ class ContextPiece:
     learned_at: datetime
     category: str | None = None
     is_related: bool = False
+    newer_ids: tuple[UUID, ...] = ()
 
     @cached_property
     def rank(self) -> tuple[float, UUID]:
@@ -73,7 +74,9 @@ class ContextPiece:
     @property
     def label(self) -> str:
         """What the item says beside the id."""
-        return self.category or "" if self.kind == PLAYBOOK else label_memory(self.kind, len(self.raw_ids))
+        if self.kind == PLAYBOOK:
+            return self.category or ""
+        return label_memory(self.kind, len(self.raw_ids), self.newer_ids)
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,8 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     words = {difference.kind: {*difference.a.split(), *difference.b.split()} for difference in found}
     added = words.pop("addition", set())
     replaced = words.pop("word", set()) - {*one, *other}  # opposites are listed as replaced words too
-    if replaced or "exception" in words or len(_SUBJECTS & words.keys()) > 1 or len(added) > _MAX_ADDED:
+    is_exception = "exception" in words and contradicting.kind in (*_SUBJECTS, "exchange")
+    if replaced or is_exception or len(_SUBJECTS & words.keys()) > 1 or len(added) > _MAX_ADDED:
         return None
     if contradicting.kind in _SUBJECTS:  # a value for a value, a date for a date
         return contradicting if len(one) == len(other) and _has_digit(one) == _has_digit(other) else None

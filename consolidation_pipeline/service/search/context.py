@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
 from consolidation_pipeline import tracing
@@ -77,6 +78,7 @@ def build_context(
     token_budget: int = DEFAULT_BUDGET,
     scope: str | None = None,
     count_use: bool = True,
+    as_of: datetime | None = None,
 ) -> TaskContext:
     """Return what a project knows about a task: instructions, what is known and disputed, and where to look for more.
 
@@ -88,6 +90,7 @@ def build_context(
         token_budget: Maximum number of estimated tokens of the context as text, at least 1.
         scope: Key of a scope, such as a user id; memories of it and of no scope in particular. None = of all scopes.
         count_use: Count one use of each returned memory.
+        as_of: What was known at that time, which counts no use.
 
     Raises:
         NotFoundError: There is no such project.
@@ -98,18 +101,24 @@ def build_context(
     if not task.strip():
         raise UsageError("the task is blank: describe it in a sentence")
     with tracing.span("context", {tracing.MEMORY_STORE_ID: slug}):
-        context = _build(engine, slug, task, settings, token_budget, scope)
+        context = _build(engine, slug, task, settings, token_budget, scope, as_of)
         sizes = {"memories": len(context.memories), "entries": len(context.playbook_entries), "tokens": context.tokens}
         tracing.set_attributes({f"consolidation.context.{name}": number for name, number in sizes.items()})
-        if count_use:
+        if count_use and as_of is None:
             count_uses(engine, context.memories)
     return context
 
 
 def _build(
-    engine: Engine, slug: str, task: str, settings: Settings, token_budget: int, scope: str | None
+    engine: Engine,
+    slug: str,
+    task: str,
+    settings: Settings,
+    token_budget: int,
+    scope: str | None,
+    as_of: datetime | None,
 ) -> TaskContext:
-    candidates = _find_candidates(engine, slug, task, settings, scope)
+    candidates = _find_candidates(engine, slug, task, settings, scope, as_of)
     selection = select_pieces(candidates.pieces, budget=token_budget)
     entries, memories, related = [], [], []
     for one in selection.selected:
@@ -156,7 +165,9 @@ def to_document(context: TaskContext) -> str:
     """
     disputed, related = context.contradictions, frozenset(context.related_ids)
     instructions = [(one.id, one.category, one.content) for one in context.playbook_entries]
-    memories = [(one.id, label_memory(one.kind, one.source_count), one.content) for one in context.memories]
+    memories = [
+        (one.id, label_memory(one.kind, one.source_count, _list_newer(one)), one.content) for one in context.memories
+    ]
 
     def list_items(pieces: Iterable[tuple[UUID, str, str]]) -> list[str]:
         told = ((id_, label, leave_out_told(id_, text, disputed)) for id_, label, text in pieces)
@@ -173,10 +184,12 @@ def to_document(context: TaskContext) -> str:
     return "".join(format_chapter(title, items) for title, items in chapters.items())
 
 
-def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings, scope: str | None) -> _Candidates:
+def _find_candidates(
+    engine: Engine, slug: str, task: str, settings: Settings, scope: str | None, as_of: datetime | None
+) -> _Candidates:
     with engine.connect() as connection:
         project = get_project(connection, slug)
-    query = SearchQuery(task, limit=MAX_LIMIT, scope=scope)
+    query = SearchQuery(task, limit=MAX_LIMIT, scope=scope, as_of=as_of)
     results = search_project(engine, project, query, settings=settings, count_use=False)
     hits = {hit.id: hit for hit in results.results}
     with engine.connect() as connection:
@@ -190,6 +203,7 @@ def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings, s
                 sources.get(hit.id, frozenset((hit.id,))),
                 hit.learned_at,
                 is_related=not _is_about(hit, task),
+                newer_ids=_list_newer(hit),
             )
             for hit in results.results
         ]
@@ -200,6 +214,7 @@ def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings, s
             list(frozenset[UUID]().union(*(piece.raw_ids for piece in sound))),
             scope=scope,
             scope_option=effective_options(project, settings).scope,
+            as_of=as_of,
         )
         categories = count_categories(connection, project.id)
         waiting = sum(count_review_items(connection, project.id).values())
@@ -208,6 +223,10 @@ def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings, s
     return _Candidates(
         hits, {entry.id: entry for entry in entries}, pieces, categories, waiting, is_consolidated, results.note
     )
+
+
+def _list_newer(hit: SearchHit) -> tuple[UUID, ...]:
+    return tuple(one.id for one in hit.superseded_by if one.status == "confirmed")
 
 
 def _is_about(hit: SearchHit, task: str) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.differences.explanation import explain_readings
+from consolidation_pipeline.core.differences.explanation import explain, explain_readings
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.search import novelty
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
@@ -31,6 +33,7 @@ FACT = "Run the database migrations before deploying the web service, or the hea
 OTHER = "Invoices are rounded per line and not per total, otherwise the sum on the PDF differs."
 NAMES = "billing search audit export invoice mail report ledger payout wiki".split()
 UNLIMITED = 100_000
+NEAR_MISSES = Path(__file__).parents[3] / "benchmarks" / "pairs" / "development.jsonl"
 
 
 def piece(number: int, kind: str, text: str, sources: str = "", score: float = 0.5) -> ContextPiece:
@@ -123,6 +126,16 @@ def test_related_pieces_come_last() -> None:
     assert [one.piece.id.int for one in select_pieces(pieces, budget=UNLIMITED).selected] == [2, 1]
 
 
+def test_newer_piece_comes_before_what_it_supersedes() -> None:
+    old = replace(piece(1, "raw", "The cache has 4 GB.", score=0.9), newer_ids=(UUID(int=2),))
+    new = piece(2, "raw", f"The cache has 8 GB now, as {OTHER}", score=0.8)
+    selection = select_pieces([old, new], budget=UNLIMITED)
+    assert [(one.piece.id.int, one.piece.label) for one in selection.selected] == [
+        (2, ""),
+        (1, "superseded by 000000000000"),
+    ]
+
+
 def test_short_piece_ranks_above_longer_one() -> None:
     short, long = "Use port 8080.", f"Use port 8080. {FACT} {OTHER} {FACT}"
     for texts in ((short, long), (long, short)):
@@ -200,6 +213,24 @@ def test_disputed_sentences_are_told_once() -> None:
     told = {one.piece.id.int: leave_out_told(one.piece.id, one.text, selection.contradictions) for one in
             selection.selected}  # fmt: skip
     assert told == {1: "", 2: OTHER}
+
+
+def list_near_misses() -> list[tuple[str, str, bool]]:
+    """Return the development pairs in which one thing that matters differs, and if that is all that differs."""
+    rows = map(json.loads, NEAR_MISSES.read_text("utf-8").splitlines())
+    return [(row["a"], row["b"], row["part"] == "near") for row in rows if row["part"].startswith("near")]
+
+
+def test_near_misses_are_told_with_a_warning() -> None:
+    questions = [(one, other, near) for a, b, near in list_near_misses() for one, other in ((a, b), (b, a))]
+    assert len(questions) > 220
+    for asked, other, is_near in questions:
+        pieces = [piece(1, "raw", asked, score=0.9), piece(2, "raw", other, score=0.95)]
+        selection = select_pieces(pieces, budget=2000)
+        told = {sentence for one in selection.selected for sentence in split_sentences(one.text)}
+        assert told >= {*split_sentences(asked), *split_sentences(other)}
+        if is_near and explain(asked, other).verdict == "contradicts":
+            assert {side.id.int for one in selection.contradictions for side in one.sides} == {1, 2}
 
 
 def test_number_of_comparisons_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
