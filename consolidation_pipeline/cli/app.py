@@ -27,6 +27,7 @@ from consolidation_pipeline.cli import (
     plan,
     playbook,
     projects,
+    quarantine,
     relations,
     review,
     rollback,
@@ -65,6 +66,8 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     archive.archive,
     archive.restore,
     archive.pin,
+    quarantine.blast_radius,
+    quarantine.quarantine,
     feedback.used,
     feedback.feedback,
     export_memories.export,
@@ -75,7 +78,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
 # Without Rich markup `--help` is three times as fast.
 app = typer.Typer(name="consolidation", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 for command in _COMMANDS:
-    app.command(name=command.__name__.removesuffix("_"))(command)
+    app.command(name=command.__name__.removesuffix("_").replace("_", "-"))(command)
 for group in (events, projects, keys, relations, review, suggestions):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 

@@ -24,6 +24,34 @@ def test_archive_and_restore_routes_change_memory(admin: TestClient, api: ApiCon
     assert admin.post(f"{API}/memories/{uuid4()}/restore").status_code == 404
 
 
+def test_quarantine_route_takes_memory_out_and_releases_it(admin: TestClient, api: ApiContext) -> None:
+    body = {"ids": [api.memory]}
+    preview = admin.post(f"{API}/quarantine/preview", json=body)
+    assert (preview.status_code, preview.json()["memories"]) == (200, [api.memory])
+    done = admin.post(f"{API}/quarantine", json={**body, "project_id": SLUG, "reason": "planted"}).json()
+    assert (done["project"], done["memories"]) == (SLUG, [api.memory])
+    assert admin.get(f"{API}/memories/{api.memory}").json()["archive_reason"] == "quarantine: planted"
+    assert admin.post(f"{API}/quarantine", json=body).status_code == 409
+    undone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": done["group_id"]})
+    assert undone.status_code == 200
+    assert admin.get(f"{API}/memories/{api.memory}").json()["status"] == "active"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 400),
+        ({"agent_id": "x"}, 400),
+        ({"agent_id": "x", "project_id": SLUG}, 409),
+        ({"ids": [str(uuid4())]}, 404),
+        ({"agent_id": ""}, 422),
+    ],
+)
+def test_quarantine_routes_refuse_unusable_filters(admin: TestClient, body: dict[str, Any], status: int) -> None:
+    for route in ("quarantine", "quarantine/preview"):
+        assert admin.post(f"{API}/{route}", json=body).status_code == status
+
+
 def test_pin_route_pins_and_unpins_memory(admin: TestClient, api: ApiContext) -> None:
     memory = api.memory
     assert admin.post(f"{API}/memories/{memory}/pin").status_code == 200

@@ -68,7 +68,7 @@ def restore_memories(
 
     Raises:
         NotFoundError: An id is unknown.
-        ConflictError: A memory is not archived, was of several scopes, or has an active duplicate: a merged memory with
+        ConflictError: A memory is not archived, was dissolved, or has an active duplicate: a merged memory with
             the same text, a pattern or principle of the same group, or a newer profile.
     """
     return _apply(engine, ids, changed_by, reason or MANUAL_REASON, write=_restore, objection=_find_restore_objection)
@@ -138,7 +138,7 @@ def _find_archive_objection(memory: LockedMemory) -> str | None:
 
 def _find_restore_objection(memory: LockedMemory) -> str | None:
     if memory.dissolved:
-        return f"memory {memory.id} was made of memories of several scopes, which are kept apart now"
+        return f"memory {memory.id} was dissolved: memories behind it are of several scopes, or in quarantine"
     if memory.archived:
         return None
     return _describe_replacement(memory, "restore that one if it is archived") or f"memory {memory.id} is not archived"

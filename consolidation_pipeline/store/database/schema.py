@@ -174,7 +174,7 @@ task_memories = Table(
     _optional(
         "writer",
         Text,
-        "key:ID of the agent's key that wrote it; null = an import or an operator, whose fields are trusted.",
+        "Agent that wrote it: key:ID of its key, or local; null = an import or an operator, whose fields are trusted.",
     ),
     _column("memory_type", Text, "One of the ten legal types."),
     _optional("goal", Text, "What the task was meant to reach."),

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from consolidation_pipeline.scopes import metadata_key, parse_scope
 
-# How the reason begins for which a run archives what was made of several scopes.
+# How the reason begins for which a run archives what was made of several scopes, and for which a person takes memories,
+# and what was derived from them, out of use.
 DISSOLVED = "scope: "
+QUARANTINED = "quarantine: "
+# SQL that is true if a raw or consolidated memory is in quarantine.
+IS_QUARANTINED = f"coalesce(starts_with(archive_reason, '{QUARANTINED}'), false)"
 
 
 def raw_scope_key(option: str, row: str = "t") -> str:
@@ -40,6 +44,14 @@ def derived_scope_key(option: str, row: str = "t") -> str:
     if not has_walls(option):
         return "NULL::text"
     return _of_sources(f"min({raw_scope_key(option, 'source')})", row)
+
+
+def is_dissolved(reason: str) -> str:
+    """Return SQL that is true if a row was archived as its sources are no longer used together.
+
+    A run may derive such a row again, from other memories. ``reason``: SQL of its ``archive_reason``.
+    """
+    return f"coalesce(starts_with({reason}, '{DISSOLVED}') OR starts_with({reason}, '{QUARANTINED}'), false)"
 
 
 def scope_id(key: str) -> str:

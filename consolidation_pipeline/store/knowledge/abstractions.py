@@ -12,9 +12,9 @@ from sqlalchemy import Connection, RowMapping, text
 
 from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.database.scope_keys import (
-    DISSOLVED,
     crosses_scopes,
     derived_scope_key,
+    is_dissolved,
     raw_scope_key,
 )
 from consolidation_pipeline.store.database.sql import compose
@@ -189,7 +189,7 @@ _LOAD_EXISTING_ROWS = """
         CASE kind WHEN 'principle' THEN
             ARRAY(SELECT parent_id FROM consolidation.memory_lineage l WHERE l.child_id = c.id) END AS members,
         retired_at IS NULL AND NOT /* crosses_scopes */ AS is_active,
-        archive_reason IS NOT NULL AND NOT starts_with(archive_reason, '/* dissolved */') AS is_dismissed,
+        archive_reason IS NOT NULL AND NOT /* dissolved */ AS is_dismissed,
         retired_at IS NULL AND NOT /* crosses_scopes */ AND (pinned OR details ? 'approved' OR EXISTS (
             SELECT 1 FROM consolidation.consolidation_changes r
             WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
@@ -203,7 +203,9 @@ def load_existing_rows(connection: Connection, project_id: UUID, kind: str, *, s
 
     Those of several scopes count as retired: a run dissolves them.
     """
-    statement = compose(_LOAD_EXISTING_ROWS, crosses_scopes=crosses_scopes(scope, "c"), dissolved=DISSOLVED)
+    statement = compose(
+        _LOAD_EXISTING_ROWS, crosses_scopes=crosses_scopes(scope, "c"), dissolved=is_dissolved("archive_reason")
+    )
     rows = connection.execute(text(statement), {"project": project_id, "kind": kind}).mappings()
     return [_to_existing_row(row, frozenset(row["raw_ids"])) for row in rows]
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.lifecycle.archive_policies import ArchiveUnits
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
-from consolidation_pipeline.store.database.scope_keys import DISSOLVED
+from consolidation_pipeline.store.database.scope_keys import is_dissolved
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, load_columns, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import duplicate_of
@@ -159,7 +159,8 @@ def find_archived(connection: Connection, ids: Sequence[UUID]) -> set[UUID]:
 class LockedMemory:
     """A memory that is locked for a change.
 
-    ``successor``: the memory that replaced or hides it; None if active. ``dissolved``: it was of several scopes.
+    ``successor``: the memory that replaced or hides it; None if active. ``dissolved``: its sources are no longer used
+    together.
     """
 
     id: UUID
@@ -175,7 +176,8 @@ class LockedMemory:
     dissolved: bool
 
 
-_LIST_LOCKED = """
+_LIST_LOCKED = compose(
+    """
     SELECT m.id, m.project_id, p.slug, m.in_table, m.kind, m.version, m.pinned, m.archived, m.importance, m.successor,
         m.dissolved
     FROM (
@@ -185,11 +187,13 @@ _LIST_LOCKED = """
         UNION ALL
         SELECT id, project_id, 'consolidated_memories', kind, version, pinned,
             retired_at IS NOT NULL AND superseded_by_id IS NULL, importance, superseded_by_id,
-            starts_with(coalesce(archive_reason, ''), CAST(:dissolved AS text))
+            /* dissolved */
         FROM consolidation.consolidated_memories) m
         JOIN consolidation.projects p ON p.id = m.project_id
     WHERE m.id = ANY(:ids)
-"""
+    """,
+    dissolved=is_dissolved("archive_reason"),
+)
 
 
 def lock_memories(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, LockedMemory]:
@@ -197,7 +201,7 @@ def lock_memories(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Loc
     chosen = {"ids": list(ids)}
     for table in ARCHIVED_AT:
         lock_rows(connection, table, "id = ANY(:ids)", chosen)
-    rows = connection.execute(text(_LIST_LOCKED), {**chosen, "dissolved": DISSOLVED})
+    rows = connection.execute(text(_LIST_LOCKED), chosen)
     return {row.id: LockedMemory(*row) for row in rows}
 
 

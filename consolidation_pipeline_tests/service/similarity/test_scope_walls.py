@@ -159,7 +159,7 @@ def test_dissolved_memory_is_not_restored(pipeline: Pipeline) -> None:
     pipeline.run()
     reason = pipeline.value("SELECT archive_reason FROM {s}.consolidated_memories WHERE id = :id", id=merged)
     assert reason == "scope: its memories are of 2 scopes"
-    with pytest.raises(ConflictError, match="of several scopes, which are kept apart now"):
+    with pytest.raises(ConflictError, match="was dissolved: memories behind it are of several scopes"):
         restore_memories(pipeline.engine, [merged], changed_by="tester")
 
 

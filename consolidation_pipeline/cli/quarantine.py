@@ -1,0 +1,94 @@
+"""``consolidation quarantine`` and ``blast-radius``: take memories out of use with all that was derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, shorten
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.service.lifecycle.quarantine import BlastRadius, WriterFilter
+
+Ids = Annotated[list[UUID] | None, typer.Argument(metavar="[ID...]", help="Ids of raw memories.")]
+Agent = Annotated[str | None, typer.Option(help="Memories that name this agent.")]
+Session = Annotated[str | None, typer.Option(help="Memories of this session.")]
+User = Annotated[str | None, typer.Option(help="Memories of this user.")]
+Key = Annotated[UUID | None, typer.Option(help="Memories that the agent of this key wrote, by the id of the key.")]
+Project = Annotated[str | None, typer.Option(help="Project; may be left out with ids.")]
+
+_LISTED = 50
+_TEXT_WIDTH = 80
+
+
+def blast_radius(
+    ids: Ids = None,
+    agent: Agent = None,
+    session: Session = None,
+    user: User = None,
+    key: Key = None,
+    project: Project = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what `quarantine` would take out of use. Nothing is changed."""
+    from consolidation_pipeline.service.lifecycle.quarantine import find_blast_radius
+
+    engine, _ = open_store()
+    found = find_blast_radius(engine, _make_filter(ids, agent, session, user, key), project=project)
+    if as_json:
+        print_json({**vars(found), "affected": [vars(row) for row in found.affected]})
+        return
+    for line in _format(found):
+        make_console().print(line, soft_wrap=True)
+
+
+def quarantine(
+    ids: Ids = None,
+    agent: Agent = None,
+    session: Session = None,
+    user: User = None,
+    key: Key = None,
+    project: Project = None,
+    reason: Reason = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Take memories out of use, with everything that was derived from them. `blast-radius` lists it first.
+
+    All conditions must be met. It is one change: `rollback` releases it.
+    """
+    from consolidation_pipeline.service.lifecycle.quarantine import quarantine as take_out
+
+    engine, _ = open_store()
+    where = _make_filter(ids, agent, session, user, key)
+    done = take_out(engine, where, project=project, reason=reason, changed_by=get_actor())
+    if as_json:
+        print_json({**vars(done), "affected": [vars(row) for row in done.affected]})
+        return
+    for line in _format(done):
+        make_console().print(line, soft_wrap=True)
+    print(f"release: consolidation rollback {done.group_id}")
+
+
+def _make_filter(
+    ids: list[UUID] | None, agent: str | None, session: str | None, user: str | None, key: UUID | None
+) -> WriterFilter:
+    from consolidation_pipeline.service.lifecycle.quarantine import WriterFilter
+
+    return WriterFilter(
+        ids=list(dict.fromkeys(ids or ())), agent_id=agent, session_id=session, user_id=user, key_id=key
+    )
+
+
+def _format(found: BlastRadius) -> Iterator[str]:
+    memories = "1 memory" if len(found.memories) == 1 else f"{len(found.memories):,} memories"
+    yield f"{found.project}: {memories} out of use; derived from them: {format_value(found.totals) or 'nothing'}"
+    if found.shown_again:
+        yield f"other memories that are active again: {found.shown_again:,}"
+    for row in found.affected[:_LISTED]:
+        yield f"  {row.kind} {row.id}  {row.effect}\n    {shorten(row.content, _TEXT_WIDTH)}"
+    if len(found.affected) > _LISTED:
+        yield f"  and {len(found.affected) - _LISTED:,} more; --json lists all"

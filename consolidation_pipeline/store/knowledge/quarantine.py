@@ -1,0 +1,250 @@
+"""Quarantine: memories of a writer, everything derived from them, and taking both out of use through the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
+from consolidation_pipeline.store.database.schema import (
+    consolidated_memories,
+    consolidation_suggestions,
+    memory_relations,
+    playbook_entries,
+    task_memories,
+)
+from consolidation_pipeline.store.database.scope_keys import QUARANTINED
+from consolidation_pipeline.store.database.sql import compose, conditions
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterFilter:
+    """Raw memories of a project: those with these ``ids``, or else all that meet every given condition.
+
+    ``key_id``: those that the agent of this key wrote.
+    """
+
+    ids: Sequence[UUID] = ()
+    agent_id: str | None = None
+    session_id: str | None = None
+    user_id: str | None = None
+    key_id: UUID | None = None
+
+
+class OwnedMemory(NamedTuple):
+    """A raw memory, or a consolidated one of another ``kind``, with the slug of its project."""
+
+    id: UUID
+    kind: str
+    project: str
+
+
+_LIST_OWNERS = """
+    SELECT m.id, m.kind, p.slug FROM (
+        SELECT id, 'raw' AS kind, project_id FROM consolidation.task_memories
+        UNION ALL SELECT id, kind, project_id FROM consolidation.consolidated_memories) m
+        JOIN consolidation.projects p ON p.id = m.project_id
+    WHERE m.id = ANY(:ids)
+"""
+
+
+def list_owners(connection: Connection, ids: Sequence[UUID]) -> list[OwnedMemory]:
+    """Return kind and project of the memories with these ids that exist."""
+    return [OwnedMemory(*row) for row in connection.execute(text(_LIST_OWNERS), {"ids": list(ids)})]
+
+
+class SuspectMemory(NamedTuple):
+    """A raw memory that is not in quarantine yet. ``merged_id``: the merged memory that hides it."""
+
+    id: UUID
+    version: int
+    content: str
+    archived_at: datetime | None
+    merged_id: UUID | None
+
+
+_CONDITIONS = {
+    "agent_id": "agent_id = :agent_id",
+    "session_id": "session_id = :session_id",
+    "user_id": "user_id = :user_id",
+    "key_id": "writer = :writer",
+}
+_LIST_SUSPECTS = """
+    SELECT id, version, execution_summary, archived_at, consolidated_into_id FROM consolidation.task_memories
+    WHERE project_id = :project AND NOT coalesce(starts_with(archive_reason, :reason), false) /* filters */ ORDER BY id
+"""
+
+
+def list_suspects(connection: Connection, project_id: UUID, where: WriterFilter) -> list[SuspectMemory]:
+    """Return the raw memories of a project that meet the filter and are not in quarantine, by id."""
+    given = [sql for name, sql in _CONDITIONS.items() if getattr(where, name) is not None]
+    statement = compose(_LIST_SUSPECTS, filters=conditions("id = ANY(:ids)" if where.ids else None, *given))
+    parameters = {
+        "project": project_id,
+        "reason": QUARANTINED,
+        "ids": list(where.ids),
+        "agent_id": where.agent_id,
+        "session_id": where.session_id,
+        "user_id": where.user_id,
+        "writer": f"key:{where.key_id}",
+    }
+    return [SuspectMemory(*row) for row in connection.execute(text(statement), parameters)]
+
+
+class AffectedRow(NamedTuple):
+    """A row that was derived from suspect memories.
+
+    ``table``: where it is. ``kind``: of a consolidated memory, or playbook, suggestion, relation. ``is_derived``: it
+    was made of them; False for an entry that they only support. ``evidence``: the entry's memories that stay.
+    """
+
+    id: UUID
+    version: int
+    table: str
+    kind: str
+    status: str
+    content: str
+    is_derived: bool = True
+    evidence: Sequence[UUID] = ()
+
+
+# What a relation or suggestion says about an affected memory is affected too.
+_LIST_AFFECTED = """
+    WITH RECURSIVE up AS (
+        SELECT id, version, kind, retired_at, content FROM consolidation.consolidated_memories
+        WHERE project_id = :project AND source_memory_ids && CAST(:ids AS uuid[])
+            AND superseded_by_id IS NULL AND NOT coalesce(starts_with(archive_reason, :reason), false)
+        UNION
+        SELECT c.id, c.version, c.kind, c.retired_at, c.content
+        FROM up JOIN consolidation.memory_lineage l ON l.parent_id = up.id
+            JOIN consolidation.consolidated_memories c ON c.id = l.child_id
+        WHERE c.superseded_by_id IS NULL AND NOT coalesce(starts_with(c.archive_reason, :reason), false)),
+    touched AS (SELECT unnest(CAST(:ids AS uuid[])) AS id UNION SELECT id FROM up),
+    ids AS MATERIALIZED (SELECT array_agg(id) AS ids FROM touched)
+    SELECT id, version, 'consolidated_memories', kind, CASE WHEN retired_at IS NULL THEN 'active' ELSE 'archived' END,
+        content, true, '{}'::uuid[]
+    FROM up
+    UNION ALL
+    SELECT e.id, e.version, 'playbook_entries', 'playbook', e.status, e.content, e.source_id = ANY(ids.ids) IS TRUE,
+        ARRAY(SELECT s FROM unnest(e.supporting_memory_ids) s WHERE s <> ALL(ids.ids) ORDER BY s)
+    FROM consolidation.playbook_entries e, ids
+    WHERE e.project_id = :project AND e.status <> 'retired'
+        AND (e.source_id = ANY(ids.ids) OR e.supporting_memory_ids && ids.ids)
+    UNION ALL
+    SELECT s.id, s.version, 'consolidation_suggestions', 'suggestion', s.status, s.suggested_content, true, '{}'
+    FROM consolidation.consolidation_suggestions s, ids
+    WHERE s.project_id = :project AND s.status = 'pending' AND s.original_memory_ids && ids.ids
+    UNION ALL
+    SELECT r.id, r.version, 'memory_relations', 'relation', r.status,
+        concat(r.a_id, ' ', r.relation_type, ' ', r.b_id), true, '{}'
+    FROM consolidation.memory_relations r, ids
+    WHERE r.project_id = :project AND r.status <> 'rejected' AND (r.a_id = ANY(ids.ids) OR r.b_id = ANY(ids.ids))
+"""
+# From the memories up to what agents are told.
+_KIND_ORDER = ("merged", "pattern", "principle", "summary", "procedural", "playbook", "suggestion", "relation")
+
+
+def list_affected(connection: Connection, project_id: UUID, suspects: Sequence[UUID]) -> list[AffectedRow]:
+    """Return what was derived from these raw memories and is in use or may come back, lowest level first, then by id.
+
+    Superseded rows, retired entries and decided suggestions are left out.
+    """
+    parameters = {"project": project_id, "ids": list(suspects), "reason": QUARANTINED}
+    rows = [AffectedRow(*row) for row in connection.execute(text(_LIST_AFFECTED), parameters)]
+    return sorted(rows, key=lambda row: (_KIND_ORDER.index(row.kind), row.id))
+
+
+class HiddenMemory(NamedTuple):
+    """A raw memory that is hidden in a merged memory."""
+
+    id: UUID
+    version: int
+
+
+_LIST_HIDDEN = """
+    SELECT id, version FROM consolidation.task_memories
+    WHERE consolidated_into_id = ANY(:merged) AND id <> ALL(CAST(:suspects AS uuid[])) ORDER BY id
+"""
+
+
+def list_hidden(
+    connection: Connection, affected: Sequence[AffectedRow], suspects: Sequence[SuspectMemory]
+) -> list[HiddenMemory]:
+    """Return the other raw memories that the affected merged memories hide, by id."""
+    merged = [row.id for row in affected if row.kind == "merged"]
+    parameters = {"merged": merged, "suspects": [memory.id for memory in suspects]}
+    return [HiddenMemory(*row) for row in connection.execute(text(_LIST_HIDDEN), parameters)]
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """Rows to take out of use together. ``shown``: raw memories that become active again."""
+
+    suspects: Sequence[SuspectMemory]
+    affected: Sequence[AffectedRow]
+    shown: Sequence[HiddenMemory] = field(default=())
+
+
+def write_quarantine(
+    connection: Connection, author: Author, rows: Quarantine, *, group_id: UUID, reason: str, now: datetime
+) -> None:
+    """Take rows out of use, as one group of changes in the ledger.
+
+    Suspect memories and what is made of them are archived. The other sources of a dissolved merged memory are active
+    again, and those of a dissolved summary wait for another one. An entry that suspects only support loses them, and
+    waits for a person if too few are left. Suggestions and relations are withdrawn.
+
+    Raises:
+        ConflictError: A row changed since it was read.
+    """
+    archived = {"archive_reason": f"{QUARANTINED}{reason}"}
+
+    def change(row: AffectedRow | SuspectMemory | HiddenMemory, values: Mapping[str, Any]) -> Change:
+        return Change(row.id, group_id, values, row.version, archived["archive_reason"])
+
+    of: dict[str, list[AffectedRow]] = {"consolidated_memories": [], "playbook_entries": []}
+    of |= {"consolidation_suggestions": [], "memory_relations": []}
+    for row in rows.affected:
+        of[row.table].append(row)
+    derived = of["consolidated_memories"]
+    emptied = {"source_memory_ids": [], "source_count": 0, "lineage": []}
+    entries = of["playbook_entries"]
+    for table, changes in (
+        (consolidated_memories, [change(r, {"retired_at": now, **archived}) for r in derived if r.kind != "summary"]),
+        (
+            consolidated_memories,
+            [change(r, {"retired_at": now, **archived, **emptied}) for r in derived if r.kind == "summary"],
+        ),
+        (
+            playbook_entries,
+            [change(r, {"status": "retired", "updated_at": now}) for r in entries if r.is_derived],
+        ),
+        (playbook_entries, [change(r, _reduced_entry(r, now)) for r in entries if not r.is_derived]),
+        (consolidation_suggestions, [change(r, {"status": "superseded"}) for r in of["consolidation_suggestions"]]),
+        (memory_relations, [change(r, {"status": "rejected"}) for r in of["memory_relations"]]),
+        (
+            task_memories,
+            [
+                change(m, {"archived_at": m.archived_at or now, "consolidated_into_id": None, **archived})
+                for m in rows.suspects
+            ],
+        ),
+        (task_memories, [change(m, {"consolidated_into_id": None}) for m in rows.shown]),
+    ):
+        update_rows(connection, author, table, changes, operation="archive")
+
+
+def _reduced_entry(row: AffectedRow, now: datetime) -> dict[str, Any]:
+    """Return the columns of an entry without the evidence that is taken away."""
+    waits = row.status == "active" and len(row.evidence) < REQUIRED_EVIDENCE
+    return {
+        "supporting_memory_ids": list(row.evidence),
+        "status": "review" if waits else row.status,
+        "updated_at": now,
+    }
