@@ -27,6 +27,7 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.lifecycle import manual_actions
 from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown
 from consolidation_pipeline.service.review.review_queue import decide_review, list_review
+from consolidation_pipeline.service.search.as_of import parse_as_of
 
 router = APIRouter(prefix="/api/v1")
 
@@ -119,6 +120,10 @@ def read_entries(
         str | None, Query(description="Only this category.", json_schema_extra=enum_schema(CATEGORIES))
     ] = None,
     limit: ListLimit = 200,
+    as_of: Annotated[
+        str | None,
+        Query(max_length=40, description="The playbook as it was then: a day (to its end) or an ISO 8601 time."),
+    ] = None,
     format: Annotated[
         Literal["json", "md"], Query(description="md: a Markdown document of the active entries, for agents.")
     ] = "json",
@@ -129,7 +134,9 @@ def read_entries(
         raise UsageError(
             f"format=md holds only active entries, because agents act on them; status={status} needs format=json"
         )
-    playbook = read_playbook(caller.engine, found.slug, limit=limit, status=status, category=category)
+    playbook = read_playbook(
+        caller.engine, found.slug, limit=limit, status=status, category=category, as_of=parse_as_of(as_of)
+    )
     if format == "md":
         return Response(to_markdown(playbook), media_type=_MARKDOWN)
     return PlaybookReply.model_validate({"project_id": found.id, **playbook})

@@ -21,6 +21,7 @@ from consolidation_pipeline.api.models.search import (
 from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.api.usage_buffer import UsageBuffer
 from consolidation_pipeline.errors import NotFoundError
+from consolidation_pipeline.service.search.as_of import parse_as_of
 from consolidation_pipeline.service.search.context import build_context
 from consolidation_pipeline.service.search.hybrid_search import search_project
 from consolidation_pipeline.service.undo.lineage import trace_memory
@@ -42,7 +43,8 @@ def search_memories(body: SearchRequest, caller: ScopedReader) -> Response:
     query = replace(body.to_query(), scope=caller.limit_scope(body.scope))
     found = search_project(caller.engine, project, query, settings=caller.settings, count_use=False)
     usage_buffer: UsageBuffer = caller.request.app.state.usage_buffer
-    usage_buffer.add(found.results)
+    if query.as_of is None:
+        usage_buffer.add(found.results)
     reply = SearchReply.model_validate(found)
     # Serialized in this thread: FastAPI would validate the reply once more, in another thread.
     return Response(reply.model_dump_json(), media_type="application/json")
@@ -75,5 +77,6 @@ def read_context(body: ContextRequest, caller: ScopedReader) -> ContextReply:
         settings=caller.settings,
         token_budget=body.token_budget,
         scope=caller.limit_scope(body.scope),
+        as_of=parse_as_of(body.as_of),
     )
     return ContextReply.model_validate(context)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from consolidation_pipeline.store.database.engine import Engine
 
 Project = Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")]
+AS_OF_HELP = "What was known then: a day (to its end) or an ISO 8601 time, UTC. Counts no use."
 SCOPE_HELP = "Only memories of this scope, such as a user id, and of no scope in particular."
 Reason = Annotated[str | None, typer.Option(help="Reason, stored in the ledger.")]
 

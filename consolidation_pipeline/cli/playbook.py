@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Project, open_store
+from consolidation_pipeline.cli.cli_context import AS_OF_HELP, Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note
 from consolidation_pipeline.errors import UsageError
 
@@ -20,17 +20,19 @@ def playbook(
     status: Annotated[str, typer.Option(help="active, review (waiting for a person) or retired.")] = "active",
     category: Annotated[str | None, typer.Option(help="Only this category, such as gotchas or testing.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of entries.")] = 200,
+    as_of: Annotated[str | None, typer.Option(help=AS_OF_HELP)] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show the playbook: instructions for agents, highest priority first."""
     from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown
+    from consolidation_pipeline.service.search.as_of import parse_as_of
 
     if format == "md" and status != "active":
         raise UsageError(
             f"--format md has active entries only, because agents follow it; --status {status} needs --format table"
         )
     engine, _ = open_store()
-    found = read_playbook(engine, project, limit=limit, status=status, category=category)
+    found = read_playbook(engine, project, limit=limit, status=status, category=category, as_of=parse_as_of(as_of))
     if as_json or format == "json":
         print_json(found)
     elif not found["entries"]:

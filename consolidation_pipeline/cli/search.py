@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import SCOPE_HELP, Project, open_store
+from consolidation_pipeline.cli.cli_context import AS_OF_HELP, SCOPE_HELP, Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json, print_note, shorten
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.core.search.results import SearchHit, SearchResults
+    from consolidation_pipeline.core.search.results import MemoryVersion, SearchHit, SearchResults
 
 _TEXT_WIDTH = 400
 _SOURCE_WIDTH = 100
@@ -33,6 +33,7 @@ def search(
     ] = None,
     until: Annotated[str | None, typer.Option(help="Learned at this time or earlier; a day counts to its end.")] = None,
     scope: Annotated[str | None, typer.Option(help=SCOPE_HELP)] = None,
+    as_of: Annotated[str | None, typer.Option(help=AS_OF_HELP)] = None,
     include_archived: Annotated[bool, typer.Option("--include-archived", help="Include archived memories.")] = False,
     sources: Annotated[bool, typer.Option("--sources", help="Show the sources of each result.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each result was found.")] = False,
@@ -46,6 +47,7 @@ def search(
 
     Shown memories count as used, which slows their decay.
     """
+    from consolidation_pipeline.service.search.as_of import parse_as_of
     from consolidation_pipeline.service.search.hybrid_search import SearchQuery
     from consolidation_pipeline.service.search.hybrid_search import search as search_project
 
@@ -63,6 +65,7 @@ def search(
         include_sources=sources,
         fusion=fusion,
         explain=explain,
+        as_of=parse_as_of(as_of),
     )
     engine, settings = open_store()
     found = search_project(engine, project, search_query, settings=settings)
@@ -106,9 +109,16 @@ def _result_lines(rank: int, hit: SearchHit, *, explain: bool) -> list[str]:
     details += [f"rank {hit.keyword_rank} by words"] if hit.keyword_rank is not None else []
     details += [f"{hit.source_count} memories"] if hit.source_count else []
     lines = [f"{rank}. {hit.id}  ({', '.join(details)})", f"   {shorten(hit.content, _TEXT_WIDTH)}"]
+    lines += [f"   superseded {_describe_version(one)}" for one in hit.superseded_by]
+    lines += [f"   was {_describe_version(one)}" for one in hit.supersedes]
     if explain and hit.why:
         lines.append(f"   why: {hit.why}")
     for source in hit.sources or ():
         similarity = "" if source.similarity is None else f" (similarity {source.similarity:.2f})"
         lines.append(f"   - {source.kind} {source.id}{similarity}: {shorten(source.content or '', _SOURCE_WIDTH)}")
     return lines
+
+
+def _describe_version(version: MemoryVersion) -> str:
+    doubt = "" if version.status == "confirmed" else ", not confirmed"
+    return f"({version.learned_at:%Y-%m-%d}{doubt}) {version.id}: {shorten(version.content, _SOURCE_WIDTH)}"

@@ -49,6 +49,27 @@ class ContextAnswer(Answer):
     token_budget: int
 
 
+class PlaybookInstruction(Answer):
+    """Instruction of the playbook."""
+
+    id: UUID
+    content: str
+    category: str
+    tags: list[str]
+    priority: int = Field(description="0 to 100.")
+    confidence: float | None
+    evidence: int = Field(description="Number of raw memories that support it.")
+    updated_at: datetime
+
+
+class PlaybookAnswer(Answer):
+    """Active instructions of a project, the most important first."""
+
+    project: str
+    entries: list[PlaybookInstruction]
+    empty_because: str | None = Field(None, description="Why there is no active entry now.")
+
+
 class LineageAnswer(RootModel[Lineage]):
     """Lineage of a memory or playbook entry: its sources down to raw memories, and what was derived from it."""
 

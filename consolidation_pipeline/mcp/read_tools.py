@@ -6,8 +6,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from consolidation_pipeline.mcp.output_schemas import ContextAnswer, LineageAnswer, SearchAnswer
-from consolidation_pipeline.mcp.tool_arguments import Kinds, Levels, MemoryId, Project, Scope, Since, Tags, Types, Until
+from consolidation_pipeline.mcp.output_schemas import ContextAnswer, LineageAnswer, PlaybookAnswer, SearchAnswer
+from consolidation_pipeline.mcp.tool_arguments import (
+    AsOf,
+    Kinds,
+    Levels,
+    MemoryId,
+    Project,
+    Scope,
+    Since,
+    Tags,
+    Types,
+    Until,
+)
 from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
 
@@ -24,17 +35,20 @@ def search_consolidated_memories(
     since: Since = None,
     until: Until = None,
     scope: Scope = "",
+    as_of: AsOf = "",
     include_archived: Annotated[bool, Field(description="Include archived memories.")] = False,
     include_sources: Annotated[bool, Field(description="Return the sources that each result was made from.")] = False,
     explain: Annotated[bool, Field(description="Explain why each result was found.")] = False,
 ) -> SearchAnswer:
     """Search a project's memories by meaning and by keywords, best match first.
 
-    Use it for a question during work: an error message, a module, a decision. Before a whole task, call
+    Use it for a question during work: an error message, a module, a decision. A newer memory comes before the one whose
+    place it takes; follow the newer one. Before a whole task, call
     get_consolidated_context instead. A merged memory is returned in place of the memories it was made from. Changes no
     memory; each result counts as used once, which delays its archiving. Free with the default embedding model; a paid
     model embeds the query within the project's budget.
     """
+    from consolidation_pipeline.service.search.as_of import parse_as_of
     from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 
     caller = get_caller(ctx, of_scope=True)
@@ -48,6 +62,7 @@ def search_consolidated_memories(
         since=since,
         until=until,
         scope=caller.limit_scope(scope),
+        as_of=parse_as_of(as_of),
         include_archived=include_archived,
         include_sources=include_sources,
         explain=explain,
@@ -67,20 +82,49 @@ def get_consolidated_context(
         int, Field(description="Maximum number of tokens of text (estimated).", ge=1, le=100_000)
     ] = 2000,
     scope: Scope = "",
+    as_of: AsOf = "",
 ) -> ContextAnswer:
     """Return what a project knows about a task: instructions, what is known and disputed, where to look for more.
 
     Call it once before you start a task, and follow the playbook entries. Each sentence appears once, with the id of
     its memory. Changes no memory; each result counts as used once. Costs the same as one search.
     """
+    from consolidation_pipeline.service.search.as_of import parse_as_of
     from consolidation_pipeline.service.search.context import build_context
 
     caller = get_caller(ctx, of_scope=True)
     slug = caller.resolve_project(project)
     built = build_context(
-        caller.engine, slug, task, settings=caller.settings, token_budget=token_budget, scope=caller.limit_scope(scope)
+        caller.engine,
+        slug,
+        task,
+        settings=caller.settings,
+        token_budget=token_budget,
+        scope=caller.limit_scope(scope),
+        as_of=parse_as_of(as_of),
     )
     return ContextAnswer.model_validate(built)
+
+
+def read_playbook(
+    ctx: ToolContext,
+    project: Project = "",
+    *,
+    category: Annotated[str, Field(description="Only this category, such as gotchas or testing.")] = "",
+    limit: Annotated[int, Field(description="Maximum number of entries.", ge=1, le=1000)] = 100,
+    as_of: AsOf = "",
+) -> PlaybookAnswer:
+    """Return a project's playbook: the instructions for agents, the most important first.
+
+    Before a task, get_consolidated_context is enough: it has the instructions for that task. Free; changes nothing.
+    """
+    from consolidation_pipeline.service.playbook.entries import read_playbook
+    from consolidation_pipeline.service.search.as_of import parse_as_of
+
+    caller = get_caller(ctx)
+    slug, when = caller.resolve_project(project), parse_as_of(as_of)
+    found = read_playbook(caller.engine, slug, limit=limit, category=category or None, as_of=when)
+    return PlaybookAnswer.model_validate(found)
 
 
 def trace_memory_lineage(

@@ -79,6 +79,7 @@ class ToolSpec:
 TOOLS = (
     ToolSpec(read_tools.search_consolidated_memories, "reader", "Search memories"),
     ToolSpec(read_tools.get_consolidated_context, "reader", "Context for a task"),
+    ToolSpec(read_tools.read_playbook, "reader", "The playbook"),
     ToolSpec(read_tools.trace_memory_lineage, "reader", "Lineage of a memory"),
     ToolSpec(write_tools.add_memory, "agent", "Add a memory", read_only=False),
     ToolSpec(write_tools.memory_feedback, "agent", "Feedback on a memory", read_only=False, idempotent=False),

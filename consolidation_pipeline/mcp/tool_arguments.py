@@ -19,7 +19,7 @@ Project = Annotated[
 ]
 Reason = Annotated[str, Field(description="Reason, in one sentence; recorded in the ledger.", max_length=1000)]
 SessionId = Annotated[
-    str, Field(description="Your session, if the connection has no key of its own: each counts apart.", max_length=200)
+    str, Field(description="Your session, if you connect as an admin: each counts apart.", max_length=200)
 ]
 Levels = Annotated[
     list[int] | None,
@@ -42,6 +42,10 @@ Scope = Annotated[
         description="Key of a scope, usually the id of the user you work for: only memories of it and of no scope in "
         "particular. Leave it out to read all scopes."
     ),
+]
+AsOf = Annotated[
+    str,
+    Field(description="What was known then: a day (to its end) or an ISO 8601 time, not in the future. Counts no use."),
 ]
 Until = Annotated[datetime | None, Field(description="Learned at this time or earlier. A date means its start.")]
 MemoryType = Annotated[

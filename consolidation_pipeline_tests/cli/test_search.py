@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from consolidation_pipeline_tests.cli.conftest import RECENT, Cli
@@ -51,3 +54,25 @@ def test_invalid_search_is_usage_error(cli: Cli) -> None:
     ):
         answer = cli("search", *arguments)
         assert (answer.code, message in answer.err) == (2, True), answer
+
+
+def test_search_tells_versions_and_what_was_known(cli: Cli, tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "content": "The mirror syncs at 02:00.", "created_at": "2026-01-05"},
+        {"id": "b", "content": "The mirror no longer syncs at 02:00.", "created_at": "2026-02-05"},
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert cli("import", "--project", "mirrors", str(tmp_path / "rows.jsonl")).code == 0
+    assert cli("run", "mirrors", "--phases", "embedding_matrix,supersessions").code == 0
+    lines = cli("search", "mirrors", "mirror syncs at 02:00").out.splitlines()
+    assert lines[1] == "   The mirror no longer syncs at 02:00."
+    assert lines[2].startswith("   was (2026-01-05) ")
+    assert lines[5].startswith("   superseded (2026-02-05) ")
+    then = cli("search", "mirrors", "mirror syncs at 02:00", "--as-of", "2026-01-31").out
+    assert "The mirror syncs at 02:00." in then
+    assert "no longer" not in then
+    known = cli("context", "mirrors", "When does the mirror sync?", "--as-of", "2026-01-31").out
+    assert "no longer" not in known
+    for command in (("search", "mirrors", "x"), ("context", "mirrors", "x"), ("playbook", "mirrors")):
+        answer = cli(*command, "--as-of", "2999-01-01")
+        assert (answer.code, "as_of is '2999-01-01', in the future" in answer.err) == (2, True)

@@ -23,6 +23,7 @@ from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 READ_TOOLS = {
     "search_consolidated_memories",
     "get_consolidated_context",
+    "read_playbook",
     "trace_memory_lineage",
     "plan_consolidation",
     "consolidation_status",
@@ -69,7 +70,7 @@ def test_mcp_page_lists_server_tools() -> None:
     assert listed == [(spec.name, spec.role) for spec in TOOLS]
 
 
-@pytest.mark.parametrize(("role", "count"), [("reader", 3), ("agent", 6), ("admin", 10)])
+@pytest.mark.parametrize(("role", "count"), [("reader", 4), ("agent", 7), ("admin", 11)])
 def test_role_lists_and_calls_only_its_tools(connect_agent: ConnectAgent, role: str, count: int) -> None:
     with connect_agent(replace(LOCAL, role=role)) as agent:
         listed = agent.tools()
@@ -238,3 +239,20 @@ def test_queued_run_tool_requests_one_job(
         assert agent.call("run_consolidation")["job_id"] == requested["job_id"]
         pipeline.run("shop")
         assert agent.call("consolidation_status", job_id=requested["job_id"])["status"] == "completed"
+
+
+def test_as_of_is_read_by_three_tools(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
+    with connect_agent(shop_admin) as agent:
+        agent.call("add_memory", content="Refunds take five days.")
+        assert agent.call("search_consolidated_memories", query="refunds")["results"]
+        calls = {
+            "search_consolidated_memories": {"query": "refunds"},
+            "get_consolidated_context": {"task": "Refund an order."},
+            "read_playbook": {},
+        }
+        for tool, arguments in calls.items():
+            then = agent.call(tool, as_of="2026-01-01", **arguments)
+            assert not any(then.get(name) for name in ("results", "memories", "entries"))
+            refused = agent.expect_error(tool, as_of="2999-01-01", **arguments)
+            assert refused.startswith("usage: as_of is '2999-01-01', in the future")
+            assert agent.expect_error(tool, as_of="soon", **arguments).startswith("usage: as_of is 'soon': give a day")

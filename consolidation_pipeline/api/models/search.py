@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, enum_schema, with_examples
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.search.results import ContextEntry, Contradiction, MemoryPointer
+from consolidation_pipeline.service.search.as_of import parse_as_of
 from consolidation_pipeline.service.search.context import DEFAULT_BUDGET
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, MAX_QUERY_CHARS, SearchQuery
 from consolidation_pipeline.service.search.rank_fusion import FUSIONS
@@ -24,6 +25,15 @@ Scope = Annotated[
     Field(
         max_length=1000,
         description="Key of a scope, such as a user id: only memories of it and of no scope in particular. Null: all.",
+    ),
+]
+
+
+AsOf = Annotated[
+    str | None,
+    Field(
+        max_length=40,
+        description="What was known then: a day (to its end) or an ISO 8601 time, UTC by default. Counts no use.",
     ),
 ]
 
@@ -63,6 +73,7 @@ class SearchRequest(Body):
     tags: list[str] | None = Field(None, max_length=100, description="At least one of these.")
     since: datetime | None = Field(None, description="Learned at this time or later; UTC if without a zone.")
     until: datetime | None = Field(None, description="Learned at this time or before.")
+    as_of: AsOf = None
     scope: Scope = None
     include_archived: bool = False
     include_sources: bool = False
@@ -76,7 +87,8 @@ class SearchRequest(Body):
             text=self.query,
             levels=[int(level) for level in self.abstraction_levels or ()],
             types=self.memory_types,
-            **self.model_dump(exclude={"project_id", "query", "abstraction_levels", "memory_types"}),
+            as_of=parse_as_of(self.as_of),
+            **self.model_dump(exclude={"project_id", "query", "abstraction_levels", "memory_types", "as_of"}),
         )
 
 
@@ -104,6 +116,18 @@ AbstractionLevel = Annotated[
 ConfidenceScore = Annotated[float | None, Field(validation_alias=AliasChoices("confidence_score", "confidence"))]
 
 
+class FoundVersion(Reply):
+    """Newer or older memory about the same fact."""
+
+    id: UUID
+    content: str
+    created_at: datetime = Field(
+        validation_alias=AliasChoices("created_at", "learned_at"), description="Time at which it was learned."
+    )
+    status: Literal["confirmed", "candidate"] = Field(description="candidate: nobody has confirmed it yet.")
+    reason: str = Field(description="Rule that found it, and the sentences that differ.")
+
+
 class FoundMemory(Reply):
     """Search hit. `relevance_score` orders the results of one search; it is not comparable between searches."""
 
@@ -128,6 +152,10 @@ class FoundMemory(Reply):
         description="Most similar first; only with `include_sources`.",
     )
     why: str | None = Field(description="With `explain`, or if a retriever was not available.")
+    superseded_by: list[FoundVersion] = Field(
+        [], description="Newer memories that say that it is so no longer, newest first."
+    )
+    supersedes: list[FoundVersion] = Field([], description="Older memories whose place it takes: what was.")
 
 
 class SearchReply(Reply):
@@ -227,6 +255,7 @@ class ContextRequest(Body):
         description="Maximum number of tokens of the context (estimated).",
     )
     scope: Scope = None
+    as_of: AsOf = None
 
 
 class ContextMemory(Reply):

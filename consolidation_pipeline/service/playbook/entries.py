@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -182,12 +183,18 @@ def _to_column(value: Any) -> Any:
 
 
 def read_playbook(
-    engine: Engine, slug: str, *, limit: int, status: str = "active", category: str | None = None
+    engine: Engine,
+    slug: str,
+    *,
+    limit: int,
+    status: str = "active",
+    category: str | None = None,
+    as_of: datetime | None = None,
 ) -> dict[str, Any]:
     """Return the project's entries of one status, and of one category if given, by priority, and totals by status.
 
     Each entry has the ``risks`` of its text, in words. ``empty_because`` tells why there is no active entry, and is
-    None if there is one.
+    None if there is one. With ``as_of``, the playbook as it was then.
 
     Raises:
         NotFoundError: There is no such project.
@@ -199,14 +206,14 @@ def read_playbook(
         raise UsageError(f"category {category!r} does not exist; the categories are {', '.join(CATEGORIES)}")
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = list_entries(connection, project.id, limit=limit, status=status, category=category)
-        totals = count_entries(connection, project.id)
+        rows = list_entries(connection, project.id, limit=limit, status=status, category=category, as_of=as_of)
+        totals = count_entries(connection, project.id, as_of=as_of)
         empty_because = None if totals.get("active") else explain_empty(connection, project, totals.get("review", 0))
     return {
         "project": slug,
         "totals": {name: totals.get(name, 0) for name in ENTRY_STATUSES},
         "empty_because": empty_because,
-        "entries": [{**row._mapping, "risks": [risk.reason for risk in find_risks(row.content)]} for row in rows],
+        "entries": [{**row, "risks": [risk.reason for risk in find_risks(row["content"])]} for row in rows],
     }
 
 

@@ -9,14 +9,17 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.knowledge.playbook import adjust_priority
 from consolidation_pipeline.store.database.schema import playbook_entries
 from consolidation_pipeline.store.database.scope_keys import crosses_scopes, derived_scope_key, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.database.writers import writer_key
+from consolidation_pipeline.store.knowledge.playbook_history import as_of_parameters, entries_as_of
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
+from consolidation_pipeline.store.memories.votes import load_entry_usefulness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,27 +281,43 @@ _LIST_ENTRIES = compose(
         (SELECT count(DISTINCT /* writer */) FROM consolidation.task_memories t
             WHERE t.id = ANY(supporting_memory_ids)) AS writers,
         supporting_memory_ids, source_id, e.status, e.created_at, e.updated_at
-    FROM consolidation.playbook_entries e WHERE e.project_id = :project AND e.status = :status
+    FROM /* entries */ e WHERE e.project_id = :project AND e.status = :status
         AND (CAST(:category AS text) IS NULL OR category = :category)
-    ORDER BY priority DESC, confidence DESC NULLS LAST, e.id LIMIT :limit
+    ORDER BY priority DESC, confidence DESC NULLS LAST, e.id
     """,
     writer=writer_key(),
 )
 
 
 def list_entries(
-    connection: Connection, project_id: UUID, *, limit: int, status: str, category: str | None = None
-) -> Sequence[Row[Any]]:
-    """Return the entries of one ``status``, and of one ``category`` if given, by priority, then confidence."""
-    parameters = {"project": project_id, "status": status, "category": category, "limit": limit}
-    return connection.execute(text(_LIST_ENTRIES), parameters).all()
+    connection: Connection,
+    project_id: UUID,
+    *,
+    limit: int,
+    status: str,
+    category: str | None = None,
+    as_of: datetime | None = None,
+) -> list[dict[str, Any]]:
+    """Return the columns of the entries of one ``status``, and of one ``category`` if given, by ``priority``.
+
+    The votes of the readers raise or lower it. Ties: by confidence. With ``as_of``, as the entries were then, without
+    votes.
+    """
+    parameters = {"project": project_id, "status": status, "category": category} | as_of_parameters(as_of)
+    rows = connection.execute(text(compose(_LIST_ENTRIES, entries=entries_as_of(as_of))), parameters)
+    usefulness = load_entry_usefulness(connection, project_id) if as_of is None else {}
+    entries = [{**row._mapping, "priority": adjust_priority(row.priority, usefulness.get(row.id, 0.0))} for row in rows]
+    # The order of the query holds among equal priorities.
+    return sorted(entries, key=lambda entry: -entry["priority"])[:limit]
 
 
 _COUNT_ENTRIES = """
-    SELECT status, count(*) FROM consolidation.playbook_entries WHERE project_id = :project GROUP BY status ORDER BY 1
+    SELECT status, count(*) FROM /* entries */ e WHERE project_id = :project GROUP BY status ORDER BY 1
 """
 
 
-def count_entries(connection: Connection, project_id: UUID) -> dict[str, int]:
-    """Return the number of a project's entries by status."""
-    return {row[0]: row[1] for row in connection.execute(text(_COUNT_ENTRIES), {"project": project_id})}
+def count_entries(connection: Connection, project_id: UUID, *, as_of: datetime | None = None) -> dict[str, int]:
+    """Return the number of a project's entries by status, now or at a time."""
+    statement = compose(_COUNT_ENTRIES, entries=entries_as_of(as_of))
+    parameters = {"project": project_id} | as_of_parameters(as_of)
+    return {row[0]: row[1] for row in connection.execute(text(statement), parameters)}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.knowledge.playbook import adjust_priority
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.scope_keys import has_walls, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
+from consolidation_pipeline.store.knowledge.playbook_history import as_of_parameters, entries_as_of
+from consolidation_pipeline.store.memories.votes import load_entry_usefulness
 
 _LOAD_RAW_SOURCES = """
     SELECT id, source_memory_ids FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
@@ -45,13 +48,12 @@ _LOAD_SUPPORTED_ENTRIES = """
     SELECT e.id, e.content, e.category, e.tags, e.priority, e.confidence, support.raw_ids,
         coalesce((SELECT max(learned_at) FROM consolidation.task_memories WHERE id = ANY(support.raw_ids)),
             e.created_at) AS learned_at
-    FROM consolidation.playbook_entries e, LATERAL (
+    FROM /* entries */ e, LATERAL (
         SELECT array_agg(raw_id) AS raw_ids FROM (
             SELECT unnest(e.supporting_memory_ids) UNION
             SELECT unnest(c.source_memory_ids) FROM consolidation.consolidated_memories c WHERE c.id = e.source_id
         ) ids(raw_id)) support
     WHERE e.project_id = :project AND e.status = 'active' AND support.raw_ids && CAST(:ids AS uuid[]) /* in_scope */
-    ORDER BY e.priority DESC, e.id
 """
 
 
@@ -66,17 +68,25 @@ def load_supported_entries(
     *,
     scope: str | None = None,
     scope_option: str = NO_WALLS,
+    as_of: datetime | None = None,
 ) -> list[SupportedEntry]:
     """Return the active entries that rest on at least one of the raw memories ``ids``, highest priority first.
 
+    The votes of the readers raise or lower the priority.
+
     With ``scope``, all memories behind an entry are of this scope or of the empty one. ``scope_option``: the project's.
+    With ``as_of``, as the entries were then, without votes.
     """
     is_scoped = scope is not None and has_walls(scope_option)
     own = compose(_IS_IN_SCOPE, scope_key=raw_scope_key(scope_option)) if is_scoped else None
-    statement = compose(_LOAD_SUPPORTED_ENTRIES, in_scope=conditions(own))
+    statement = compose(_LOAD_SUPPORTED_ENTRIES, entries=entries_as_of(as_of), in_scope=conditions(own))
     bound = {"project": project_id, "ids": list(ids)} | ({"scope": scope} if is_scoped else {})
+    bound |= as_of_parameters(as_of)
     rows = connection.execute(text(statement), bound)
-    return [SupportedEntry(**{**row._mapping, "raw_ids": frozenset(row.raw_ids)}) for row in rows]
+    entries = [SupportedEntry(**{**row._mapping, "raw_ids": frozenset(row.raw_ids)}) for row in rows]
+    useful = load_entry_usefulness(connection, project_id) if as_of is None else {}
+    ranked = [replace(one, priority=adjust_priority(one.priority, useful.get(one.id, 0.0))) for one in entries]
+    return sorted(ranked, key=lambda entry: (-entry.priority, entry.id))
 
 
 _COUNT_CATEGORIES = """

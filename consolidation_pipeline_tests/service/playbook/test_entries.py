@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.intake.agent_memories import give_feedback
+from consolidation_pipeline.service.intake.memory_uses import report_used
 from consolidation_pipeline.service.playbook.entries import read_playbook
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
 from consolidation_pipeline.service.undo.lineage import LineageSource, trace_memory
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries
-from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, reply_with_json
 from consolidation_pipeline_tests.service.corpus import FIFTH, MIGRATIONS, WEBHOOKS, note, topic_notes
 from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, list_patterns
@@ -316,6 +319,25 @@ def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
     assert pipeline.run().playbook.entries_proposed == 0
 
 
+def test_votes_of_readers_move_playbook_priority(topics: Pipeline) -> None:
+    topics.run()
+
+    def listed() -> list[tuple[UUID, int]]:
+        return [(row["id"], row["priority"]) for row in read_playbook(topics.engine, "notes", limit=10)["entries"]]
+
+    (hooks, _), (moves, _) = listed()
+    report_used(topics.engine, [moves], voter="key:1")
+    assert listed() == [(moves, 99), (hooks, 96)]
+    supporting = topics.value("SELECT supporting_memory_ids FROM {s}.playbook_entries WHERE id = :id", id=moves)
+    report_used(topics.engine, supporting, voter="key:1")
+    assert listed()[0] == (moves, 99)
+    give_feedback(topics.engine, supporting[0], helpful=False, changed_by="key:2")
+    give_feedback(topics.engine, supporting[1], helpful=False, changed_by="key:3")
+    assert listed() == [(hooks, 96), (moves, 91)]
+    assert read_playbook(topics.engine, "notes", limit=1)["entries"][0]["id"] == hooks
+    assert topics.run().playbook.entries_updated == 0
+
+
 def test_playbook_lists_entries_by_priority(topics: Pipeline) -> None:
     topics.run()
     found = read_playbook(topics.engine, "notes", limit=10)
@@ -332,3 +354,32 @@ def test_playbook_lists_entries_by_priority(topics: Pipeline) -> None:
         read_playbook(topics.engine, "notes", limit=1, category="cooking")
     with pytest.raises(NotFoundError):
         read_playbook(topics.engine, "nowhere", limit=1)
+
+
+def test_playbook_as_of_is_what_it_was(pipeline: Pipeline) -> None:
+    pipeline.configure_new()
+    author = Author(pipeline.project().id, None, "tester")
+    before = datetime.now(UTC)
+    values = {"content": "Batch the requests.", "content_hash": "h", "status": "active", "priority": 60}
+    change = Change(uuid4(), uuid4(), {**values, "supporting_memory_ids": []})
+    with pipeline.engine.begin() as connection:
+        insert_rows(connection, author, playbook_entries, [change], operation="promote")
+    first = datetime.now(UTC)
+    for version, edit in enumerate(({"content": "Batch all requests."}, {"status": "retired"}), 1):
+        with pipeline.engine.begin() as connection:
+            changes = [Change(change.entity_id, uuid4(), edit, version)]
+            update_rows(connection, author, playbook_entries, changes, operation="edit")
+        if version == 1:
+            second = datetime.now(UTC)
+
+    def read(as_of: datetime | None) -> list[str]:
+        found = read_playbook(pipeline.engine, pipeline.project().slug, limit=9, as_of=as_of)
+        assert found["totals"]["active"] == len(found["entries"])
+        return [entry["content"] for entry in found["entries"]]
+
+    assert [read(time) for time in (before, first, second, None)] == [
+        [],
+        ["Batch the requests."],
+        ["Batch all requests."],
+        [],
+    ]
