@@ -69,6 +69,13 @@ def dagster_url(settings: Settings) -> str:
     return with_driver(server_url(settings.data_dir, "dagster"), "psycopg2")
 
 
+_SESSION_MARK = "consolidation.session"
+_POOLER_ADVICE = (
+    "a pooler such as PgBouncer seems to be in between; runs hold locks of a session, so set "
+    "CONSOLIDATION_DATABASE_URL to Postgres itself"
+)
+
+
 def open_engine(settings: Settings) -> Engine:
     """Return an engine on a database that is ready: reachable, with pgvector, schema at its newest revision.
 
@@ -99,7 +106,7 @@ def connect_engine(url: str) -> Engine:
     # Bound vectors travel as bytes and take their type from the cast around them. As text, a vector of 256 numbers
     # costs more to write and parse than its comparison with a hundred memories.
     psycopg.adapters.register_dumper(Vector, VectorBinaryDumper)
-    arguments = {"options": "-c timezone=UTC", "connect_timeout": 10}
+    arguments = {"options": f"-c timezone=UTC -c {_SESSION_MARK}=on", "connect_timeout": 10}
     try:
         engine = create_engine(url, pool_size=POOL_SIZE, max_overflow=0, pool_use_lifo=True, connect_args=arguments)
     except (ArgumentError, ValueError):  # Their messages may hold the password.
@@ -150,6 +157,7 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
         SchemaOutOfDateError: The schema is newer than this program.
     """
     with connect(engine) as connection:
+        _check_session(connection)
         current = _revision(connection)
         if current == _head() and revision == "head":
             return
@@ -180,8 +188,14 @@ def downgrade(engine: Engine, revision: str = "base") -> None:
 
 
 def check_schema(engine: Engine) -> None:
-    """Raise SchemaOutOfDateError unless the schema is at the newest revision that this program knows."""
+    """Check that the schema is at the newest revision that this program knows.
+
+    Raises:
+        StoreError: The database cannot be reached, or a pooler is in between that keeps no session.
+        SchemaOutOfDateError: The schema is at another revision.
+    """
     with connect(engine) as connection:
+        _check_session(connection)
         current = _revision(connection)
     _refuse_newer(current)
     if current != _head():
@@ -196,7 +210,19 @@ def connect(engine: Engine) -> Connection:
         return engine.connect()
     except DBAPIError as error:
         where = engine.url.difference_update_query(["password", "sslpassword"]).render_as_string(hide_password=True)
-        raise StoreError(f"the database {where} cannot be reached: {str(error.orig).strip()}") from error
+        reason = str(error.orig).strip()
+        hint = f"; {_POOLER_ADVICE}" if "startup parameter" in reason else ""
+        raise StoreError(f"the database {where} cannot be reached: {reason}{hint}") from error
+
+
+def _check_session(connection: Connection) -> None:
+    """Raise StoreError if the settings of the session did not arrive.
+
+    A pooler in transaction mode either refuses them or is told to drop them, and would lose the locks of runs.
+    """
+    mark = f"SELECT current_setting('{_SESSION_MARK}', true)"
+    if connection.execute(text(mark)).scalar() != "on":
+        raise StoreError(f"the database does not keep the settings of a session: {_POOLER_ADVICE}")
 
 
 _PGVECTOR_VERSION = """

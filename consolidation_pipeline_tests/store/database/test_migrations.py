@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import CheckConstraint, Connection, event, text
+from sqlalchemy import CheckConstraint, Connection, create_engine, event, text
 
 from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
 from consolidation_pipeline.scopes import NO_WALLS
@@ -260,6 +260,14 @@ def test_external_database_without_schema_is_rejected(empty_database_url: str, m
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", empty_database_url)
     with pytest.raises(SchemaOutOfDateError, match="consolidation init"):
         open_engine(Settings())
+
+
+def test_pooler_without_sessions_is_refused(engine: Engine) -> None:
+    # As through PgBouncer with ignore_startup_parameters = options.
+    pooled = create_engine(engine.url)
+    with pytest.raises(StoreError, match="PgBouncer .* set CONSOLIDATION_DATABASE_URL to Postgres itself"):
+        check_schema(pooled)
+    pooled.dispose()
 
 
 def test_external_database_with_schema_is_opened(settings: Settings) -> None:
