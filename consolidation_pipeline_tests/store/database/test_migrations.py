@@ -265,7 +265,7 @@ def test_external_database_without_schema_is_rejected(empty_database_url: str, m
 def test_pooler_without_sessions_is_refused(engine: Engine) -> None:
     # As through PgBouncer with ignore_startup_parameters = options.
     pooled = create_engine(engine.url)
-    with pytest.raises(StoreError, match="PgBouncer .* set CONSOLIDATION_DATABASE_URL to Postgres itself"):
+    with pytest.raises(StoreError, match=r"PgBouncer .* set CONSOLIDATION_DATABASE_URL to Postgres itself"):
         check_schema(pooled)
     pooled.dispose()
 
