@@ -12,7 +12,7 @@ from typing import Any
 from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
 from consolidation_pipeline.core.knowledge.technology_names import find_languages, find_tools
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
-from consolidation_pipeline.core.text.key_terms import find_key_terms
+from consolidation_pipeline.core.text.key_terms import extract_terms, find_key_terms
 from consolidation_pipeline.core.text.sentence_cues import is_advice, is_failure, is_warning
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
@@ -39,11 +39,15 @@ _FEWEST_RATED = 10
 # The last part of the memories is compared with what came before.
 _LATE_SHARE = 0.25
 _LATE_LIFT = 2.0
-# Hours and weekdays are told if memories were written on so many days, and hours if times of day are known.
+# Days and hours are told if memories were written on so many days, hours if times of day are known for half of them.
 _FEWEST_DAYS = 5
+# The hours with this share of the memories, if they are no more than so many.
 _WORK_SHARE = 0.8
-_MOST_HOURS, _MOST_WEEKDAYS, _FEWEST_WEEKS = 16, 5, 3
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MOST_HOURS = 16
+# Weekends are two sevenths of the time. Told over three weeks, if memories are clearly rarer or more frequent on them.
+_SATURDAY = 5
+_FEWEST_DAYS_OF_WEEKS = 21
+_LOW, _HIGH = 0.15, 0.45
 _LIST = re.compile(r"(?m)^\s*(?:[-*•]|\d+[.)])\s")
 _CODE = re.compile(r"```|`[^`]+`|\{code")
 _FIRST_PERSON = re.compile(r"\b(?:I|I['’]\w+|my|we|our|ich|wir|je|nous|yo|nosotros)\b")
@@ -156,7 +160,7 @@ class _Counter:
         languages = Counter(name for one, text in rows for name in find_languages(text, one.tags, one.files))
         tools = Counter(name for one, text in rows for name in find_tools(text, one.tags))
         known = {name.lower() for name in (*languages, *tools)}
-        names = Counter(name for text in self.texts for name in set(_NAME.findall(text)) if name not in _NOT_NAMES)
+        names = Counter(name for text in self.texts for name in set(_NAME.findall(text)) if _is_name(name))
         files = Counter(file for one in self.rows for file in set(one.files))
         folders = Counter(folder for one in self.rows for folder in {_folder(file) for file in one.files} if folder)
         others = Counter({name: n for name, n in names.items() if name.lower() not in known})
@@ -242,17 +246,15 @@ class _Counter:
         ]
 
     def _tell_times(self) -> list[str]:
-        """Return lines on the days of the week and the hours on which most memories were written."""
+        """Return lines on the days and the hours on which most memories were written."""
         days = Counter(one.learned_at.date() for one in self.rows)
         if len(days) < _FEWEST_DAYS or len(self.rows) < 2 * _FEWEST_FOR_SHARE:
             return []
         busiest = max(days, key=lambda day: (days[day], day))
         told = [f"Most notes of one day: {days[busiest]}, on {busiest.isoformat()}"]
-        weekdays = Counter(one.learned_at.weekday() for one in self.rows)
-        busy = _find_busy([weekdays[day] for day in range(7)])
-        if len(busy) <= _MOST_WEEKDAYS and (max(days) - min(days)).days >= _FEWEST_WEEKS * len(_WEEKDAYS):
-            share = _percent(sum(weekdays[day] for day in busy), len(self.rows))
-            told.append(f"{share} from {_WEEKDAYS[busy[0]]} to {_WEEKDAYS[busy[-1]]}")
+        at_weekends = sum(one.learned_at.weekday() >= _SATURDAY for one in self.rows) / len(self.rows)
+        if (max(days) - min(days)).days >= _FEWEST_DAYS_OF_WEEKS and not _LOW <= at_weekends <= _HIGH:
+            told.append(f"{1 - at_weekends:.0%} from Monday to Friday, {at_weekends:.0%} at weekends")
         # Without a time of day, a date was imported as midnight.
         timed = [one.learned_at for one in self.rows if one.learned_at.timestamp() % 3600]
         hours = Counter(moment.hour for moment in timed)
@@ -297,6 +299,11 @@ def _says(text: str, cue: Callable[[str], bool]) -> bool:
 def _has_title(text: str) -> bool:
     first, _, rest = text.partition("\n")
     return bool(rest.strip()) and first.strip()[-1:].isalnum()
+
+
+def _is_name(written: str) -> bool:
+    """Return True if it is not a plain word in capitals."""
+    return written not in _NOT_NAMES and next(extract_terms(written), None) is not None
 
 
 def _folder(path: str) -> str:

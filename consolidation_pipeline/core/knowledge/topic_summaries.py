@@ -27,7 +27,7 @@ MAX_CHARS = 6000
 # Fewest characters: room for one statement, however short the memories are.
 MIN_CHARS = 240
 # Average length of a line; sets the number of topics.
-_LINE_CHARS = 250
+_LINE_CHARS = 280
 # A longer sentence is told only if there is no other.
 _SENTENCE_CHARS = 260
 # A sentence of lower readability is a heading, a fragment or markup, told only if it is frequent or there is no other.
@@ -39,7 +39,7 @@ _MAX_COMPARED = 64
 # Most statements of a topic, and the candidates for them.
 _MAX_STATEMENTS = 3
 _MAX_CANDIDATES = 12
-# A statement that shares this part of the content words of the shorter one repeats another.
+# A statement that shares this part of its content words with another repeats it.
 _REPEATED = 0.6
 # A text that occurs as often, and in this share of the memories, is a topic alone.
 _FEWEST_REPEATS, _REPEATED_SHARE = 5, 0.02
@@ -69,7 +69,14 @@ _FIELD_TEXTS, _FIELD_SHARE = 5, 0.05
 _COMMIT = re.compile(
     r"^(?:(?:feat|fix|docs?|chore|refactor|perf|build|ci|style|wip)\b)?\s?(?:\(([\w ,./-]+)\))?!?:\s+", re.I
 )
-_COMMIT_TYPES = frozenset("feat feature features fix fixed chore docs refactor ci wip".split())
+# Words that make no title: kinds of commits, and verbs of any change.
+_NO_TITLE = frozenset(
+    """
+    feat feature features fix fixed fixes chore docs refactor ci wip add added adding set call calls called use used
+    using existing missing make makes implement implemented change changes changed resolve resolved true false issue
+    issues problem value values need needs key insight include included correct correctly various new
+    """.split()
+)
 _END = re.compile(r"[.!?…。！？:]([\"'”’»)\]*_`」』]*)$")
 
 
@@ -136,7 +143,8 @@ def _is_noise(text: str) -> bool:
 
 def _find_fields(texts: Sequence[str]) -> frozenset[str]:
     """Return the fields, with their colon, that many of the texts have."""
-    counts = Counter(label for text in texts for label in set(_FIELDS.findall(text)))
+    # Repeats of one text make no form.
+    counts = Counter(label for text in {*texts} for label in {*_FIELDS.findall(text)})
     fewest = max(_FIELD_TEXTS, _FIELD_SHARE * len(texts))
     return frozenset(label for label, count in counts.items() if count >= fewest)
 
@@ -243,8 +251,9 @@ class _Writer:
             return min(finished[:_MAX_STATEMENTS], key=len)
         for one, text in zip(chosen, finished, strict=True):
             words = extract_content_words(one.sentence.text)
-            is_said = any(len(words & other) >= _REPEATED * min(len(words), len(other)) for other in known)
-            if not is_said and sum(map(len, told)) + len(text) <= room:
+            is_said = any(len(words & other) >= _REPEATED * len(words) for other in known)
+            is_usable = not told or not (is_said or _is_noise(one.sentence.text))
+            if is_usable and sum(map(len, told)) + len(text) <= room:
                 told.append(text)
                 known.append(words)
             if len(told) == _MAX_STATEMENTS:
@@ -313,10 +322,8 @@ def _write_title(texts: Sequence[str], terms: Sequence[str]) -> str:
 
 
 def _list_words(terms: Sequence[str]) -> list[str]:
-    """Return the terms that consist of letters, without kinds of commits."""
-    return [
-        one for one in terms if sum(map(str.isalpha, one)) > _LETTERS * len(one) and one.lower() not in _COMMIT_TYPES
-    ]
+    """Return the terms that consist of letters and say something."""
+    return [one for one in terms if sum(map(str.isalpha, one)) > _LETTERS * len(one) and one.lower() not in _NO_TITLE]
 
 
 def _count(memories: int) -> str:

@@ -14,9 +14,10 @@ from consolidation_pipeline.core.text.key_terms import count_terms
 _FLOOR = 0.1
 # Part of a term in the length of a text's vector from which the text is about the term.
 _ABOUT = 0.15
-# Fewest texts of a topic, repeats included; of less than MANY texts, two make a topic.
+# Fewest texts of a topic, repeats included; of less than MANY texts two make a topic, of very many this share.
 MIN_SIZE = 3
 MANY = 60
+_LEAST_SHARE = 0.015
 # Topics with more similar centres are one (cosine), unless they have more than this share of many texts together.
 _SAME = 0.4
 _LARGEST_SHARE = 0.25
@@ -38,7 +39,7 @@ def find_topics(texts: Sequence[str], counts: Sequence[int], *, most: int) -> li
         counts: How often each text occurs.
         most: Most topics.
     """
-    fewest = MIN_SIZE if sum(counts) >= MANY else MIN_SIZE - 1
+    fewest = max(MIN_SIZE, _LEAST_SHARE * sum(counts)) if sum(counts) >= MANY else MIN_SIZE - 1
     if len(texts) < 2 or most < 1:
         return [[at] for at, count in enumerate(counts) if count >= fewest][:most]
     vectors = _build_vectors(texts)

@@ -7,7 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.text import boilerplate
-from consolidation_pipeline.core.text.boilerplate import MAX_SENTENCES, find_boilerplate, strip_boilerplate
+from consolidation_pipeline.core.text.boilerplate import (
+    MAX_SENTENCES,
+    find_boilerplate,
+    strip_boilerplate,
+    strip_repeats,
+)
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 WORDS = "amber birch cedar delta ember flint grove heron iris juniper".split()
@@ -74,3 +79,13 @@ def test_strip_boilerplate_is_idempotent(sentences: list[str], left_out: set[str
 
 def test_boilerplate_limits_are_as_documented() -> None:
     assert (boilerplate.MIN_TEXTS, boilerplate.MIN_SHARE) == (10, 0.02)
+
+
+def test_own_repeats_and_placeholders_are_stripped() -> None:
+    texts = [*make_lessons(20), "TODO: Write a rule.", "Keep the lock.\nTBD: why"]
+    assert strip_repeats(texts, ()) == [
+        *(f"Lesson number {at} stands alone." for at in range(20)),
+        "TODO: Write a rule.",
+        "Keep the lock.",
+    ]
+    assert strip_repeats(["Keep the lock. Known line."], {"known line"}) == ["Keep the lock."]
