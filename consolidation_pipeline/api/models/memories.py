@@ -147,7 +147,7 @@ class AddMemoriesReply(Reply):
 
 SessionId = Annotated[
     str,
-    Field(max_length=200, description="Session of the caller. With an admin's key or none, each session counts apart."),
+    Field(max_length=200, description="Session of the caller. Sessions that an admin names count apart."),
 ]
 
 

@@ -12,6 +12,8 @@ from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_s
 REQUIRED_EVIDENCE = 3
 STATUSES = ("active", "review", "retired")
 _BASE, _RANGE, _MAX = 50, 50, 100
+# Priority that a usefulness of 1 adds. One reader moves an entry by at most 7, however often it votes.
+_USEFULNESS_RANGE = 20
 
 # The first category with a word in the text applies. Inflected forms are listed, because by stem "fixture" would match
 # "fix", and "performs" "performance".
@@ -45,6 +47,11 @@ def compute_priority(confidence: float | None, writers: int) -> int:
         return _BASE
     check_share("confidence", confidence)
     return min(_MAX, _BASE + int(_RANGE * confidence) + max(0, writers - REQUIRED_EVIDENCE))
+
+
+def adjust_priority(priority: int, usefulness: float) -> int:
+    """Return the priority, 0 to 100, raised or lowered by the usefulness that the readers found, -1 to 1."""
+    return max(0, min(_MAX, priority + round(_USEFULNESS_RANGE * usefulness)))
 
 
 def find_category(text: str) -> str:

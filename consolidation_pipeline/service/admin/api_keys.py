@@ -70,12 +70,11 @@ class Principal:
     def identify_voter(self, session: str = "") -> str:
         """Return whose votes on memories the principal's are, by which they are counted.
 
-        An agent's key is one voter whatever session it claims. Sessions that an admin or a local caller names are
-        voters of their own.
+        An agent is one voter whatever session it claims. Sessions that an admin names are voters of their own.
         """
-        if self.key_id is not None and not (session and self.role == "admin"):
-            return f"key:{self.key_id}"
-        return f"session {session}" if session else f"caller {self.name}"
+        if self.writer is not None:
+            return self.writer
+        return f"session {session}" if session else f"admin {self.name}"
 
     @property
     def writer(self) -> str | None:

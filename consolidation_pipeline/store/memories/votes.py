@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import date
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.lifecycle.feedback import VOTE_DAYS, Votes
+from consolidation_pipeline.core.lifecycle.feedback import VOTE_DAYS, Votes, compute_usefulness
 from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.writers import writer_key
@@ -112,9 +112,10 @@ _LOAD_VOTES = compose(
 )
 
 
-def load_votes(connection: Connection, ids: Sequence[str]) -> list[Votes[str]]:
-    """Return the votes that count on these memories and entries, by id and voter."""
-    return [Votes(*row) for row in fetch_rows(connection, _LOAD_VOTES, {"ids": list(ids), "days": VOTE_DAYS})]
+def load_usefulness(connection: Connection, ids: Collection[str]) -> dict[str, float]:
+    """Return the usefulness of those of these memories and entries that have votes."""
+    rows = fetch_rows(connection, _LOAD_VOTES, {"ids": list(ids), "days": VOTE_DAYS})
+    return compute_usefulness(Votes(*row) for row in rows)
 
 
 _LOAD_ENTRY_VOTES = compose(
@@ -139,10 +140,10 @@ _LOAD_ENTRY_VOTES = compose(
 )
 
 
-def load_entry_votes(connection: Connection, project_id: UUID) -> list[Votes[UUID]]:
-    """Return the votes that count on each playbook entry, and on what supports it: one a day and voter."""
+def load_entry_usefulness(connection: Connection, project_id: UUID) -> dict[UUID, float]:
+    """Return the usefulness of each playbook entry with votes on it or on what supports it, one a day and voter."""
     rows = connection.execute(text(_LOAD_ENTRY_VOTES), {"project": project_id, "days": VOTE_DAYS})
-    return [Votes(*row) for row in rows]
+    return compute_usefulness(Votes(*row) for row in rows)
 
 
 _DELETE_EXPIRED = "DELETE FROM consolidation.memory_votes WHERE project_id = :project AND day <= current_date - :days"

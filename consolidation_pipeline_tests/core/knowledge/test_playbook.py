@@ -8,6 +8,7 @@ import pytest
 
 from consolidation_pipeline.core.knowledge.playbook import (
     CATEGORY_WORDS,
+    adjust_priority,
     compute_priority,
     contradicts_itself,
     find_category,
@@ -114,3 +115,11 @@ def test_category_defaults_to_general(text: str) -> None:
 )
 def test_contradicting_lines_are_detected(text: str, expected: bool) -> None:
     assert contradicts_itself(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("priority", "usefulness", "expected"),
+    [(80, 0.0, 80), (80, 0.5, 90), (80, -1 / 3, 73), (95, 0.9, 100), (10, -0.9, 0)],
+)
+def test_usefulness_moves_priority_within_bounds(priority: int, usefulness: float, expected: int) -> None:
+    assert adjust_priority(priority, usefulness) == expected

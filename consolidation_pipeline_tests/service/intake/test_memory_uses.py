@@ -6,14 +6,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from consolidation_pipeline.core.lifecycle.feedback import VOTE_DAYS, compute_usefulness
+from consolidation_pipeline.core.lifecycle.feedback import VOTE_DAYS
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory, give_feedback
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.intake.memory_uses import MAX_USED, UsesReport, report_used
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
-from consolidation_pipeline.store.memories.votes import load_votes
+from consolidation_pipeline.store.memories.votes import load_usefulness
 from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
@@ -38,7 +38,7 @@ def rank(pipeline: Pipeline) -> list[UUID]:
 
 def usefulness(pipeline: Pipeline, id_: UUID) -> float:
     with pipeline.engine.connect() as connection:
-        return compute_usefulness(load_votes(connection, [str(id_)])).get(str(id_), 0.0)
+        return load_usefulness(connection, [str(id_)]).get(str(id_), 0.0)
 
 
 def test_reported_uses_move_ranking(twins: tuple[Pipeline, list[UUID]]) -> None:
