@@ -97,5 +97,5 @@ def draw_map(engine: Engine, slug: str) -> str | None:
     if points is None or len(points.vectors) < 2:
         return None
     numbers = {key: number for number, key in enumerate(sorted({key for key in points.groups if key}))}
-    labels = [-1 if key is None else numbers[key] for key in points.groups]
+    labels = [numbers[key] if key else -1 for key in points.groups]
     return render_svg(project_to_plane(points.vectors), labels, total=points.total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -60,8 +61,8 @@ def deliver_events(
     If a process dies between sending an event and recording it, the event is sent again with the same id.
 
     Args:
-        once: try each due event at most once and return; otherwise run until interrupted.
-        max_seconds: with ``once``: start no further attempt after this time.
+        once: try each due event at most once and return; otherwise run until ``max_seconds`` or interrupted.
+        max_seconds: start no further attempt after this time; None = no limit.
         on_attempt: called after each attempt.
 
     Raises:
@@ -70,21 +71,36 @@ def deliver_events(
     webhook = read_webhook(settings)
     if webhook is None:
         raise InvalidWebhookError("no webhook is configured: set CONSOLIDATION_WEBHOOK_URL and _SECRET")
+    end = math.inf if max_seconds is None else time.monotonic() + max_seconds
     if once:
-        delivered, failed = _deliver_due(engine, webhook, max_seconds, on_attempt)
-        with engine.connect() as connection:
-            return DeliveryResult(delivered, failed, event_outbox.count_waiting_events(connection))
+        delivered, failed = _deliver_due(engine, webhook, end, on_attempt)
+    else:
+        delivered, failed = _deliver_until(engine, webhook, end, on_attempt)
+    with engine.connect() as connection:
+        return DeliveryResult(delivered, failed, event_outbox.count_waiting_events(connection))
+
+
+def _deliver_until(
+    engine: Engine, webhook: Webhook, end: float, on_attempt: Callable[[DeliveryAttempt], None] | None
+) -> tuple[int, int]:
+    """Deliver events as they come until the monotonic time ``end``."""
+    delivered = failed = 0
     with event_outbox.listen(engine) as wait:
-        while True:
-            _deliver_due(engine, webhook, max_seconds, on_attempt)
-            wait(_POLL_SECONDS)
+        while time.monotonic() < end:
+            more = _deliver_due(engine, webhook, end, on_attempt)
+            delivered, failed = delivered + more[0], failed + more[1]
+            wait(max(0.0, min(_POLL_SECONDS, end - time.monotonic())))
+    return delivered, failed
 
 
 def _deliver_due(
-    engine: Engine, webhook: Webhook, max_seconds: float | None, on_attempt: Callable[[DeliveryAttempt], None] | None
+    engine: Engine, webhook: Webhook, end: float, on_attempt: Callable[[DeliveryAttempt], None] | None
 ) -> tuple[int, int]:
-    """Try each due event once, until the receiver is considered down; return how many were delivered and failed."""
-    start, delivered, in_a_row = time.monotonic(), 0, 0
+    """Try each due event once, until the monotonic time ``end`` or until the receiver is considered down.
+
+    Returns how many were delivered, and how many attempts failed.
+    """
+    delivered, in_a_row = 0, 0
     failed: list[UUID] = []
     while in_a_row < _MAX_FAILURES_IN_A_ROW and (attempt := _deliver_next(engine, webhook, failed)) is not None:
         if attempt.error is None:
@@ -94,7 +110,7 @@ def _deliver_due(
             in_a_row += 1
         if on_attempt is not None:
             on_attempt(attempt)
-        if max_seconds is not None and time.monotonic() - start >= max_seconds:
+        if time.monotonic() >= end:
             break
     return delivered, len(failed)
 

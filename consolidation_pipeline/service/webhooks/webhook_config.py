@@ -74,7 +74,18 @@ def _parse_url(url: str) -> SplitResult:
             "CONSOLIDATION_WEBHOOK_URL must be https://host/path (or http), without user and password; special "
             "characters must be percent-encoded"
         )
+    _check_host(parts.hostname or "")
     return parts
+
+
+def _check_host(host: str) -> None:
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise InvalidWebhookError(
+            f"the host {host!r} of CONSOLIDATION_WEBHOOK_URL is not a host name ({error}): give labels of 1 to 63 "
+            "characters with single dots between them"
+        ) from None
 
 
 def _check_secret(secret: str) -> str:

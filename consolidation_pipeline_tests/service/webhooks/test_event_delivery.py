@@ -196,6 +196,13 @@ def test_delivery_stops_after_max_seconds(outbox: Pipeline, webhook: Settings, r
     assert received_numbers(receiver) == [1]
 
 
+def test_endless_delivery_ends_after_max_seconds(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+    add_events(outbox, 1, 2)
+    result = deliver_events(outbox.engine, webhook, once=False, max_seconds=0.5)
+    assert result == DeliveryResult(2, 0, 0)
+    assert received_numbers(receiver) == [1, 2]
+
+
 def test_two_deliverers_send_each_event_once(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     ensure_project(outbox.engine, "other")
     add_events(outbox, *range(5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -75,6 +76,13 @@ def test_invalid_webhook_url_is_refused_unshown(url: str) -> None:
     with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_URL must be") as refused:
         make_webhook(url)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["a..b.example", f"{'x' * 64}.example", ".example"])
+def test_host_that_is_no_name_is_named(host: str) -> None:
+    with pytest.raises(InvalidWebhookError, match=rf"host '{re.escape(host)}' of .*URL is not") as error:
+        make_webhook(f"https://{host}/hunter2")
+    assert "hunter2" not in str(error.value)
 
 
 @pytest.mark.parametrize("secret", [None, "whsec_", "correct horse hunter2", "whsec_a"])
