@@ -57,7 +57,7 @@ class Question(_Part):
 
 
 class PlannedReview(_Part):
-    """What happens to the groups that a person decides on: the ``questions`` of a plan.
+    """Numbers of the groups that a person decides on, the ``questions`` of a plan.
 
     ``asked_before``: they were proposed as they are, or share a memory with a suggestion that waits. ``proposed``: the
     run would propose them. ``beyond_limit``: they wait until there is room under ``review_limit``.

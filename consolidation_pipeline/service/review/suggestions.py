@@ -103,7 +103,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class QueueState:
-    """What waits for a person.
+    """Suggestions and groups that wait for a person.
 
     ``pending``: suggestions. ``beyond_limit``: by project, groups that no suggestion proposes yet; ``limits``: the
     option ``review_limit`` of these projects. ``kinds``: by kind, pending suggestions that differ only in it.
