@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
-from consolidation_pipeline.core.knowledge.pattern_units import Unit, sort_units
+from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit, sort_units
 from consolidation_pipeline.core.knowledge.pattern_writer import (
     PATTERN,
     PRINCIPLE,
-    ExtractedPattern,
     PatternWriter,
     Style,
     list_sentences,

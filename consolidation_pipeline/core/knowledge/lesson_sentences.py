@@ -76,6 +76,19 @@ _VERDICT = re.compile(
     r"checks?)\b",
     re.IGNORECASE,
 )
+# "The function should instead ..": what is right, rather than what was wrong.
+_REQUIREMENT = re.compile(
+    r"^\W*(?:in )?(?:the|this|a|an|each)\s(?:[^\s,.;]+\s){1,7}?(?:should|must|needs? to|has to|have to)\b", re.I
+)
+_MISTAKE = re.compile(
+    r"\b(?:stuck|mistake|instead of|rather than|without|wrong(?:ly)?|continually|forgot)\b", re.IGNORECASE
+)
+# A bug report: what it tells to do leads to the bug.
+_REPRODUCTION = re.compile(
+    r"\b(?:steps (?:how )?to reproduce|to reproduce|reproduce[: ]|(?:actual|expected) (?:results?|behaviou?r)|"
+    r"user agent|str:)",
+    re.IGNORECASE,
+)
 # Commits: "fix(api): ..", "Merge branch ..", and verbs of a change without a full stop.
 _COMMIT = re.compile(
     r"^\W*(?:(?:feat|fix|docs?|chore|refactor|tests?|perf|build|ci|style|revert|hotfix|wip)\b\s*(?:\([^)]*\))?!?:|"
@@ -112,10 +125,12 @@ _REASON = re.compile(
     r"|因为|由于|否则|导致|なぜなら|ため|原因",
     re.IGNORECASE,
 )
+# Words of advice; not "is always slow", "what should be removed", "should have been".
 _MODAL = re.compile(
-    r"\b(?:(?<!is )(?<!are )(?<!was )(?<!were )always(?!\s+\w+ing\b)|must|should|ought to|ha(?:s|ve) to|needs? to|"
-    r"prefer(?:ably)?|recommend(?:s|ed)?|makes? sure|ensure that|"
-    r"better to|remember to|rule of thumb|the rule is|best practices?|never)\b",
+    r"(?:^|[,;:] |\b(?:should|must|please|and) )always\b|\bmust(?! have\b)\b|"
+    r"(?<!that )(?<!which )(?<!who )\bshould\b(?! have\b)|"
+    r"\b(?:ought to|ha(?:s|ve) to|needs? to|prefer(?:ably)?|recommend(?:s|ed)?|makes? sure|ensure that|better to|"
+    r"remember to|rule of thumb|the rule is|best practices?|never)\b",
     re.IGNORECASE,
 )
 # Advice and warnings in other languages.
@@ -184,7 +199,7 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
     told = _CONNECTOR.sub("", bare) or bare
     text = told[:1].upper() + told[1:] if told != sentence else sentence
     is_reason = _REASON.search(text) is not None
-    if _MARKUP.search(text):
+    if _MARKUP.search(text) or text.startswith("("):
         return Lesson(sentence, "fragment", False)
     if instruction := _to_instruction(bare) or _to_instruction(text):
         return Lesson(instruction, "warning" if _warns(instruction) else "rule", is_reason)
@@ -195,8 +210,9 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
     if is_context_dependent(text):
         return Lesson(sentence, "fragment", False)
     if _FIRST_PERSON.search(text) or _VERDICT.match(text):
-        is_rule = _MODAL.search(text) is not None and not _PAST.search(text) and not _FIRST_PERSON.search(text)
-        return Lesson(text, "rule" if is_rule and not is_reason else "report", is_reason or is_failure(text))
+        is_rule = _REQUIREMENT.match(text) is not None
+        tells_why = is_reason or is_failure(text) or _MISTAKE.search(text) is not None
+        return Lesson(text, "rule" if is_rule and not is_reason else "report", tells_why)
     if _warns(text):
         return Lesson(text, "warning", is_reason)
     if is_command(text) or _MODAL.search(text) or _FOREIGN_ADVICE.search(text):
@@ -206,6 +222,11 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
     if _DEFINITION.match(text):
         return Lesson(text, "definition", False)
     return Lesson(text, "fact", is_reason or is_failure(text))
+
+
+def is_bug_report(text: str) -> bool:
+    """Return True for a text that tells how to reproduce a bug: its instructions are no advice."""
+    return _REPRODUCTION.search(text) is not None
 
 
 def _warns(text: str) -> bool:
@@ -234,7 +255,7 @@ def _is_subject(text: str, *, is_opening: bool) -> bool:
         return is_opening or text.endswith("…") or _CHANGE_VERB.match(text) is not None or not _VERB.search(text)
     if text.endswith("..."):
         return True
-    # "Incident Detection and Response Pattern." opens a note as its title.
+    # "Retry and Backoff Pattern." opens a note as its title.
     words = [word for word in re.findall(r"[^\W\d_][\w'’-]*", text) if len(word) > 3]
     capitals = sum(word[0].isupper() for word in words)
     return is_opening and len(words) <= 14 and not _VERB.search(text) and 2 * capitals >= len(words)

@@ -29,6 +29,7 @@ class _Labels(NamedTuple):
     avoid: str
     because: str
     examples: str
+    questions: str
     seen: str
     seen_once: str
     in_sessions: str
@@ -37,26 +38,51 @@ class _Labels(NamedTuple):
 
 _LABELS = {
     "en": _Labels(
-        "Do", "Avoid", "Because", "For example", "Seen {} times", "Seen once", "in {} sessions", "in one session"
+        "Do",
+        "Avoid",
+        "Because",
+        "For example",
+        "Questions, for example",
+        "Seen {} times",
+        "Seen once",
+        "in {} sessions",
+        "in one session",
     ),
     "de": _Labels(
         "Tun",
         "Vermeiden",
         "Grund",
         "Zum Beispiel",
+        "Fragen, zum Beispiel",
         "{}-mal gesehen",
         "Einmal gesehen",
         "in {} Sitzungen",
         "in einer Sitzung",
     ),
     "es": _Labels(
-        "Hacer", "Evitar", "Porque", "Por ejemplo", "Visto {} veces", "Visto una vez", "en {} sesiones", "en una sesión"
+        "Hacer",
+        "Evitar",
+        "Porque",
+        "Por ejemplo",
+        "Preguntas, por ejemplo",
+        "Visto {} veces",
+        "Visto una vez",
+        "en {} sesiones",
+        "en una sesión",
     ),
     "fr": _Labels(
-        "Faire", "Éviter", "Raison", "Par exemple", "Vu {} fois", "Vu une fois", "en {} sessions", "en une session"
+        "Faire",
+        "Éviter",
+        "Raison",
+        "Par exemple",
+        "Questions, par exemple",
+        "Vu {} fois",
+        "Vu une fois",
+        "en {} sessions",
+        "en une session",
     ),
-    "zh": _Labels("应做", "避免", "原因", "例如", "见过 {} 次", "见过一次", "{} 个会话", "一个会话"),
-    "ja": _Labels("すること", "避けること", "理由", "例", "{} 回", "一回", "{} セッション", "1 セッション"),
+    "zh": _Labels("应做", "避免", "原因", "例如", "问题，例如", "见过 {} 次", "见过一次", "{} 个会话", "一个会话"),
+    "ja": _Labels("すること", "避けること", "理由", "例", "質問、例", "{} 回", "一回", "{} セッション", "1 セッション"),
 }
 _SEEN_LINE = re.compile(
     "|".join(re.escape(told).replace(r"\{\}", r"\d+") for one in _LABELS.values() for told in (one.seen, one.seen_once))
@@ -64,7 +90,7 @@ _SEEN_LINE = re.compile(
 _PART = re.compile(
     "(?:" + "|".join(re.escape(word) for one in _LABELS.values() for word in (one.do, one.avoid, one.because)) + "): "
 )
-_EXAMPLES = tuple(f"{one.examples}: " for one in _LABELS.values())
+_EXAMPLES = tuple(f"{told}: " for one in _LABELS.values() for told in (one.examples, one.questions))
 
 
 def render_pattern(
@@ -75,6 +101,7 @@ def render_pattern(
     avoid: Sequence[str] = (),
     because: Sequence[str] = (),
     examples: Sequence[str] = (),
+    are_questions: bool = False,
     sightings: Sightings,
     language: str | None,
 ) -> str:
@@ -83,7 +110,7 @@ def render_pattern(
     parts = ((labels.do, do), (labels.avoid, avoid), (labels.because, because))
     lines = [title, headline, *(f"{label}: {line}" for label, found in parts for line in found)]
     if examples:
-        lines.append(f"{labels.examples}: {'; '.join(examples)}")
+        lines.append(f"{labels.questions if are_questions else labels.examples}: {'; '.join(examples)}")
     lines.append(_tell_sightings(sightings, labels, language or "en"))
     return "\n".join(line for line in lines if line)
 

@@ -23,7 +23,9 @@ _WORD = re.compile(r"[./$@~_]{0,2}\w(?:[\w+#]|[._/:@'’-]+(?=[^\W_]))*(?:\(\))?
 # Words that may stand inside a phrase.
 _LINKS = frozenset("of for in on with and & / de des du la le von und für der die y del el et".split())
 # Words with which no phrase begins or ends: numbers, adverbs, and verbs in the past.
-_NO_END = re.compile(r"\d{1,3}|.+ly")
+_NO_END = re.compile(r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code")
+# Particles with which a phrase may end: "top up".
+_PARTICLES = frozenset("up off out".split())
 _PAST = re.compile(r"(?!.*(?:need|feed|seed|speed|embed|shared|based)\b).{3,}ed")
 _PAST_FACTOR = 0.5
 # A phrase of the first line counts more, as the first line is often a title.
@@ -86,7 +88,7 @@ def _list_phrases(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
     run: list[tuple[str, Term | None]] = []
     for token in [*_WORD.findall(text), "\n"]:
         term = next(extract_terms(token), None) if token[-1:].isalnum() or token.endswith("()") else None
-        if term is not None or token.lower() in _LINKS:
+        if term is not None or token.lower() in _LINKS or token.lower() in _PARTICLES:
             run.append((token, term))
             continue
         yield from _split_run(run)
@@ -95,6 +97,7 @@ def _list_phrases(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def _split_run(run: Sequence[tuple[str, Term | None]]) -> Iterator[tuple[tuple[str, ...], str]]:
     is_end = [term is not None and not _NO_END.fullmatch(word.lower()) for word, term in run]
+    is_particle = [word.lower() in _PARTICLES for word, _ in run]
     for start in range(len(run)):
         if not is_end[start]:
             continue
@@ -103,7 +106,9 @@ def _split_run(run: Sequence[tuple[str, Term | None]]) -> Iterator[tuple[tuple[s
             term = run[end][1]
             if term is not None:
                 stems.append(term.stem)
-            if is_end[end]:
+            if is_particle[end]:
+                stems.append(run[end][0].lower())
+            if is_end[end] or (is_particle[end] and end > start and run[end - 1][1] is not None):
                 yield tuple(stems), " ".join(word for word, _ in run[start : end + 1])
 
 

@@ -1,4 +1,4 @@
-"""Units of which patterns and principles are extracted, and the evidence that quotes them."""
+"""Units of which patterns and principles are extracted, and the texts that are made of them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,36 @@ class Evidence:
 
     unit: int
     quote: str
+
+
+@dataclass(frozen=True)
+class ExtractedPattern:
+    """The text of a pattern or principle.
+
+    Each sentence is taken from a unit, unchanged except for white space, for a label or "I will" before it
+    (``lesson_sentences``), and for what other units say instead (``disputes.find_disputes``), which stands in it in
+    brackets.
+
+    Attributes:
+        content: Lines of ``pattern_layout``.
+        title: Phrases that tell the group from the others; empty if the headline is a template.
+        summary: The headline; of a group without one, its examples.
+        pattern_type: None if nothing tells it.
+        evidence: The sentences used, and the most central one of every other unit, by unit number.
+        overruled: Number of units that contradict others and are not the newest.
+        support: Share of the units, by weight, that say the headline or something like it; 0 without a headline.
+    """
+
+    content: str
+    title: str
+    summary: str
+    best_practices: tuple[str, ...]
+    gotchas: tuple[str, ...]
+    key_terms: tuple[str, ...]
+    pattern_type: str | None
+    evidence: tuple[Evidence, ...]
+    overruled: int = 0
+    support: float = 0.0
 
 
 def sort_units(units: Iterable[Unit]) -> list[Unit]:

@@ -11,11 +11,17 @@ from textwrap import shorten
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled
-from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, Lesson, Role, read_lesson
+from consolidation_pipeline.core.knowledge.lesson_sentences import (
+    SENTENCE_END,
+    Lesson,
+    Role,
+    is_bug_report,
+    read_lesson,
+)
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, render_pattern
 from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, write_title
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
-from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
+from consolidation_pipeline.core.knowledge.pattern_units import Evidence, ExtractedPattern, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.template_families import TemplateFamily, find_template
 from consolidation_pipeline.core.literals.literals import literals
@@ -57,7 +63,7 @@ _LONG_CHARS, _LONG = 240, 0.8
 # A unit supports a sentence if one of its own has this cosine with it.
 _SUPPORTS = 0.3
 # Share of units that must support a headline that does not instruct: otherwise it tells of one case.
-_FACT_SUPPORT, _REPORT_SUPPORT = 0.4, 0.5
+_FACT_SUPPORT, _REPORT_SUPPORT = 0.55, 0.5
 # A line of a part must not have this cosine with another line; a reason speaks of the same as what it is a reason for.
 _ALIKE, _ALIKE_REASON = 0.5, 0.75
 # Share of the units with more than a subject that must have an instruction, for the headline to be one.
@@ -68,36 +74,6 @@ _WORTH = 0.4
 _ASKING = 0.25
 # Share of the weight of a group that a template family must have.
 _TEMPLATE_SHARE = 0.6
-
-
-@dataclass(frozen=True)
-class ExtractedPattern:
-    """The text of a pattern or principle.
-
-    Each sentence is taken from a unit, unchanged except for white space, for a label or "I will" before it
-    (``lesson_sentences``), and for what other units say instead (``disputes.find_disputes``), which stands in it in
-    brackets.
-
-    Attributes:
-        content: Lines of ``pattern_layout``.
-        title: Phrases that tell the group from the others; empty if the headline is a template.
-        summary: The headline; of a group without one, its examples.
-        pattern_type: None if nothing tells it.
-        evidence: The sentences used, and the most central one of every other unit, by unit number.
-        overruled: Number of units that contradict others and are not the newest.
-        support: Share of the units, by weight, that say the headline or something like it; 0 without a headline.
-    """
-
-    content: str
-    title: str
-    summary: str
-    best_practices: tuple[str, ...]
-    gotchas: tuple[str, ...]
-    key_terms: tuple[str, ...]
-    pattern_type: str | None
-    evidence: tuple[Evidence, ...]
-    overruled: int = 0
-    support: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -147,6 +123,7 @@ class PatternWriter:
         self.usable, self.overruled = _settle_disputes(clear or ranking.sentences, units)
         self.has_clear = bool(clear)
         self.literals = Counter(literal for text in self.texts.values() for literal in set(literals(text)))
+        self.bug_reports = {at for at, text in self.texts.items() if is_bug_report(text)}
         self.stems = {term.stem for word in terms for term in extract_terms(word)}
 
     def write(self, sightings: Sightings) -> ExtractedPattern:
@@ -181,13 +158,14 @@ class PatternWriter:
         else:
             used = self._find_examples(family)
             lines = [*([family.text] if family else []), *(one.lesson.text for one in used)]
-            title, told = self.title, [_shorten(line) for line in lines[:_MAX_EXAMPLES]]
+            title, told = self._find_topic(), [_shorten(line) for line in lines[:_MAX_EXAMPLES]]
             headline = "; ".join(told)
             is_single = len({normalize_text(text) for text in self.texts.values()}) == 1
             content = render(
                 title="" if is_single else title,
                 headline=headline if is_single else "",
                 examples=[] if is_single else told,
+                are_questions=self._ask(candidates) >= 0.5,
             )
         return ExtractedPattern(
             content=content,
@@ -206,11 +184,16 @@ class PatternWriter:
         sentences = self.sentences[ranked.text]
         is_opening = len(sentences) > 1 and ranked.sentence.text == sentences[0]
         lesson = read_lesson(ranked.sentence.text, is_opening=is_opening)
+        # What units dispute is of all of them, whatever its values; "was 3" makes it no report.
+        is_disputed = _is_disputed(ranked)
+        if is_disputed:
+            role = read_lesson(" ".join(ranked.sentence.quote.split())).role
+            lesson = replace(lesson, role=role if role in ("rule", "warning", "question") else "fact")
         if lesson.role == "fact" and len(sentences) > 1 and not SENTENCE_END.search(lesson.text):
             lesson = replace(lesson, role="subject")
+        if lesson.role in ("rule", "warning", "fact") and ranked.text in self.bug_reports:
+            lesson = replace(lesson, role="fragment")
         factor = _ROLE_FACTORS[lesson.role] * (self.style.rule if lesson.role in ("rule", "warning") else 1.0)
-        # What units dispute is of all of them, whatever its values.
-        is_disputed = _is_disputed(ranked)
         found = frozenset() if is_disputed else literals(lesson.text)
         rare = sum(2 * self.literals[literal] < len(self.texts) for literal in found)
         factor *= _DISPUTED if is_disputed else 1.0
@@ -230,17 +213,32 @@ class PatternWriter:
         ordered = sorted(candidates, key=lambda one: replace(one.ranked, score=one.score).order)
         told = [one for one in ordered if self.has_clear and self._is_on_topic(one.lesson.text)]
         instructs = self._has_instructions(candidates)
-        asked = self._weigh_texts(one.ranked.text for one in candidates if one.lesson.role == "question")
         leasts: dict[Role, float] = {"rule": 0.0 if instructs else _FACT_SUPPORT, "fact": _FACT_SUPPORT}
         leasts |= {"warning": leasts["rule"], "definition": _FACT_SUPPORT}
         leasts["report"] = _REPORT_SUPPORT
-        if asked >= _ASKING and not instructs:
+        if self._ask(candidates) >= _ASKING and not instructs:
             return None
         for roles in (leasts.keys() - {"report"}, leasts.keys() & {"report"}):
             for one in [one for one in told if one.lesson.role in roles][:_MAX_LISTED]:
                 if self._measure_support(one) >= leasts[one.lesson.role]:
                     return one
         return None
+
+    def _ask(self, candidates: Iterable[_Candidate]) -> float:
+        """Return the share of units that ask something."""
+        return self._weigh_texts(one.ranked.text for one in candidates if one.lesson.role == "question")
+
+    def _find_topic(self) -> str:
+        """Return the title of units that share no lesson: if they have titles, from what these share."""
+        openings = [found[0] for found in self.sentences.values() if len(found) > 1]
+        if 2 * len(openings) < len(self.sentences):
+            return self.title
+        counted = Counter(term for text in openings for term in {one.surface for one in extract_terms(text)})
+        shared = [term for term, count in counted.items() if count > 1]
+        shared.sort(key=lambda term: (term not in self.terms, -counted[term], term))
+        title = write_title(openings, shared)
+        # One word alone, such as "Upgrade", tells little.
+        return title if " " in title else self.title
 
     def _has_instructions(self, candidates: Sequence[_Candidate]) -> bool:
         """Return True if enough of the units that have more than a subject instruct."""
@@ -273,7 +271,9 @@ class PatternWriter:
         roles = {"rule": 0, "warning": 1}
         parts: list[list[_Candidate]] = [[], [], []]
         told = [headline]
-        for number, most in enumerate(self.style.parts):
+        # What is a fact needs no reason.
+        parts_told = self.style.parts if headline.lesson.role in roles else (*self.style.parts[:2], 0)
+        for number, most in enumerate(parts_told):
             found = [
                 one
                 for one in candidates
@@ -286,8 +286,7 @@ class PatternWriter:
                 and len(one.lesson.text) <= _LONG_CHARS
                 and self._is_on_topic(one.lesson.text)
             ]
-            instructs = headline.lesson.role in ("rule", "warning")
-            limit = _ALIKE_REASON if number == 2 and instructs else _ALIKE
+            limit = _ALIKE if number < 2 else _ALIKE_REASON
             best = max((one.score for one in found), default=0.0)
             worth = [one for one in found if one.score >= _WORTH * best]
             for one in self._choose([*told, *worth], most=most + len(told), max_chars=_PART_CHARS * 2, first=told):

@@ -32,7 +32,7 @@ _LITERAL = re.compile(r"[\"'`]|.*\d|.*[/\\@]|\w+\.\w+|\w+_\w+|[a-z]+[A-Z]")
 
 @dataclass(frozen=True)
 class TemplateFamily:
-    """A template with its slots in braces: "Test count {1641 to 1646} -> {0 or 10}".
+    """A template with its slots in braces: "Queue {mail, search} grew: {1640 … 1646} -> {2100, 2900}".
 
     ``members``: positions of its texts, ascending. ``fixed``: the words outside of slots.
     """

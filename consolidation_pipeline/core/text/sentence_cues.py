@@ -10,19 +10,21 @@ from functools import lru_cache
 
 # Verbs that an instruction begins with.
 _VERBS = """
-    accept add adopt allow always annotate append apply ask assert assign assume avoid backfill batch bind bump call
-    cap capture catch check choose claim clean clear close commit compare compute configure confirm consider consult
-    convert copy count create debounce declare default define delete derive describe disable discard document
-    download drop emit enable encode encrypt enforce ensure escape evaluate exclude expect explain expose extract
-    fail favor favour fetch filter fix flush follow force format generate give grant group guard handle ignore
-    implement import include increase inject insert inspect install invalidate isolate join keep launch leave let
-    look lower make mark mask measure merge migrate mock monitor mount move normalise normalize open override parse
-    pass persist pick pin poll prefer prefix prepare preserve prevent print propagate protect provide prune publish
-    pull push put quote raise read rebuild reduce refer refuse reject reload remember remove rename render repeat
-    replace require reset resolve respect restart restore restrict retry return reuse review revoke rewrite roll
+    accept add adjust adopt align allow always analyse analyze annotate answer append apply ask assert assign assume
+    avoid backfill batch bind bump calculate call cap capture catch check choose claim clean clear close commit
+    compare compute configure confirm consider consult convert copy count create debounce declare default define
+    delete derive describe disable discard document double-check download drop emit enable encode encrypt enforce
+    ensure escape evaluate examine exclude expect explain expose extract fail favor favour fetch filter fix flush
+    focus follow force format generate give go grant group guard handle identify ignore implement import include
+    increase initialise initialize inject insert inspect install invalidate isolate iterate join keep launch leave
+    let look lower make mark mask maximise maximize measure merge migrate minimise minimize mock monitor mount move
+    normalise normalize open optimise optimize override parse pass persist pick pin poll prefer prefix prepare
+    preserve prevent print propagate protect provide prune publish pull push put quote raise read rebuild reduce
+    reevaluate refer refuse reject reload rely remember remove rename render reorder repeat replace reply require
+    reset resolve respect restart restore restrict rethink retry return reuse review revise revoke rewrite roll
     rotate run sanitise sanitize save scan scrub select send separate serialise serialize serve set ship sign skip
-    sort specify split start stop store strip subscribe switch synchronise synchronize take tell throw treat trim
-    try tune turn unpin upload use validate verify wait warm wrap write
+    sort specify split start stop store strip subscribe swap switch synchronise synchronize take tell think throw
+    treat trim try tune turn unpin upload use validate verify wait warm wrap write
 """
 # Verbs that are also nouns with which a statement may begin: "Search index and two queues are left".
 _VERBS_OR_NOUNS = """

@@ -17,13 +17,13 @@ def make_unit(memory_type: str = "learning", text: str = "The queue holds jobs."
     ("voter", "expected"),
     [
         (make_unit(), None),
-        (make_unit(text="How do I track my card?"), None),
+        (make_unit(text="How do I track my parcel?"), None),
         (make_unit(text="Use a lock for the queue."), "workflow"),
         (make_unit(text="Raising the pool size reduced the timeouts by 90 %."), "success"),
         (make_unit(text="After the pin, the build passes again."), "success"),
-        (make_unit(text="I failed because I took the book first."), "failure"),
+        (make_unit(text="I failed because I ran the migration first."), "failure"),
         (make_unit(text="The implementation is incorrect because it skips zero."), "failure"),
-        (make_unit(text="In my next attempt, I will open the drawer first."), "failure"),
+        (make_unit(text="In my next attempt, I will read the log first."), "failure"),
         (make_unit(text="Mein Fehler war, den Index zu vergessen."), "failure"),
         (make_unit(text="The deploy had to be rolled back.", success=True), "failure"),
         (make_unit(text="The export crashes on empty files."), "gotcha"),
@@ -58,6 +58,6 @@ def test_every_memory_type_has_one_vote() -> None:
 
 
 def test_few_votes_of_many_units_give_no_type() -> None:
-    asked = [make_unit(text=f"How do I pay with card {number}?") for number in range(5)]
+    asked = [make_unit(text=f"How do I pay with account {number}?") for number in range(5)]
     assert vote_pattern_type([*asked, make_unit("warning")]) is None
     assert vote_pattern_type([*asked[:2], make_unit("warning")]) == "gotcha"

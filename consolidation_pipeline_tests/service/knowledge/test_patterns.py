@@ -356,7 +356,7 @@ def test_no_patterns_with_summarize_switched_off(topics: Pipeline) -> None:
 
 def test_patterns_skip_group_with_archived_unit(topics: Pipeline) -> None:
     with topics.open() as run:
-        run_phases(run, run.planned[:4])
+        run_phases(run, run.planned[: run.planned.index("merged_memories")])
     topics.write(
         "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone' WHERE id = :i",
         i=memory_ids("hook", 4)[0],
