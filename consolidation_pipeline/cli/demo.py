@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.cli_context import get_actor, open_store
 from consolidation_pipeline.cli.error_report import FAILED
 from consolidation_pipeline.cli.import_memories import summarize_import
 from consolidation_pipeline.cli.output import (
@@ -47,7 +47,8 @@ def demo(
 ) -> None:
     """Consolidate sample data and show the results.
 
-    Imports sample memories and a git history and runs the whole pipeline on both. Running it again changes nothing.
+    Imports sample memories and a git history, runs the whole pipeline on both and approves the surest entries of the
+    playbook. Running it again imports and approves nothing more.
     """
     from consolidation_pipeline.service.admin.demo_report import explain_unusable_repository
     from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR
@@ -71,7 +72,7 @@ def demo(
 
 def _run_demo(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) -> dict[str, Any]:
     """Import, consolidate and show one project. Return its numbers."""
-    from consolidation_pipeline.service.admin.demo_report import build_demo_report
+    from consolidation_pipeline.service.admin.demo_report import approve_first_entries, build_demo_report
     from consolidation_pipeline.service.intake.importer import ensure_project, import_memories
 
     with show_progress(f"importing {path.name} into {slug}", as_json=as_json):
@@ -79,12 +80,22 @@ def _run_demo(engine: Engine, slug: str, path: Path, format: str, *, as_json: bo
         ensure_project(engine, slug, {"scope": "project"})
         imported = import_memories(engine, slug, str(path), format=format)
     run = run_and_describe(engine, slug, {}, as_json=as_json)
+    approved = approve_first_entries(engine, slug, changed_by=get_actor())
     found = build_demo_report(engine, slug)
     if run["error"]:
         print_note(f"{slug}: error: {' '.join(run['error'].split())}")
     if not as_json:
         make_console().print(_make_report_table(found, run), "")
-    return {"project": slug, "imported": summarize_import(imported), "run": run, **vars(found)}
+        if approved:
+            ids = " ".join(map(str, approved))
+            make_console().print(f"Entries wait for a person. Approved:  consolidation review approve {ids}\n")
+    return {
+        "project": slug,
+        "imported": summarize_import(imported),
+        "run": run,
+        "approved": approved,
+        **vars(found),
+    }
 
 
 def _make_report_table(found: DemoReport, run: dict[str, Any]) -> Table:

@@ -25,7 +25,8 @@ from consolidation_pipeline_tests.cli.conftest import Answer, Cli
 HEAVY = ("alembic", "dagster", "litellm", "numpy", "pandas", "psycopg", "pydantic", "rich", "sqlalchemy", "wordllama")
 COMMANDS = (
     "init doctor dev demo import plan run calibrate status history metrics lineage rollback archive restore pin export "
-    "projects relations review suggestions playbook cost search context keys cancel serve mcp events"
+    "projects relations review suggestions playbook cost search context keys cancel serve mcp events quarantine "
+    "blast-radius used feedback"
 ).split()
 
 

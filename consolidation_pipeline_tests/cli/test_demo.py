@@ -24,7 +24,7 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def test_second_demo_changes_nothing(cli: Cli, repository: Path) -> None:
+def test_second_demo_imports_and_approves_nothing(cli: Cli, repository: Path) -> None:
     first = cli("demo", "--repo", repository, "--json")
     assert first.code == 0, first
     sample, history = first.json["projects"]
@@ -40,15 +40,19 @@ def test_second_demo_changes_nothing(cli: Cli, repository: Path) -> None:
     learned = {one["kind"]: one for one in sample["learned"]}
     assert list(learned) == ["pattern", "principle", "playbook", "summary", "procedural"]
     assert {one["method"] for one in learned.values()} == {"heuristic"}
-    assert learned["playbook"]["waiting"] == learned["playbook"]["count"] > 0
+    assert len(sample["approved"]) == learned["playbook"]["count"] - learned["playbook"]["waiting"] > 0
+    playbook = cli("playbook", "sample", "--json").json["entries"]
+    assert {entry["id"] for entry in playbook} == set(sample["approved"])
+    assert not any(entry["risks"] for entry in playbook)
     low, median, high = sample["relevance"]
     assert 0 < low <= median <= high
 
     again = cli("demo", "--repo", repository)
     assert again.code == 0
-    assert again.out.count("nothing changed since") == 2
+    assert again.out.count("nothing changed since") == 1  # The approvals of the sample are new to a run.
+    assert "consolidation review approve" not in again.out
     assert f"{sample['counts']['consolidated']} memories, reduction" in again.out
-    assert f"consolidation rollback {sample['run']['job_id']}" in again.out
+    assert f"consolidation rollback {history['run']['job_id']}" in again.out
     assert "kept apart" in again.out
     assert "consolidation review list sample" in again.out
     assert "llm_model=" in again.out

@@ -11,6 +11,8 @@ from uuid import UUID
 
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.intake.readers.git_log import read_git
+from consolidation_pipeline.service.playbook.entries import read_playbook
+from consolidation_pipeline.service.review.review_queue import decide_review, list_review
 from consolidation_pipeline.store.admin.project_counts import ProjectCounts, count_project
 from consolidation_pipeline.store.admin.samples import (
     KnowledgeSample,
@@ -22,8 +24,12 @@ from consolidation_pipeline.store.admin.samples import (
 )
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.review.review_queue import PLAYBOOK_ENTRY
 from consolidation_pipeline.store.similarity.clusters import load_clusters
 
+# Entries that the demo approves.
+MAX_APPROVED = 3
+MAX_REVIEWED = 20
 # Examples of each kind, few enough for one screen.
 MAX_EXAMPLES = 2
 MIN_COMMITS = 2
@@ -63,6 +69,20 @@ def build_demo_report(engine: Engine, slug: str) -> DemoReport:
             learned=load_knowledge_samples(connection, project.id),
             relevance=load_relevance_spread(connection, project.id),
         )
+
+
+def approve_first_entries(engine: Engine, slug: str, *, changed_by: str) -> list[UUID]:
+    """Approve the surest waiting entries without a risk, as a person would, and return their ids.
+
+    Nothing is approved if an entry is active already.
+    """
+    if read_playbook(engine, slug, limit=1)["totals"]["active"]:
+        return []
+    waiting = list_review(engine, slug, limit=MAX_REVIEWED, kind=PLAYBOOK_ENTRY)["waiting"]
+    ids = [row["id"] for row in waiting if not row["risks"]][:MAX_APPROVED]
+    if ids:
+        decide_review(engine, ids, approved=True, changed_by=changed_by, reason="approved by the demo")
+    return ids
 
 
 def explain_unusable_repository(repository: Path) -> str | None:

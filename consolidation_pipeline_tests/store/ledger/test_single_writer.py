@@ -52,6 +52,7 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
     write_merged,
 )
 from consolidation_pipeline.store.knowledge.playbook import EntryChange
+from consolidation_pipeline.store.knowledge.quarantine import Quarantine, SuspectMemory, WriterFilter
 from consolidation_pipeline.store.knowledge.relations import NewRelation, append_relations, load_relations
 from consolidation_pipeline.store.knowledge.supersessions import SupersessionChange
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, update_rows
@@ -232,6 +233,8 @@ class StoreArguments:
             "reason": "test",
             "operation": "edit",
             "voter": "key:1",
+            "query_hash": "",
+            "vector": unit_vector(1),
             "day": NOW.date(),
             "helpful": True,
             "patterns": self.raw,
@@ -251,6 +254,10 @@ class StoreArguments:
             "archive_rows": {"updates": [MemoryUpdate(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "list_candidates": {"cross_type": False, "most": 5},
+            "list_suspects": {"where": WriterFilter(ids=self.raw[7:])},
+            "list_affected": {"suspects": self.raw[7:]},
+            "list_hidden": {"affected": [], "suspects": []},
+            "write_quarantine": {"rows": Quarantine([SuspectMemory(self.raw[7], 1, "Do.", None, None)], [])},
             "write_supersessions": {
                 "changes": [SupersessionChange(uuid4(), self.raw[4], self.raw[5], "candidate", 0.6, "dates")]
             },
@@ -308,6 +315,7 @@ class StoreArguments:
             "reset_graph_versions": {"merged_ids": [pattern.id for pattern in patterns]},
             "is_undo": {"seq": 1},
             "get_key": {"key_id": uuid4()},
+            "load_usefulness": {"query": (MODEL, unit_vector(1))},
             "load_lexemes": {"query": "merged"},
             "load_hits": {"ranked": [RankedMemory(self.raw[0], 0.9, None, None, None)]},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
