@@ -162,8 +162,15 @@ def add_feedback(id: UUID, body: FeedbackRequest, caller: Agent) -> FeedbackRepl
 def add_uses(body: UsesRequest, caller: Agent) -> UsesReply:
     """Report the memories and playbook entries that the caller used. Search and the playbook rank by it.
 
-    It counts once a day for each id, and less for memories that the caller's key wrote.
+    It counts once a day for each id and query, and less for memories that the caller's key wrote. With a query, it
+    counts for similar ones.
     """
     caller.check_owner(body.ids, noun="memory")
-    done = report_used(caller.engine, body.ids, voter=caller.principal.identify_voter(body.session_id))
+    done = report_used(
+        caller.engine,
+        body.ids,
+        voter=caller.principal.identify_voter(body.session_id),
+        query=body.query,
+        settings=caller.settings,
+    )
     return UsesReply.model_validate(vars(done))

@@ -15,17 +15,18 @@ Session = Annotated[str, typer.Option(help="Session that used them; each counts 
 
 def used(
     ids: Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids of memories and playbook entries.")],
+    query: Annotated[str, typer.Option(help="Query or task for which they helped: they rise for similar ones.")] = "",
     session: Session = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Report memories and playbook entries as used. Search and the playbook rank by it.
 
-    It counts once a day for each id and session, and less for what the session itself wrote.
+    It counts once a day for each id, query and session, and less for what the session itself wrote.
     """
     from consolidation_pipeline.service.intake.memory_uses import report_used
 
-    engine, _ = open_store()
-    done = report_used(engine, ids, voter=_identify_voter(session))
+    engine, settings = open_store()
+    done = report_used(engine, ids, voter=_identify_voter(session), query=query, settings=settings)
     if as_json:
         print_json(vars(done))
         return

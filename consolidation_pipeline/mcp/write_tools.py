@@ -130,15 +130,26 @@ def report_used_memories(
         list[UUID],
         Field(description="Ids of memories and playbook entries from search or context.", min_length=1, max_length=100),
     ],
+    query: Annotated[
+        str,
+        Field(description="The query or task for which they helped: they rise for similar ones.", max_length=10_000),
+    ] = "",
     session_id: SessionId = "",
 ) -> UsesAnswer:
     """Report which memories and playbook entries you used: those that your answer or a decision rests on.
 
-    Use it once at the end of a task. Search and the playbook rank by it, so list only what really helped, and nothing
-    that was merely shown. It counts once a day for each id, and less for memories that you wrote. Free.
+    Use it once for each query or task that you are done with. Search and the playbook rank by it, so list only what
+    really helped, and nothing that was merely shown. It counts once a day, and less for memories that you wrote. Free.
     """
     from consolidation_pipeline.service.intake.memory_uses import report_used
 
     caller = get_caller(ctx)
     caller.check_owners(ids, "memory")
-    return UsesAnswer.model_validate(report_used(caller.engine, ids, voter=caller.principal.identify_voter(session_id)))
+    done = report_used(
+        caller.engine,
+        ids,
+        voter=caller.principal.identify_voter(session_id),
+        query=query,
+        settings=caller.settings,
+    )
+    return UsesAnswer.model_validate(done)

@@ -13,7 +13,7 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS, MAX_TEXT_CHARS
 from consolidation_pipeline.options import LANGUAGES
 from consolidation_pipeline.service.intake.agent_memories import MAX_NOTE_CHARS
-from consolidation_pipeline.service.intake.memory_uses import MAX_USED
+from consolidation_pipeline.service.intake.memory_uses import MAX_USE_CHARS, MAX_USED
 
 MAX_ROWS = 1000
 
@@ -169,9 +169,12 @@ class FeedbackRequest(Body):
 class UsesRequest(Body):
     """Memories and playbook entries that helped."""
 
-    model_config = with_examples({"ids": ["5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f"]})
+    model_config = with_examples({"ids": ["5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f"], "query": "Deploy the workers"})
 
     ids: list[UUID] = Field(min_length=1, max_length=MAX_USED, description="As search and context return them.")
+    query: str = Field(
+        "", max_length=MAX_USE_CHARS, description="Query or task for which they helped: they rise for similar ones."
+    )
     session_id: SessionId = ""
 
 

@@ -15,8 +15,13 @@ MAX_IMPORTANCE = 1.0
 VOTE_DAYS = 90
 # Weight of a vote on a memory that the voter wrote, against 1 on any other.
 OWN_WEIGHT = 0.25
-# Days on which a voter confirms a vote until it has half of its weight.
-_HALF_DAYS = 1.0
+# Cosines of two queries at which a vote for one begins to count for the other, and counts in full. What helped for one
+# question misleads for another that only resembles it. Measured: docs/quality.md.
+RELATED_QUERIES, SAME_QUERIES = 0.70, 0.95
+# Weight of a vote of which the query is not known, and of those that say what did not help, whatever was asked.
+UNKNOWN_QUERY_WEIGHT, UNHELPFUL_WEIGHT = 0.5, 1.0
+# Days of votes after which a voter has half of its weight, so that one mistake counts little.
+_HALF_DAYS = 3.0
 # Sum of the weights of independent voters at which the usefulness is 1/2.
 _HALF_VOTERS = 2.0
 
@@ -27,13 +32,13 @@ Id = TypeVar("Id", bound=Hashable)
 class Votes(Generic[Id]):
     """Votes of one voter on one memory.
 
-    ``net_days``: days on which the memory helped the voter, less those on which it did not. ``own_share``: share of the
-    memory's sources that the voter wrote, 0 to 1.
+    ``net_days``: days on which the memory helped the voter, less those on which it did not; each counts as far as its
+    query was like the one that is asked now. ``own_share``: share of the memory's sources that the voter wrote, 0 to 1.
     """
 
     memory_id: Id
     voter: str
-    net_days: int
+    net_days: float
     own_share: float
 
 
@@ -50,7 +55,7 @@ def adjust_importance(importance: float, *, helpful: bool) -> float:
 def compute_usefulness(votes: Iterable[Votes[Id]]) -> dict[Id, float]:
     """Return the usefulness of each memory with votes, between -1 and 1; positive if it helped::
 
-        usefulness = s / (|s| + 2),  s = sum over the voters of weight * days / (|days| + 1)
+        usefulness = s / (|s| + 2),  s = sum over the voters of weight * days / (|days| + 3)
 
     However often one voter votes, its part of ``s`` stays below its weight: 1, or down to 0.25 for what it wrote. So
     one voter moves the usefulness by at most 1/3 alone, and that of its own memory by at most 1/9.

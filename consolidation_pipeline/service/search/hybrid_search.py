@@ -229,7 +229,7 @@ def _retrieve(
         keyword,
         found_abstract,
         load_members(connection, patterns, [UUID(id_) for id_ in listed - found_abstract]),
-        load_usefulness(connection, listed) if query.as_of is None else {},
+        load_usefulness(connection, listed, query=vector) if query.as_of is None else {},
     )
 
 

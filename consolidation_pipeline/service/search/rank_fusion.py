@@ -20,12 +20,12 @@ _SCORE_WEIGHTS = (0.4, 0.6)
 
 # Standard deviations subtracted from the score of an abstract memory. It is short and on topic, so it scores high, but
 # says less than the memories it was made from. Measured: docs/quality.md.
-_ABSTRACT_PENALTY = 1.5
+_ABSTRACT_PENALTY = 2.0
 # Share of a pattern's score that is added to the score of its members: the query is about what they have in common
 # ("cluster-based smoothing", Liu and Croft 2004). Measured: docs/quality.md.
 _PATTERN_SHARE = 0.2
 # Standard deviations that the usefulness of a memory adds to its score, at most. Measured: docs/quality.md.
-_USEFULNESS_WEIGHT = 1.0
+_USEFULNESS_WEIGHT = 2.0
 
 
 @dataclass(frozen=True)

@@ -601,11 +601,24 @@ memory_votes = Table(
         Uuid,
         "Changes of the feedback in the ledger, which can be undone; null = the memory was reported as used.",
     ),
-    PrimaryKeyConstraint("memory_id", "voter", "day"),
+    _column("query_hash", Text, "Query for which it helped; empty = not said.", server_default=text("''")),
+    PrimaryKeyConstraint("memory_id", "voter", "day", "query_hash"),
     CheckConstraint("verdict IN (-1, 1)", name="verdict"),
     _unit_interval("own_share"),
     Index("memory_votes_project_id_day_idx", "project_id", "day"),
     comment="What readers found useful: search and the playbook rank by it.",
+)
+
+vote_queries = Table(
+    "vote_queries",
+    metadata,
+    _project(),
+    _column("query_hash", Text, "SHA-256 of the query; its text is not stored."),
+    _column("embedding_model", Text, "Model the vector comes from."),
+    _column("embedding", VECTOR(), "L2-normalised vector of the query."),
+    _column("day", Date, "Day of the last vote with it, UTC."),
+    PrimaryKeyConstraint("project_id", "query_hash", "embedding_model"),
+    comment="Queries for which memories helped.",
 )
 
 consolidation_jobs = Table(

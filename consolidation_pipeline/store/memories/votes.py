@@ -6,11 +6,21 @@ from collections.abc import Collection
 from datetime import date
 from uuid import UUID
 
+from pgvector import Vector
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.lifecycle.feedback import VOTE_DAYS, Votes, compute_usefulness
+from consolidation_pipeline.core.lifecycle.feedback import (
+    RELATED_QUERIES,
+    SAME_QUERIES,
+    UNHELPFUL_WEIGHT,
+    UNKNOWN_QUERY_WEIGHT,
+    VOTE_DAYS,
+    Votes,
+    compute_usefulness,
+)
 from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.database.vector_copy import Vectors, format_vector
 from consolidation_pipeline.store.database.writers import writer_key
 from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
 
@@ -22,8 +32,9 @@ _ADD_VOTES = compose(
         SELECT id, project_id, source_memory_ids FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
         UNION ALL
         SELECT id, project_id, supporting_memory_ids FROM consolidation.playbook_entries WHERE id = ANY(:ids))
-    INSERT INTO consolidation.memory_votes (memory_id, voter, day, project_id, verdict, own_share, group_id)
-    SELECT id, :voter, :day, project_id, :verdict, coalesce((
+    INSERT INTO consolidation.memory_votes
+        (memory_id, voter, day, query_hash, project_id, verdict, own_share, group_id)
+    SELECT id, :voter, :day, :query_hash, project_id, :verdict, coalesce((
         SELECT avg((/* writer_key */ = :voter)::integer) FROM consolidation.task_memories t WHERE t.id = ANY(leaves)
     ), 0), CAST(:group_id AS uuid)
     FROM voted ORDER BY id
@@ -35,7 +46,7 @@ _ADD_VOTES = compose(
 _KEEP, _REPLACE = (
     "ON CONFLICT DO NOTHING",
     """
-    ON CONFLICT (memory_id, voter, day)
+    ON CONFLICT (memory_id, voter, day, query_hash)
     DO UPDATE SET verdict = excluded.verdict, own_share = excluded.own_share, group_id = excluded.group_id
     """,
 )
@@ -57,16 +68,37 @@ def find_unknown(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
     return set(connection.scalars(text(_FIND_UNKNOWN), {"ids": list(ids)}))
 
 
-def add_uses_as_votes(connection: Connection, ids: Collection[UUID], *, voter: str, day: date) -> set[UUID]:
-    """Add a vote for each memory or entry that a voter used; return those on which it had no vote that day."""
-    bound = {"ids": list(ids), "voter": voter, "day": day, "verdict": 1, "group_id": None}
+def add_uses_as_votes(
+    connection: Connection, ids: Collection[UUID], *, voter: str, day: date, query_hash: str = ""
+) -> set[UUID]:
+    """Add a vote for each memory or entry that a voter used; return those on which it had no such vote that day.
+
+    ``query_hash``: of the query for which it used them, see ``save_vote_query``; empty = not known.
+    """
+    bound = {"ids": list(ids), "voter": voter, "day": day, "verdict": 1, "group_id": None, "query_hash": query_hash}
     return set(connection.scalars(text(compose(_ADD_VOTES, on_conflict=_KEEP)), bound))
 
 
 def set_vote(connection: Connection, memory_id: UUID, *, voter: str, day: date, helpful: bool, group_id: UUID) -> None:
     """Set the vote of a voter on a memory that day; it counts until the changes of ``group_id`` are undone."""
-    bound = {"ids": [memory_id], "voter": voter, "day": day, "verdict": 1 if helpful else -1, "group_id": group_id}
-    connection.execute(text(compose(_ADD_VOTES, on_conflict=_REPLACE)), bound)
+    verdict = 1 if helpful else -1
+    bound = {"ids": [memory_id], "voter": voter, "day": day, "verdict": verdict, "group_id": group_id}
+    connection.execute(text(compose(_ADD_VOTES, on_conflict=_REPLACE)), {**bound, "query_hash": ""})
+
+
+_SAVE_VOTE_QUERY = """
+    INSERT INTO consolidation.vote_queries (project_id, query_hash, embedding_model, embedding, day)
+    VALUES (:project, :query_hash, :model, CAST(:vector AS vector), :day)
+    ON CONFLICT (project_id, query_hash, embedding_model) DO UPDATE SET day = greatest(vote_queries.day, excluded.day)
+"""
+
+
+def save_vote_query(
+    connection: Connection, project_id: UUID, query_hash: str, *, model: str, vector: Vectors, day: date
+) -> None:
+    """Save the vector (d,) of a query for which memories helped."""
+    bound = {"project": project_id, "query_hash": query_hash, "model": model, "day": day}
+    connection.execute(text(_SAVE_VOTE_QUERY), {**bound, "vector": format_vector(vector)})
 
 
 # The vote `v` is not of feedback that was undone.
@@ -93,7 +125,8 @@ def has_rated(connection: Connection, memory_id: UUID, *, voter: str, day: date,
     return bool(connection.execute(text(_HAS_VOTE), bound).scalar_one())
 
 
-# A memory takes over the votes on those that were merged into it. A voter has one vote a day on all of these.
+# A memory takes over the votes on those that were merged into it. A voter has one vote a day on all of these: that of
+# the most similar query.
 _LOAD_VOTES = compose(
     """
     WITH voted AS (
@@ -102,20 +135,48 @@ _LOAD_VOTES = compose(
         SELECT t.consolidated_into_id, v.*
         FROM consolidation.task_memories t JOIN consolidation.memory_votes v ON v.memory_id = t.id
         WHERE t.consolidated_into_id = ANY(%(ids)s::uuid[])),
+    weighted AS (
+        SELECT v.id, v.voter, v.day, v.verdict, v.own_share, CASE
+            WHEN v.verdict < 0 THEN %(unhelpful)s
+            WHEN q.embedding IS NULL THEN %(unknown)s
+            ELSE greatest(0, least(1, (1 - (q.embedding <=> CAST(%(vector)s AS vector)) - %(related)s)
+                / (%(same)s - %(related)s)))
+        END AS weight
+        FROM voted v LEFT JOIN consolidation.vote_queries q
+            ON q.project_id = v.project_id AND q.query_hash = v.query_hash AND q.embedding_model = %(model)s
+            AND vector_dims(q.embedding) = %(dimension)s
+        WHERE v.day > current_date - %(days)s AND /* counts */),
     daily AS (
-        SELECT id, voter, sign(sum(verdict)) AS verdict, avg(own_share) AS own_share
-        FROM voted v WHERE v.day > current_date - %(days)s AND /* counts */ GROUP BY id, voter, day)
-    SELECT id::text, voter, sum(verdict)::integer, avg(own_share)::float8
+        SELECT id, voter, coalesce(max(weight) FILTER (WHERE verdict > 0), 0)
+            - coalesce(max(weight) FILTER (WHERE verdict < 0), 0) AS net, avg(own_share) AS own_share
+        FROM weighted GROUP BY id, voter, day)
+    SELECT id::text, voter, sum(net)::float8, avg(own_share)::float8
     FROM daily GROUP BY id, voter ORDER BY id, voter
     """,
     counts=_COUNTS,
 )
+_WEIGHTS = {
+    "days": VOTE_DAYS,
+    "unhelpful": UNHELPFUL_WEIGHT,
+    "unknown": UNKNOWN_QUERY_WEIGHT,
+    "related": RELATED_QUERIES,
+    "same": SAME_QUERIES,
+}
 
 
-def load_usefulness(connection: Connection, ids: Collection[str]) -> dict[str, float]:
-    """Return the usefulness of those of these memories and entries that have votes."""
-    rows = fetch_rows(connection, _LOAD_VOTES, {"ids": list(ids), "days": VOTE_DAYS})
-    return compute_usefulness(Votes(*row) for row in rows)
+def load_usefulness(
+    connection: Connection, ids: Collection[str], *, query: tuple[str, Vectors] | None
+) -> dict[str, float]:
+    """Return the usefulness of those of these memories and entries that have votes.
+
+    ``query``: embedding model and vector (d,) of what is asked now; a vote counts as far as its query is like it. None:
+    the queries are not compared.
+    """
+    model, vector = query or ("", None)
+    bound = {"ids": list(ids), "model": model, "vector": None, "dimension": 0}
+    if vector is not None:
+        bound |= {"vector": Vector(vector), "dimension": len(vector)}
+    return compute_usefulness(Votes(*row) for row in fetch_rows(connection, _LOAD_VOTES, bound | _WEIGHTS))
 
 
 _LOAD_ENTRY_VOTES = compose(
@@ -133,7 +194,7 @@ _LOAD_ENTRY_VOTES = compose(
     daily AS (
         SELECT id, voter, sign(sum(verdict)) AS verdict, avg(own_share) AS own_share
         FROM voted v WHERE v.day > current_date - :days AND /* counts */ GROUP BY id, voter, day)
-    SELECT id, voter, sum(verdict)::integer, avg(own_share)::float8
+    SELECT id, voter, sum(verdict)::float8, avg(own_share)::float8
     FROM daily GROUP BY id, voter ORDER BY id, voter
     """,
     counts=_COUNTS,
@@ -146,9 +207,11 @@ def load_entry_usefulness(connection: Connection, project_id: UUID) -> dict[UUID
     return compute_usefulness(Votes(*row) for row in rows)
 
 
-_DELETE_EXPIRED = "DELETE FROM consolidation.memory_votes WHERE project_id = :project AND day <= current_date - :days"
+_DELETE_EXPIRED = "DELETE FROM consolidation./* table */ WHERE project_id = :project AND day <= current_date - :days"
 
 
 def delete_expired_votes(connection: Connection, project_id: UUID) -> None:
-    """Delete the votes of a project that are too old to count."""
-    connection.execute(text(_DELETE_EXPIRED), {"project": project_id, "days": VOTE_DAYS})
+    """Delete the votes of a project that are too old to count, and their queries."""
+    for table in ("memory_votes", "vote_queries"):
+        bound = {"project": project_id, "days": VOTE_DAYS}
+        connection.execute(text(compose(_DELETE_EXPIRED, table=table)), bound)

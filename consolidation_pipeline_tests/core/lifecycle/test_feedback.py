@@ -45,18 +45,18 @@ def usefulness(*cast: tuple[int, float]) -> float:
 
 def test_usefulness_of_known_votes() -> None:
     assert usefulness() == 0.0
-    assert usefulness((1, 0.0)) == pytest.approx(0.5 / 2.5)
-    assert usefulness((1, 0.0), (1, 0.0)) == pytest.approx(1 / 3)
+    assert usefulness((1, 0.0)) == pytest.approx(0.25 / 2.25)
+    assert usefulness((3, 0.0), (3, 0.0)) == pytest.approx(1 / 3)
     assert usefulness((2, 0.0), (-2, 0.0)) == 0.0
-    assert usefulness((1, 1.0)) == pytest.approx(0.125 / 2.125)
-    assert usefulness((-3, 0.0)) == pytest.approx(-0.75 / 2.75)
+    assert usefulness((1, 1.0)) == pytest.approx(0.0625 / 2.0625)
+    assert usefulness((-3, 0.0)) == pytest.approx(-0.5 / 2.5)
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1))
 def test_one_voter_moves_usefulness_by_a_third(net_days: int, own_share: float) -> None:
     assert 0 < usefulness((net_days, own_share)) < 1 / 3
     assert usefulness((net_days, 1.0)) < 1 / 9
-    assert usefulness((net_days, 0.0)) < usefulness((1, 0.0), (1, 0.0), (1, 0.0))
+    assert usefulness((net_days, 0.0)) < usefulness(*[(1, 0.0)] * 4)
 
 
 @given(votes, st.randoms(use_true_random=False))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from consolidation_pipeline.core.lifecycle.feedback import VOTE_DAYS
+from consolidation_pipeline.core.lifecycle.feedback import OWN_WEIGHT, UNKNOWN_QUERY_WEIGHT, VOTE_DAYS
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory, give_feedback
 from consolidation_pipeline.service.intake.importer import ensure_project
@@ -17,6 +18,10 @@ from consolidation_pipeline.store.memories.votes import load_usefulness
 from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
+ASKED = "when to restart the billing worker"
+# Part of one voter whose only vote names no query, and of one that wrote the memory.
+PART = UNKNOWN_QUERY_WEIGHT / (UNKNOWN_QUERY_WEIGHT + 3)
+OWN_PART = OWN_WEIGHT * PART
 TWINS = ("Restart the billing worker after each deploy.", "Restart the billing worker before each deploy.")
 
 
@@ -31,24 +36,40 @@ def twins(shared: Pipeline) -> tuple[Pipeline, list[UUID]]:
 
 
 def rank(pipeline: Pipeline) -> list[UUID]:
-    asked = SearchQuery("when to restart the billing worker", limit=2, explain=True)
+    asked = SearchQuery(ASKED, limit=2, explain=True)
     found = search(pipeline.engine, SLUG, asked, settings=pipeline.settings, count_use=False)
     return [hit.id for hit in found.results]
 
 
 def usefulness(pipeline: Pipeline, id_: UUID) -> float:
     with pipeline.engine.connect() as connection:
-        return load_usefulness(connection, [str(id_)]).get(str(id_), 0.0)
+        return load_usefulness(connection, [str(id_)], query=None).get(str(id_), 0.0)
 
 
 def test_reported_uses_move_ranking(twins: tuple[Pipeline, list[UUID]]) -> None:
     pipeline, (first, second) = twins
-    for at in range(4):
+    for at in range(8):
         assert report_used(pipeline.engine, [second], voter=f"key:{at}") == UsesReport(1, 0)
     assert rank(pipeline) == [second, first]
-    for at in range(5):
+    for at in range(10):
         report_used(pipeline.engine, [first], voter=f"key:{at}")
     assert rank(pipeline) == [first, second]
+
+
+def test_use_for_a_query_counts_for_similar_queries(twins: tuple[Pipeline, list[UUID]]) -> None:
+    pipeline, (first, second) = twins
+    how: dict[str, Any] = {"settings": pipeline.settings}
+    for at in range(4):
+        report_used(pipeline.engine, [second], voter=f"key:{at}", query="colour of the company logo", **how)
+    assert rank(pipeline) == [first, second]
+    for at in range(4):
+        report_used(pipeline.engine, [second], voter=f"key:{at}", query=f" {ASKED} ", **how)
+    assert rank(pipeline) == [second, first]
+    assert report_used(pipeline.engine, [second], voter="key:0", query=ASKED, **how) == UsesReport(0, 1)
+    assert pipeline.value("SELECT count(*) FROM {s}.vote_queries") == 2
+    # Another model gives vectors that cannot be compared: the queries count as not known.
+    pipeline.write("UPDATE {s}.vote_queries SET embedding_model = 'other'")
+    assert usefulness(pipeline, second) > 0
 
 
 def test_repeated_use_counts_once_a_day(twins: tuple[Pipeline, list[UUID]]) -> None:
@@ -66,11 +87,11 @@ def test_writer_of_memory_counts_less(twins: tuple[Pipeline, list[UUID]]) -> Non
     pipeline, (id_, _) = twins
     session = pipeline.value("SELECT session_id FROM {s}.task_memories WHERE id = :id", id=id_)
     report_used(pipeline.engine, [id_], voter=f"session {session}")
-    assert usefulness(pipeline, id_) == pytest.approx(0.125 / 2.125)
+    assert usefulness(pipeline, id_) == pytest.approx(OWN_PART / (OWN_PART + 2))
     pipeline.write("DELETE FROM {s}.memory_votes")
     pipeline.write("UPDATE {s}.task_memories SET writer = 'key:1'")
     report_used(pipeline.engine, [id_], voter="key:1")
-    assert usefulness(pipeline, id_) == pytest.approx(0.125 / 2.125)
+    assert usefulness(pipeline, id_) == pytest.approx(OWN_PART / (OWN_PART + 2))
 
 
 def test_old_votes_no_longer_count(twins: tuple[Pipeline, list[UUID]]) -> None:
@@ -86,7 +107,7 @@ def test_undone_feedback_does_not_count(twins: tuple[Pipeline, list[UUID]]) -> N
     pipeline, (id_, _) = twins
     report_used(pipeline.engine, [id_], voter="bot")
     done = give_feedback(pipeline.engine, id_, helpful=False, changed_by="bot")
-    assert usefulness(pipeline, id_) == pytest.approx(-0.5 / 2.5)
+    assert usefulness(pipeline, id_) == pytest.approx(-0.25 / 2.25)
     undone = pipeline.roll_back(done["group_id"])
     assert usefulness(pipeline, id_) == 0
     pipeline.roll_back(undone.rollback_id)
@@ -112,9 +133,9 @@ def test_merged_memory_takes_over_votes_of_sources(shared: Pipeline) -> None:
         report_used(shared.engine, [source], voter="key:1")
     shared.run_phases(PHASES[: PHASES.index("merged_memories") + 1])
     merged = shared.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
-    assert usefulness(shared, merged) == pytest.approx(0.5 / 2.5)
+    assert usefulness(shared, merged) == pytest.approx(PART / (PART + 2))
     report_used(shared.engine, [merged], voter="key:2")
-    assert usefulness(shared, merged) == pytest.approx(1 / 3)
+    assert usefulness(shared, merged) == pytest.approx(2 * PART / (2 * PART + 2))
 
 
 def test_unknown_or_too_many_ids_are_refused(twins: tuple[Pipeline, list[UUID]]) -> None:

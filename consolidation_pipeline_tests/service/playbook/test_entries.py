@@ -327,13 +327,13 @@ def test_votes_of_readers_move_playbook_priority(topics: Pipeline) -> None:
 
     (hooks, _), (moves, _) = listed()
     report_used(topics.engine, [moves], voter="key:1")
-    assert listed() == [(moves, 99), (hooks, 96)]
+    assert listed() == [(moves, 97), (hooks, 96)]
     supporting = topics.value("SELECT supporting_memory_ids FROM {s}.playbook_entries WHERE id = :id", id=moves)
     report_used(topics.engine, supporting, voter="key:1")
-    assert listed()[0] == (moves, 99)
+    assert listed()[0] == (moves, 97)
     give_feedback(topics.engine, supporting[0], helpful=False, changed_by="key:2")
     give_feedback(topics.engine, supporting[1], helpful=False, changed_by="key:3")
-    assert listed() == [(hooks, 96), (moves, 91)]
+    assert listed() == [(hooks, 96), (moves, 93)]
     assert read_playbook(topics.engine, "notes", limit=1)["entries"][0]["id"] == hooks
     assert topics.run().playbook.entries_updated == 0
 
