@@ -22,6 +22,7 @@ _TEXT_WIDTH = 100
 def list_(
     project: Project,
     status: Annotated[str | None, typer.Option(help="Only this status: candidate, confirmed or rejected.")] = None,
+    type: Annotated[str | None, typer.Option(help="Only this type, such as supersedes or contradicts.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of relations.")] = 50,
     as_json: JsonFlag = False,
 ) -> None:
@@ -29,7 +30,7 @@ def list_(
     from consolidation_pipeline.service.lifecycle.relations import list_relations
 
     engine, _ = open_store()
-    found = list_relations(engine, project, limit=limit, status=status)
+    found = list_relations(engine, project, limit=limit, status=status, relation_type=type)
     if as_json:
         print_json(found)
         return
@@ -42,13 +43,17 @@ def list_(
 def _format_relation(relation: Mapping[str, Any]) -> str:
     how = f"{relation['relation_type']} ({relation['status']}, confidence {relation['confidence']:.2f})"
     why = relation["reason"] or "no reason given"
-    ends = [f"  {end}: {shorten(relation[f'{end}_text'] or 'deleted', _TEXT_WIDTH)}" for end in ("a", "b")]
+    names = {"a": "newer", "b": "older"} if relation["relation_type"] == "supersedes" else {"a": "a", "b": "b"}
+    ends = [f"  {names[end]}: {shorten(relation[f'{end}_text'] or 'deleted', _TEXT_WIDTH)}" for end in ("a", "b")]
     return "\n".join([str(relation["id"]), f"  {how}", f"  {why}", *ends])
 
 
 @app.command()
 def confirm(relations: Relations, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Confirm relations. They count for relevance from the next decay on. All or none."""
+    """Confirm relations. Links count for relevance from the next decay on. All or none.
+
+    A memory that supersedes another one is found before it at once.
+    """
     _decide(relations, "confirmed", reason, as_json=as_json)
 
 

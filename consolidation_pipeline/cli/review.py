@@ -37,6 +37,9 @@ def list_(
         print_json(found)
         return
     out = make_console()
+    if found["supersessions"]:
+        command = f"consolidation relations list {project} --type supersedes --status candidate"
+        print_note(f"{found['supersessions']} memories may take the place of older ones: {command}")
     if not found["waiting"]:
         out.print(f"{project}: nothing waits for review" + (f" of kind {kind}" if kind else ""))
         return

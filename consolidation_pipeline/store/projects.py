@@ -103,6 +103,7 @@ _LOAD_PROJECT_IDS = """
     UNION SELECT id, project_id FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
     UNION SELECT id, project_id FROM consolidation.playbook_entries WHERE id = ANY(:ids)
     UNION SELECT id, project_id FROM consolidation.consolidation_suggestions WHERE id = ANY(:ids)
+    UNION SELECT id, project_id FROM consolidation.memory_relations WHERE id = ANY(:ids)
     UNION SELECT id, project_id FROM consolidation.consolidation_jobs WHERE id = ANY(:ids)
     UNION SELECT id, project_id FROM consolidation.consolidation_changes WHERE id = ANY(:ids)
     UNION SELECT group_id, project_id FROM consolidation.consolidation_changes WHERE group_id = ANY(:ids)
@@ -110,7 +111,7 @@ _LOAD_PROJECT_IDS = """
 
 
 def load_project_ids(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Return row id -> project id for memories, playbook entries, suggestions, jobs, changes and change groups."""
+    """Return row id -> project id for memories, playbook entries, suggestions, relations, jobs, changes and groups."""
     return {row.id: row.project_id for row in connection.execute(text(_LOAD_PROJECT_IDS), {"ids": list(ids)})}
 
 

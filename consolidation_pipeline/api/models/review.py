@@ -85,6 +85,9 @@ class ReviewReply(Reply):
     project: str
     totals: dict[str, int] = Field(description="Number of waiting items by kind.")
     waiting: list[ReviewItem]
+    supersessions: int = Field(
+        description="Number of memories that may take the place of older ones: GET /relations/{project} lists them."
+    )
 
 
 class PlaybookEntry(Reply):

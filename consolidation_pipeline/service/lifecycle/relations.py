@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.lifecycle.associations import STATUSES
+from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES, STATUSES
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.store.database.engine import Engine
@@ -48,19 +48,24 @@ def decide_relations(
     return {id_: groups[id_] for id_ in ids}
 
 
-def list_relations(engine: Engine, slug: str, *, limit: int, status: str | None = None) -> dict[str, Any]:
-    """Return a project's relations, newest first, with the texts of both memories, and their number by status.
+def list_relations(
+    engine: Engine, slug: str, *, limit: int, status: str | None = None, relation_type: str | None = None
+) -> dict[str, Any]:
+    """Return a project's relations, newest first, with the texts of both memories, and their number by status,
+    of one status or type if given.
 
     Raises:
         NotFoundError: There is no such project.
-        UsageError: There is no such status.
+        UsageError: There is no such status or type.
     """
     if status is not None and status not in STATUSES:
         raise UsageError(f"status {status!r} does not exist; a relation is {', '.join(STATUSES)}")
+    if relation_type is not None and relation_type not in RELATION_TYPES:
+        raise UsageError(f"type {relation_type!r} does not exist; the types are {', '.join(RELATION_TYPES)}")
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = store.list_relations(connection, project.id, limit=limit, status=status)
-        totals = store.count_relations(connection, project.id)
+        rows = store.list_relations(connection, project.id, limit=limit, status=status, relation_type=relation_type)
+        totals = store.count_relations(connection, project.id, relation_type=relation_type)
     return {
         "project": slug,
         "totals": {name: totals.get(name, 0) for name in STATUSES},

@@ -9,10 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.risky_text import find_risks
+from consolidation_pipeline.core.lifecycle.associations import SUPERSEDES
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.knowledge.relations import count_relations
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys_of
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.projects import get_project
@@ -85,7 +87,8 @@ def _lock_decidable(connection: Connection, ids: Sequence[UUID], *, approved: bo
 def list_review(engine: Engine, slug: str, *, limit: int, kind: str | None = None) -> dict[str, Any]:
     """Return the rows of a project that wait for a person, highest confidence first, and their number by kind.
 
-    Each row has the ``risks`` of its text, in words.
+    Each row has the ``risks`` of its text, in words. ``supersessions``: number of candidates for a relation
+    ``supersedes``, which are decided as relations.
 
     Raises:
         NotFoundError: There is no such project.
@@ -97,10 +100,12 @@ def list_review(engine: Engine, slug: str, *, limit: int, kind: str | None = Non
         project = get_project(connection, slug)
         rows = list_review_items(connection, project.id, limit=limit, kind=kind)
         totals = count_review_items(connection, project.id)
+        relations = count_relations(connection, project.id, relation_type=SUPERSEDES)
     return {
         "project": slug,
         "totals": {name: totals.get(name, 0) for name in REVIEWED_KINDS},
         "waiting": [_describe_item(row) for row in rows],
+        "supersessions": relations.get("candidate", 0),
     }
 
 

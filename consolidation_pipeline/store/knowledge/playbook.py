@@ -17,8 +17,8 @@ from consolidation_pipeline.store.database.scope_keys import crosses_scopes, der
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.database.writers import writer_key
-from consolidation_pipeline.store.knowledge.playbook_history import as_of_parameters, entries_as_of
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
+from consolidation_pipeline.store.ledger.playbook_history import as_of_parameters, entries_as_of
 from consolidation_pipeline.store.memories.votes import load_entry_usefulness
 
 

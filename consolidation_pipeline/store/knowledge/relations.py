@@ -215,6 +215,7 @@ _LIST_RELATIONS = r"""
     FROM (
         SELECT * FROM consolidation.memory_relations
         WHERE project_id = :project AND (CAST(:status AS text) IS NULL OR status = :status)
+            AND (CAST(:type AS text) IS NULL OR relation_type = :type)
         ORDER BY created_at DESC, confidence DESC, id LIMIT :limit) r
         LEFT JOIN LATERAL (
             SELECT concat_ws(E'\n', goal, execution_summary, result, lessons_learned, feedback) AS body, memory_type
@@ -231,21 +232,29 @@ _LIST_RELATIONS = r"""
 
 
 def list_relations(
-    connection: Connection, project_id: UUID, *, limit: int, status: str | None = None
+    connection: Connection,
+    project_id: UUID,
+    *,
+    limit: int,
+    status: str | None = None,
+    relation_type: str | None = None,
 ) -> Sequence[Row[Any]]:
-    """Return the relations with type and text of both ends, newest first, of one ``status`` if given.
+    """Return the relations with type and text of both ends, newest first, of one ``status`` or type if given.
 
     Type and text are None for an end that was deleted.
     """
-    parameters = {"project": project_id, "status": status, "limit": limit}
+    parameters = {"project": project_id, "status": status, "type": relation_type, "limit": limit}
     return connection.execute(text(_LIST_RELATIONS), parameters).all()
 
 
 _COUNT_RELATIONS = """
-    SELECT status, count(*) FROM consolidation.memory_relations WHERE project_id = :project GROUP BY status ORDER BY 1
+    SELECT status, count(*) FROM consolidation.memory_relations
+    WHERE project_id = :project AND (CAST(:type AS text) IS NULL OR relation_type = :type)
+    GROUP BY status ORDER BY 1
 """
 
 
-def count_relations(connection: Connection, project_id: UUID) -> dict[str, int]:
-    """Return the number of a project's relations by status."""
-    return {row[0]: row[1] for row in connection.execute(text(_COUNT_RELATIONS), {"project": project_id})}
+def count_relations(connection: Connection, project_id: UUID, *, relation_type: str | None = None) -> dict[str, int]:
+    """Return the number of a project's relations by status, of one type if given."""
+    parameters = {"project": project_id, "type": relation_type}
+    return {row[0]: row[1] for row in connection.execute(text(_COUNT_RELATIONS), parameters)}

@@ -182,4 +182,9 @@ def load_versions(
     statement = compose(_LOAD_VERSIONS, columns=", ".join(f"t.{name}" for name in TEXT_COLUMNS))
     bound = {"project": project_id, "ids": list(ids), "as_of": as_of}
     bound |= {"staleness": STALENESS, "forgotten": FORGOTTEN}
-    return [Version(*row[:8], join_text_columns(row[8:])) for row in fetch_rows(connection, statement, bound)]
+    return [
+        Version(hit, raw, unit, is_newer, status, reason, since, learned_at, join_text_columns(texts))
+        for hit, raw, unit, is_newer, status, reason, since, learned_at, *texts in fetch_rows(
+            connection, statement, bound
+        )
+    ]

@@ -13,7 +13,7 @@ from consolidation_pipeline.core.knowledge.playbook import adjust_priority
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.scope_keys import has_walls, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
-from consolidation_pipeline.store.knowledge.playbook_history import as_of_parameters, entries_as_of
+from consolidation_pipeline.store.ledger.playbook_history import as_of_parameters, entries_as_of
 from consolidation_pipeline.store.memories.votes import load_entry_usefulness
 
 _LOAD_RAW_SOURCES = """
@@ -25,6 +25,19 @@ def load_raw_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, 
     """Return the ids of the raw memories that each consolidated memory was made from; other ids are left out."""
     rows = connection.execute(text(_LOAD_RAW_SOURCES), {"ids": list(ids)})
     return {row.id: frozenset(row.source_memory_ids) for row in rows}
+
+
+_LOAD_PATTERNS = """
+    SELECT l.parent_id AS id, array_agg(l.child_id) AS pattern_ids
+    FROM consolidation.memory_lineage l JOIN consolidation.consolidated_memories c ON c.id = l.child_id
+    WHERE l.parent_id = ANY(:ids) AND c.kind = 'pattern' AND c.retired_at IS NULL GROUP BY l.parent_id
+"""
+
+
+def load_patterns(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, frozenset[UUID]]:
+    """Return the ids of the active patterns that were made from each memory; memories without any are left out."""
+    rows = connection.execute(text(_LOAD_PATTERNS), {"ids": list(ids)})
+    return {row.id: frozenset(row.pattern_ids) for row in rows}
 
 
 @dataclass(frozen=True)

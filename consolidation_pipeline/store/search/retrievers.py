@@ -65,7 +65,7 @@ class SearchFilters:
     def where(self, table: str, *more: str) -> str:
         """Return the SQL conditions on rows of ``table``, with ``more`` of them, each to follow another one."""
         if table == "task_memories":
-            own = list(self._raw_conditions())
+            own: list[str | None] = list(self._raw_conditions())
             key = raw_scope_key(self.scope_option, table)
         else:
             own = [*self._derived_conditions(), "pattern_type = ANY(%(pattern_types)s)" if self.pattern_types else None]
