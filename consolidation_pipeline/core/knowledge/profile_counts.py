@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
@@ -147,9 +148,9 @@ class _Counter:
             ("are in the first person", self._count(lambda text: _FIRST_PERSON.search(text) is not None)),
             (
                 "tell what to do or to avoid",
-                self._count(lambda text: _says(text, is_advice) or _says(text, is_warning)),
+                self._count_saying(lambda sentence: is_advice(sentence) or is_warning(sentence)),
             ),
-            ("report a failure", self._count(lambda text: _says(text, is_failure))),
+            ("report a failure", self._count_saying(is_failure)),
         )
         told = [f"{_percent(n, len(self.rows))} {name}" for name, n in forms if self._is_told(n)]
         return [*lines, *([f"Of the notes {', '.join(told)}."] if told else [])]
@@ -158,7 +159,7 @@ class _Counter:
         """Return lines on languages, tools, names and files."""
         rows = list(zip(self.rows, self.texts, strict=True))
         languages = Counter(name for one, text in rows for name in find_languages(text, one.tags, one.files))
-        tools = Counter(name for one, text in rows for name in find_tools(text, one.tags))
+        tools = Counter(name for found in self._tools for name in found)
         known = {name.lower() for name in (*languages, *tools)}
         names = Counter(name for text in self.texts for name in set(_NAME.findall(text)) if _is_name(name))
         files = Counter(file for one in self.rows for file in set(one.files))
@@ -271,8 +272,8 @@ class _Counter:
         if before < _FEWEST_FOR_SHARE or self.rows[0].learned_at.date() == since:
             return []
         early, late = Counter[str](), Counter[str]()
-        for at, (one, text) in enumerate(zip(self.rows, self.texts, strict=True)):
-            subjects = {name.lower(): name for name in [*sorted(find_tools(text, one.tags)), *sorted(one.tags)]}
+        for at, (one, tools) in enumerate(zip(self.rows, self._tools, strict=True)):
+            subjects = {name.lower(): name for name in [*sorted(tools), *sorted(one.tags)]}
             (early if at < before else late).update(subjects.values())
         sizes = before, len(self.rows) - before
         told = []
@@ -285,15 +286,24 @@ class _Counter:
                 told.append(f"{word} {name} ({late[name]} of {sizes[1]}, before {early[name]} of {sizes[0]})")
         return [f"Since {since.isoformat()} {', '.join(told)}."] if told else []
 
+    @cached_property
+    def _tools(self) -> list[set[str]]:
+        """Return the tools of each memory."""
+        return [find_tools(text, one.tags) for one, text in zip(self.rows, self.texts, strict=True)]
+
+    def _count_saying(self, cue: Callable[[str], bool]) -> int:
+        """Return the number of memories with a sentence that has the cue."""
+        return sum(any(map(cue, sentences)) for sentences in self._sentences)
+
+    @cached_property
+    def _sentences(self) -> list[list[str]]:
+        return [[one.text for one in extract_sentences(text)] for text in self.texts]
+
     def _count(self, holds: Callable[[str], bool]) -> int:
         return sum(map(holds, self.texts))
 
     def _is_told(self, count: int) -> bool:
         return len(self.rows) >= _FEWEST_FOR_SHARE and count >= max(_FEWEST, _SHARE * len(self.rows))
-
-
-def _says(text: str, cue: Callable[[str], bool]) -> bool:
-    return any(cue(one.text) for one in extract_sentences(text))
 
 
 def _has_title(text: str) -> bool:

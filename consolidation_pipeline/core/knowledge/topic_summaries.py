@@ -43,7 +43,8 @@ _MAX_CANDIDATES = 12
 _REPEATED = 0.6
 # A text that occurs as often, and in this share of the memories, is a topic alone.
 _FEWEST_REPEATS, _REPEATED_SHARE = 5, 0.02
-# Characters of the line above the topics.
+# Characters of the count and days of a line, and of the line above the topics.
+_WHEN_CHARS = 50
 _HEAD_CHARS = 60
 # Fewest characters of a line; where less is left, the memories are only counted.
 _LEAST_CHARS = 120
@@ -121,7 +122,7 @@ def summarize_topics(texts: Sequence[str], days: Sequence[date], *, boilerplate:
     source_chars = sum(map(len, texts))
     room = int(min(MAX_CHARS, max(MIN_CHARS, source_chars / TARGET_RATIO)))
     bare = [_FIELDS.sub(lambda match: " " if match[0] in fields else match[0], form.text) for form in forms]
-    topics = _find_topics(forms, bare, max(1, round(room / _LINE_CHARS)))
+    topics = _find_topics(forms, bare, room)
     in_topic = {at for topic in topics for at in topic}
     others = [at for at in range(len(forms)) if at not in in_topic]
     if not topics:
@@ -174,15 +175,22 @@ def _mark_slots(texts: Sequence[str]) -> str:
     return "".join(part + number for part, number in zip_longest(parts, filled, fillvalue=""))
 
 
-def _find_topics(forms: Sequence[_Form], bare: Sequence[str], most: int) -> list[list[int]]:
+def _find_topics(forms: Sequence[_Form], bare: Sequence[str], room: int) -> list[list[int]]:
     """Return the positions of the forms of each topic, the largest first; what is repeated often is a topic alone."""
     counts = [len(form.days) for form in forms]
     fewest = max(_FEWEST_REPEATS, _REPEATED_SHARE * sum(counts))
-    repeated = sorted((at for at, count in enumerate(counts) if count >= fewest), key=lambda at: (-counts[at], at))[
-        :most
-    ]
-    rest = [at for at in range(len(forms)) if at not in {*repeated}]
-    found = find_topics([bare[at] for at in rest], [counts[at] for at in rest], most=most - len(repeated))
+    repeated: list[int] = []
+    left = room
+    for at in sorted(range(len(forms)), key=lambda at: (-counts[at], at)):
+        length = min(len(forms[at].text), _SENTENCE_CHARS) + _WHEN_CHARS
+        if counts[at] < fewest or length > left:
+            break
+        repeated.append(at)
+        left -= length
+    alone = {*repeated}
+    rest = [at for at in range(len(forms)) if at not in alone]
+    most = max(round(left / _LINE_CHARS), 0 if repeated else 1)
+    found = find_topics([bare[at] for at in rest], [counts[at] for at in rest], most=most)
     topics = [*([at] for at in repeated), *([rest[at] for at in topic] for topic in found)]
     return sorted(topics, key=lambda topic: (-sum(counts[at] for at in topic), topic[0]))
 

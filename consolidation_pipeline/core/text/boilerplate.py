@@ -18,6 +18,7 @@ MIN_SHARE = 0.02
 MAX_SENTENCES = 200
 
 # What is still to be written: "TODO: add a rule".
+_PLACEHOLDER_WORD = re.compile(r"TODO|TBD|FIXME|To be |None|N/A")
 _PLACEHOLDER = re.compile(r"^\W*(?:TODO|TBD|FIXME|To be (?:determined|done|defined)|None\W*$|N/A\b)")
 
 
@@ -65,6 +66,7 @@ def strip_repeats(texts: Sequence[str], boilerplate: Collection[str]) -> list[st
     placeholders = (
         normalize_text(sentence)
         for text in distinct
+        if _PLACEHOLDER_WORD.search(text)
         for sentence in split_sentences(text)
         if _PLACEHOLDER.match(sentence)
     )

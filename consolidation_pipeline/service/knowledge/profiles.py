@@ -37,7 +37,7 @@ from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_
 # Users whose profiles are asked for together and written together.
 BATCH = 16
 # Memories that a profile counts, the newest: habits change.
-MOST_MEMORIES = 20_000
+MOST_MEMORIES = 5_000
 
 
 @dataclass(frozen=True)
