@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     dagster_postgres_url: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("DAGSTER_POSTGRES_URL"),
-        description="Postgres of Dagster's own storage; unset = a database of the embedded server.",
+        description="Postgres of Dagster's own storage; unset = beside the memories.",
     )
     broker_url: SecretStr | None = Field(
         None, description="Celery broker that workers take runs from; unset = the Postgres of Dagster's own storage."

@@ -1,4 +1,7 @@
-"""Dagster's own storage: Postgres at ``DAGSTER_POSTGRES_URL``, else a database of the embedded server.
+"""Dagster's own storage: Postgres at ``DAGSTER_POSTGRES_URL``, else beside the memories.
+
+With a database of your own, that is its schema ``dagster``, otherwise a database of the embedded server. So runs and
+partitions of one database of memories never appear in the UI of another.
 
 ``dagster.yaml`` names this class. A plain ``env:`` there would stop the UI if the variable is not set.
 
@@ -13,7 +16,7 @@ from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 from dagster_postgres.utils import create_pg_engine
 
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.database.engine import dagster_url
+from consolidation_pipeline.store.database.engine import create_dagster_schema, dagster_url
 
 
 class _EventLogStorage(PostgresEventLogStorage):
@@ -43,7 +46,9 @@ class ConsolidationPostgresStorage(DagsterPostgresStorage):
     """``DagsterPostgresStorage`` that finds its own URL and keeps its connection. It takes no configuration."""
 
     def __init__(self, inst_data: Any = None) -> None:
-        url = dagster_url(Settings())
+        settings = Settings()
+        create_dagster_schema(settings)
+        url = dagster_url(settings)
         super().__init__(url, inst_data=inst_data)
         self._event_log_storage = _EventLogStorage(url)
         # One pool for the three storages: one connection is kept, more are opened on demand, dead ones are replaced.

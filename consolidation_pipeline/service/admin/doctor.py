@@ -25,6 +25,7 @@ from consolidation_pipeline.service.runs.effective_options import effective_opti
 from consolidation_pipeline.service.webhooks.webhook_config import find_addresses, read_webhook
 from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR, Settings
 from consolidation_pipeline.store.database.engine import (
+    DAGSTER_SCHEMA,
     POOL_SIZE,
     Engine,
     check_schema,
@@ -304,7 +305,9 @@ def _check_join() -> Iterator[Finding]:
 
 
 def _check_dagster_storage(settings: Settings) -> Iterator[Finding]:
-    where = "DAGSTER_POSTGRES_URL" if settings.dagster_postgres_url is not None else "embedded Postgres"
+    own = settings.dagster_postgres_url is not None
+    beside = "embedded Postgres" if settings.database_url is None else f"schema {DAGSTER_SCHEMA} beside the memories"
+    where = "DAGSTER_POSTGRES_URL" if own else beside
     yield Finding("Dagster storage", "ok", f"{where}: {hide_password(dagster_url(settings))}")
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from functools import cache, partial
 from typing import Any
+from urllib.parse import unquote
 from weakref import WeakSet
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import URL, create_engine, event, make_url, text
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine as Engine
 from sqlalchemy import Row as Row
-from sqlalchemy import create_engine, event, text
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -37,6 +39,14 @@ _OLDEST_VECTOR = (0, 8)
 
 # Most connections of one process, which it keeps open; the server has 100 for all.
 POOL_SIZE = 15
+# Schema of Dagster's own storage if it is beside the memories in a database of the user's.
+DAGSTER_SCHEMA = "dagster"
+_URL_VARIABLE = "CONSOLIDATION_DATABASE_URL"
+_SESSION_MARK = "consolidation.session"
+_POOLER_ADVICE = (
+    "a pooler such as PgBouncer seems to be in between; runs hold locks of a session, so set "
+    "CONSOLIDATION_DATABASE_URL to Postgres itself"
+)
 # Idle seconds after which `ping_seldom` has a connection pinged before it is used.
 _PING_AFTER_SECONDS = 1.0
 _IDLE_SINCE = "idle_since"
@@ -52,28 +62,63 @@ def with_driver(url: str, driver: str) -> str:
     rest = re.sub(r"^postgres(ql)?(\+\w+)?://", "", url)
     if rest == url:
         raise StoreError("the database URL must start with postgresql:// and name a Postgres with pgvector")
-    return f"postgresql+{driver}://{rest}"
+    address, mark, query = rest.partition("?")
+    server, slash, name = address.rpartition("/")
+    # SQLAlchemy decodes all parts of a URL but the name of the database.
+    return f"postgresql+{driver}://{server}{slash}{unquote(name)}{mark}{query}"
 
 
 def database_url(settings: Settings) -> str:
-    """Return the URL of the database of memories; start the embedded server if no URL is set."""
+    """Return the URL of the database of memories; start the embedded server if no URL is set.
+
+    Raises:
+        StoreError: The variable is set and empty, or the embedded server does not start.
+    """
+    if os.environ.get(_URL_VARIABLE) == "":
+        raise StoreError(f"{_URL_VARIABLE} is empty: unset it to use the embedded Postgres, or set it to a URL")
     if settings.database_url is not None:
         return with_driver(settings.database_url.get_secret_value(), "psycopg")
     return with_driver(server_url(settings.data_dir, "consolidation"), "psycopg")
 
 
 def dagster_url(settings: Settings) -> str:
-    """Return the URL of Dagster's own storage: a database of the embedded server if no URL is set."""
+    """Return the URL of Dagster's own storage.
+
+    Without ``DAGSTER_POSTGRES_URL``: the schema ``dagster`` beside the memories, or a database of the embedded server.
+    """
     if settings.dagster_postgres_url is not None:
         return with_driver(settings.dagster_postgres_url.get_secret_value(), "psycopg2")
+    if settings.database_url is not None:
+        url = make_url(with_driver(settings.database_url.get_secret_value(), "psycopg2"))
+        options = f"{_read_session_options(url)} -c search_path={DAGSTER_SCHEMA}".strip()
+        return url.update_query_dict({"options": options}).render_as_string(hide_password=False)
     return with_driver(server_url(settings.data_dir, "dagster"), "psycopg2")
 
 
-_SESSION_MARK = "consolidation.session"
-_POOLER_ADVICE = (
-    "a pooler such as PgBouncer seems to be in between; runs hold locks of a session, so set "
-    "CONSOLIDATION_DATABASE_URL to Postgres itself"
-)
+def create_dagster_schema(settings: Settings) -> None:
+    """Create the schema of Dagster's own storage in the database of memories, if it belongs there.
+
+    Raises:
+        StoreError: The database cannot be reached, or this user may not create the schema.
+    """
+    if settings.dagster_postgres_url is not None or settings.database_url is None:
+        return
+    with connect(connect_engine(database_url(settings))) as connection:
+        if connection.execute(text("SELECT to_regnamespace(:name) IS NULL"), {"name": DAGSTER_SCHEMA}).scalar():
+            try:
+                connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {DAGSTER_SCHEMA}"))
+                connection.commit()
+            except ProgrammingError as error:
+                reason = str(error.orig).strip()
+                raise StoreError(
+                    f"this user may not create the schema `{DAGSTER_SCHEMA}` for Dagster's records ({reason}): grant "
+                    "it, or set DAGSTER_POSTGRES_URL to another database"
+                ) from error
+
+
+def _read_session_options(url: URL) -> str:
+    given = url.query.get("options", "")
+    return given if isinstance(given, str) else " ".join(given)
 
 
 def open_engine(settings: Settings) -> Engine:
@@ -106,8 +151,9 @@ def connect_engine(url: str) -> Engine:
     # Bound vectors travel as bytes and take their type from the cast around them. As text, a vector of 256 numbers
     # costs more to write and parse than its comparison with a hundred memories.
     psycopg.adapters.register_dumper(Vector, VectorBinaryDumper)
-    arguments = {"options": f"-c timezone=UTC -c {_SESSION_MARK}=on", "connect_timeout": 10}
     try:
+        options = f"{_read_session_options(make_url(url))} -c timezone=UTC -c {_SESSION_MARK}=on".strip()
+        arguments = {"options": options, "connect_timeout": 10}
         engine = create_engine(url, pool_size=POOL_SIZE, max_overflow=0, pool_use_lifo=True, connect_args=arguments)
     except (ArgumentError, ValueError):  # Their messages may hold the password.
         raise StoreError("the database URL cannot be read: write postgresql://user:password@host:port/name") from None
