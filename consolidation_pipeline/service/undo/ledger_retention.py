@@ -15,6 +15,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.ledger.ledger_retention import list_deleted_projects, remove_changes
+from consolidation_pipeline.store.memories.votes import delete_expired_votes
 from consolidation_pipeline.store.projects import list_projects
 
 # Shortest retention. The database also refuses to remove younger changes.
@@ -48,6 +49,7 @@ def remove_expired_changes(
 ) -> RetentionResult:
     """Remove changes older than the longest of ``audit_days``, ``rollback_days`` and 90 days from each ledger.
 
+    Votes that are too old to count go with them.
     There is one transaction per project. It records the removal as a change of operation ``retention``, which is never
     removed. The ledgers of deleted projects follow the default options. If there is nothing to remove, nothing is
     written.
@@ -58,6 +60,7 @@ def remove_expired_changes(
             with project_lock(engine, project_id, name, wait_seconds=0), engine.begin() as connection:
                 before = now - timedelta(days=days)
                 record = remove_changes(connection, project_id, before=before, days=days, changed_by=changed_by)
+                delete_expired_votes(connection, project_id)
         except ProjectBusyError:
             busy.append(name)
             continue

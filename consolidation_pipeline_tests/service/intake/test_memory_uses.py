@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,6 +15,7 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.intake.memory_uses import MAX_USED, UsesReport, report_used
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
+from consolidation_pipeline.service.undo.ledger_retention import remove_expired_changes
 from consolidation_pipeline.store.memories.votes import load_usefulness
 from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
@@ -101,6 +103,17 @@ def test_old_votes_no_longer_count(twins: tuple[Pipeline, list[UUID]]) -> None:
     assert usefulness(pipeline, id_) > 0
     pipeline.write("UPDATE {s}.memory_votes SET day = day - 1")
     assert usefulness(pipeline, id_) == 0
+
+
+def test_retention_deletes_votes_that_no_longer_count(twins: tuple[Pipeline, list[UUID]]) -> None:
+    pipeline, ids = twins
+    for id_ in ids:
+        report_used(pipeline.engine, [id_], voter="key:1", query=str(id_), settings=pipeline.settings)
+    pipeline.write("UPDATE {s}.memory_votes SET day = day - :days WHERE memory_id = :id", days=VOTE_DAYS, id=ids[0])
+    pipeline.write("UPDATE {s}.vote_queries SET day = day - :days", days=VOTE_DAYS)
+    remove_expired_changes(pipeline.engine, settings=pipeline.settings, now=datetime.now(UTC))
+    assert pipeline.rows("SELECT memory_id FROM {s}.memory_votes") == [(ids[1],)]
+    assert pipeline.value("SELECT count(*) FROM {s}.vote_queries") == 0
 
 
 def test_undone_feedback_does_not_count(twins: tuple[Pipeline, list[UUID]]) -> None:
