@@ -19,6 +19,7 @@ from consolidation_pipeline.core.search.context_markdown import (
 from consolidation_pipeline.core.search.context_pieces import DERIVED, PLAYBOOK, ContextPiece, SelectedPiece
 from consolidation_pipeline.core.search.marginal_coverage import WordCoverage, list_pointers
 from consolidation_pipeline.core.search.novelty import Sentence, SentenceIndex, parse_sentences
+from consolidation_pipeline.core.search.relevance_feedback import raise_similar
 from consolidation_pipeline.core.search.results import Contradiction, ContradictionSide, MemoryPointer
 from consolidation_pipeline.core.search.versions import place_newer_first
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
@@ -54,7 +55,9 @@ def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSele
     out if another one says the same. A relevant derived memory is added if there is room, or if it adds clearly more
     coverage per token than the last memories, which it displaces; else it only points to those that found no room.
     """
-    ranked = _rank(pieces)
+    memories = [piece for piece in pieces if piece.kind not in (*DERIVED, PLAYBOOK)]
+    others = [piece for piece in pieces if piece.kind in (*DERIVED, PLAYBOOK)]
+    ranked = _rank([*raise_similar(memories), *others])
     entries = [piece for piece in ranked if piece.kind == PLAYBOOK]
     derived = [piece for piece in ranked if piece.kind in DERIVED]
     queue = [piece for piece in ranked if piece.kind not in (*DERIVED, PLAYBOOK)]
@@ -135,22 +138,18 @@ class _Packing:
     def _try_add(self, piece: ContextPiece) -> bool:
         """Add what a piece says that is new. Return False if it exceeds the budget."""
         parsed = parse_sentences(piece.text)
-        unknown = _drop_repeats(sentence for sentence in parsed if sentence not in self._index)
+        new = _drop_repeats(sentence for sentence in parsed if sentence not in self._index)
         # No need to compare sentences if none of them fits.
-        shortest = min((SelectedPiece(piece, (one,), False).count_tokens() for one in unknown), default=0)
+        shortest = min((SelectedPiece(piece, (one,), False).count_tokens() for one in new), default=0)
         if self.spent + shortest > self.budget:
             return False
-        new, disputed = list[Sentence](), list[tuple[Sentence, Sentence, Difference]]()
-        for sentence in unknown:
-            comparison = self._index.compare(sentence)
-            new += [] if comparison.is_said else [sentence]
-            disputed += [(sentence, *comparison.contradicted)] if comparison.contradicted else []
         if not new:
             return True
         selected = [*self.selected, SelectedPiece(piece, tuple(new), len(new) == len(parsed))]
         contradictions = self.contradictions
-        for sentence, other, difference in disputed:
-            contradictions = self._add_contradiction(contradictions, (piece, sentence), other, difference)
+        for sentence in new:
+            if contradicted := self._index.find_contradicted(sentence):
+                contradictions = self._add_contradiction(contradictions, (piece, sentence), *contradicted)
         spent = _count_tokens(selected, contradictions, self.pointers)
         if spent > self.budget:
             return False

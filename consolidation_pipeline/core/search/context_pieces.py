@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from uuid import UUID
@@ -20,7 +20,7 @@ PLAYBOOK = "playbook"
 DERIVED = ("principle", "pattern", "summary", "procedural")
 
 # Score, in standard deviations, that a text of e times the length needs more. Measured: docs/quality.md.
-_LENGTH_PENALTY = 0.2
+_LENGTH_PENALTY = 0.3
 # Keeps the logarithm of a score of 0 or 1 finite.
 _LEAST_SCORE = 1e-9
 
@@ -44,6 +44,7 @@ class ContextPiece:
     ``score``: 0 to 1, the logistic function of z-scores. ``raw_ids``: the raw memories it was made from, or its own
     id. ``learned_at``: of a playbook entry, when the newest of them was learned. ``category``: that of a playbook
     entry. ``is_related``: it may be about something else than the task. ``newer_ids``: memories that supersede it.
+    ``pattern_ids``: patterns that were made from it.
     """
 
     id: UUID
@@ -55,21 +56,27 @@ class ContextPiece:
     category: str | None = None
     is_related: bool = False
     newer_ids: tuple[UUID, ...] = ()
+    pattern_ids: frozenset[UUID] = frozenset()
 
     @cached_property
     def rank(self) -> tuple[float, UUID]:
         """Sort key, the best first: the score that a text of this length needs, then the id."""
-        return _LENGTH_PENALTY * math.log(max(1, len(self.text))) - self._z_score, self.id
+        return _LENGTH_PENALTY * math.log(max(1, len(self.text))) - self.z_score, self.id
 
     @property
     def weight(self) -> float:
         """Relevance above the mean of the candidates, in standard deviations."""
-        return max(0.0, self._z_score)
+        return max(0.0, self.z_score)
 
     @property
-    def _z_score(self) -> float:
+    def z_score(self) -> float:
+        """The score in standard deviations above the mean of the candidates."""
         score = min(max(self.score, _LEAST_SCORE), 1 - _LEAST_SCORE)
         return math.log(score / (1 - score))
+
+    def with_z_score(self, z_score: float) -> ContextPiece:
+        """Return the piece with another score."""
+        return replace(self, score=1 / (1 + math.exp(-z_score)))
 
     @property
     def label(self) -> str:

@@ -1,13 +1,13 @@
-"""Novelty of sentences: which ones earlier sentences say already, and which ones contradict them.
+"""Novelty of sentences: which ones were said already, and which ones contradict others.
 
-A sentence that adds to another one is new, and so is the other one: neither says the other in its own words.
+A sentence was said if one with the same words was. One in other words is told too: it may add or stress something, and
+consolidation merges the memories that say the same.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import count
 
@@ -18,12 +18,11 @@ from consolidation_pipeline.core.text.sentence_splitter import BULLET, split_sen
 from consolidation_pipeline.core.text.text_coverage import Statement
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
-# Sentences with at least this Dice overlap of content words are about one matter: they may say the same or contradict
-# each other.
+# Sentences with at least this Dice overlap of content words are about one matter: they may contradict each other.
 _SAME_MATTER = 0.6
 # A sentence is compared with so many others, the most similar ones. The next ones would give 3 % more results.
 _MAX_COMPARED = 3
-# Pairs that one index compares, about a second's work. Further sentences count as new unless they repeat one.
+# Pairs that one index compares, about a second's work. Further sentences are not compared.
 _MAX_PAIRS = 2000
 # Sentences about different matters differ in two of the subjects, or in more added words than these.
 _SUBJECTS = frozenset(("value", "name", "code"))
@@ -67,54 +66,36 @@ def parse_sentences(text: str) -> list[Sentence]:
     return [sentence for sentence in sentences if sentence.content_words or sentence.literals]
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Relation of a sentence to the indexed ones.
-
-    Attributes:
-        is_said: Another sentence says the same.
-        contradicted: The most similar sentence that it contradicts, and how the sentence (a) differs from that one (b).
-    """
-
-    is_said: bool = False
-    contradicted: tuple[Sentence, Difference] | None = None
-
-
 class SentenceIndex:
-    """Sentences found by their words. An overlap of words proposes, the explanation of the differences decides."""
+    """Sentences found by their words.
+
+    An overlap of words proposes a contradiction, the explanation of the differences decides.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[Sentence, int] = {}
         self._count = count()
         self._pairs = 0
-        self._by_form: dict[str, Sentence] = {}
+        self._forms: set[str] = set()
         self._by_word: defaultdict[str, set[Sentence]] = defaultdict(set)
 
     def add(self, sentence: Sentence) -> None:
         """Add a sentence."""
         self._numbers[sentence] = next(self._count)
-        self._by_form[sentence.normal_form] = sentence
+        self._forms.add(sentence.normal_form)
         for word in sentence.content_words:
             self._by_word[word].add(sentence)
 
     def __contains__(self, sentence: Sentence) -> bool:
         """Return True if a sentence has the same normal form."""
-        return sentence.normal_form in self._by_form
+        return sentence.normal_form in self._forms
 
-    def compare(self, sentence: Sentence) -> Comparison:
-        """Compare a new sentence with the most similar ones."""
-        if sentence in self:
-            return Comparison(is_said=True)
-        contradicted = None
+    def find_contradicted(self, sentence: Sentence) -> tuple[Sentence, Difference] | None:
+        """Return the most similar sentence that a new one contradicts, and how the new one (a) differs from it (b)."""
         for other in self._find_similar(sentence):
-            is_longer, is_shorter = sentence.covers(other), other.covers(sentence)
-            if is_longer and is_shorter:
-                return Comparison(is_said=True)
-            if contradicted or is_longer or is_shorter:
-                continue
             if contradiction := _find_contradiction(sentence, other):
-                contradicted = other, contradiction
-        return Comparison(False, contradicted)
+                return other, contradiction
+        return None
 
     def _find_similar(self, sentence: Sentence) -> list[Sentence]:
         if self._pairs == _MAX_PAIRS:

@@ -40,6 +40,7 @@ from consolidation_pipeline.store.search.context import (
     SupportedEntry,
     count_categories,
     has_consolidated_memories,
+    load_patterns,
     load_raw_sources,
     load_supported_entries,
 )
@@ -83,7 +84,7 @@ def build_context(
     """Return what a project knows about a task: instructions, what is known and disputed, and where to look for more.
 
     Instructions are playbook entries. What is known are the memories that a search finds, as many as the budget holds.
-    A sentence is left out only if another one says all of it. A derived memory comes if it adds more per token than
+    A sentence is told once. A derived memory comes if it adds more per token than
     the memories that it displaces; else it points to those that found no room.
 
     Args:
@@ -193,7 +194,7 @@ def _find_candidates(
     results = search_project(engine, project, query, settings=settings, count_use=False)
     hits = {hit.id: hit for hit in results.results}
     with engine.connect() as connection:
-        sources = load_raw_sources(connection, list(hits))
+        sources, patterns = load_raw_sources(connection, list(hits)), load_patterns(connection, list(hits))
         pieces = [
             ContextPiece(
                 hit.id,
@@ -204,6 +205,7 @@ def _find_candidates(
                 hit.learned_at,
                 is_related=not _is_about(hit, task),
                 newer_ids=_list_newer(hit),
+                pattern_ids=patterns.get(hit.id, frozenset()),
             )
             for hit in results.results
         ]

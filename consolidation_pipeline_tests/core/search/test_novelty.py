@@ -21,12 +21,11 @@ def index_of(*texts: str) -> SentenceIndex:
     [
         (BACKUP, BACKUP.upper()),
         (BACKUP, f"- {BACKUP}"),
-        (BACKUP, "The backup of the ledger is running on the replica."),
-        ("请在部署之前运行数据库迁移。", "请在部署之前运行数据库迁移"),
+        (BACKUP, f"  {BACKUP.replace(' ', '  ')}"),
     ],
 )
 def test_sentence_is_said(known: str, sentence: str) -> None:
-    assert index_of(known).compare(Sentence(sentence)).is_said
+    assert Sentence(sentence) in index_of(known)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +34,7 @@ def test_sentence_is_said(known: str, sentence: str) -> None:
         (BACKUP, "The backup of the ledger runs on the primary."),
         (BACKUP, "The replica of the ledger runs on the backup."),
         (BACKUP, f"{BACKUP[:-1]} unless it lags."),
+        (BACKUP, "The backup of the ledger is running on the replica."),
         (BACKUP, "The backup of the wiki runs on the replica."),
         (BACKUP, "The backup never runs on the replica of the ledger."),
         ("The payments worker is restarted by Ann.", "Ann is restarted by the payments worker."),
@@ -43,7 +43,7 @@ def test_sentence_is_said(known: str, sentence: str) -> None:
 )
 def test_sentence_that_differs_is_not_said(known: str, sentence: str) -> None:
     for one, other in ((known, sentence), (sentence, known)):
-        assert not index_of(one).compare(Sentence(other)).is_said
+        assert Sentence(other) not in index_of(one)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_sentence_that_differs_is_not_said(known: str, sentence: str) -> None:
     ],
 )
 def test_other_matter_is_no_contradiction(known: str, sentence: str) -> None:
-    assert index_of(known).compare(Sentence(sentence)).contradicted is None
+    assert index_of(known).find_contradicted(Sentence(sentence)) is None
 
 
 def test_most_similar_sentence_is_contradicted() -> None:
     index = index_of("The backup of the ledger runs on port 1 in Oslo.", "The backup of the ledger runs on port 2.")
-    contradicted = index.compare(Sentence("The backup of the ledger runs on port 3.")).contradicted
+    contradicted = index.find_contradicted(Sentence("The backup of the ledger runs on port 3."))
     assert contradicted
     other, difference = contradicted
     assert (other.text, difference.a, difference.b) == ("The backup of the ledger runs on port 2.", "3", "2")

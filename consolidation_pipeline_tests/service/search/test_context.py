@@ -89,7 +89,7 @@ def test_context_tells_fact_once_as_instruction(known_fact: Pipeline) -> None:
     context = find_context(known_fact)
     told = to_document(context)
     assert told.startswith("## Instructions\n- [")
-    assert told.count("Run the database migrations before deploying") == 1
+    assert told.count(f"] {FACT}") == 1
     assert [(entry.content, entry.category, entry.evidence) for entry in context.playbook_entries] == [
         (FACT, "workflow", 4)
     ]
