@@ -18,23 +18,26 @@ UNRATED_LLM_CONFIDENCE = 0.80
 ERROR_RATE = 0.25
 
 
-def heuristic_confidence(mean_similarity: float | None, support: float = 1.0) -> float:
-    """Return the confidence of an extracted text, from how much its sources agree: cosine * (1 + support) / 2.
+def heuristic_confidence(mean_similarity: float | None, support: float | None = None) -> float:
+    """Return the confidence of an extracted text, from how much its sources agree: (cosine + support) / 2, up to 0.75.
 
     Args:
-        mean_similarity: Mean cosine of the group's units, clipped to [0, 0.75]. A group of one (None) gives 0.
-        support: Share of the units that say what the text says first. A text that is said by none of them, as it only
-            lists what they are about, keeps half.
+        mean_similarity: Mean cosine of the group's units, clipped to [0, 1]. A group of one (None) gives 0.
+        support: Share of the units that say what the text says first; 0 if it only lists what they are about. None if
+            it is not known: the cosine alone counts.
 
     Raises:
         ValueError: The similarity is NaN, or the support is not in [0, 1].
     """
-    check_share("support", support)
     if mean_similarity is None:
         return 0.0
     if math.isnan(mean_similarity):
         raise ValueError("mean_similarity is NaN; it must be a cosine, or None if there is no pair")
-    return min(HEURISTIC_CAP, max(0.0, float(mean_similarity))) * (1 + support) / 2
+    agreement = min(1.0, max(0.0, float(mean_similarity)))
+    if support is not None:
+        check_share("support", support)
+        agreement = (agreement + support) / 2
+    return min(HEURISTIC_CAP, agreement)
 
 
 def weigh_agreement(confidence: float, units: int, overruled: int) -> float:

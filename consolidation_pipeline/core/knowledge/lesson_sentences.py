@@ -144,7 +144,7 @@ _FOREIGN_ADVICE = re.compile(
     re.IGNORECASE,
 )
 _WARNING = re.compile(
-    r"^\W*(?:\w+,? ){0,2}?(?:never|don['’]t|do not|avoid|beware|stop|refuse|be careful|careful|caution|warning|"
+    r"^\W*(?:\w+,? ){0,2}?(?:never|don['’]t|do not|avoid|beware|stop \w+ing|be careful|careful|caution|warning|"
     r"watch out|"
     r"nie|niemals|vermeide|achtung|vorsicht|nunca|jamás|evita|cuidado|jamais|évite[rz]?)\b|^attention ?:"
     r"|\b(?:must not|mustn['’]t|should not|shouldn['’]t|should never|must never|is never|are never|darf nicht|"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class _Labels(NamedTuple):
     because: str
     examples: str
     questions: str
+    problems: str
     seen: str
     seen_once: str
     in_sessions: str
@@ -43,6 +44,7 @@ _LABELS = {
         "Because",
         "For example",
         "Questions, for example",
+        "Problems and fixes, for example",
         "Seen {} times",
         "Seen once",
         "in {} sessions",
@@ -54,6 +56,7 @@ _LABELS = {
         "Grund",
         "Zum Beispiel",
         "Fragen, zum Beispiel",
+        "Probleme und Lösungen, zum Beispiel",
         "{}-mal gesehen",
         "Einmal gesehen",
         "in {} Sitzungen",
@@ -65,6 +68,7 @@ _LABELS = {
         "Porque",
         "Por ejemplo",
         "Preguntas, por ejemplo",
+        "Problemas y soluciones, por ejemplo",
         "Visto {} veces",
         "Visto una vez",
         "en {} sesiones",
@@ -76,13 +80,36 @@ _LABELS = {
         "Raison",
         "Par exemple",
         "Questions, par exemple",
+        "Problèmes et solutions, par exemple",
         "Vu {} fois",
         "Vu une fois",
         "en {} sessions",
         "en une session",
     ),
-    "zh": _Labels("应做", "避免", "原因", "例如", "问题，例如", "见过 {} 次", "见过一次", "{} 个会话", "一个会话"),
-    "ja": _Labels("すること", "避けること", "理由", "例", "質問、例", "{} 回", "一回", "{} セッション", "1 セッション"),
+    "zh": _Labels(
+        "应做",
+        "避免",
+        "原因",
+        "例如",
+        "问题，例如",
+        "故障与修复，例如",
+        "见过 {} 次",
+        "见过一次",
+        "{} 个会话",
+        "一个会话",
+    ),
+    "ja": _Labels(
+        "すること",
+        "避けること",
+        "理由",
+        "例",
+        "質問、例",
+        "問題と修正、例",
+        "{} 回",
+        "一回",
+        "{} セッション",
+        "1 セッション",
+    ),
 }
 _SEEN_LINE = re.compile(
     "|".join(re.escape(told).replace(r"\{\}", r"\d+") for one in _LABELS.values() for told in (one.seen, one.seen_once))
@@ -90,7 +117,7 @@ _SEEN_LINE = re.compile(
 _PART = re.compile(
     "(?:" + "|".join(re.escape(word) for one in _LABELS.values() for word in (one.do, one.avoid, one.because)) + "): "
 )
-_EXAMPLES = tuple(f"{told}: " for one in _LABELS.values() for told in (one.examples, one.questions))
+_EXAMPLES = tuple(f"{told}: " for one in _LABELS.values() for told in (one.examples, one.questions, one.problems))
 
 
 def render_pattern(
@@ -101,7 +128,7 @@ def render_pattern(
     avoid: Sequence[str] = (),
     because: Sequence[str] = (),
     examples: Sequence[str] = (),
-    are_questions: bool = False,
+    examples_are: Literal["any", "questions", "problems"] = "any",
     sightings: Sightings,
     language: str | None,
 ) -> str:
@@ -110,7 +137,8 @@ def render_pattern(
     parts = ((labels.do, do), (labels.avoid, avoid), (labels.because, because))
     lines = [title, headline, *(f"{label}: {line}" for label, found in parts for line in found)]
     if examples:
-        lines.append(f"{labels.questions if are_questions else labels.examples}: {'; '.join(examples)}")
+        label = {"any": labels.examples, "questions": labels.questions, "problems": labels.problems}[examples_are]
+        lines.append(f"{label}: {'; '.join(examples)}")
     lines.append(_tell_sightings(sightings, labels, language or "en"))
     return "\n".join(line for line in lines if line)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from textwrap import shorten
+from typing import Literal
 
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.differences.language import detect_language
@@ -64,6 +65,8 @@ _LONG_CHARS, _LONG = 240, 0.8
 _SUPPORTS = 0.3
 # Share of units that must support a headline that does not instruct: otherwise it tells of one case.
 _FACT_SUPPORT, _REPORT_SUPPORT = 0.55, 0.5
+# A line of a part must have this cosine with the headline, or it is about something else.
+_RELATED = 0.06
 # A line of a part must not have this cosine with another line; a reason speaks of the same as what it is a reason for.
 _ALIKE, _ALIKE_REASON = 0.5, 0.75
 # Share of the units with more than a subject that must have an instruction, for the headline to be one.
@@ -72,6 +75,8 @@ _INSTRUCTING = 0.5
 _WORTH = 0.4
 # With this share of questions, a group is about what is asked.
 _ASKING = 0.25
+# Share of the units that give their kind to all examples.
+_MOST = 0.5
 # Share of the weight of a group that a template family must have.
 _TEMPLATE_SHARE = 0.6
 
@@ -165,7 +170,7 @@ class PatternWriter:
                 title="" if is_single else title,
                 headline=headline if is_single else "",
                 examples=[] if is_single else told,
-                are_questions=self._ask(candidates) >= 0.5,
+                examples_are=self._find_kind(candidates),
             )
         return ExtractedPattern(
             content=content,
@@ -228,6 +233,13 @@ class PatternWriter:
         """Return the share of units that ask something."""
         return self._weigh_texts(one.ranked.text for one in candidates if one.lesson.role == "question")
 
+    def _find_kind(self, candidates: Sequence[_Candidate]) -> Literal["any", "questions", "problems"]:
+        """Return what most of the units are."""
+        if self._ask(candidates) >= _MOST:
+            return "questions"
+        problems = (at for at in self.texts if self.units[at].memory_type in ("error_fix", "bugfix"))
+        return "problems" if self._weigh_texts(problems) >= _MOST else "any"
+
     def _find_topic(self) -> str:
         """Return the title of units that share no lesson: if they have titles, from what these share."""
         openings = [found[0] for found in self.sentences.values() if len(found) > 1]
@@ -284,7 +296,8 @@ class PatternWriter:
                     else one.lesson.is_reason and one.lesson.role in ("fact", "report")
                 )
                 and len(one.lesson.text) <= _LONG_CHARS
-                and self._is_on_topic(one.lesson.text)
+                and (len(self.sentences[one.ranked.text]) == 1 or SENTENCE_END.search(one.lesson.text))
+                and self._measure_cosine(one, headline) >= _RELATED
             ]
             limit = _ALIKE if number < 2 else _ALIKE_REASON
             best = max((one.score for one in found), default=0.0)
@@ -299,10 +312,13 @@ class PatternWriter:
                     told.append(one)
         return parts
 
+    def _measure_cosine(self, one: _Candidate, other: _Candidate) -> float:
+        vectors = self.ranking.vectors[[one.ranked.row, other.ranked.row]]
+        return float((vectors[[0]] @ vectors[[1]].T).sum())
+
     def _is_like(self, one: _Candidate, other: _Candidate, limit: float) -> bool:
         """Return True if the sentences share most of their terms, or one says no more than the other."""
-        vectors = self.ranking.vectors[[one.ranked.row, other.ranked.row]]
-        is_near = float((vectors[[0]] @ vectors[[1]].T).sum()) >= limit
+        is_near = self._measure_cosine(one, other) >= limit
         return (is_near and not _is_disputed(one.ranked)) or _repeats(one, other)
 
     def _find_examples(self, family: TemplateFamily | None) -> list[_Candidate]:

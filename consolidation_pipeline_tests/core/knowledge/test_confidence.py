@@ -28,6 +28,18 @@ def test_heuristic_confidence_is_capped_similarity(similarity: float | None, exp
     assert heuristic_confidence(similarity) == expected < T_PROMOTE
 
 
+def test_support_counts_half_of_agreement() -> None:
+    assert [heuristic_confidence(0.4, support) for support in (0.0, 0.4, 1.0)] == [0.2, 0.4, 0.7]
+    assert heuristic_confidence(0.9, 1.0) == heuristic_confidence(1.0) == 0.75
+    with pytest.raises(ValueError, match="support"):
+        heuristic_confidence(0.4, 1.5)
+
+
+def test_further_people_count_as_further_sessions() -> None:
+    assert weigh_evidence(0.6, 10, 1) == weigh_evidence(0.6, 3, 1) < weigh_evidence(0.6, 3, 1, people=2)
+    assert weigh_evidence(0.6, 3, 1, people=3) == weigh_evidence(0.6, 3, 3) == 0.6
+
+
 def test_nan_similarity_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         heuristic_confidence(math.nan)

@@ -19,7 +19,7 @@ from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 from consolidation_pipeline_tests.store.sample_rows import record_statements
 
-OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False}
+OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False, "promote": False}
 # Tables without relevance, which changes with time.
 TABLES = ("consolidation_changes", "memory_lineage", "memory_files", "memory_clusters")
 

@@ -1,0 +1,69 @@
+"""Lesson sentences: roles, and intentions as instructions."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation_pipeline.core.knowledge.lesson_sentences import is_bug_report, read_lesson
+
+
+@pytest.mark.parametrize(
+    ("sentence", "role"),
+    [
+        ("Keep the batch below 100 jobs.", "rule"),
+        ("When the queue is full, stop the import.", "rule"),
+        ("The worker must hold the lock.", "rule"),
+        ("The function should return a list.", "rule"),
+        ("Never log the body of a webhook.", "warning"),
+        ("When the index is rebuilt, do not write to it.", "warning"),
+        ("If the index does not exist, create it first.", "rule"),
+        ("The pool holds ten connections.", "fact"),
+        ("The export is always slow on Mondays.", "fact"),
+        ("A method for reading large files in parts.", "definition"),
+        ("I forgot the lock of the table.", "report"),
+        ("The current implementation is wrong because it skips zero.", "report"),
+        ("The deploy failed at noon.", "report"),
+        ("How do I rotate the key?", "question"),
+        ("feat(api): add a limit", "subject"),
+        ("Fix the queue worker", "subject"),
+        ("Added a limit to the queue.", "subject"),
+        ("This breaks the build.", "fragment"),
+        ("See https://example.org/a for the reason.", "fragment"),
+        ("Vermeide lange Transaktionen in Migrationen.", "warning"),
+        ("Siempre ejecuta las pruebas antes de publicar.", "rule"),
+        ("Il faut vérifier la signature du webhook.", "rule"),
+    ],
+)
+def test_sentence_has_role(sentence: str, role: str) -> None:
+    assert read_lesson(sentence).role == role
+
+
+@pytest.mark.parametrize(
+    ("sentence", "told"),
+    [
+        ("In the next run, I will check the log first.", "Check the log first."),
+        ("If I am stuck again, I will also read my notes.", "If you are stuck again, read your notes."),
+        ("Next time, I should not skip the tests.", "Do not skip the tests."),
+        ("Key insight: keep the batch small.", "Keep the batch small."),
+        ("However, always lock the table.", "Always lock the table."),
+        ("To fix this issue, rename the function.", "Rename the function."),
+    ],
+)
+def test_intentions_and_labels_become_instructions(sentence: str, told: str) -> None:
+    assert read_lesson(sentence).text == told
+
+
+def test_opening_without_verb_is_a_title() -> None:
+    title = "Retry and Backoff Pattern."
+    assert read_lesson(title, is_opening=True).role == "subject"
+    assert read_lesson(title).role != "subject"
+
+
+def test_reasons_are_marked() -> None:
+    assert read_lesson("Keep the batch small, because the lock blocks readers.").is_reason
+    assert not read_lesson("Keep the batch small.").is_reason
+
+
+def test_bug_report_tells_how_to_reproduce() -> None:
+    assert is_bug_report("Menu stays open. Steps to reproduce: open the menu.")
+    assert not is_bug_report("Keep the menu open until the page is loaded.")

@@ -1,0 +1,25 @@
+"""Titles of groups."""
+
+from __future__ import annotations
+
+from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, write_title
+
+
+def test_title_prefers_phrases_of_key_terms() -> None:
+    texts = [
+        "The retry limit of the payout queue is high.",
+        "Raise the retry limit before a sale.",
+        "A retry limit protects the payout queue.",
+    ]
+    assert write_title(texts, ["retry", "limit", "payout", "queue"]) == "Retry limit, payout queue"
+
+
+def test_title_keeps_names_as_written() -> None:
+    texts = ["Deploy to Google Cloud.", "Google Cloud has a quota.", "The quota of Google Cloud is small."]
+    assert write_title(texts, ["google", "Google", "cloud", "Cloud"]).startswith("Google Cloud")
+
+
+def test_title_is_short_and_empty_without_terms() -> None:
+    texts = [" ".join(f"verylongidentifier_{at}_{word}" for word in "abcdef") for at in range(3)] * 2
+    assert len(write_title(texts, [f"verylongidentifier_{at}_a" for at in range(3)])) <= MAX_TITLE_CHARS
+    assert write_title(["A text."], []) == ""
