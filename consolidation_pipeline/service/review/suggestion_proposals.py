@@ -149,7 +149,8 @@ def _write_texts(run: ProjectRun) -> _TextsOfModel:
         texts = _load_prompt_texts(connection, [row.original_memory_ids for row in waiting])
     asked = [(row, originals) for row, originals in zip(waiting, texts, strict=True) if _is_short(originals)]
     gateway = llm_gateway.open_gateway(run) if asked else None
-    check, outcomes, stopped = partial(find_losses, max_chars=run.options.merge_max_chars), [], None
+    check, stopped = partial(find_losses, max_chars=run.options.merge_max_chars), None
+    outcomes = list[tuple[Row[Any], Outcome[SuggestionReply]]]()
     for start in range(0, len(asked), llm_gateway.BATCH):
         assert gateway is not None
         batch = asked[start : start + llm_gateway.BATCH]

@@ -6,7 +6,6 @@ A run ranks all groups. Each decision makes room, which the next groups of the l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -71,7 +70,7 @@ def rank_groups(
     *,
     scope: str,
     t_suggest: float,
-    upcoming: AbstractSet[UUID] = frozenset(),
+    upcoming: frozenset[UUID] = frozenset(),
 ) -> Ranking:
     """Rank the groups that were not proposed yet. Of groups that share a memory, the one worth most is taken.
 

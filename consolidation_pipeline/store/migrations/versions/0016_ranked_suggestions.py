@@ -3,6 +3,8 @@
 Revision: 0016
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -16,7 +18,7 @@ _STATUS = f"{_TABLE}_status_check"
 _METHOD = f"{_TABLE}_method_check"
 _STATUSES = ("pending", "validated", "rejected", "superseded", "expired")
 _STATUS_COMMENT = "pending, validated, rejected, superseded or expired."
-_COLUMNS = (
+_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any], str], ...] = (
     ("worth", sa.REAL(), "How much a decision is worth; the highest is asked first."),
     ("difference_kinds", sa.ARRAY(sa.Text()), "Kinds of differences between the originals, the most frequent first."),
     ("method", sa.Text(), "How the text was made: llm, heuristic, or hybrid = the model's text was refused."),
