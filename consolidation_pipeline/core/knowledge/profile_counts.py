@@ -63,7 +63,7 @@ _NOT_NAMES = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What a profile counts of one memory. ``success``: None where it is not known; ``agent``, ``session``: too."""
+    """A memory as a profile counts it. ``success``: None where it is not known; ``agent``, ``session``: too."""
 
     text: str
     memory_type: str
