@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from textwrap import shorten
 
 from consolidation_pipeline.core.differences.alignment import Alignment, Similarity
@@ -98,21 +99,50 @@ def explain(a: str, b: str, similarity: Similarity | None = None) -> Explanation
 
 def explain_readings(a: Reading, b: Reading, similarity: Similarity | None = None) -> Explanation:
     """As ``explain``, for texts that were read."""
+    if explained := _explain_whole_texts(a, b):
+        return explained
+    first, second = sorted((a, b), key=_rank)
+    alignment = _align(first, second, similarity)
+    found = tuple(
+        _build_difference(kind, *((one, other) if first is a else (other, one)))
+        for kind, one, other in _find_differences(first, second, alignment)
+    )
+    return Explanation(_judge(found), found)
+
+
+def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = None) -> bool:
+    """Return ``explain_readings(a, b, similarity).may_merge``. Most pairs are decided without all differences."""
+    if explained := _explain_whole_texts(a, b):
+        return explained.may_merge
+    first, second = sorted((a, b), key=_rank)
+    alignment = _align(first, second, similarity)
+    found = chain(
+        _compare_rest(alignment),
+        find_cue_differences(first, second, alignment, alignment.language),
+        _find_orders(first, second, alignment),
+    )
+    is_harmless = all(PROOFS[kind] == "contains" for kind, *_ in found)
+    return is_harmless and next(_find_subtle(first, second, alignment), None) is None
+
+
+def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
+    """Return the explanation of two texts that are equal or cannot be compared word by word, None for others."""
     if normalize_text(a.text) == normalize_text(b.text):
         return Explanation("same")
     if a.language is None or a.language != b.language:
         return Explanation("unexplained", (_of_whole_texts("language", a, b),))
     if not a.tokens or not b.tokens or max(len(a.tokens), len(b.tokens)) > _MOST_TOKENS:
         return Explanation("unexplained", (_of_whole_texts("word", a, b),))
-    # The order of the texts decides ties of the alignment; it must not depend on which is the first.
-    is_swapped = (len(b.tokens), b.text) < (len(a.tokens), a.text)
-    first, second = (b, a) if is_swapped else (a, b)
-    alignment = Alignment(first.tokens, second.tokens, load_language(a.language), similarity)
-    found = tuple(
-        _build_difference(kind, *((other, one) if is_swapped else (one, other)))
-        for kind, one, other in _find_differences(first, second, alignment)
-    )
-    return Explanation(_judge(found), found)
+    return None
+
+
+def _rank(reading: Reading) -> tuple[int, str]:
+    """Return the order of the texts. It decides ties of the alignment, whichever text is given first."""
+    return len(reading.tokens), reading.text
+
+
+def _align(first: Reading, second: Reading, similarity: Similarity | None) -> Alignment:
+    return Alignment(first.tokens, second.tokens, load_language(first.language or "en"), similarity)
 
 
 def _judge(found: Sequence[Difference]) -> str:
@@ -125,23 +155,34 @@ def _judge(found: Sequence[Difference]) -> str:
 
 def _find_differences(a: Reading, b: Reading, alignment: Alignment) -> list[Finding]:
     """Return all differences of two texts of one language."""
-    language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
-    found: list[Finding] = []
-    if order := find_exchange(a.tokens, b.tokens):
-        found.append(("exchange", *order))
-    elif order := find_reordered(a.tokens, b.tokens, of_a, language):
-        found.append(("order", *order))
-    elif order := find_reordered(b.tokens, a.tokens, of_b, language):
-        found.append(("order", *order[::-1]))
-    found += find_cue_differences(a, b, alignment, language)
-    found += _compare_rest(alignment)
+    found = [
+        *_find_orders(a, b, alignment),
+        *find_cue_differences(a, b, alignment, alignment.language),
+        *_compare_rest(alignment),
+    ]
     if all(PROOFS[kind] == "contains" for kind, *_ in found):
-        if words := find_replaced(a, b, of_a, language):
-            found.append(("order", *words))
-        one, other = find_modifier(a.tokens, of_a, language), find_modifier(b.tokens, of_b, language)
-        if one or other:
-            found.append(("modifier", one, other))
+        found += _find_subtle(a, b, alignment)
     return found
+
+
+def _find_orders(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:
+    """Yield the difference in the order of words, if there is one."""
+    if order := find_exchange(a.tokens, b.tokens):
+        yield "exchange", *order
+    elif order := find_reordered(a.tokens, b.tokens, alignment.of_a, alignment.language):
+        yield "order", *order
+    elif order := find_reordered(b.tokens, a.tokens, alignment.of_b, alignment.language):
+        yield "order", *order[::-1]
+
+
+def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:
+    """Yield the differences of texts that have no other obstacle."""
+    language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
+    if words := find_replaced(a, b, of_a, language):
+        yield "order", *words
+    one, other = find_modifier(a.tokens, of_a, language), find_modifier(b.tokens, of_b, language)
+    if one or other:
+        yield "modifier", one, other
 
 
 def _compare_rest(alignment: Alignment) -> Iterator[Finding]:

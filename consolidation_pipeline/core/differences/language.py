@@ -246,14 +246,24 @@ def detect_language(text: str) -> str | None:
     words = split_words(text)
     if not words:
         return "en"
-    if len(_KANA.findall(text)) * 10 >= len(words):
-        return "ja"
-    if len(_IDEOGRAPH.findall(text)) * 4 >= len(words):
-        return "zh"
-    hits = {code: sum(map(load_language(code).is_light, words)) for code in _LATIN}
+    if not text.isascii():
+        if len(_KANA.findall(text)) * 10 >= len(words):
+            return "ja"
+        if len(_IDEOGRAPH.findall(text)) * 4 >= len(words):
+            return "zh"
+    hits = dict.fromkeys(_LATIN, 0)
+    for word in words:
+        for code in _find_languages(word):
+            hits[code] += 1
     best = max(hits, key=lambda code: hits[code])
     if hits[best] * 8 >= len(words):
         return best
     known = {code: sum(map(load_language(code).knows, words)) for code in _LATIN}
     best, second = sorted(known, key=lambda code: -known[code])[:2]
     return best if known[best] > known[second] and known[best] * 3 >= len(words) else None
+
+
+@lru_cache(maxsize=50_000)
+def _find_languages(word: str) -> tuple[str, ...]:
+    """Return the alphabetic languages in which a word in lower case is a function word."""
+    return tuple(code for code in _LATIN if load_language(code).is_light(word))

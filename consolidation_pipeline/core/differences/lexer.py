@@ -99,26 +99,29 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
             at += len(literal.text) - bool(_SENTENCE_END.match(text, at + len(literal.text) - 1))
             word = ""
             continue
+        if text[at] == " ":
+            at += 1
+            continue
         match = _PIECE.match(text, at)
         if not match:
             if unicodedata.category(text[at])[0] in "LNS":
                 yield Piece("sign", text[at], text[at], text[at], at)
             at += 1
             continue
-        end = match.end()
-        if match["word"]:
+        kind, end = match.lastgroup, match.end()
+        if kind == "word":
             end = min(end, following)
         written = text[at:end]
-        last, word = word, written.lower() if match["word"] else ""
-        if match["code"]:
-            yield from _split_code(written, at, language)
-        elif match["word"]:
+        last, word = word, written.lower() if kind == "word" else ""
+        if kind == "word":
             yield from _split_word(written, at, language)
-        elif match["stop"]:
+        elif kind == "code":
+            yield from _split_code(written, at, language)
+        elif kind == "stop":
             if written != "." or (_FULL_STOP.match(text, at) and last not in language.abbreviations):
                 yield Piece("stop", written, written, written, at)
-        elif match["sign"] or written != "-" or text[at - 1 : at].isspace():
-            yield Piece("sign" if match["sign"] else "comma", written, written, written, at)
+        elif kind == "sign" or written != "-" or text[at - 1 : at].isspace():
+            yield Piece("sign" if kind == "sign" else "comma", written, written, written, at)
         at = end
 
 
@@ -135,9 +138,11 @@ def _find_literals(text: str, language: Language) -> dict[int, Literal]:
     return found
 
 
-def _split_word(text: str, start: int, language: Language) -> Iterator[Piece]:
-    for offset, part, meaning in _split_written(text, language.code):
-        yield Piece("word", part, meaning, "", start + offset)
+def _split_word(text: str, start: int, language: Language) -> list[Piece]:
+    return [
+        Piece("word", part, meaning, "", start + offset)
+        for offset, part, meaning in _split_written(text, language.code)
+    ]
 
 
 @lru_cache(maxsize=50_000)

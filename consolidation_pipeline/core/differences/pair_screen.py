@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.differences.alignment import Similarity
-from consolidation_pipeline.core.differences.explanation import MIN_COMMON, explain_readings
+from consolidation_pipeline.core.differences.explanation import MIN_COMMON, may_merge_readings
 from consolidation_pipeline.core.differences.reading import Reading, read
 from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
@@ -77,7 +77,7 @@ def _judge(
 ) -> Iterator[bool]:
     for first, second in zip(i, j, strict=True):
         a, b = read_at(first), read_at(second)
-        yield a.may_match(b) and explain_readings(a.reading, b.reading, similarity).may_merge
+        yield a.may_match(b) and may_merge_readings(a.reading, b.reading, similarity)
 
 
 def _iter_components(n: int, i: NDArray[np.int64], j: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -285,7 +285,9 @@ class _Reader:
             return 1, None
         language, first = self.language, pieces[at].lower
         size, found = 1, None
-        if longest := language.phrase_sizes.get(first, 0):
+        if (longest := language.phrase_sizes.get(first, 0)) == 1:
+            found = language.phrases[(first,)]
+        elif longest:
             size, found = _find_longest(pieces, at, longest, language.phrases, str)
         if longest := language.synonym_sizes.get(language.stem(first), 0):
             length, synonym = _find_longest(pieces, at, longest, language.synonym_phrases, language.stem)
@@ -307,11 +309,11 @@ class _Reader:
             key, kind = meaning.key, "word"
         elif piece.kind in ("code", "sign"):
             key, kind = piece.key, "code"
-        elif bare := _NUMBER.fullmatch(piece.key):
-            size, key = self._measure(Decimal(bare[1]), pieces, at)
-            key = key if size > 1 else piece.key  # "3.10" may be a version: it is not 3.1
         elif piece.kind == "literal":
             key = piece.key
+            if bare := _NUMBER.fullmatch(key):
+                size, measured = self._measure(Decimal(bare[1]), pieces, at)
+                key = measured if size > 1 else key  # "3.10" may be a version: it is not 3.1
         elif lower in language.numbers:
             size, key = self._measure(Decimal(str(language.numbers[lower])), pieces, at)
         elif lower in language.ordinals:
@@ -339,6 +341,8 @@ class _Reader:
 
     def _quote(self, words: Sequence[Piece]) -> str:
         """Return what is written from the first to the last of some pieces."""
+        if len(words) == 1:
+            return self.text[words[0].start : words[0].start + len(words[0].text)]
         return self.text[words[0].start : max(word.start + len(word.text) for word in words)]
 
 
@@ -363,7 +367,7 @@ def _find_longest(
 
 def _in_bytes(key: str) -> str:
     """Return the key of an amount of data in bytes, so that 2 GB is 2048 MB. GiB and GB are different units."""
-    match = _DATA.fullmatch(key)
+    match = _DATA.fullmatch(key) if key.startswith("number:") else None
     if not match:
         return key
     return f"number:{plain(Decimal(match[1]) * 1024 ** (' kmgt'.index(match[2])))} {match[3]}"
@@ -371,7 +375,7 @@ def _in_bytes(key: str) -> str:
 
 def _is_name(text: str, is_first: bool, code: str) -> bool:
     """Return True if a word is written as a name. German writes all nouns with a capital."""
-    if any(letter.isupper() for letter in text[1:]):
+    if not text[1:].islower() and any(letter.isupper() for letter in text[1:]):
         return True
     return text[0].isupper() and not is_first and code != "de"
 
