@@ -18,7 +18,8 @@ OWN_WEIGHT = 0.25
 # Cosines of two queries at which a vote for one begins to count for the other, and counts in full. What helped for one
 # question misleads for another that only resembles it. Measured: docs/quality.md.
 RELATED_QUERIES, SAME_QUERIES = 0.70, 0.95
-# Weight of a vote of which the query is not known, and of those that say what did not help, whatever was asked.
+# Weight of a vote of which the query is not known (of the part that others wrote: nobody raises all of its own memories
+# for every query), and of a vote that a memory did not help, whatever was asked.
 UNKNOWN_QUERY_WEIGHT, UNHELPFUL_WEIGHT = 0.5, 1.0
 # Days of votes after which a voter has half of its weight, so that one mistake counts little.
 _HALF_DAYS = 3.0

@@ -138,7 +138,7 @@ _LOAD_VOTES = compose(
     weighted AS (
         SELECT v.id, v.voter, v.day, v.verdict, v.own_share, CASE
             WHEN v.verdict < 0 THEN %(unhelpful)s
-            WHEN q.embedding IS NULL THEN %(unknown)s
+            WHEN q.embedding IS NULL THEN %(unknown)s * (1 - v.own_share)
             ELSE greatest(0, least(1, (1 - (q.embedding <=> CAST(%(vector)s AS vector)) - %(related)s)
                 / (%(same)s - %(related)s)))
         END AS weight

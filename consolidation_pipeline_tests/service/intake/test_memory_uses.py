@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from consolidation_pipeline.core.lifecycle.feedback import OWN_WEIGHT, UNKNOWN_QUERY_WEIGHT, VOTE_DAYS
+from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory, give_feedback
 from consolidation_pipeline.service.intake.importer import ensure_project
@@ -21,9 +22,8 @@ from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 ASKED = "when to restart the billing worker"
-# Part of one voter whose only vote names no query, and of one that wrote the memory.
+# Part of one voter whose only vote names no query.
 PART = UNKNOWN_QUERY_WEIGHT / (UNKNOWN_QUERY_WEIGHT + 3)
-OWN_PART = OWN_WEIGHT * PART
 TWINS = ("Restart the billing worker after each deploy.", "Restart the billing worker before each deploy.")
 
 
@@ -43,9 +43,11 @@ def rank(pipeline: Pipeline) -> list[UUID]:
     return [hit.id for hit in found.results]
 
 
-def usefulness(pipeline: Pipeline, id_: UUID) -> float:
+def usefulness(pipeline: Pipeline, id_: UUID, asked: str = "") -> float:
+    embedder = load_embedder("local")
+    query = (embedder.name, embedder.embed([asked])[0]) if asked else None
     with pipeline.engine.connect() as connection:
-        return load_usefulness(connection, [str(id_)], query=None).get(str(id_), 0.0)
+        return load_usefulness(connection, [str(id_)], query=query).get(str(id_), 0.0)
 
 
 def test_reported_uses_move_ranking(twins: tuple[Pipeline, list[UUID]]) -> None:
@@ -85,15 +87,21 @@ def test_repeated_use_counts_once_a_day(twins: tuple[Pipeline, list[UUID]]) -> N
     assert once < usefulness(pipeline, id_) < 1 / 3
 
 
-def test_writer_of_memory_counts_less(twins: tuple[Pipeline, list[UUID]]) -> None:
+@pytest.mark.parametrize("by_key", [True, False])
+def test_writer_of_memory_counts_less(twins: tuple[Pipeline, list[UUID]], by_key: bool) -> None:
     pipeline, (id_, _) = twins
-    session = pipeline.value("SELECT session_id FROM {s}.task_memories WHERE id = :id", id=id_)
-    report_used(pipeline.engine, [id_], voter=f"session {session}")
-    assert usefulness(pipeline, id_) == pytest.approx(OWN_PART / (OWN_PART + 2))
-    pipeline.write("DELETE FROM {s}.memory_votes")
-    pipeline.write("UPDATE {s}.task_memories SET writer = 'key:1'")
-    report_used(pipeline.engine, [id_], voter="key:1")
-    assert usefulness(pipeline, id_) == pytest.approx(OWN_PART / (OWN_PART + 2))
+    writer = pipeline.value("SELECT 'session ' || session_id FROM {s}.task_memories WHERE id = :id", id=id_)
+    if by_key:
+        writer = "key:1"
+        pipeline.write("UPDATE {s}.task_memories SET writer = 'key:1'")
+    report_used(pipeline.engine, [id_], voter=writer)
+    assert usefulness(pipeline, id_) == usefulness(pipeline, id_, ASKED) == 0
+    report_used(pipeline.engine, [id_], voter=writer, query=ASKED, settings=pipeline.settings)
+    part = OWN_WEIGHT / (1 + 3)
+    assert usefulness(pipeline, id_, ASKED) == pytest.approx(part / (part + 2))
+    report_used(pipeline.engine, [id_], voter="key:2", query=ASKED, settings=pipeline.settings)
+    both = part + 1 / (1 + 3)
+    assert usefulness(pipeline, id_, ASKED) == pytest.approx(both / (both + 2))
 
 
 def test_old_votes_no_longer_count(twins: tuple[Pipeline, list[UUID]]) -> None:
