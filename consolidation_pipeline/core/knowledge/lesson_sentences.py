@@ -130,7 +130,7 @@ _MODAL = re.compile(
     r"(?:^|[,;:] |\b(?:should|must|please|and) )always\b|\bmust(?! have\b)\b|"
     r"(?<!that )(?<!which )(?<!who )\bshould\b(?! have\b)|"
     r"\b(?:ought to|ha(?:s|ve) to|needs? to|prefer(?:ably)?|recommend(?:s|ed)?|makes? sure|ensure that|better to|"
-    r"remember to|rule of thumb|the rule is|best practices?|never)\b",
+    r"remember to|rule of thumb|the rule is|best practices?)\b",
     re.IGNORECASE,
 )
 # Advice and warnings in other languages.
