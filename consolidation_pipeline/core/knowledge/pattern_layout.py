@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 @dataclass(frozen=True)
 class Sightings:
-    """How often, in how many sessions and when the memories of a group were learned.
+    """Number of a group's memories and of their sessions, and the days between which they were learned.
 
     ``sessions``: None if no session is known. ``first``, ``last``: None if no day is known.
     """

@@ -99,7 +99,7 @@ def load_units(connection: Connection, ids: Iterable[UUID], *, scope: str) -> di
 
 
 class Origin(NamedTuple):
-    """Where a raw memory comes from. ``person``: who wrote it: the writer's key, or else the agent or user given."""
+    """Origin of a raw memory. ``person``: the key of its writer, or else the agent or user given."""
 
     session_id: str | None
     person: str | None
