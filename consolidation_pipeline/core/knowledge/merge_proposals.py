@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from math import log2
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from consolidation_pipeline.core.literals.literals import literals
-from consolidation_pipeline.core.memories.memories import content_hash
+from consolidation_pipeline.core.memories.memories import ID_NAMESPACE, content_hash
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 
@@ -15,6 +16,11 @@ from consolidation_pipeline.core.text.text_merge import find_missing_literals
 def fingerprint(originals: Iterable[tuple[UUID, str]]) -> str:
     """Return the identity of a proposal: the SHA-256 of id and content hash of its originals, in any order."""
     return content_hash("\n".join(sorted(f"{id_} {hash_}" for id_, hash_ in originals)))
+
+
+def list_suggestion_ids(fingerprint: str) -> Iterator[UUID]:
+    """Yield the ids of the first suggestion with a fingerprint, and of those that repeat it once it is superseded."""
+    yield from (uuid5(ID_NAMESPACE, f"suggestion {fingerprint} {number}") for number in count())
 
 
 # Closeness of the least similar group: a group that is only just asked about still ranks by its size and uses.

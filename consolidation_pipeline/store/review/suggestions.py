@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.core.grouping.cannot_link import CannotLink
+from consolidation_pipeline.core.knowledge.merge_proposals import list_suggestion_ids
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.schema import consolidation_suggestions
 from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key
@@ -171,6 +172,9 @@ class NewSuggestion:
     method: str = "heuristic"
 
 
+_LIST_IDS = "SELECT id FROM consolidation.consolidation_suggestions WHERE fingerprint = ANY(:fingerprints)"
+
+
 def append_suggestions(
     connection: Connection, author: Author, suggestions: Sequence[NewSuggestion], *, now: datetime
 ) -> list[UUID]:
@@ -179,10 +183,13 @@ def append_suggestions(
     Raises:
         ConflictError: a suggestion was proposed before, or shares a memory with a pending one. Nothing is written.
     """
-    changes = [Change(uuid4(), uuid4(), _columns(one, now), None, one.rationale) for one in suggestions]
+    taken = set(connection.scalars(text(_LIST_IDS), {"fingerprints": [one.fingerprint for one in suggestions]}))
+    ids = [next(id_ for id_ in list_suggestion_ids(one.fingerprint) if id_ not in taken) for one in suggestions]
+    rows = zip(ids, suggestions, strict=True)
+    changes = [Change(id_, uuid4(), _columns(one, now), None, one.rationale) for id_, one in rows]
     with check_constraints_at_end(connection, "suggestion"):
         insert_rows(connection, author, consolidation_suggestions, changes, operation="review")
-    return [change.entity_id for change in changes]
+    return ids
 
 
 def _columns(suggestion: NewSuggestion, now: datetime) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def test_undone_extension_stays_undone(pipeline: Pipeline) -> None:
     pipeline.add(NOTES[2:])
     pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
     assert pipeline.run().merging.absorbed == 0
-    assert pipeline.value("SELECT source_count FROM {s}.consolidated_memories") == 2
+    assert pipeline.value("SELECT source_count FROM {s}.consolidated_memories WHERE kind = 'merged'") == 2
     assert find_broken_rules(pipeline) == []
 
 
@@ -52,7 +52,10 @@ def test_newcomer_does_not_join_cannot_link_pair(pipeline: Pipeline) -> None:
     pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
     pipeline.add(NOTES[2:])
     pipeline.run()
-    sources = [set(row[0]) for row in pipeline.rows("SELECT source_memory_ids FROM {s}.consolidated_memories")]
+    sources = [
+        set(row[0])
+        for row in pipeline.rows("SELECT source_memory_ids FROM {s}.consolidated_memories WHERE kind = 'merged'")
+    ]
     a, b = (pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = :n", n=n) for n in "ab")
     assert not any({a, b} <= group for group in sources)
     assert find_broken_rules(pipeline) == []
@@ -65,7 +68,10 @@ def test_cannot_link_applies_to_exact_repeats(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE NOT is_consolidated") == 3
     pipeline.add([note("c", LESSON)])
     pipeline.run()
-    sources = [set(row[0]) for row in pipeline.rows("SELECT source_memory_ids FROM {s}.consolidated_memories")]
+    sources = [
+        set(row[0])
+        for row in pipeline.rows("SELECT source_memory_ids FROM {s}.consolidated_memories WHERE kind = 'merged'")
+    ]
     a, b = (pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = :n", n=n) for n in "ab")
     assert not any({a, b} <= group for group in sources)
 
