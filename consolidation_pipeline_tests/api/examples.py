@@ -145,6 +145,14 @@ CHAPTERS = {
         Example("Approve", "POST /review/approve", {"ids": ["{entry}"]}),
         Example("The playbook", "GET /playbook/{project}", role="reader"),
         Example("Dismiss", "POST /review/dismiss", {"ids": ["{entry}"], "reason": "Not how we work any more"}),
+        Example(
+            "Relations",
+            "GET /relations/{project}",
+            query="?relation_type=supersedes&limit=1",
+            keep={"relation": "relations.0.id"},
+        ),
+        Example("Confirm relations", "POST /relations/confirm", {"ids": ["{relation}"], "reason": "It did change"}),
+        Example("Reject relations", "POST /relations/reject", {"ids": ["{relation}"], "reason": "Two gateways"}),
     ],
     "Suggestions": [
         Example("List suggestions", "GET /suggestions", query=f"?project={SLUG}&limit=1"),
@@ -215,6 +223,13 @@ def prepare_rows(api: ApiContext) -> dict[str, str]:
         of=api.pipeline.project().id,
     )
     merged = api.pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
+    api.pipeline.write(
+        "INSERT INTO {s}.memory_relations (project_id, a_id, b_id, relation_type, confidence, reason, status) "
+        "VALUES (:of, :a, :b, 'supersedes', 0.6, 'dates: the sentences that differ', 'candidate')",
+        of=api.pipeline.project().id,
+        a=others[0].id,
+        b=others[1].id,
+    )
     suggestion, rejected, kept, withdrawn, _ = add_suggestions(api, 5)
     return {
         "merged": str(merged),
