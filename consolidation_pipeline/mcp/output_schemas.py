@@ -94,7 +94,7 @@ class FeedbackAnswer(Answer):
 
 
 class UsesAnswer(Answer):
-    """What was recorded of the reported uses."""
+    """Numbers of the reported uses."""
 
     recorded: int = Field(description="Ids whose use counts now.")
     repeated: int = Field(description="Ids that counted for today already.")

@@ -179,7 +179,7 @@ class UsesRequest(Body):
 
 
 class UsesReply(Reply):
-    """What was recorded of the reported uses."""
+    """Numbers of the reported uses."""
 
     model_config = with_examples({"recorded": 1, "repeated": 0})
 

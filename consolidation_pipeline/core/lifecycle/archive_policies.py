@@ -179,9 +179,10 @@ def forecast_staleness(units: ArchiveUnits, policies: ArchivePolicies, as_of: da
     """Return how many units become stale on which later date if they are not used until then, dates ascending."""
     if not policies.staleness:
         return {}
-    unused = (units.reused_count, units.pinned)
-    limits = {"stale_days": policies.stale_days, "min_reuse": policies.min_reuse}
-    later = is_stale(np.inf, *unused, **limits) & ~is_stale(units.idle_days, *unused, **limits)
-    waits = policies.stale_days - units.idle_days[later]
+    now, unused = (
+        is_stale(days, units.reused_count, units.pinned, stale_days=policies.stale_days, min_reuse=policies.min_reuse)
+        for days in (units.idle_days, np.full(len(units), np.inf))
+    )
+    waits = policies.stale_days - units.idle_days[unused & ~now]
     dates = Counter((as_of + timedelta(days=wait)).date() for wait in waits.tolist())
     return dict(sorted(dates.items()))
