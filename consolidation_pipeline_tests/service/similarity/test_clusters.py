@@ -231,7 +231,7 @@ def test_exact_repeats_alone_are_merged(pipeline: Pipeline) -> None:
 
 
 def test_disabled_merging_changes_nothing(pipeline: Pipeline) -> None:
-    pipeline.configure_new(merge=False, summarize=False)
+    pipeline.configure_new(merge=False, summarize=False, review_limit=0)
     pipeline.add(corpus())
     before = dump_tables(pipeline, tables=["consolidated_memories", "consolidation_changes", "memory_lineage"])
     done = pipeline.run()
