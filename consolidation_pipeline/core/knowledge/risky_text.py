@@ -89,7 +89,9 @@ def find_risks(text: str) -> tuple[Risk, ...]:
 def _find_all(text: str) -> Iterator[tuple[RiskKind, str]]:
     yield from _find_hidden(text)
     visible = _strip_invisible(text)
-    for version in dict.fromkeys((visible, _replace_lookalikes(visible), *_decode_base64(visible))):
+    decoded = list(_decode_base64(visible))
+    visible = _LONG_WORD.sub(r"\1 \2", visible)
+    for version in dict.fromkeys((visible, _replace_lookalikes(visible), *decoded)):
         for kind in _FORM_KINDS:
             if match := forms(kind).search(version):
                 yield kind, version[match.start() :].strip().partition("\n")[0]
@@ -104,6 +106,8 @@ def _find_all(text: str) -> Iterator[tuple[RiskKind, str]]:
             yield kind, quote
 
 
+# Searches take time that grows with the square of the length of a word; of a long one, both ends count.
+_LONG_WORD = re.compile(r"([!-~]{200})[!-~]{100,}([!-~]{200})")
 # Kinds that have forms, and those that have phrases.
 _FORM_KINDS = (RiskKind.OVERRIDE, RiskKind.CREDENTIAL, RiskKind.COMMAND, RiskKind.ADDRESS)
 _PHRASE_KINDS = tuple(RiskKind)[: tuple(RiskKind).index(RiskKind.HIDDEN)]

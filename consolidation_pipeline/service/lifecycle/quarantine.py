@@ -16,13 +16,13 @@ from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.knowledge.quarantine import (
     AffectedRow,
     Quarantine,
-    WriterFilter,
     list_affected,
     list_hidden,
     list_owners,
     list_suspects,
     write_quarantine,
 )
+from consolidation_pipeline.store.knowledge.quarantine import WriterFilter as WriterFilter
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.projects import Project, find_project

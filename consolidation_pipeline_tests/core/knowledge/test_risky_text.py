@@ -129,3 +129,8 @@ def test_each_kind_is_told_once_with_a_short_quote() -> None:
     assert [risk.kind.value for risk in risks] == ["override", "command"]
     assert all(len(risk.quote) <= 60 for risk in risks)
     assert find_risks("") == ()
+
+
+def test_long_words_are_searched_at_both_ends() -> None:
+    assert find_risks("a" * 100_000) == ()
+    assert "address" in list_kinds("https://docs.example.org/" + "a" * 100_000)
