@@ -1,4 +1,4 @@
-"""Patterns (level 2): derived from groups of three or more units on one topic."""
+"""Patterns (level 2): derived from groups of three or more texts on one topic."""
 
 from __future__ import annotations
 
