@@ -1,4 +1,4 @@
-"""What agents are told: evidence found by a search and told by a context within a budget, before and after a run.
+"""Evidence that a search finds and a context tells within a budget of tokens, before and after a run.
 
     python benchmarks/context.py DIR [SET ...] [--data FOLDER] [--every N]
     python benchmarks/context.py --near-misses [FILE] [--data FOLDER]

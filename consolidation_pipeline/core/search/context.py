@@ -27,7 +27,7 @@ from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 # Largest share of the budget for instructions.
 _INSTRUCTION_SHARE = 0.25
 # Where to look has what memories leave of the budget, and in any case this share of it above a small one.
-_POINTER_SHARE, _SMALL_BUDGET, _MAX_POINTERS = 0.05, 500, 5
+_POINTER_SHARE, _SMALL_BUDGET, _MAX_POINTERS = 0.05, 1_000, 5
 # Number of the derived memories that are weighed against what they would displace, the best ones. The better half of
 # the memories is never displaced.
 _MAX_DERIVED, _SAFE_SHARE = 5, 0.5

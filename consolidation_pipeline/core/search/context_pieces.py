@@ -80,7 +80,7 @@ class ContextPiece:
 
     @property
     def label(self) -> str:
-        """What the item says beside the id."""
+        """Text of the item beside the id."""
         if self.kind == PLAYBOOK:
             return self.category or ""
         return label_memory(self.kind, len(self.raw_ids), self.newer_ids)

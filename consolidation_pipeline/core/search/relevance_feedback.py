@@ -17,7 +17,7 @@ from consolidation_pipeline.core.text.word_overlap import extract_content_words
 _CLEAR, _MAX_SPOKEN = 3.0, 3
 # Standard deviations that a similarity of one standard deviation adds, and a pattern in common with one of the best.
 # Measured: docs/quality.md.
-_WORD_WEIGHT, _PATTERN_WEIGHT = 0.5, 0.6
+_WORD_WEIGHT, _PATTERN_WEIGHT = 0.3, 1.0
 
 
 def raise_similar(memories: Sequence[ContextPiece]) -> list[ContextPiece]:
