@@ -35,6 +35,8 @@ _SENTENCE_END = re.compile(r"[\s.!?…。！？]*\Z")
 # The rest of a word, and marks that close what it stands in.
 _WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_])|\([^()\s]*\))*[`\"'”’»)\]*]*")
 
+# An operator before or after a value that is part of a formula: "2 * x", "n / 2".
+_OPERATOR_BEFORE, _OPERATOR_AFTER = re.compile(r"[*/^]\s*$|[\w)]\s+\+\s+$"), re.compile(r"\s*[*^]|\s+[/+]\s")
 # Cues that stand at the verb of a clause.
 _VERB_CUES = ("modality", "polarity")
 
@@ -113,6 +115,8 @@ def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
     for side in sides:
         side.narrow("value")
     if any(side.count(*_THINGS) > _MOST_WORDS for side in sides):
+        return None
+    if any(side.is_in_formula("value") for side in sides):
         return None
     if any(side.count(*_THINGS) for side in sides):
         quotes = [side.quote("value", *_THINGS) for side in sides]
@@ -246,6 +250,14 @@ class _Side:
             return is_before and not is_after and (claimed == "name" or is_numbered)
         opening = split_words(reading.text)[:1]
         return claimed == "name" and words.determiners.isdisjoint(opening)
+
+    def is_in_formula(self, claimed: str) -> bool:
+        """Return True if a claim is one part of a formula, which says nothing without the rest."""
+        text = self.reading.text
+        return any(
+            _OPERATOR_BEFORE.search(text[:start]) is not None or _OPERATOR_AFTER.match(text, end) is not None
+            for start, end in self.spans[claimed]
+        )
 
     def quote(self, claimed: str, *kinds: str) -> Quote:
         """Return the words from the first to the last of these kinds in the clause of the claim."""

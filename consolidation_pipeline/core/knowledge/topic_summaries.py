@@ -14,6 +14,7 @@ from consolidation_pipeline.core.knowledge.disputes import Statement, find_dispu
 from consolidation_pipeline.core.knowledge.lesson_sentences import read_lesson
 from consolidation_pipeline.core.knowledge.pattern_titles import write_title
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking, rank_sentences
+from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
 from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -59,17 +60,12 @@ _ROLES = {"rule": 1.5, "warning": 1.5, "fact": 1.2, "subject": 1.0, "report": 0.
 _OTHER_ROLE = 0.4
 _OPENING, _FIELD, _NOISE, _LONG, _EVERYWHERE = 1.2, 0.4, 0.2, 0.3, 0.1
 _MARKS = re.compile(r"-->|https?://|<\w|>\s*>|\b\d\.\s*$|:\s*$|(?:\.\.\.|…)\W*$")
-_BOLD = re.compile(r"[*_]{2}|^\W*#+\s|(?<![\w*])\*|\*(?![\w*])")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _SLOTS = ("{n}", "{m}", "{k}")
 # Fields of a form that is filled in again and again: "Expected results:".
 _FIELDS = re.compile(r"(?:^|(?<=\s))[A-Z][\w/-]*(?: [\w/-]+){0,2}:(?=\s)")
 # A field is in this many memories and in this share of them.
 _FIELD_TEXTS, _FIELD_SHARE = 5, 0.05
-# "feat(api): add x" and "fix: y": how changes are named.
-_COMMIT = re.compile(
-    r"^(?:(?:feat|fix|docs?|chore|refactor|perf|build|ci|style|wip)\b)?\s?(?:\(([\w ,./-]+)\))?!?:\s+", re.I
-)
 # Words that make no title: kinds of commits, and verbs of any change.
 _NO_TITLE = frozenset(
     """
@@ -310,8 +306,7 @@ def _count_sentences(forms: Sequence[_Form], ranking: SentenceRanking) -> Counte
 
 def _finish(text: str, count: int) -> str:
     """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
-    bare = _COMMIT.sub(lambda match: f"{match[1][:1].upper()}{match[1][1:]}: " if match[1] else "", text) or text
-    bare = _BOLD.sub("", bare).strip() or text
+    bare = strip_markup(strip_commit_prefix(text))
     first = bare.split(maxsplit=1)[0]
     bare = bare[:1].upper() + bare[1:] if first.isalpha() and first.islower() else bare
     times = f" ({count} times)" if count > 1 else ""

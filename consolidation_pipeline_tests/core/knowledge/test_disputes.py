@@ -157,3 +157,8 @@ def test_comparisons_grow_with_sentences_alone(monkeypatch: pytest.MonkeyPatch) 
     texts = [f"The {' '.join(chance.sample(words, 4))} fails for case{at % 7}." for at in range(200)]
     find(*texts)
     assert 0 < len(compared) <= 2 * len(texts)
+
+
+def test_part_of_formula_is_no_rival_claim() -> None:
+    texts = ["The letters move by a fixed value of 4.", "The letters move by a fixed value of 2 * n."]
+    assert find_disputes([Statement(text, at) for at, text in enumerate(texts)]) == []
