@@ -87,7 +87,11 @@ def sort_as_written(tokens: Sequence[Token]) -> list[int]:
 @lru_cache(maxsize=4096)
 def read(text: str) -> Reading:
     """Read a text. A text of an unknown language is read with the word lists of English."""
-    code = detect_language(text)
+    return read_in(text, detect_language(text))
+
+
+def read_in(text: str, code: str | None) -> Reading:
+    """Read a text whose language is known from elsewhere, such as what stands around it."""
     reader = _Reader(unify_signs(text), load_language(code or "en"))
     reader.read()
     return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame))

@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Literal
 
-from consolidation_pipeline.core.differences.language import load_language, split_words
-from consolidation_pipeline.core.differences.reading import Reading, Token, read, sort_as_written
+from consolidation_pipeline.core.differences.language import detect_language, load_language, split_words
+from consolidation_pipeline.core.differences.reading import Token, read_in, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_change, is_plan
 from consolidation_pipeline.core.knowledge.rival_claims import Comparison, compare_sentences
 from consolidation_pipeline.core.text.sentences import extract_sentences
@@ -183,11 +183,12 @@ def split_claims(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=20_000)
 def revise_sentence(was: str, now: str) -> Revision | None:
     """Return the revision of the sentence ``was`` by the later sentence ``now``; None if it does not revise it."""
-    before, after = _Claim.of(was), _Claim.of(now)
-    language = after.language or before.language
-    if language is None or before.language not in (None, language) or before.is_question or after.is_question:
+    language = _find_language(was, now)
+    if language is None:
         return None
     before, after = _Claim.of(was, language), _Claim.of(now, language)
+    if before.is_question or after.is_question:
+        return None
     if after.is_plan and not before.is_plan:
         return None
     if after.change and _ends(before, after, after.change):
@@ -202,36 +203,39 @@ def revise_sentence(was: str, now: str) -> Revision | None:
     return Revision(was, now, False, comparison.relation == "replaces")
 
 
+def _find_language(was: str, now: str) -> str | None:
+    """Return the language of two sentences, each of which may be too short to tell it; None if they are of two."""
+    codes = {detect_language(was), detect_language(now)} - {None}
+    if len(codes) == 1:
+        return codes.pop()
+    both = detect_language(f"{was}\n{now}")
+    if codes or both:
+        return both if both in codes or not codes else None
+    return "en" if was.isascii() and now.isascii() else None
+
+
 class _Claim:
     """A sentence that was read, with its change words."""
 
-    def __init__(self, text: str, language: str | None) -> None:
-        self.reading = _read_as(text, language)
-        self.language = self.reading.language
+    def __init__(self, text: str, language: str) -> None:
+        self.reading = read_in(text, language)
+        self.language = language
         self.tokens = [self.reading.tokens[at] for at in sort_as_written(self.reading.tokens)]
         self.keys = frozenset(token.key for token in self.tokens)
         self.is_question = any(cue.category == "question" for cue in self.reading.cues)
         self.is_denied = any(cue.category == "polarity" for cue in self.reading.cues)
-        self.is_plan = bool(self.language) and is_plan(text, self.language or "en")
-        self.change = find_change(text, self.language) if self.language else None
+        self.is_plan = is_plan(text, language)
+        self.change = find_change(text, language)
 
     @staticmethod
     @lru_cache(maxsize=20_000)
-    def of(text: str, language: str | None = None) -> _Claim:
-        """Return the claim of a sentence, in ``language`` if its own is not known."""
+    def of(text: str, language: str) -> _Claim:
+        """Return the claim of a sentence."""
         return _Claim(text, language)
 
     def inside(self, *spans: Span | None) -> list[Token]:
         """Return the tokens that begin in one of the spans."""
         return [t for t in self.tokens if any(span and span[0] <= t.start < span[1] for span in spans)]
-
-
-def _read_as(text: str, language: str | None) -> Reading:
-    reading = read(text)
-    if reading.language is not None or language is None or language not in ("en",):
-        return reading
-    # A text of an unknown language is read with the word lists of English.
-    return Reading(text, language, reading.tokens, reading.cues, reading.frame)
 
 
 def _ends(before: _Claim, after: _Claim, change: Change) -> bool:
@@ -316,7 +320,18 @@ def _ends_claim(before: _Claim, after: _Claim, change: Change) -> bool:
         return False
     if any(token.kind in ("value", "code") and token.key not in before.keys for token in topic):
         return False
+    if _has_other_subject(before, topic, change.cue[0]):
+        return False
     return not _are_apart(before, after, topic, before.tokens)
+
+
+def _has_other_subject(before: _Claim, topic: Sequence[Token], end: int) -> bool:
+    """Return True if a noun phrase before the change words has a word that ``before`` lacks: "the user's sister"."""
+    subject = [token for token in topic if token.start < end]
+    phrases = {token.phrase for token in subject if token.key in before.keys}
+    return any(
+        token.key not in before.keys and (token.phrase in phrases or token.gap in ("s", "of")) for token in subject
+    )
 
 
 def _states_present(before: _Claim, after: _Claim, change: Change) -> bool:
@@ -325,8 +340,8 @@ def _states_present(before: _Claim, after: _Claim, change: Change) -> bool:
     bare = f"{text[: change.cue[0]]} {text[change.cue[1] :]}".strip(" ,:，、")
     stripped = _Claim.of(" ".join(bare.split()), after.language)
     comparison = compare_sentences(before.reading, stripped.reading)
-    if comparison is not None:
-        return comparison.relation in ("replaces", "renames") and _is_one_slot(before, stripped, comparison)
+    if comparison is not None and comparison.relation != "elsewhere":
+        return comparison.relation != "agrees" and _is_one_slot(before, stripped, comparison)
     cue = {token.start for token in after.inside(change.cue)}
     topic = [token for token in after.tokens if token.start not in cue]
     new, old = (
@@ -361,7 +376,7 @@ def _are_apart(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequ
         {t.key: t for t in topic if t.key not in before.keys},
         {t.key: t for t in rest if t.key not in after.keys},
     )
-    opposites = load_language(after.language or "en").opposites
+    opposites = load_language(after.language).opposites
     if any(opposites.get(key, frozenset()) & old.keys() for key in new):
         return True
     if any(t.kind == "name" for t in new.values()) and any(t.kind == "name" for t in old.values()):
