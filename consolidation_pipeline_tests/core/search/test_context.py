@@ -102,12 +102,12 @@ def test_derived_memory_never_displaces_best_evidence() -> None:
 
 
 def test_pattern_points_to_memories_without_room() -> None:
-    things = "state log queue budget owner colour".split()
+    things = "state log queue budget owner colour price limit".split()
     facts = [f"The {name} service keeps its {one} in {name}_{one}.txt." for one, name in product(things, NAMES)]
     memories = [piece(at, "raw", text, score=0.9 - at / 200) for at, text in enumerate(facts, 1)]
     general = replace(piece(99, "pattern", f"**State of services**\n{' '.join(facts)}", score=0.8), raw_ids=frozenset(
         one.id for one in memories))  # fmt: skip
-    selection = select_pieces([*memories, general], budget=1000)
+    selection = select_pieces([*memories, general], budget=1800)
     assert [(one.id.int, one.kind, one.title, one.count) for one in selection.pointers] == [
         (99, "pattern", "State of services", len(facts))
     ]
