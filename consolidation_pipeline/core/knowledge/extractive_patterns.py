@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
+from consolidation_pipeline.core.knowledge.pattern_sentences import list_sentences
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit, sort_units
 from consolidation_pipeline.core.knowledge.pattern_writer import (
     PATTERN,
     PRINCIPLE,
     PatternWriter,
     Style,
-    list_sentences,
 )
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking, count_background, rank_sentences
 from consolidation_pipeline.core.text.key_terms import find_key_terms

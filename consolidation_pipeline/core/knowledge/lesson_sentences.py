@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from consolidation_pipeline.core.knowledge.weak_sentences import is_vague, refers_elsewhere
 from consolidation_pipeline.core.text.sentence_cues import is_command, is_failure
-from consolidation_pipeline.core.text.sentences import is_context_dependent
 
-# A fragment needs what stands around it: markup, a list in a line, or a reference to the sentence before.
+# A fragment tells nothing alone: markup, a list in a line, a reference to what is not told, or that something is wrong.
 Role = Literal["rule", "warning", "fact", "definition", "report", "subject", "question", "fragment"]
 
 # Openings that name the kind of note: "Key insight:", "**Rule**:".
@@ -38,10 +38,10 @@ _INTENTION = re.compile(
 )
 # Words that join a sentence to the one before, and a fix to the mistake that was told.
 _CONNECTOR = re.compile(
-    r"^(?:(?:however|additionally|also|moreover|furthermore|instead|therefore|thus|hence|so|but|and|then|similarly|"
-    r"finally|"
-    r"in addition|as a result|specifically|in particular|consequently)\b,?\s+|to (?:fix|solve|resolve|address|correct) "
-    r"(?:this|the|that|it)(?: \w+)?,\s+)+",
+    r"^(?:(?:however|additionally|also|moreover|furthermore|instead(?! of\b)|therefore|thus|hence|so|but|and|then|"
+    r"similarly|finally|in addition|as a result|specifically|in particular|consequently)\b,?\s+|"
+    r"to (?:fix|solve|resolve|address|correct) "
+    r"(?:this|the|that|it|these|those|such)(?: \w+)?,\s+)+",
     re.IGNORECASE,
 )
 _PERSONS = (
@@ -72,7 +72,7 @@ _VERDICT = re.compile(
     r"^\W*(?:in )?(?:the|this|my|our|your|current|previous)\b[^.]{0,60}?\b(?:implementation|solution|function|code|"
     r"approach|attempt"
     r"|algorithm|test|tests|build|change|commit|fix|bug|issue|problem|mistake|error|logic|method)\b[^.]{0,80}?"
-    r"\b(?:is|are|was|were|does|do|did|has|had|fails?|failed|only|indicates?|uses?|tries|incorrectly|returns?|"
+    r"\b(?:is|are|was|were|lies?|does|do|did|has|had|fails?|failed|only|indicates?|uses?|tries|incorrectly|returns?|"
     r"checks?)\b",
     re.IGNORECASE,
 )
@@ -202,12 +202,13 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
     if _MARKUP.search(text) or text.startswith("("):
         return Lesson(sentence, "fragment", False)
     if instruction := _to_instruction(bare) or _to_instruction(text):
-        return Lesson(instruction, "warning" if _warns(instruction) else "rule", is_reason)
+        role: Role = "warning" if _warns(instruction) else "rule"
+        return Lesson(instruction, "fragment" if _is_weak(instruction) else role, is_reason)
     if _ASKS.search(text):
         return Lesson(text, "question", False)
     if not is_labelled and (_is_subject(text, is_opening=is_opening) or (_DONE.match(text) and not is_reason)):
         return Lesson(sentence, "subject", False)
-    if is_context_dependent(text):
+    if _is_weak(text):
         return Lesson(sentence, "fragment", False)
     if _FIRST_PERSON.search(text) or _VERDICT.match(text):
         is_rule = _REQUIREMENT.match(text) is not None
@@ -227,6 +228,10 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
 def is_bug_report(text: str) -> bool:
     """Return True for a text that tells how to reproduce a bug: its instructions are no advice."""
     return _REPRODUCTION.search(text) is not None
+
+
+def _is_weak(text: str) -> bool:
+    return is_vague(text) or refers_elsewhere(text)
 
 
 def _warns(text: str) -> bool:

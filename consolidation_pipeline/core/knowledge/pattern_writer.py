@@ -6,12 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from textwrap import shorten
 from typing import Literal
 
-from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.differences.language import detect_language
-from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
     Lesson,
@@ -20,11 +17,22 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
     read_lesson,
 )
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, render_pattern
+from consolidation_pipeline.core.knowledge.pattern_sentences import (
+    Candidate,
+    is_disputed,
+    list_evidence,
+    list_sentences,
+    opposes,
+    repeats,
+    settle_disputes,
+    shorten_example,
+)
 from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, write_title
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
-from consolidation_pipeline.core.knowledge.pattern_units import Evidence, ExtractedPattern, Unit
+from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.template_families import TemplateFamily, find_template
+from consolidation_pipeline.core.knowledge.weak_sentences import instructs_fault, names_cause, read_fault
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.key_terms import extract_terms
@@ -33,15 +41,14 @@ from consolidation_pipeline.core.text.sentence_cues import is_command, is_pitfal
 # Limits of the lists of practices and of gotchas.
 _MAX_LISTED = 5
 _LISTED_CHARS = 1200
+# Position of *Because* among the parts.
+_BECAUSE = 2
 # Lines of each part of the text, and characters of a part.
 _MAX_DO, _MAX_AVOID, _MAX_BECAUSE, _MAX_EXAMPLES = 2, 2, 1, 3
 _PART_CHARS = 420
-_EXAMPLE_CHARS = 110
 # A sentence of lower readability is a heading, a fragment or markup. It is never a practice or gotcha, and in the text
 # only if there is nothing else.
 _READABLE = 0.35
-# Sentences of a group, the best first, that are searched for disputes and may be used. It bounds the time.
-_MAX_SENTENCES = 256
 # Factors of the centrality of a sentence by its role, in the choice of the headline.
 _ROLE_FACTORS: dict[Role, float] = {
     "rule": 1.6,
@@ -65,6 +72,8 @@ _LONG_CHARS, _LONG = 240, 0.8
 _SUPPORTS = 0.3
 # Share of units that must support a headline that does not instruct: otherwise it tells of one case.
 _FACT_SUPPORT, _REPORT_SUPPORT = 0.55, 0.5
+# Share for advice where fewer units instruct, and for a reason.
+_RULE_SUPPORT, _REASON_SUPPORT = 0.4, 0.3
 # A line of a part must have this cosine with the headline, or it is about something else.
 _RELATED = 0.06
 # A line of a part must not have this cosine with another line; a reason speaks of the same as what it is a reason for.
@@ -94,23 +103,6 @@ PATTERN = Style(rule=1.0, parts=(_MAX_DO, _MAX_AVOID, _MAX_BECAUSE))
 PRINCIPLE = Style(rule=2.0, parts=(1, 1, 0))
 
 
-def list_sentences(ranking: SentenceRanking) -> dict[int, list[str]]:
-    """Return the sentences of each text in their order, by the position of the text."""
-    texts: dict[int, list[str]] = {}
-    for one in sorted(ranking.sentences, key=lambda one: one.row):
-        texts.setdefault(one.text, []).append(one.sentence.text)
-    return texts
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A sentence as a lesson, with its ``score`` as a headline."""
-
-    ranked: RankedSentence
-    lesson: Lesson
-    score: float
-
-
 class PatternWriter:
     """Writes the text of one group."""
 
@@ -125,7 +117,7 @@ class PatternWriter:
         self.weight = sum(units[at].weight for at in self.texts)
         self.title = write_title(list(self.texts.values()), terms)
         clear = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
-        self.usable, self.overruled = _settle_disputes(clear or ranking.sentences, units)
+        self.usable, self.overruled = settle_disputes(clear or ranking.sentences, units)
         self.has_clear = bool(clear)
         self.literals = Counter(literal for text in self.texts.values() for literal in set(literals(text)))
         self.bug_reports = {at for at, text in self.texts.items() if is_bug_report(text)}
@@ -139,9 +131,9 @@ class PatternWriter:
             *warnings,
             *(one for one in candidates if one.lesson.role == "fact" and is_pitfall(one.lesson.text)),
         ]
-        used: list[_Candidate] = []
-        practices: list[_Candidate] = []
-        gotchas: list[_Candidate] = []
+        used: list[Candidate] = []
+        practices: list[Candidate] = []
+        gotchas: list[Candidate] = []
         render = partial(render_pattern, sightings=sightings, language=self.language)
         support = 0.0
         family = self._find_template()
@@ -163,7 +155,7 @@ class PatternWriter:
         else:
             used = self._find_examples(family)
             lines = [*([family.text] if family else []), *(one.lesson.text for one in used)]
-            title, told = self._find_topic(), [_shorten(line) for line in lines[:_MAX_EXAMPLES]]
+            title, told = self._find_topic(), [shorten_example(line) for line in lines[:_MAX_EXAMPLES]]
             headline = "; ".join(told)
             is_single = len({normalize_text(text) for text in self.texts.values()}) == 1
             content = render(
@@ -180,18 +172,18 @@ class PatternWriter:
             gotchas=tuple(one.lesson.text for one in gotchas),
             key_terms=self.terms,
             pattern_type=vote_pattern_type([replace(self.units[at], text=text) for at, text in self.texts.items()]),
-            evidence=_evidence(self.ranking, [one.ranked for one in used]),
+            evidence=list_evidence(self.ranking, [one.ranked for one in used]),
             overruled=self.overruled,
             support=round(support, 6),
         )
 
-    def _read(self, ranked: RankedSentence) -> _Candidate:
+    def _read(self, ranked: RankedSentence) -> Candidate:
         sentences = self.sentences[ranked.text]
         is_opening = len(sentences) > 1 and ranked.sentence.text == sentences[0]
         lesson = read_lesson(ranked.sentence.text, is_opening=is_opening)
         # What units dispute is of all of them, whatever its values; "was 3" makes it no report.
-        is_disputed = _is_disputed(ranked)
-        if is_disputed:
+        disputed = is_disputed(ranked)
+        if disputed:
             role = read_lesson(" ".join(ranked.sentence.quote.split())).role
             lesson = replace(lesson, role=role if role in ("rule", "warning", "question") else "fact")
         if lesson.role == "fact" and len(sentences) > 1 and not SENTENCE_END.search(lesson.text):
@@ -199,13 +191,13 @@ class PatternWriter:
         if lesson.role in ("rule", "warning", "fact") and ranked.text in self.bug_reports:
             lesson = replace(lesson, role="fragment")
         factor = _ROLE_FACTORS[lesson.role] * (self.style.rule if lesson.role in ("rule", "warning") else 1.0)
-        found = frozenset() if is_disputed else literals(lesson.text)
+        found = frozenset() if disputed else literals(lesson.text)
         rare = sum(2 * self.literals[literal] < len(self.texts) for literal in found)
-        factor *= _DISPUTED if is_disputed else 1.0
+        factor *= _DISPUTED if disputed else 1.0
         factor *= _COMMAND if is_command(lesson.text) else 1.0
         factor *= max(_MOST_SPECIFIC, _SPECIFIC**rare)
         factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
-        return _Candidate(ranked, lesson, ranked.score * factor)
+        return Candidate(ranked, lesson, ranked.score * factor)
 
     def _find_template(self) -> TemplateFamily | None:
         positions = list(self.texts)
@@ -213,27 +205,38 @@ class PatternWriter:
         family = find_template([self.texts[at] for at in positions], weights)
         return family and replace(family, members=tuple(positions[at] for at in family.members))
 
-    def _find_headline(self, candidates: Sequence[_Candidate]) -> _Candidate | None:
+    def _find_headline(self, candidates: Sequence[Candidate]) -> Candidate | None:
         """Return the best sentence that speaks for the group."""
         ordered = sorted(candidates, key=lambda one: replace(one.ranked, score=one.score).order)
         told = [one for one in ordered if self.has_clear and self._is_on_topic(one.lesson.text)]
         instructs = self._has_instructions(candidates)
         leasts: dict[Role, float] = {"rule": 0.0 if instructs else _FACT_SUPPORT, "fact": _FACT_SUPPORT}
         leasts |= {"warning": leasts["rule"], "definition": _FACT_SUPPORT}
-        leasts["report"] = _REPORT_SUPPORT
         if self._ask(candidates) >= _ASKING and not instructs:
             return None
-        for roles in (leasts.keys() - {"report"}, leasts.keys() & {"report"}):
-            for one in [one for one in told if one.lesson.role in roles][:_MAX_LISTED]:
-                if self._measure_support(one) >= leasts[one.lesson.role]:
+        faults = self._list_faults(candidates)
+        # What to do, even of fewer units, says more than a report on one of them.
+        passes: tuple[dict[Role, float], ...] = (
+            leasts,
+            {"rule": _RULE_SUPPORT, "warning": _RULE_SUPPORT},
+            {"report": _REPORT_SUPPORT},
+        )
+        for wanted in passes:
+            for one in [one for one in told if one.lesson.role in wanted][:_MAX_LISTED]:
+                is_right = not any(instructs_fault(one.lesson.text, fault, self.language) for fault in faults)
+                if is_right and self._measure_support(one) >= wanted[one.lesson.role]:
                     return one
         return None
 
-    def _ask(self, candidates: Iterable[_Candidate]) -> float:
+    def _list_faults(self, candidates: Iterable[Candidate]) -> list[tuple[str, ...]]:
+        """Return what the units call wrong."""
+        return sorted({fault for one in candidates if (fault := read_fault(one.ranked.sentence.text))})
+
+    def _ask(self, candidates: Iterable[Candidate]) -> float:
         """Return the share of units that ask something."""
         return self._weigh_texts(one.ranked.text for one in candidates if one.lesson.role == "question")
 
-    def _find_kind(self, candidates: Sequence[_Candidate]) -> Literal["any", "questions", "problems"]:
+    def _find_kind(self, candidates: Sequence[Candidate]) -> Literal["any", "questions", "problems"]:
         """Return what most of the units are."""
         if self._ask(candidates) >= _MOST:
             return "questions"
@@ -252,7 +255,7 @@ class PatternWriter:
         # One word alone, such as "Upgrade", tells little.
         return title if " " in title else self.title
 
-    def _has_instructions(self, candidates: Sequence[_Candidate]) -> bool:
+    def _has_instructions(self, candidates: Sequence[Candidate]) -> bool:
         """Return True if enough of the units that have more than a subject instruct."""
         speaking = {at for at, found in self.sentences.items() if len(found) > 1}
         speaking |= {one.ranked.text for one in candidates if one.lesson.role not in ("subject", "fragment")}
@@ -267,7 +270,7 @@ class PatternWriter:
     def _is_on_topic(self, text: str) -> bool:
         return not self.stems or any(term.stem in self.stems for term in extract_terms(text))
 
-    def _measure_support(self, candidate: _Candidate) -> float:
+    def _measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""
         vectors, rows = self.ranking.vectors, [one.row for one in self.ranking.sentences]
         cosines = (vectors[rows] @ vectors[[candidate.ranked.row]].T).toarray().ravel()
@@ -278,11 +281,12 @@ class PatternWriter:
         }
         return sum(self.units[at].weight for at in texts) / self.weight
 
-    def _find_parts(self, headline: _Candidate, candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:
+    def _find_parts(self, headline: Candidate, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
         """Return the lines of *Do*, *Avoid* and *Because* that neither repeat the headline nor each other."""
         roles = {"rule": 0, "warning": 1}
-        parts: list[list[_Candidate]] = [[], [], []]
+        parts: list[list[Candidate]] = [[], [], []]
         told = [headline]
+        faults = self._list_faults(candidates)
         # What is a fact needs no reason.
         parts_told = self.style.parts if headline.lesson.role in roles else (*self.style.parts[:2], 0)
         for number, most in enumerate(parts_told):
@@ -292,36 +296,43 @@ class PatternWriter:
                 if one is not headline
                 and (
                     roles.get(one.lesson.role) == number
-                    if number < 2
-                    else one.lesson.is_reason and one.lesson.role in ("fact", "report")
+                    if number < _BECAUSE
+                    else one.lesson.is_reason and one.lesson.role in ("fact", "report") and self._is_reason(one)
                 )
                 and len(one.lesson.text) <= _LONG_CHARS
                 and (len(self.sentences[one.ranked.text]) == 1 or SENTENCE_END.search(one.lesson.text))
                 and self._measure_cosine(one, headline) >= _RELATED
+                and not any(instructs_fault(one.lesson.text, fault, self.language) for fault in faults)
             ]
-            limit = _ALIKE if number < 2 else _ALIKE_REASON
+            limit = _ALIKE if number < _BECAUSE else _ALIKE_REASON
             best = max((one.score for one in found), default=0.0)
             worth = [one for one in found if one.score >= _WORTH * best]
             for one in self._choose([*told, *worth], most=most + len(told), max_chars=_PART_CHARS * 2, first=told):
                 if (
                     one not in told
                     and len(parts[number]) < most
-                    and not any(self._is_like(one, other, limit) for other in told)
+                    and not any(self._is_like(one, other, limit) or opposes(one, other) for other in told)
                 ):
                     parts[number].append(one)
                     told.append(one)
         return parts
 
-    def _measure_cosine(self, one: _Candidate, other: _Candidate) -> float:
+    def _is_reason(self, one: Candidate) -> bool:
+        """Return True if a sentence names a cause that more than one unit knows."""
+        text = one.lesson.text
+        is_told = SENTENCE_END.search(text) is not None and names_cause(text)
+        return is_told and self._measure_support(one) >= _REASON_SUPPORT
+
+    def _measure_cosine(self, one: Candidate, other: Candidate) -> float:
         vectors = self.ranking.vectors[[one.ranked.row, other.ranked.row]]
         return float((vectors[[0]] @ vectors[[1]].T).sum())
 
-    def _is_like(self, one: _Candidate, other: _Candidate, limit: float) -> bool:
+    def _is_like(self, one: Candidate, other: Candidate, limit: float) -> bool:
         """Return True if the sentences share most of their terms, or one says no more than the other."""
         is_near = self._measure_cosine(one, other) >= limit
-        return (is_near and not _is_disputed(one.ranked)) or _repeats(one, other)
+        return (is_near and not is_disputed(one.ranked)) or repeats(one, other)
 
-    def _find_examples(self, family: TemplateFamily | None) -> list[_Candidate]:
+    def _find_examples(self, family: TemplateFamily | None) -> list[Candidate]:
         """Return the most central openings of units that differ and are no members of the family."""
         members = family.members if family else ()
         openings = [
@@ -331,17 +342,17 @@ class PatternWriter:
         ]
         scored = [replace(one, score=one.score / one.sentence.readability) for one in openings]
         scored.sort(key=lambda one: one.order)
-        lessons = [_Candidate(one, Lesson(one.sentence.text, "subject", False), one.score) for one in scored]
+        lessons = [Candidate(one, Lesson(one.sentence.text, "subject", False), one.score) for one in scored]
         chosen = self._choose(lessons, most=_MAX_EXAMPLES, max_chars=10 * _PART_CHARS)
-        told: list[_Candidate] = []
+        told: list[Candidate] = []
         for one in [*chosen, *(one for one in lessons if one not in chosen)][: 4 * _MAX_EXAMPLES]:
-            if len(told) < _MAX_EXAMPLES and not any(_repeats(one, other) for other in told):
+            if len(told) < _MAX_EXAMPLES and not any(repeats(one, other) for other in told):
                 told.append(one)
         return told
 
     def _choose(
-        self, candidates: Sequence[_Candidate], *, most: int, max_chars: int, first: Sequence[_Candidate] = ()
-    ) -> list[_Candidate]:
+        self, candidates: Sequence[Candidate], *, most: int, max_chars: int, first: Sequence[Candidate] = ()
+    ) -> list[Candidate]:
         """Return what ``SentenceRanking.choose`` does, the ``first`` before the others."""
         by_row = {one.ranked.row: one for one in candidates}
         top = max((one.score for one in candidates), default=0.0)
@@ -355,44 +366,3 @@ class PatternWriter:
             for one in candidates
         )
         return [by_row[one.row] for one in self.ranking.choose(scored, most=most, max_chars=max_chars)]
-
-
-def _is_disputed(ranked: RankedSentence) -> bool:
-    """Return True if a sentence tells what other units say instead."""
-    return ranked.sentence.text != " ".join(ranked.sentence.quote.split())
-
-
-def _shorten(text: str) -> str:
-    bare = f"{text.rstrip('.')}…" if text.endswith("...") else text.rstrip(".")
-    return shorten(bare, _EXAMPLE_CHARS, placeholder=" …")
-
-
-def _repeats(one: _Candidate, other: _Candidate) -> bool:
-    """Return True if one sentence says no more than the other, in words of its own."""
-    return explain(one.lesson.text, other.lesson.text).may_merge
-
-
-def _settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> tuple[list[RankedSentence], int]:
-    """Return the sentences with one in place of those that dispute each other, and the number of overruled units."""
-    ranked = ranked[:_MAX_SENTENCES]
-    statements = [Statement(one.sentence.text, one.text, units[one.text].day) for one in ranked]
-    disputes = find_disputes(statements)
-    told = {
-        # In its new words, with the score of the best: it stands for all of them.
-        dispute.rule: replace(
-            ranked[dispute.rule],
-            sentence=replace(ranked[dispute.rule].sentence, text=dispute.told),
-            score=ranked[min(dispute.rule, *dispute.others)].score,
-        )
-        for dispute in disputes
-    }
-    left_out = {at for dispute in disputes for at in dispute.others}
-    usable = [told.get(at, one) for at, one in enumerate(ranked) if at not in left_out]
-    return usable, len(list_overruled(statements, disputes))
-
-
-def _evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:
-    used_texts = {one.text for one in used}
-    others = {one.text: one for one in reversed(ranking.sentences) if one.text not in used_texts}
-    found = {Evidence(one.text + 1, one.sentence.quote) for one in [*used, *others.values()]}
-    return tuple(sorted(found, key=lambda evidence: (evidence.unit, evidence.quote)))

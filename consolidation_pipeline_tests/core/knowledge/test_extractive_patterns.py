@@ -145,6 +145,29 @@ def test_steps_of_bug_reports_are_no_advice() -> None:
     assert found.best_practices == ()
 
 
+def test_reason_that_blames_the_advice_is_left_out() -> None:
+    texts = [
+        "Change the invoice filter to keep invoices below the limit of the account.",
+        "Set the invoice filter to keep invoices below the limit.",
+        "The invoice filter is wrong because it must keep invoices, but it returns invoices below the limit.",
+        "The invoice filter is wrong because it does not correctly filter invoices.",
+    ]
+    content = extract_first(texts).content
+    assert "below the limit" in content
+    assert "Because" not in content
+
+
+def test_vague_claim_is_no_headline() -> None:
+    texts = [
+        "The issue lies in the logic for rounding invoices. Round the total of invoices once, after the sum.",
+        "The issue lies in the logic for rounding invoices. The total of invoices must be rounded once.",
+        "The issue lies in the logic for rounding invoices.",
+    ]
+    found = extract_first(texts)
+    assert "once" in found.summary
+    assert "lies in" not in found.content
+
+
 def test_template_family_is_one_line() -> None:
     texts = [f"Queue of mails grew: {before} -> {after}" for before in range(1640, 1646) for after in (2100, 2900)]
     found = extract_first(texts)

@@ -1,0 +1,96 @@
+"""Sentences of the units of a group as candidates for the text of a pattern."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from textwrap import shorten
+
+from consolidation_pipeline.core.differences.explanation import explain
+from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled
+from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
+from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
+from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
+from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
+from consolidation_pipeline.core.knowledge.weak_sentences import instructs_fault, read_fault
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
+
+_EXAMPLE_CHARS = 160
+# Sentences that share this part of the content words of the shorter one are on one matter.
+_SAME_MATTER = 0.6
+_CUT = re.compile(r"(.+\S)\s+\S*(?:\.\.\.|…)$", re.DOTALL)
+# Sentences of a group, the best first, that are searched for disputes and may be used. It bounds the time.
+_MAX_SENTENCES = 256
+
+
+def list_sentences(ranking: SentenceRanking) -> dict[int, list[str]]:
+    """Return the sentences of each text in their order, by the position of the text."""
+    texts: dict[int, list[str]] = {}
+    for one in sorted(ranking.sentences, key=lambda one: one.row):
+        texts.setdefault(one.text, []).append(one.sentence.text)
+    return texts
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sentence as a lesson, with its ``score`` as a headline."""
+
+    ranked: RankedSentence
+    lesson: Lesson
+    score: float
+
+
+def is_disputed(ranked: RankedSentence) -> bool:
+    """Return True if a sentence tells what other units say instead."""
+    return ranked.sentence.text != " ".join(ranked.sentence.quote.split())
+
+
+def shorten_example(text: str) -> str:
+    """Return an example without the prefix of a commit, cut at the end of a word."""
+    bare = strip_markup(strip_commit_prefix(text))
+    if cut := _CUT.match(bare):
+        # The source was cut, perhaps inside a word.
+        bare = f"{cut[1]} …"
+    return shorten(bare.rstrip("."), _EXAMPLE_CHARS, placeholder=" …")
+
+
+def repeats(one: Candidate, other: Candidate) -> bool:
+    """Return True if one sentence says no more than the other, in words of its own."""
+    return explain(one.lesson.text, other.lesson.text).may_merge
+
+
+def opposes(one: Candidate, other: Candidate) -> bool:
+    """Return True if two sentences contradict each other, or one tells to do what the other calls wrong."""
+    texts = one.lesson.text, other.lesson.text
+    if any(instructs_fault(text, read_fault(verdict)) for text, verdict in (texts, texts[::-1])):
+        return True
+    words, others = map(extract_content_words, texts)
+    is_alike = len(words & others) >= _SAME_MATTER * min(len(words), len(others))
+    return is_alike and explain(*texts).verdict == "contradicts"
+
+
+def settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> tuple[list[RankedSentence], int]:
+    """Return the sentences with one in place of those that dispute each other, and the number of overruled units."""
+    ranked = ranked[:_MAX_SENTENCES]
+    statements = [Statement(one.sentence.text, one.text, units[one.text].day) for one in ranked]
+    disputes = find_disputes(statements)
+    told = {
+        # In its new words, with the score of the best: it stands for all of them.
+        dispute.rule: replace(
+            ranked[dispute.rule],
+            sentence=replace(ranked[dispute.rule].sentence, text=dispute.told),
+            score=ranked[min(dispute.rule, *dispute.others)].score,
+        )
+        for dispute in disputes
+    }
+    left_out = {at for dispute in disputes for at in dispute.others}
+    usable = [told.get(at, one) for at, one in enumerate(ranked) if at not in left_out]
+    return usable, len(list_overruled(statements, disputes))
+
+
+def list_evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:
+    used_texts = {one.text for one in used}
+    others = {one.text: one for one in reversed(ranking.sentences) if one.text not in used_texts}
+    found = {Evidence(one.text + 1, one.sentence.quote) for one in [*used, *others.values()]}
+    return tuple(sorted(found, key=lambda evidence: (evidence.unit, evidence.quote)))

@@ -1,0 +1,134 @@
+"""Sentences that tell too little alone: vague verdicts, references to what is not told, reasons that name no cause."""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+
+from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.text.sentences import is_context_dependent
+
+_THING = (
+    r"(?:implementation|function|code|solution|approach|logic|algorithm|method|program|check|condition|test cases?|"
+    r"tests?|test setup)"
+)
+# What makes a verdict or a revision specific: a cause, a condition, a purpose, or what stands in its place.
+_SPECIFIC = re.compile(
+    r"\b(?:because|since|due to|when|whenever|if|unless|instead|rather|without|not|never|missing|only|so that|"
+    r"such that|which|that|by|to|before|after|until|ensur(?:e|ing)|caus(?:es|ing)|lead(?:s|ing))\b|n['’]t\b"
+)
+_VAGUE = re.compile(
+    rf"^\W*(?:"
+    # "The issue lies in the logic for ..": only that there is one.
+    r"(?:the|this|a|one|another)? ?(?:main |key |root |likely )?(?:issue|problem|error|bug|mistake|fault|cause)s?\b"
+    r"[^.,]{0,20}?\b(?:lies?|is|are|was|were|resides?|stems?|arises?|comes?|(?:seems|appears) to be)\b"
+    r"(?: (?:probably|likely|mainly|again))? (?:in|with|within|from)\b"
+    # "The implementation is incorrect."
+    rf"|(?:the|this|my|your)? ?(?:current |above |previous )?(?:\w+ )?{_THING} (?:is|was) "
+    r"(?:still )?(?:incorrect|wrong|not correct|faulty|flawed|buggy|broken|correct)\b"
+    # "Revise the logic for ..", "The logic should be corrected."
+    r"|(?:please )?(?:revise|fix|review|modify|adjust|update|change|rethink|re-?evaluate|re-?consider|improve|correct|"
+    rf"debug|check)(?: and \w+)? (?:the|your|its|this) (?:[\w-]+ ){{0,3}}?{_THING}\b"
+    rf"|(?:the|this|your)? ?(?:\w+ ){{0,2}}?{_THING}(?: (?:for|of|in) [^.,]{{1,40}}?)? (?:should|must|needs? to|has to) be "
+    r"(?:revised|fixed|reviewed|modified|adjusted|updated|changed|corrected|improved)\b"
+    r")(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+# References inside a sentence; "such as" and "such a" refer to nothing.
+_REFERENCE = re.compile(
+    r"\b(?:these|those|such(?! (?:as|that|an?)\b)|the above|aforementioned|"
+    r"this(?= (?:case|issue|problem|scenario|situation|condition|requirement|error|mistake)s?\b))"
+    r"(?P<nouns>(?: [^\W\d_]+){0,2})",
+    re.IGNORECASE,
+)
+_SHORT_WORD = 2
+_OPENS_WITH_REFERENCE = re.compile(
+    r"^\W*(?:(?:in|for|with|on|at|by|under|to \w+|bei|für|mit|en|con|para|dans|avec|pour) )?"
+    r"(?:such (?!an?\b|as\b|that\b)|these\b|those\b|dies(?:e[rmns]?|es)?\b|solche[rmns]?\b|dadurch\b|daher\b|deshalb\b|"
+    r"est[aeo]s?\b|es[ao]s?\b|dich[ao]s?\b|tal(?:es)?\b|ceci\b|cela\b|ce\b|cet(?:te)?\b|ces\b|tel(?:le)?s\b|"
+    r"(?:ils?|elles?)\b(?! faut))",
+    re.IGNORECASE,
+)
+# "Leading to incorrect results": what came of a fault, rather than its cause.
+_EFFECT = re.compile(
+    r"\b(?:(?:and|thus|thereby),? )?(?:lead(?:s|ing)? to|result(?:s|ing|ed)? in|caus(?:es|ing|ed)|produc(?:es|ing)|"
+    r"return(?:s|ing))\s+(?:an? |the )?(?:incorrect|wrong|unexpected|failed|inaccurate)\b[^.;]*",
+    re.IGNORECASE,
+)
+# "Because it does not properly count": the opposite of what is wanted, without a cause.
+_UNMET = re.compile(
+    r"\b(?:because|since|as|due to)\b[^.;]{0,40}?\b(?:(?:does|do|did|is|are|was) not|(?:does|do|did|is|are|was)n['’]t|"
+    r"fail(?:s|ed)? to|incorrectly|wrongly)(?: (?:properly|correctly|accurately|adequately|fully|handle|work|consider|"
+    r"account))*\b",
+    re.IGNORECASE,
+)
+_CAUSE = re.compile(
+    r"\b(?:because|since|otherwise|so that|leads? to|led to|causes?|caused|results? in|resulted in|prevents?|due to|"
+    r"hinges? on|depends? on|makes? it|indicates?|creates?|"
+    r"(?:can|will|may|still) \w*\s?(?:fail|break|leak|hang|crash))\b",
+    re.IGNORECASE,
+)
+_BECAUSE = re.compile(r"\b(?:because|since)\b(?P<fault>.*)", re.IGNORECASE | re.DOTALL)
+_REMEDY = re.compile(
+    r"\b(?:instead of|rather than|but|while|whereas|when it should|which|leading|causing|resulting)\b|;", re.IGNORECASE
+)
+_NEGATION = re.compile(
+    r"\b(?:not|never|no|without|only|missing|lacks?|fails?|instead|rather)\b|n['’]t\b", re.IGNORECASE
+)
+_VERDICT = re.compile(r"\b(?:incorrect|wrong|fail(?:s|ed)?|bug|mistake|faulty|flawed)\b", re.IGNORECASE)
+_TOKEN = re.compile(r"\w+|[-+*/<>=%]+")
+# Words that a fault and an instruction must share in a row, and of them those that are no function words.
+_SHARED_RUN, _SHARED_CONTENT = 3, 2
+
+
+def is_vague(text: str) -> bool:
+    """Return True for a sentence that says only that something is wrong, or is to be revised."""
+    match = _VAGUE.match(text)
+    return match is not None and _SPECIFIC.search(match["rest"].lower()) is None
+
+
+def refers_elsewhere(text: str) -> bool:
+    """Return True if the sentence points to something that it does not name: "These cases fail"."""
+    if is_context_dependent(text) or _OPENS_WITH_REFERENCE.match(text):
+        return True
+    for match in _REFERENCE.finditer(text):
+        before = text[: match.start()].lower()
+        nouns = [word[:5].rstrip("s") for word in match["nouns"].lower().split() if len(word) > _SHORT_WORD]
+        if not any(noun in before for noun in nouns):
+            return True
+    return False
+
+
+def names_cause(text: str) -> bool:
+    """Return True if a reason says more than that something is wrong, or not as wanted."""
+    return not is_vague(text) and _UNMET.search(text) is None and _CAUSE.search(_EFFECT.sub("", text)) is not None
+
+
+def read_fault(text: str) -> tuple[str, ...]:
+    """Return the words of what a verdict calls wrong: "It is wrong because it sorts twice" gives "it sorts twice".
+
+    Empty if the text is no verdict, or what is wrong is that something is missing.
+    """
+    match = _BECAUSE.search(text)
+    if match is None or not _VERDICT.search(text[: match.start()]):
+        return ()
+    fault = _REMEDY.split(match["fault"], maxsplit=1)[0]
+    return () if _NEGATION.search(fault) else tuple(_split(fault))
+
+
+def instructs_fault(advice: str, fault: tuple[str, ...], language: str | None = None) -> bool:
+    """Return True if advice tells to do what a verdict calls wrong (``read_fault``), in the same words."""
+    words = _split(advice)
+    if not fault or _NEGATION.search(advice):
+        return False
+    light = load_language(language or "en").light
+    runs = SequenceMatcher(None, words, fault, autojunk=False).get_matching_blocks()
+    return any(
+        run.size >= _SHARED_RUN
+        and sum(word not in light for word in words[run.a : run.a + run.size]) >= _SHARED_CONTENT
+        for run in runs
+    )
+
+
+def _split(text: str) -> list[str]:
+    return _TOKEN.findall(text.lower())

@@ -1,0 +1,66 @@
+"""Sentences that tell too little alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation_pipeline.core.knowledge.weak_sentences import (
+    instructs_fault,
+    is_vague,
+    names_cause,
+    read_fault,
+    refers_elsewhere,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The issue lies in the code for sorting the invoices.", True),
+        ("The invoice function is incorrect.", True),
+        ("Revise the logic.", True),
+        ("Update the test cases.", True),
+        ("The logic for totals needs to be corrected.", True),
+        ("The issue lies in the loop, which stops before the last invoice.", False),
+        ("Revise the loop to stop after the last invoice.", False),
+        ("The function is incorrect because it rounds each invoice.", False),
+        ("Round the total once.", False),
+    ],
+)
+def test_claim_that_something_is_wrong_is_vague(text: str, expected: bool) -> None:
+    assert is_vague(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("In such cases, sort the invoices by name.", True),
+        ("The importer does not cover these formats.", True),
+        ("This 3-stage job saves time.", True),
+        ("Diese Regel gilt immer.", True),
+        ("Esta regla vale siempre.", True),
+        ("Cette règle vaut toujours.", True),
+        ("Use a parser such as the one of the importer.", False),
+        ("The importer reads two formats, and these formats differ.", False),
+        ("Das System startet neu.", False),
+        ("Estimate the load first.", False),
+    ],
+)
+def test_reference_without_its_noun_points_elsewhere(text: str, expected: bool) -> None:
+    assert refers_elsewhere(text) is expected
+
+
+def test_reason_names_more_than_the_fault() -> None:
+    assert names_cause("A cache without a bound causes the host to run out of memory.")
+    assert names_cause("It is wrong because each row is rounded before the sum.")
+    assert not names_cause("It is wrong because it does not properly count the rows.")
+    assert not names_cause("Some rows are missing, leading to an incorrect count.")
+
+
+def test_advice_to_do_what_is_wrong_is_found() -> None:
+    fault = read_fault("The filter is wrong because it keeps all rows below the limit instead of those above it.")
+    assert " ".join(fault) == "it keeps all rows below the limit"
+    assert instructs_fault("Change it to keep rows below the limit.", fault)
+    assert not instructs_fault("Never keep rows below the limit.", fault)
+    assert not instructs_fault("Keep the rows above the limit.", fault)
+    assert read_fault("The filter is wrong because it never closes the file.") == ()
