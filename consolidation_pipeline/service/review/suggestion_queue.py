@@ -29,6 +29,7 @@ from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.review import suggestions as store
+from consolidation_pipeline.store.review.suggestion_counts import count_decisions_by_kind
 from consolidation_pipeline.store.similarity.calibrations import load_calibration
 from consolidation_pipeline.store.similarity.clusters import load_clusters
 
@@ -80,7 +81,7 @@ def rank_groups(
         upcoming: Merged memories that the run is about to write; they have no uses of their own yet.
     """
     proposed, waiting = store.load_proposed(connection, project_id)
-    decided = store.count_decisions_by_kind(connection, project_id)
+    decided = count_decisions_by_kind(connection, project_id)
     states = store.load_states(connection, [id_ for group in groups for id_ in group.members], scope=scope)
     ranked, inactive = [], 0
     for group in groups:

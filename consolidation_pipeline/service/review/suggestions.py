@@ -22,6 +22,7 @@ from consolidation_pipeline.store.database.engine import Engine, Row
 from consolidation_pipeline.store.database.schema import SUGGESTION_STATUSES
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review import suggestions as store
+from consolidation_pipeline.store.review.suggestion_counts import count_unproposed_groups, list_pending_kinds
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,8 @@ def describe_queue(engine: Engine, slug: str | None, *, settings: Settings) -> Q
     """
     with engine.connect() as connection:
         project_id = None if slug is None else get_project(connection, slug).id
-        beyond = store.count_unproposed_groups(connection, project_id)
-        kinds = store.list_pending_kinds(connection, project_id)
+        beyond = count_unproposed_groups(connection, project_id)
+        kinds = list_pending_kinds(connection, project_id)
         projects = [get_project(connection, name) for name in beyond]
     limits = {one.slug: effective_options(one, settings).review_limit for one in projects}
     common = Counter(kind for kind in map(find_common_kind, kinds) if kind)
