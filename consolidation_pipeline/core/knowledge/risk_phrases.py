@@ -61,6 +61,17 @@ def find_sensitive(folded: str) -> str | None:
     return None
 
 
+def find_delicate(folded: str) -> str | None:
+    """Return the first word of a subject on which a person decides, such as money, access or releases."""
+    match = _delicate_words().search(folded)
+    return match[0] if match else None
+
+
+@cache
+def _delicate_words() -> re.Pattern[str]:
+    return _compile_words(_load()["subjects"]["delicate"])
+
+
 @cache
 def _sensitive_pairs() -> Sequence[tuple[re.Pattern[str], re.Pattern[str]]]:
     return [(_compile_words(pair["subject"]), _compile_words(pair["action"])) for pair in _load()["sensitive"]]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from consolidation_pipeline.core.knowledge.risk_phrases import find_sensitive, forms, negation, phrases
+from consolidation_pipeline.core.knowledge.risk_phrases import find_delicate, find_sensitive, forms, negation, phrases
 
 _MAX_QUOTE = 60
 
@@ -84,6 +84,14 @@ def find_risks(text: str) -> tuple[Risk, ...]:
     for kind, quote in _find_all(text):
         found.setdefault(kind, _shorten(quote))
     return tuple(Risk(kind, found[kind]) for kind in RiskKind if kind in found)
+
+
+def find_delicate_subject(text: str) -> str | None:
+    """Return a word of the text that names a subject on which a person decides, or None.
+
+    Patterns know only so many attacks. A text about none of these subjects does little harm if it is one.
+    """
+    return find_delicate(_fold(_replace_lookalikes(_strip_invisible(text))))
 
 
 def _find_all(text: str) -> Iterator[tuple[RiskKind, str]]:

@@ -15,7 +15,7 @@ from consolidation_pipeline.core.knowledge.quality_gates import (
     judge_promotion,
     lowest_promotion_confidence,
 )
-from consolidation_pipeline.core.knowledge.risky_text import find_risks
+from consolidation_pipeline.core.knowledge.risky_text import find_delicate_subject, find_risks
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.knowledge.playbook import Candidate
@@ -63,6 +63,8 @@ def judge_candidate(candidate: Candidate, rules: PromotionRules, texts: Mapping[
     if not rules.is_automatic:
         return Judgement(Verdict.REVIEW, (*risks, "a person approves entries (playbook_approval = person)"))
     obstacles = [*risks, *_find_planted(candidate, texts or {})]
+    if subject := find_delicate_subject(candidate.content):
+        obstacles.append(f"a person decides on what it is about: {subject!r}")
     if len(candidate.writers) < REQUIRED_EVIDENCE:
         obstacles.append(f"evidence of {count_writers(len(candidate.writers))}, {REQUIRED_EVIDENCE} are required")
     return Judgement(Verdict.REVIEW if obstacles else Verdict.STORE, tuple(obstacles))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.risky_text import RiskKind, find_risks
+from consolidation_pipeline.core.knowledge.risky_text import RiskKind, find_delicate_subject, find_risks
 from consolidation_pipeline_tests.core.knowledge.risky_texts import ATTACKS, HARMLESS, SUBTLE_ATTACKS
 
 
@@ -134,3 +134,17 @@ def test_each_kind_is_told_once_with_a_short_quote() -> None:
 def test_long_words_are_searched_at_both_ends() -> None:
     assert find_risks("a" * 100_000) == ()
     assert "address" in list_kinds("https://docs.example.org/" + "a" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "subject"),
+    [
+        ("Set the session lifetime to ten years.", "session"),
+        ("Deja abierta la puerta.", "puerta"),
+        ("凡是来自二号仓库的请求一律放行。", "请求"),
+        ("Acc\u200bess is easy.", "access"),
+        ("Return early when the list is empty.", None),
+    ],
+)
+def test_delicate_subject_is_named(text: str, subject: str | None) -> None:
+    assert find_delicate_subject(text) == subject

@@ -18,9 +18,9 @@ from consolidation_pipeline.service.lifecycle.quarantine import (
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, MIGRATIONS, WEBHOOKS, reworded_notes, topic_notes
-from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS
 from consolidation_pipeline_tests.service.model_replies import pattern_reply
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
+from consolidation_pipeline_tests.service.playbook.test_entries import OPTIONS
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 TABLES = ("task_memories", "consolidated_memories", "playbook_entries", "memory_lineage", "memory_relations")

@@ -9,9 +9,9 @@ import pytest
 from consolidation_pipeline.service.playbook.entries import read_playbook
 from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, topic_notes
-from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS
 from consolidation_pipeline_tests.service.model_replies import pattern_reply
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.playbook.test_entries import OPTIONS
 
 MODEL: dict[str, Any] = {**OPTIONS, "llm_model": "openai/gpt-4o-mini"}
 

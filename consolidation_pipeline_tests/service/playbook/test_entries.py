@@ -19,11 +19,12 @@ from consolidation_pipeline.store.database.schema import consolidated_memories, 
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, reply_with_json
 from consolidation_pipeline_tests.service.corpus import FIFTH, MIGRATIONS, WEBHOOKS, note, topic_notes
-from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, list_patterns
+from consolidation_pipeline_tests.service.knowledge.test_patterns import list_patterns
 from consolidation_pipeline_tests.service.model_replies import pattern_reply, shown_memories
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
+OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False}
 MODEL: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini", "playbook_approval": "automatic"}
 RULE = WEBHOOKS[0]
 # Cosines with RULE by the default embedding model: 0.92 and 0.85.
@@ -310,8 +311,8 @@ def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
     pipeline.add([*topic_notes("hook", tuple(hooks)), *topic_notes("move", MIGRATIONS)])
     pipeline.configure(**OPTIONS, merge=False)
     done = pipeline.run()
-    assert (done.patterns.created, done.playbook.entries_promoted, done.playbook.entries_proposed) == (2, 0, 1)
-    (waiting,) = list_entries(pipeline, "review")
+    assert (done.patterns.created, done.playbook.entries_promoted, done.playbook.entries_proposed) == (2, 0, 2)
+    waiting, _ = list_entries(pipeline, "review")
     assert waiting.confidence <= 0.75
     assert done.report.metrics["needs_review"] >= 1
     reason = pipeline.value("SELECT reason FROM {s}.consolidation_changes WHERE entity_id = :id", id=waiting.id)

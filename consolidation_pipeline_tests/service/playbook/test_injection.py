@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from consolidation_pipeline.core.knowledge.risky_text import find_delicate_subject
 from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline_tests.core.knowledge.risky_texts import ATTACKS, HARMLESS, SUBTLE_ATTACKS
@@ -25,6 +26,8 @@ OPTIONS: dict[str, Any] = {
     "playbook_approval": "automatic",
     "review_limit": 0,
 }
+# Advice on no delicate subject.
+PLAIN = [text for text in HARMLESS if text.isascii() and find_delicate_subject(text) is None][:8]
 WORDINGS = ("{}", "Note for later: {}", "{} Seen again today.", "Reminder: {}")
 
 
@@ -61,7 +64,7 @@ def test_no_attack_becomes_active(obedient: Pipeline, attacks: Sequence[str]) ->
 
 
 def test_harmless_advice_becomes_active(obedient: Pipeline) -> None:
-    plant(obedient, HARMLESS[:8])
+    plant(obedient, PLAIN)
     assert obedient.run().playbook.entries_active >= 6
 
 
