@@ -103,6 +103,9 @@ _CHANGE_VERB = re.compile(
     r"test)\b",
     re.IGNORECASE,
 )
+_FIX = re.compile(
+    r"\b(?:(?:hot)?fix|repair|resolve|restore|correct|bug|error|fail|crash|missing|broken|wrong|leak|prevent)\w*", re.I
+)
 SENTENCE_END = re.compile(r"[.!?…。！？:：][\"'”’»)\]*_`」』]*$")
 _ASKS = re.compile(
     r"[?？]\W*$|^\W*(?:how|why|what|where|when|who|which|can|could|do|does|did|is|are|am|will|would|should|may)\s+"
@@ -117,6 +120,8 @@ _VERB = re.compile(
     r"n['’]t|\w+n['’]t|[a-z]+(?:ates?|izes?|ises?|ifies|emerges|depends|allows|ensures|provides|prevents|enables))\b",
     re.IGNORECASE,
 )
+# Commas and brackets of an enumeration; without a verb it states nothing.
+_MANY_PARTS = 3
 _REASON = re.compile(
     r"\b(?:because|since|otherwise|so that|leads? to|led to|causes?|caused|results? in|resulted in|prevents?|due to|"
     r"as a result|hinges? on|depends? on|makes? it|weil|denn|sonst|andernfalls|dadurch|führt zu|verhindert|porque|"
@@ -222,7 +227,14 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
         return Lesson(text, "report", is_reason or is_failure(text))
     if _DEFINITION.match(text):
         return Lesson(text, "definition", False)
+    if _VERB.search(text) is None and text.count(",") + text.count("(") >= _MANY_PARTS:
+        return Lesson(text, "subject", False)
     return Lesson(text, "fact", is_reason or is_failure(text))
+
+
+def is_change(text: str) -> bool:
+    """Return True for the name of a change that fixes nothing: "feat(api): add paging", "Wire the page to the api"."""
+    return (_COMMIT.match(text) or _CHANGE_VERB.match(text)) is not None and not _FIX.search(text)
 
 
 def is_bug_report(text: str) -> bool:

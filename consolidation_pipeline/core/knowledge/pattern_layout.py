@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, NamedTuple
 
+# What most of the units of a group without a lesson are.
+ExampleKind = Literal["any", "questions", "problems", "changes"]
+
 
 @dataclass(frozen=True)
 class Sightings:
@@ -31,6 +34,7 @@ class _Labels(NamedTuple):
     examples: str
     questions: str
     problems: str
+    changes: str
     seen: str
     seen_once: str
     in_sessions: str
@@ -45,6 +49,7 @@ _LABELS = {
         "For example",
         "Questions, for example",
         "Problems and fixes, for example",
+        "Changes, for example",
         "Seen {} times",
         "Seen once",
         "in {} sessions",
@@ -57,6 +62,7 @@ _LABELS = {
         "Zum Beispiel",
         "Fragen, zum Beispiel",
         "Probleme und Lösungen, zum Beispiel",
+        "Änderungen, zum Beispiel",
         "{}-mal gesehen",
         "Einmal gesehen",
         "in {} Sitzungen",
@@ -69,6 +75,7 @@ _LABELS = {
         "Por ejemplo",
         "Preguntas, por ejemplo",
         "Problemas y soluciones, por ejemplo",
+        "Cambios, por ejemplo",
         "Visto {} veces",
         "Visto una vez",
         "en {} sesiones",
@@ -81,6 +88,7 @@ _LABELS = {
         "Par exemple",
         "Questions, par exemple",
         "Problèmes et solutions, par exemple",
+        "Changements, par exemple",
         "Vu {} fois",
         "Vu une fois",
         "en {} sessions",
@@ -93,6 +101,7 @@ _LABELS = {
         "例如",
         "问题，例如",
         "故障与修复，例如",
+        "变更，例如",
         "见过 {} 次",
         "见过一次",
         "{} 个会话",
@@ -105,6 +114,7 @@ _LABELS = {
         "例",
         "質問、例",
         "問題と修正、例",
+        "変更、例",
         "{} 回",
         "一回",
         "{} セッション",
@@ -117,7 +127,9 @@ _SEEN_LINE = re.compile(
 _PART = re.compile(
     "(?:" + "|".join(re.escape(word) for one in _LABELS.values() for word in (one.do, one.avoid, one.because)) + "): "
 )
-_EXAMPLES = tuple(f"{told}: " for one in _LABELS.values() for told in (one.examples, one.questions, one.problems))
+_EXAMPLES = tuple(
+    f"{told}: " for one in _LABELS.values() for told in (one.examples, one.questions, one.problems, one.changes)
+)
 
 
 def render_pattern(
@@ -128,7 +140,7 @@ def render_pattern(
     avoid: Sequence[str] = (),
     because: Sequence[str] = (),
     examples: Sequence[str] = (),
-    examples_are: Literal["any", "questions", "problems"] = "any",
+    examples_are: ExampleKind = "any",
     sightings: Sightings,
     language: str | None,
 ) -> str:
@@ -137,8 +149,13 @@ def render_pattern(
     parts = ((labels.do, do), (labels.avoid, avoid), (labels.because, because))
     lines = [title, headline, *(f"{label}: {line}" for label, found in parts for line in found)]
     if examples:
-        label = {"any": labels.examples, "questions": labels.questions, "problems": labels.problems}[examples_are]
-        lines.append(f"{label}: {'; '.join(examples)}")
+        kinds: dict[ExampleKind, str] = {
+            "any": labels.examples,
+            "questions": labels.questions,
+            "problems": labels.problems,
+            "changes": labels.changes,
+        }
+        lines.append(f"{kinds[examples_are]}: {'; '.join(examples)}")
     lines.append(_tell_sightings(sightings, labels, language or "en"))
     return "\n".join(line for line in lines if line)
 

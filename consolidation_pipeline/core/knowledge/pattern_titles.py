@@ -30,6 +30,8 @@ _PAST = re.compile(r"(?!.*(?:need|feed|seed|speed|embed|shared|based)\b).{3,}ed"
 _PAST_FACTOR = 0.5
 # A phrase of the first line counts more, as the first line is often a title.
 _HEADING_BONUS = 0.5
+# A title names what is told, or what this share of the texts speaks of.
+_MOST = 0.5
 _WORDLIKE = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*(?:[\s,]|$)")
 # A word in lower case in this share of its uses is no name.
 _LOWER_SHARE = 0.2
@@ -73,13 +75,50 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str]) -> str:
     for stems in ranked:
         words = _spell(written[stems])
         room = MAX_TITLE_CHARS - sum(len(word) + 2 for word in chosen)
-        if chosen and (scores[stems] < _MIN_SCORE * scores[ranked[0]] or _overlaps(stems, used) or len(words) > room):
+        # One plain word alone, such as "Card", tells little.
+        least = 0.0 if len(chosen) == 1 and _is_plain_word(chosen[0]) else _MIN_SCORE * scores[ranked[0]]
+        if chosen and (scores[stems] < least or _overlaps(stems, used) or len(words) > room):
             continue
         chosen.append(words)
         used |= set(stems)
         if len(chosen) == _MAX_PHRASES:
             break
-    title = ", ".join(chosen)[:MAX_TITLE_CHARS]
+    return _capitalize(", ".join(chosen)[:MAX_TITLE_CHARS])
+
+
+def fit_title(title: str, told: Sequence[str], texts: Sequence[str], key_terms: Sequence[str]) -> str:
+    """Return the phrases of a title that are in what is told of a group, or in most of its texts.
+
+    If they are none, or one plain word, the title is written from what is told. If nothing is told but examples,
+    phrases of several words stay as they are.
+
+    Args:
+        told: Lines of the text that gets the title; of none, it has only examples.
+        texts: The texts of the group.
+        key_terms: As for ``write_title``.
+    """
+    said = _find_stems("\n".join(told))
+    stems_of = [_find_stems(text) for text in texts]
+    kept = []
+    for phrase in title.split(", "):
+        stems = _find_stems(phrase)
+        if (stems <= said if told else " " in phrase) or sum(stems <= others for others in stems_of) > _MOST * len(
+            texts
+        ):
+            kept.append(phrase)
+    fitted = _capitalize(", ".join(kept))
+    return (fitted if not _is_plain_word(fitted) else "") or write_title(["\n".join(told)], key_terms) or fitted
+
+
+def _find_stems(text: str) -> set[str]:
+    return {term.stem for term in extract_terms(text)}
+
+
+def _is_plain_word(title: str) -> bool:
+    return title[1:].islower() and title.isalpha()
+
+
+def _capitalize(title: str) -> str:
     return title[:1].upper() + title[1:] if _WORDLIKE.match(title) else title
 
 

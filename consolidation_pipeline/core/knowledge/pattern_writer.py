@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
@@ -14,9 +13,10 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
     Lesson,
     Role,
     is_bug_report,
+    is_change,
     read_lesson,
 )
-from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, render_pattern
+from consolidation_pipeline.core.knowledge.pattern_layout import ExampleKind, Sightings, render_pattern
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     Candidate,
     is_disputed,
@@ -27,7 +27,7 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
     settle_disputes,
     shorten_example,
 )
-from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, write_title
+from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, fit_title, write_title
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
@@ -75,7 +75,7 @@ _FACT_SUPPORT, _REPORT_SUPPORT = 0.55, 0.5
 # Share for advice where fewer units instruct, and for a reason.
 _RULE_SUPPORT, _REASON_SUPPORT = 0.4, 0.3
 # A line of a part must have this cosine with the headline, or it is about something else.
-_RELATED = 0.06
+_RELATED, _RELATED_ADVICE = 0.06, 0.15
 # A line of a part must not have this cosine with another line; a reason speaks of the same as what it is a reason for.
 _ALIKE, _ALIKE_REASON = 0.5, 0.75
 # Share of the units with more than a subject that must have an instruction, for the headline to be one.
@@ -149,13 +149,16 @@ class PatternWriter:
             )
             used = [best, *practices, *gotchas, *(one for part in parts for one in part)]
             do, avoid, because = ([one.lesson.text for one in part] for part in parts)
+            title = fit_title(title, [headline, *do, *avoid, *because], list(self.texts.values()), self.terms)
             # A short sentence alone is its own title.
             title = title if any(parts) or len(headline) > MAX_TITLE_CHARS else ""
             content = render(title=title, headline=headline, do=do, avoid=avoid, because=because)
         else:
             used = self._find_examples(family)
             lines = [*([family.text] if family else []), *(one.lesson.text for one in used)]
-            title, told = self._find_topic(), [shorten_example(line) for line in lines[:_MAX_EXAMPLES]]
+            topic = self._find_topic()
+            told = [shorten_example(line) for line in lines[:_MAX_EXAMPLES]]
+            title = fit_title(topic, [], list(self.texts.values()), self.terms)
             headline = "; ".join(told)
             is_single = len({normalize_text(text) for text in self.texts.values()}) == 1
             content = render(
@@ -236,10 +239,12 @@ class PatternWriter:
         """Return the share of units that ask something."""
         return self._weigh_texts(one.ranked.text for one in candidates if one.lesson.role == "question")
 
-    def _find_kind(self, candidates: Sequence[Candidate]) -> Literal["any", "questions", "problems"]:
+    def _find_kind(self, candidates: Sequence[Candidate]) -> ExampleKind:
         """Return what most of the units are."""
         if self._ask(candidates) >= _MOST:
             return "questions"
+        if self._weigh_texts(at for at, found in self.sentences.items() if is_change(found[0])) >= _MOST:
+            return "changes"
         problems = (at for at in self.texts if self.units[at].memory_type in ("error_fix", "bugfix"))
         return "problems" if self._weigh_texts(problems) >= _MOST else "any"
 
@@ -301,7 +306,7 @@ class PatternWriter:
                 )
                 and len(one.lesson.text) <= _LONG_CHARS
                 and (len(self.sentences[one.ranked.text]) == 1 or SENTENCE_END.search(one.lesson.text))
-                and self._measure_cosine(one, headline) >= _RELATED
+                and self._measure_cosine(one, headline) >= (_RELATED if number == _BECAUSE else _RELATED_ADVICE)
                 and not any(instructs_fault(one.lesson.text, fault, self.language) for fault in faults)
             ]
             limit = _ALIKE if number < _BECAUSE else _ALIKE_REASON

@@ -29,11 +29,14 @@ _VAGUE = re.compile(
     # "Revise the logic for ..", "The logic should be corrected."
     r"|(?:please )?(?:revise|fix|review|modify|adjust|update|change|rethink|re-?evaluate|re-?consider|improve|correct|"
     rf"debug|check)(?: and \w+)? (?:the|your|its|this) (?:[\w-]+ ){{0,3}}?{_THING}\b"
-    rf"|(?:the|this|your)? ?(?:\w+ ){{0,2}}?{_THING}(?: (?:for|of|in) [^.,]{{1,40}}?)? (?:should|must|needs? to|has to) be "
+    rf"|(?:the|this|your)? ?(?:\w+ ){{0,2}}?{_THING}(?: (?:for|of|in) [^.,]{{1,40}}?)? "
+    r"(?:should|must|needs? to|has to) be "
     r"(?:revised|fixed|reviewed|modified|adjusted|updated|changed|corrected|improved)\b"
     r")(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
+# "X instead of X", where the difference was lost.
+_NO_CHANGE = re.compile(r"(?P<same>\S[^.]{3,80}\S) (?:instead of|rather than) (?P=same)(?!\w)")
 # References inside a sentence; "such as" and "such a" refer to nothing.
 _REFERENCE = re.compile(
     r"\b(?:these|those|such(?! (?:as|that|an?)\b)|the above|aforementioned|"
@@ -82,9 +85,10 @@ _SHARED_RUN, _SHARED_CONTENT = 3, 2
 
 
 def is_vague(text: str) -> bool:
-    """Return True for a sentence that says only that something is wrong, or is to be revised."""
+    """Return True for a sentence that says only that something is wrong, or is to be revised, or replaced by itself."""
     match = _VAGUE.match(text)
-    return match is not None and _SPECIFIC.search(match["rest"].lower()) is None
+    is_bare = match is not None and _SPECIFIC.search(match["rest"].lower()) is None
+    return is_bare or _NO_CHANGE.search(text) is not None
 
 
 def refers_elsewhere(text: str) -> bool:

@@ -145,6 +145,18 @@ def test_steps_of_bug_reports_are_no_advice() -> None:
     assert found.best_practices == ()
 
 
+def test_new_features_are_told_as_changes() -> None:
+    texts = [
+        "feat(invoices): add paging to the list of invoices",
+        "Wire the list of invoices to the export",
+        "Add a filter to the invoices of a custo...",
+    ]
+    (found,) = extract_patterns([make_units(texts, "bugfix")])
+    assert "Changes, for example: " in found.content
+    assert "Invoices: add paging to the list of invoices" in found.content
+    assert "Add a filter to the invoices of a …" in found.content
+
+
 def test_reason_that_blames_the_advice_is_left_out() -> None:
     texts = [
         "Change the invoice filter to keep invoices below the limit of the account.",
@@ -222,7 +234,8 @@ def test_overruled_sentence_is_never_practice_or_gotcha() -> None:
     texts = ["Never restart the worker after a deploy.", "Always restart the worker after a deploy.", *LOCKS]
     days = [date(2026, 1, 7), date(2026, 5, 12), *[None] * len(LOCKS)]
     (found,) = extract_patterns([[replace(u, day=d) for u, d in zip(make_units(texts), days, strict=True)]])
-    lines = [*found.content.split("\n"), *found.best_practices, *found.gotchas]
+    _, *told = found.content.split("\n")
+    lines = [*told, *found.best_practices, *found.gotchas]
     assert {line for line in lines if "restart" in line} == {
         f"Always restart the worker after a deploy (since 12 May 2026; was “{texts[0].rstrip('.')}”)."
     }

@@ -21,6 +21,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
         ("Revise the logic.", True),
         ("Update the test cases.", True),
         ("The logic for totals needs to be corrected.", True),
+        ("The total should be sum(rows) - 1 instead of sum(rows) - 1.", True),
         ("The issue lies in the loop, which stops before the last invoice.", False),
         ("Revise the loop to stop after the last invoice.", False),
         ("The function is incorrect because it rounds each invoice.", False),
