@@ -236,6 +236,7 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple(match[0].lower() for match in WORD.finditer(text.replace("’", "'")))
 
 
+@lru_cache(maxsize=8192)
 def detect_language(text: str) -> str | None:
     """Return the language of a text, None if it is none of ``LANGUAGES``.
 
