@@ -108,7 +108,7 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
                 yield Piece("sign", text[at], text[at], text[at], at)
             at += 1
             continue
-        kind, end = match.lastgroup, match.end()
+        kind, end = str(match.lastgroup), match.end()
         if kind == "word":
             end = min(end, following)
         written = text[at:end]
