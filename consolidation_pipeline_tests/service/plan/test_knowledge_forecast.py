@@ -25,10 +25,10 @@ from consolidation_pipeline_tests.service.corpus import (
     reworded_notes,
     topic_notes,
 )
-from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS
 from consolidation_pipeline_tests.service.model_replies import shown_memories
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 from consolidation_pipeline_tests.service.plan.test_plan import dump_database, execute_plan
+from consolidation_pipeline_tests.service.playbook.test_entries import OPTIONS
 
 MODEL = "openai/gpt-4o-mini"
 
@@ -117,7 +117,8 @@ def test_planned_patterns_are_written_exactly(topics: Pipeline) -> None:
     execute_plan(topics, made)
     written, _ = load_planned_knowledge(made)
     rows = topics.rows("SELECT id, content FROM {s}.consolidated_memories WHERE kind = 'pattern'")
-    assert {row.id: row.content for row in rows} == {id_: text for id_, (kind, text, _) in written.items()}
+    expected = {id_: text for id_, (kind, text, _) in written.items() if kind == "pattern"}
+    assert {row.id: row.content for row in rows} == expected
     execute_plan(topics, made)  # a plan that is done already is no conflict
     assert topics.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'pattern'") == 2
 
@@ -125,7 +126,7 @@ def test_planned_patterns_are_written_exactly(topics: Pipeline) -> None:
 def test_run_skips_knowledge_removed_from_plan(topics: Pipeline) -> None:
     made = topics.plan()
     assert len(made.merges) == 1
-    [hooks] = [item for item in made.knowledge if made.merges[0].id in item.rests_on]
+    [hooks] = [i for i in made.knowledge if made.merges[0].id in i.rests_on and i.kind == "pattern"]
     without_merge = made.model_copy(update={"merges": []})
     execute_plan(topics, without_merge)
     rows = topics.rows("SELECT id, kind FROM {s}.consolidated_memories")

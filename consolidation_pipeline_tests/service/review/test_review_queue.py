@@ -16,9 +16,10 @@ from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, in
 from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import FIFTH, MIGRATIONS, WEBHOOKS, note, topic_notes
 from consolidation_pipeline_tests.service.knowledge import test_principles
-from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, list_patterns
+from consolidation_pipeline_tests.service.knowledge.test_patterns import list_patterns
 from consolidation_pipeline_tests.service.model_replies import pattern_reply
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.playbook.test_entries import OPTIONS
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 KNOWLEDGE = ["consolidated_memories", "playbook_entries", "consolidation_changes"]

@@ -11,7 +11,9 @@ down_revision = "0014"
 branch_labels = None
 depends_on = None
 
-_COMMENT = "Agent that wrote it: key:ID of its key, or local; null = an import or an operator, whose fields are trusted."
+_COMMENT = (
+    "Agent that wrote it: key:ID of its key, or local; null = an import or an operator, whose fields are trusted."
+)
 
 
 def upgrade() -> None:
