@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from consolidation_pipeline.core.knowledge.weak_sentences import is_vague, refers_elsewhere
+from consolidation_pipeline.core.text.boilerplate import is_placeholder
 from consolidation_pipeline.core.text.sentence_cues import is_command, is_failure
 
 # A fragment tells nothing alone: markup, a list in a line, a reference to what is not told, or that something is wrong.
@@ -120,8 +121,8 @@ _VERB = re.compile(
     r"n['’]t|\w+n['’]t|[a-z]+(?:ates?|izes?|ises?|ifies|emerges|depends|allows|ensures|provides|prevents|enables))\b",
     re.IGNORECASE,
 )
-# Commas and brackets of an enumeration; without a verb it states nothing.
-_MANY_PARTS = 3
+# Commas and brackets of an enumeration without a verb, and of one whatever its words: it states nothing.
+_MANY_PARTS, _ENUMERATION = 3, 9
 _REASON = re.compile(
     r"\b(?:because|since|otherwise|so that|leads? to|led to|causes?|caused|results? in|resulted in|prevents?|due to|"
     r"as a result|hinges? on|depends? on|makes? it|weil|denn|sonst|andernfalls|dadurch|führt zu|verhindert|porque|"
@@ -204,7 +205,7 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
     told = _CONNECTOR.sub("", bare) or bare
     text = told[:1].upper() + told[1:] if told != sentence else sentence
     is_reason = _REASON.search(text) is not None
-    if _MARKUP.search(text) or text.startswith("("):
+    if _MARKUP.search(text) or text.startswith("(") or is_placeholder(text):
         return Lesson(sentence, "fragment", False)
     if instruction := _to_instruction(bare) or _to_instruction(text):
         role: Role = "warning" if _warns(instruction) else "rule"
@@ -227,7 +228,8 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
         return Lesson(text, "report", is_reason or is_failure(text))
     if _DEFINITION.match(text):
         return Lesson(text, "definition", False)
-    if _VERB.search(text) is None and text.count(",") + text.count("(") >= _MANY_PARTS:
+    parts = text.count(",") + text.count("(")
+    if parts >= _ENUMERATION or (parts >= _MANY_PARTS and _VERB.search(text) is None):
         return Lesson(text, "subject", False)
     return Lesson(text, "fact", is_reason or is_failure(text))
 
@@ -235,6 +237,11 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
 def is_change(text: str) -> bool:
     """Return True for the name of a change that fixes nothing: "feat(api): add paging", "Wire the page to the api"."""
     return (_COMMIT.match(text) or _CHANGE_VERB.match(text)) is not None and not _FIX.search(text)
+
+
+def names_task(text: str) -> bool:
+    """Return True for the name of a task or change: "Improve the export", "Fix the page"."""
+    return _CHANGE_VERB.match(text) is not None
 
 
 def is_bug_report(text: str) -> bool:

@@ -238,12 +238,13 @@ class _Counter:
         return [f"{'; '.join([f'{rate:.0%} of {len(rated)} rated tasks succeeded', *told])}."]
 
     def _tell_repeats(self) -> list[str]:
-        counts = Counter(" ".join(text.lower().split()) for text in self.texts)
-        repeated = sum(n for n in counts.values() if n > 1)
-        if not self._is_told(repeated):
+        distinct = len({" ".join(text.lower().split()) for text in self.texts})
+        repeats = len(self.texts) - distinct
+        if not self._is_told(repeats):
             return []
         return [
-            f"{_percent(repeated, len(self.rows))} of the notes are word for word repeats; {len(counts)} are distinct."
+            f"{repeats} of the {len(self.texts)} notes repeat an earlier one word for word; without these repeats, "
+            f"{distinct} are left."
         ]
 
     def _tell_times(self) -> list[str]:

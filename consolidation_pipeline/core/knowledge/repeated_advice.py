@@ -6,12 +6,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from consolidation_pipeline.core.knowledge.lesson_sentences import names_task
+from consolidation_pipeline.core.knowledge.weak_sentences import is_vague, refers_elsewhere
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentence_cues import is_advice, is_warning
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
-# Words of a phrase, without the word that forbids.
+# Words of a phrase, without the word that forbids; fewer make one if they are a whole sentence.
 _FEWEST_WORDS, _MOST_WORDS = 3, 9
+_FEWEST_OF_SENTENCE = 2
 # A longer phrase takes the place of its beginning if this share of the texts with the beginning have it.
 _SAME_SHARE = 0.6
 # Words after which an instruction begins.
@@ -36,8 +39,9 @@ _EMPTY = frozenset("be have has been not also only then do does still".split())
 def find_repeated_advice(texts: Sequence[str], *, fewest: int = 3, most: int = 6) -> list[tuple[str, int]]:
     """Return phrases of instructions, and in how many of the texts each is, the most frequent first.
 
-    A phrase begins with the verb of an instruction and has three to nine words; ``never`` and ``avoid`` stand before
-    it. Phrases of the same texts are told once, in their longest form. Equal texts count each.
+    A phrase begins with the verb of an instruction or task and has three to nine words, or is a sentence of two;
+    ``never`` and ``avoid`` stand before it. Phrases of the same texts are told once, in their longest form. Phrases
+    that say only that something is to be revised, or point elsewhere, are left out. Equal texts count each.
 
     Args:
         texts: One per memory.
@@ -46,43 +50,56 @@ def find_repeated_advice(texts: Sequence[str], *, fewest: int = 3, most: int = 6
     """
     holding = defaultdict[tuple[str, ...], set[int]](set)
     phrases: dict[str, list[tuple[str, ...]]] = {}
+    sentences = set[tuple[str, ...]]()
     for at, text in enumerate(texts):
         if text not in phrases:
-            phrases[text] = list(_list_phrases(text))
+            found = list(_list_phrases(text))
+            phrases[text] = [phrase for phrase, _ in found]
+            sentences.update(phrase for phrase, is_sentence in found if is_sentence)
         for phrase in phrases[text]:
+            if len(phrase) <= _FEWEST_WORDS:
+                holding[phrase].add(at)
             for end in range(_FEWEST_WORDS + 1, len(phrase) + 1):
                 holding[phrase[:end]].add(at)
-    frequent = {phrase: found for phrase, found in holding.items() if len(found) >= fewest and _is_whole(phrase)}
+    frequent = {phrase: found for phrase, found in holding.items() if len(found) >= fewest and _says_what(phrase)}
     ranked = sorted(frequent, key=lambda phrase: (-len(frequent[phrase]), -len(phrase), phrase))
     told: list[tuple[str, int]] = []
     known: list[tuple[tuple[str, ...], set[int]]] = []
     for phrase in ranked:
         longest = _extend(phrase, frequent)
-        if any(_repeats(longest, frequent[longest], *one) for one in known):
+        if any(
+            not {longest, other} <= sentences and _repeats(longest, frequent[longest], other, texts_of_other)
+            for other, texts_of_other in known
+        ):
+            continue
+        if any(longest == other for other, _ in known):
             continue
         known.append((longest, frequent[longest]))
         told.append((" ".join(word for word in longest if word), len(frequent[longest])))
         if len(told) == most:
             break
-    return told
+    return sorted(told, key=lambda one: -one[1])
 
 
-def _list_phrases(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield the instructions of a text: the word that forbids, or "", and up to nine words, in lower case."""
+def _list_phrases(text: str) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Yield the instructions of a text, and True for a whole sentence.
+
+    An instruction is the word that forbids, or "", and up to nine words, in lower case.
+    """
     for sentence in {one.text for one in extract_sentences(text)}:
         lower = normalize_text(sentence).replace("’", "'")
-        if not is_advice(sentence) and not is_warning(sentence):
+        if not is_advice(sentence) and not is_warning(sentence) and not names_task(sentence):
             continue
         for match in _MODAL.finditer(lower):
             forbids = match["not"] or ""
             yield from _read_phrase("never" if forbids and forbids != "avoid" else forbids, lower[match.end() :])
         for start in re.finditer(r"^|[:;]\s+|,\s+(?:then\s+)?", lower):
             first, *_ = lower[start.end() :].split(maxsplit=1) or [""]
-            if is_advice(f"{first} it") and not _MODAL.match(lower, start.end()):
+            if (is_advice(f"{first} it") or names_task(first)) and not _MODAL.match(lower, start.end()):
                 yield from _read_phrase("", lower[start.end() :])
 
 
-def _read_phrase(forbids: str, rest: str) -> Iterator[tuple[str, ...]]:
+def _read_phrase(forbids: str, rest: str) -> Iterator[tuple[tuple[str, ...], bool]]:
     words: list[str] = []
     for token in _TOKEN.findall(rest):
         if token in _STOP or len(words) == _MOST_WORDS:
@@ -91,11 +108,16 @@ def _read_phrase(forbids: str, rest: str) -> Iterator[tuple[str, ...]]:
     verb = words[0] if words else ""
     # "Returns the sum" tells what happens.
     is_command = verb.isalpha() and (not verb.endswith("s") or verb.endswith("ss"))
-    if len(words) >= _FEWEST_WORDS and is_command and verb not in _EMPTY and verb not in _LIGHT:
-        yield (forbids, *words)
+    is_sentence = rest.strip().rstrip(".!").split() == words
+    fewest = _FEWEST_OF_SENTENCE if is_sentence else _FEWEST_WORDS
+    if len(words) >= fewest and is_command and verb not in _EMPTY and verb not in _LIGHT:
+        yield (forbids, *words), is_sentence
 
 
-def _is_whole(phrase: tuple[str, ...]) -> bool:
+def _says_what(phrase: tuple[str, ...]) -> bool:
+    text = " ".join(word for word in phrase if word)
+    if is_vague(text) or refers_elsewhere(text):
+        return False
     return phrase[-1] not in _LIGHT and sum(word not in _LIGHT for word in phrase[1:]) >= 2
 
 

@@ -56,7 +56,7 @@ _MOST_TOPICS = 2
 _LETTERS = 0.8
 # Factors of the score of a sentence by its role; of the first of a text; of a form field, a log line or address, a long
 # one, one of many topics.
-_ROLES = {"rule": 1.5, "warning": 1.5, "fact": 1.2, "subject": 1.0, "report": 0.9}
+_ROLES = {"rule": 1.5, "warning": 1.5, "fact": 1.2, "subject": 1.0, "report": 0.9, "fragment": 0.1}
 _OTHER_ROLE = 0.4
 _OPENING, _FIELD, _NOISE, _LONG, _EVERYWHERE = 1.2, 0.4, 0.2, 0.3, 0.1
 _MARKS = re.compile(r"-->|https?://|<\w|>\s*>|\b\d\.\s*$|:\s*$|(?:\.\.\.|…)\W*$")

@@ -18,8 +18,18 @@ MIN_SHARE = 0.02
 MAX_SENTENCES = 200
 
 # What is still to be written: "TODO: add a rule".
-_PLACEHOLDER_WORD = re.compile(r"TODO|TBD|FIXME|To be |None|N/A")
-_PLACEHOLDER = re.compile(r"^\W*(?:TODO|TBD|FIXME|To be (?:determined|done|defined)|None\W*$|N/A\b)")
+_PLACEHOLDER_WORD = re.compile(r"TODO|TBD|FIXME|To be |None|N/A|this |here\b")
+_PLACEHOLDER = re.compile(
+    r"^\W*(?:TODO|TBD|FIXME|To be (?:determined|done|defined)|None\W*$|N/A\b"
+    # What a template asks of its writer: "Describe this change", "Add a rule before relying on this lesson".
+    r"|(?:Add|Write|Document|Describe|Record|Fill in|Insert|Enter|Summari[sz]e|Replace)\b[^.]{0,60}?\b"
+    r"(?:this (?:change|commit|lesson|note|section|placeholder|template|memory|field|entry)|here)\W*$)"
+)
+
+
+def is_placeholder(sentence: str) -> bool:
+    """Return True for what is still to be written: "TODO", "Describe this change"."""
+    return _PLACEHOLDER.match(sentence) is not None
 
 
 def find_boilerplate(texts: Iterable[str]) -> tuple[str, ...]:
@@ -68,7 +78,7 @@ def strip_repeats(texts: Sequence[str], boilerplate: Collection[str]) -> list[st
         for text in distinct
         if _PLACEHOLDER_WORD.search(text)
         for sentence in split_sentences(text)
-        if _PLACEHOLDER.match(sentence)
+        if is_placeholder(sentence)
     )
     dropped = {*boilerplate, *find_boilerplate(distinct), *placeholders}
     stripped = {text: strip_boilerplate(text, dropped).strip() for text in distinct}

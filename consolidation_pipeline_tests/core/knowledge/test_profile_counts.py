@@ -96,3 +96,14 @@ def test_profile_ignores_order_of_memories() -> None:
 def test_profile_headings_are_those_of_model() -> None:
     assert list(HEADINGS) == ["communication_preferences", "technical_preferences", "work_patterns", "context"]
     assert list(count_profile([observe(0)]).parts) == list(HEADINGS)
+
+
+def test_profile_says_how_many_notes_repeat_another() -> None:
+    rows = [observe(at, text=f"Cart page {at % 8} is slow.") for at in range(10)]
+    assert "2 of the 10 notes repeat an earlier one word for word; without these repeats, 8 are left." not in tell(
+        rows, "work_patterns"
+    )
+    rows += [observe(at, text="Cart page 1 is slow.") for at in range(10, 20)]
+    assert "12 of the 20 notes repeat an earlier one word for word; without these repeats, 8 are left." in tell(
+        rows, "work_patterns"
+    )

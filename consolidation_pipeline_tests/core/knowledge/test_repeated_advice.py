@@ -36,3 +36,16 @@ def test_phrase_with_the_same_words_is_told_once() -> None:
     texts = ["Always check the return value of calls.", "Always check the return value of calls."] * 2
     texts += ["Check the return value twice.", "Check the return value now."]
     assert [phrase for phrase, _ in find_repeated_advice(texts)] == ["check the return value of calls"]
+
+
+def test_largest_tasks_come_first_whatever_their_length() -> None:
+    texts = (
+        ["Improve the export"] * 9 + ["Fix export"] * 7 + ["Improve the tax export"] * 4 + ["Revise the logic."] * 20
+    )
+    told = [("improve the export", 9), ("fix export", 7), ("improve the tax export", 4)]
+    assert find_repeated_advice(texts) == told
+
+
+def test_count_before_number_is_one_task() -> None:
+    texts = [f"Investigate drop of tests: {count} -> 0" for count in range(5)]
+    assert find_repeated_advice(texts) == [("investigate drop of tests", 5)]

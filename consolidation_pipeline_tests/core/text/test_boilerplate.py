@@ -89,3 +89,10 @@ def test_own_repeats_and_placeholders_are_stripped() -> None:
         "Keep the lock.",
     ]
     assert strip_repeats(["Keep the lock. Known line."], {"known line"}) == ["Keep the lock."]
+
+
+def test_request_of_a_template_is_a_placeholder() -> None:
+    assert boilerplate.is_placeholder("Describe the reason for this change.")
+    assert boilerplate.is_placeholder("Add a rule before you trust this note.")
+    assert not boilerplate.is_placeholder("Add a rule for each role of the proxy.")
+    assert boilerplate.strip_repeats(["Keep the lock.\nDescribe this change."], ()) == ["Keep the lock."]
