@@ -45,7 +45,7 @@ class AffectedRow(Reply):
 
 
 class BlastRadiusReply(Reply):
-    """What a quarantine takes out of use."""
+    """Memories that a quarantine takes out of use, and all that is derived from them."""
 
     project: str
     memories: list[UUID] = Field(description="Raw memories.")
@@ -55,6 +55,6 @@ class BlastRadiusReply(Reply):
 
 
 class QuarantineReply(BlastRadiusReply):
-    """What was taken out of use. To release it, roll back `group_id`."""
+    """Memories and derived rows taken out of use. To release them, roll back `group_id`."""
 
     group_id: UUID

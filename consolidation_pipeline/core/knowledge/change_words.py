@@ -28,7 +28,7 @@ _PLACEHOLDER = re.compile(r"<([A-Z]+)>")
 
 @dataclass(frozen=True)
 class Change:
-    """What a sentence says of a change, as offsets in it.
+    """Change that a sentence tells, as offsets in it.
 
     Attributes:
         form: ``from``: names what was before. ``contrast``: may do so ("instead of", ", not"). ``ended``: the rest of

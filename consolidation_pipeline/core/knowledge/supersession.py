@@ -61,7 +61,7 @@ _VALUE_KINDS = ("value", "name", "code")
 
 @dataclass(frozen=True)
 class Writer:
-    """Who wrote a memory; None where it is not known.
+    """Writer of a memory; None for each field that is not known.
 
     ``key``: the API key, whose user, agent and session are claims.
     """

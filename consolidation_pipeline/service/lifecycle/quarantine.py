@@ -42,7 +42,7 @@ class Affected:
 
 @dataclass(frozen=True)
 class BlastRadius:
-    """What a quarantine takes out of use.
+    """Memories and derived rows that a quarantine takes out of use.
 
     ``memories``: raw memories that meet the filter. ``shown_again``: number of other raw memories that are active
     again, as their merged memory is dissolved. ``totals``: number of affected rows by kind. ``affected``: these rows,

@@ -1,4 +1,4 @@
-"""Why a playbook is empty: what waits for a person, or which gates its candidates did not pass."""
+"""Reason of an empty playbook: entries that wait for a person, or the gates that its candidates did not pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a playbook is empty: waiting entries, or the gate that the best candidate fails."""
+"""Reason of an empty playbook: waiting entries, or the gate that the best candidate fails."""
 
 from __future__ import annotations
 
