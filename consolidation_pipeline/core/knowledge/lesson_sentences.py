@@ -239,6 +239,11 @@ def is_change(text: str) -> bool:
     return (_COMMIT.match(text) or _CHANGE_VERB.match(text)) is not None and not _FIX.search(text)
 
 
+def opens_with_condition(text: str) -> bool:
+    """Return True for "When it fails, .." and "For a release, .."."""
+    return _CONDITION.match(text) is not None
+
+
 def names_task(text: str) -> bool:
     """Return True for the name of a task or change: "Improve the export", "Fix the page"."""
     return _CHANGE_VERB.match(text) is not None

@@ -23,7 +23,7 @@ _WORD = re.compile(r"[./$@~_]{0,2}\w(?:[\w+#]|[._/:@'’-]+(?=[^\W_]))*(?:\(\))?
 # Words that may stand inside a phrase.
 _LINKS = frozenset("of for in on with and & / de des du la le von und für der die y del el et".split())
 # Words with which no phrase begins or ends: numbers, adverbs, and verbs in the past.
-_NO_END = re.compile(r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code")
+_NO_END = re.compile(r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code|feat|chore|wip")
 # Particles with which a phrase may end: "top up".
 _PARTICLES = frozenset("up off out".split())
 _PAST = re.compile(r"(?!.*(?:need|feed|seed|speed|embed|shared|based)\b).{3,}ed")
@@ -87,10 +87,10 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str]) -> str:
 
 
 def fit_title(title: str, told: Sequence[str], texts: Sequence[str], key_terms: Sequence[str]) -> str:
-    """Return the phrases of a title that are in what is told of a group, or in most of its texts.
+    """Return the phrases of a title that are in what is told of a group, and those of several words in most texts.
 
     If they are none, or one plain word, the title is written from what is told. If nothing is told but examples,
-    phrases of several words stay as they are.
+    phrases of several words stay as they are, and words that are in most texts.
 
     Args:
         told: Lines of the text that gets the title; of none, it has only examples.
@@ -102,9 +102,9 @@ def fit_title(title: str, told: Sequence[str], texts: Sequence[str], key_terms: 
     kept = []
     for phrase in title.split(", "):
         stems = _find_stems(phrase)
-        if (stems <= said if told else " " in phrase) or sum(stems <= others for others in stems_of) > _MOST * len(
-            texts
-        ):
+        in_most = sum(stems <= others for others in stems_of) > _MOST * len(texts)
+        # Of a headline, a single word that it lacks says nothing.
+        if (stems <= said or (in_most and " " in phrase)) if told else (in_most or " " in phrase):
             kept.append(phrase)
     fitted = _capitalize(", ".join(kept))
     return (fitted if not _is_plain_word(fitted) else "") or write_title(["\n".join(told)], key_terms) or fitted

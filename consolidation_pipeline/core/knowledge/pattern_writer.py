@@ -14,6 +14,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
     Role,
     is_bug_report,
     is_change,
+    opens_with_condition,
     read_lesson,
 )
 from consolidation_pipeline.core.knowledge.pattern_layout import ExampleKind, Sightings, render_pattern
@@ -67,6 +68,8 @@ _DISPUTED = 1.3
 # Factor for each literal of a sentence that few other units have: it is about one case.
 _SPECIFIC = 0.85
 _MOST_SPECIFIC = 0.45
+# Factor of a short rule after one with a condition, which may hold for both: "When x, do y. Always do z."
+_SHORT_WORDS, _CONDITION_BEFORE = 10, 0.6
 _LONG_CHARS, _LONG = 240, 0.8
 # A unit supports a sentence if one of its own has this cosine with it.
 _SUPPORTS = 0.3
@@ -199,8 +202,16 @@ class PatternWriter:
         factor *= _DISPUTED if disputed else 1.0
         factor *= _COMMAND if is_command(lesson.text) else 1.0
         factor *= max(_MOST_SPECIFIC, _SPECIFIC**rare)
+        factor *= _CONDITION_BEFORE if lesson.role == "rule" and self._follows_condition(ranked) else 1.0
         factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
         return Candidate(ranked, lesson, ranked.score * factor)
+
+    def _follows_condition(self, ranked: RankedSentence) -> bool:
+        """Return True for a short rule without a condition, after a sentence that has one."""
+        sentences = self.sentences[ranked.text]
+        at = sentences.index(ranked.sentence.text) if ranked.sentence.text in sentences else 0
+        is_short = len(ranked.sentence.text.split()) <= _SHORT_WORDS
+        return at > 0 and is_short and opens_with_condition(sentences[at - 1])
 
     def _find_template(self) -> TemplateFamily | None:
         positions = list(self.texts)

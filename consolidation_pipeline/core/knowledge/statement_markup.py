@@ -14,7 +14,7 @@ _PAIRS = (
 _OPENING = re.compile(r"^\W*#+\s+|^\s*\*\*(?=\w)")
 # "feat(api): add x" and "fix: y": how changes are named.
 _COMMIT = re.compile(
-    r"^(?:(?:feat|fix|docs?|chore|refactor|perf|build|ci|style|tests?|wip)\b)?\s?(?:\(([\w ,./-]+)\))?!?:\s+", re.I
+    r"^(?:(?:feat|fix|docs?|chore|refactor|perf|build|ci|style|tests?|wip)\b)?\s?(?:\(([\w ,./+&-]+)\))?!?:\s+", re.I
 )
 
 

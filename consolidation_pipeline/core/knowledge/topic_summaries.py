@@ -17,6 +17,7 @@ from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentenc
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
 from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
+from consolidation_pipeline.core.knowledge.weak_sentences import names_cause
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
 from consolidation_pipeline.core.text.key_terms import find_key_terms
@@ -57,7 +58,7 @@ _LETTERS = 0.8
 # Factors of the score of a sentence by its role; of the first of a text; of a form field, a log line or address, a long
 # one, one of many topics.
 _ROLES = {"rule": 1.5, "warning": 1.5, "fact": 1.2, "subject": 1.0, "report": 0.9, "fragment": 0.1}
-_OTHER_ROLE = 0.4
+_OTHER_ROLE, _NO_CAUSE = 0.4, 0.4
 _OPENING, _FIELD, _NOISE, _LONG, _EVERYWHERE = 1.2, 0.4, 0.2, 0.3, 0.1
 _MARKS = re.compile(r"-->|https?://|<\w|>\s*>|\b\d\.\s*$|:\s*$|(?:\.\.\.|…)\W*$")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -277,7 +278,7 @@ class _Writer:
             factors = (
                 1.0 if is_context_dependent(text) else 1 + math.log2(count),
                 _EVERYWHERE if self.spread[normalize_text(text)] > _MOST_TOPICS else 1.0,
-                _ROLES.get(read_lesson(text, is_opening=is_opening).role, _OTHER_ROLE),
+                _weigh_role(text, is_opening=is_opening),
                 _OPENING if is_opening else 1.0,
                 _FIELD if label and label[0] in self.fields else 1.0,
                 _NOISE if _is_noise(text) else 1.0,
@@ -294,6 +295,12 @@ class _Writer:
         if not near or room < _LEAST_CHARS:
             return f"{head}."
         return f"{head}: {self._tell([self.forms[at] for at in near], ranking, room - len(head))}"
+
+
+def _weigh_role(text: str, *, is_opening: bool) -> float:
+    """Return the factor of a sentence for what it is; of a report, for whether it names a cause."""
+    role = read_lesson(text, is_opening=is_opening).role
+    return _ROLES.get(role, _OTHER_ROLE) * (_NO_CAUSE if role == "report" and not names_cause(text) else 1.0)
 
 
 def _count_sentences(forms: Sequence[_Form], ranking: SentenceRanking) -> Counter[str]:

@@ -17,14 +17,24 @@ _SPECIFIC = re.compile(
     r"\b(?:because|since|due to|when|whenever|if|unless|instead|rather|without|not|never|missing|only|so that|"
     r"such that|which|that|by|to|before|after|until|ensur(?:e|ing)|caus(?:es|ing)|lead(?:s|ing))\b|n['’]t\b"
 )
-_VAGUE = re.compile(
-    rf"^\W*(?:"
-    # "The issue lies in the logic for ..": only that there is one.
-    r"(?:the|this|a|one|another)? ?(?:main |key |root |likely )?(?:issue|problem|error|bug|mistake|fault|cause)s?\b"
+# "The issue lies in the logic for ..": only that there is one; "failed 3 of the test cases": only that they failed.
+_ISSUE = re.compile(
+    r"^\W*(?:(?:the|this|a|one|another)? ?(?:main |key |root |likely )?"
+    r"(?:issue|problem|error|bug|mistake|fault|cause)s?\b"
     r"[^.,]{0,20}?\b(?:lies?|is|are|was|were|resides?|stems?|arises?|comes?|(?:seems|appears) to be)\b"
     r"(?: (?:probably|likely|mainly|again))? (?:in|with|within|from)\b"
+    rf"|(?:the|this|my|your)? ?(?:current |above |previous )?(?:\w+ )?{_THING} failed "
+    r"(?:\d+ out of|\d+ of|all|some|multiple|several|many|the|for)\b[^.,]{0,20}\btest\b)(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_LOCATED = re.compile(
+    r"\b(?:because|since|due to|where|when|which|instead|rather|without|not|never|missing|before|after|causing)\b"
+    r"|n['’]t\b"
+)
+_VAGUE = re.compile(
+    r"^\W*(?:"
     # "The implementation is incorrect."
-    rf"|(?:the|this|my|your)? ?(?:current |above |previous )?(?:\w+ )?{_THING} (?:is|was) "
+    rf"(?:the|this|my|your)? ?(?:current |above |previous )?(?:\w+ )?{_THING} (?:is|was) "
     r"(?:still )?(?:incorrect|wrong|not correct|faulty|flawed|buggy|broken|correct)\b"
     # "Revise the logic for ..", "The logic should be corrected."
     r"|(?:please )?(?:revise|fix|review|modify|adjust|update|change|rethink|re-?evaluate|re-?consider|improve|correct|"
@@ -86,9 +96,11 @@ _SHARED_RUN, _SHARED_CONTENT = 3, 2
 
 def is_vague(text: str) -> bool:
     """Return True for a sentence that says only that something is wrong, or is to be revised, or replaced by itself."""
-    match = _VAGUE.match(text)
-    is_bare = match is not None and _SPECIFIC.search(match["rest"].lower()) is None
-    return is_bare or _NO_CHANGE.search(text) is not None
+    for claim, specific in ((_ISSUE, _LOCATED), (_VAGUE, _SPECIFIC)):
+        match = claim.match(text)
+        if match is not None and specific.search(match["rest"].lower()) is None:
+            return True
+    return _NO_CHANGE.search(text) is not None
 
 
 def refers_elsewhere(text: str) -> bool:

@@ -157,6 +157,15 @@ def test_new_features_are_told_as_changes() -> None:
     assert "Add a filter to the invoices of a …" in found.content
 
 
+def test_rule_without_its_condition_is_no_headline() -> None:
+    texts = [
+        "When a print job has its own tray, never set the tray in the driver. Always set the print tray by hand.",
+        "Set the tray of a print job in the job, not in the driver.",
+        "The driver ignores the tray of a print job.",
+    ]
+    assert extract_first(texts).summary != "Always set the print tray by hand."
+
+
 def test_reason_that_blames_the_advice_is_left_out() -> None:
     texts = [
         "Change the invoice filter to keep invoices below the limit of the account.",
