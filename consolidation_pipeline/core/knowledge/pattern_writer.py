@@ -33,7 +33,12 @@ from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_typ
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.template_families import TemplateFamily, find_template
-from consolidation_pipeline.core.knowledge.weak_sentences import instructs_fault, names_cause, read_fault
+from consolidation_pipeline.core.knowledge.weak_sentences import (
+    instructs_fault,
+    names_cause,
+    names_wish_alone,
+    read_fault,
+)
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.key_terms import extract_terms
@@ -70,6 +75,8 @@ _SPECIFIC = 0.85
 _MOST_SPECIFIC = 0.45
 # Factor of a short rule after one with a condition, which may hold for both: "When x, do y. Always do z."
 _SHORT_WORDS, _CONDITION_BEFORE = 10, 0.6
+# Factor of a verdict that names no cause.
+_WISH = 0.5
 _LONG_CHARS, _LONG = 240, 0.8
 # A unit supports a sentence if one of its own has this cosine with it.
 _SUPPORTS = 0.3
@@ -203,6 +210,7 @@ class PatternWriter:
         factor *= _COMMAND if is_command(lesson.text) else 1.0
         factor *= max(_MOST_SPECIFIC, _SPECIFIC**rare)
         factor *= _CONDITION_BEFORE if lesson.role == "rule" and self._follows_condition(ranked) else 1.0
+        factor *= _WISH if names_wish_alone(lesson.text) else 1.0
         factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
         return Candidate(ranked, lesson, ranked.score * factor)
 

@@ -115,9 +115,14 @@ def refers_elsewhere(text: str) -> bool:
     return False
 
 
+def names_wish_alone(text: str) -> bool:
+    """Return True for a verdict whose reason is that it is not as wanted: "because it does not properly count"."""
+    return _UNMET.search(text) is not None
+
+
 def names_cause(text: str) -> bool:
     """Return True if a reason says more than that something is wrong, or not as wanted."""
-    return not is_vague(text) and _UNMET.search(text) is None and _CAUSE.search(_EFFECT.sub("", text)) is not None
+    return not is_vague(text) and not names_wish_alone(text) and _CAUSE.search(_EFFECT.sub("", text)) is not None
 
 
 def read_fault(text: str) -> tuple[str, ...]:
