@@ -30,8 +30,8 @@ _PAST = re.compile(r"(?!.*(?:need|feed|seed|speed|embed|shared|based)\b).{3,}ed"
 _PAST_FACTOR = 0.5
 # A phrase of the first line counts more, as the first line is often a title.
 _HEADING_BONUS = 0.5
-# A title names what is told, or what this share of the texts speaks of.
-_MOST = 0.5
+# A title names what is told, or what this share of the texts speaks of; without a headline, a smaller share.
+_MOST, _MANY = 0.5, 1 / 3
 _WORDLIKE = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*(?:[\s,]|$)")
 # A word in lower case in this share of its uses is no name.
 _LOWER_SHARE = 0.2
@@ -90,7 +90,7 @@ def fit_title(title: str, told: Sequence[str], texts: Sequence[str], key_terms: 
     """Return the phrases of a title that are in what is told of a group, and those of several words in most texts.
 
     If they are none, or one plain word, the title is written from what is told. If nothing is told but examples,
-    phrases of several words stay as they are, and words that are in most texts.
+    phrases of several words stay as they are, and words that many texts have; one plain word alone is no title.
 
     Args:
         told: Lines of the text that gets the title; of none, it has only examples.
@@ -102,12 +102,14 @@ def fit_title(title: str, told: Sequence[str], texts: Sequence[str], key_terms: 
     kept = []
     for phrase in title.split(", "):
         stems = _find_stems(phrase)
-        in_most = sum(stems <= others for others in stems_of) > _MOST * len(texts)
+        in_most = sum(stems <= others for others in stems_of) > (_MOST if told else _MANY) * len(texts)
         # Of a headline, a single word that it lacks says nothing.
         if (stems <= said or (in_most and " " in phrase)) if told else (in_most or " " in phrase):
             kept.append(phrase)
     fitted = _capitalize(", ".join(kept))
-    return (fitted if not _is_plain_word(fitted) else "") or write_title(["\n".join(told)], key_terms) or fitted
+    if fitted and not _is_plain_word(fitted):
+        return fitted
+    return (write_title(["\n".join(told)], key_terms) or fitted) if told else ""
 
 
 def _find_stems(text: str) -> set[str]:
