@@ -17,8 +17,9 @@ _MAX_FAILURES = 10
 AFTER_PATTERNS = {"dagster/priority": "-1"}
 # Summaries need only memories and vectors.
 AFTER_SUGGESTIONS = {"dagster/priority": "-2"}
-# Scores come last because they include the memories that the run created.
 AFTER_SUMMARIES = {"dagster/priority": "-3"}
+# Scores come last because they include the memories that the run created.
+AFTER_SUPERSESSIONS = {"dagster/priority": "-4"}
 
 
 def describe_table(table: str) -> dict[str, str | dg.TableSchema]:

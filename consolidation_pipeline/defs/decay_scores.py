@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_SUMMARIES, build_table
+from consolidation_pipeline.defs.asset_metadata import AFTER_SUPERSESSIONS, build_table
 from consolidation_pipeline.defs.associations import associations
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
@@ -17,7 +17,7 @@ from consolidation_pipeline.store.admin.invariants import find_without_relevance
 _QUARTILES = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
 
 
-@phase_asset("lifecycle", table="task_memories", deps=[principles, associations], op_tags=AFTER_SUMMARIES)
+@phase_asset("lifecycle", table="task_memories", deps=[principles, associations], op_tags=AFTER_SUPERSESSIONS)
 def decay_scores(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Score the relevance of every active memory from its age, access, importance and relations."""
     result = score_relevance(run)

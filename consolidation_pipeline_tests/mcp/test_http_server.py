@@ -93,7 +93,7 @@ def test_mcp_key_limits_role_and_project(pipeline: Pipeline, keys: Keys) -> None
             assert agent.expect_error("add_memory", content="x", project="bank").startswith("not_found: ")
             assert "needs the role admin; yours is agent" in agent.expect_error("run_consolidation")
         with connect_http_agent(url, mode="legacy", **{"X-API-Key": keys.reader}) as agent:
-            assert len(agent.tools()) == 3
+            assert len(agent.tools()) == 4
             found = agent.call("search_consolidated_memories", query="orders", project="shop")["results"]
             assert [hit["id"] for hit in found] == [added["id"]]
         with connect_http_agent(url, Authorization=f"bearer {keys.admin}") as agent:

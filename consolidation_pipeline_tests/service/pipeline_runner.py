@@ -52,7 +52,6 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "embedding_matrix": embed_memories,
     "threshold_calibration": calibrate_thresholds,
     "similarity_graph": update_similarity_graph,
-    "supersessions": record_supersessions,
     "clusters": form_clusters,
     "merged_memories": merge_clusters,
     "patterns": derive_patterns,
@@ -61,6 +60,7 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "consolidation_suggestions": propose_merges,
     "semantic_summaries": summarize_memories,
     "procedural_profile": update_profiles,
+    "supersessions": record_supersessions,
     "decay_scores": score_relevance,
     "archived_memories": archive_memories,
     "consolidation_report": write_report,
@@ -75,7 +75,6 @@ class Outcome:
     embedded: EmbeddingResult
     calibrated: CalibrationResult
     graph: GraphUpdate
-    supersessions: SupersessionResult
     clusters: ClusterSummary
     merging: MergeResult
     patterns: DeriveResult
@@ -84,6 +83,7 @@ class Outcome:
     suggestions: ProposalResult
     summaries: SummaryResult
     profiles: ProfileResult
+    supersessions: SupersessionResult
     decay: DecayResult
     archived: ArchiveResult
     report: RunReport

@@ -170,7 +170,7 @@ def test_reply_confidence_gates_and_reply_is_cached(
     pipeline: Pipeline, provider: OpenAIServer, confidence: float, first: tuple[int, int, int]
 ) -> None:
     provider.behaviour = reply_with_json(pattern_reply(confidence))
-    pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini", promote=False)
+    pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
     pipeline.add(topic_notes("move", MIGRATIONS))
     assert count_patterns(pipeline.run()) == first
     assert llm_usage(pipeline) == {"calls": 1, "cached": 0}
@@ -186,6 +186,6 @@ def test_reply_confidence_gates_and_reply_is_cached(
 
 @pytest.mark.parametrize(("size", "made"), [(2, 0), (3, 1)])
 def test_pattern_needs_three_memories(pipeline: Pipeline, provider: OpenAIServer, size: int, made: int) -> None:
-    pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini", promote=False)
+    pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
     pipeline.add(topic_notes("hook", WEBHOOKS[:size]))
     assert pipeline.run().patterns.created == made == len(provider.requests)

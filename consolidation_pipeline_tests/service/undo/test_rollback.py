@@ -53,14 +53,17 @@ def extend_merge(pipeline: Pipeline) -> tuple[Outcome, Outcome]:
 
 
 def test_rollback_of_job_restores_every_byte(pipeline: Pipeline) -> None:
+    pipeline.configure_new(review_limit=0)
     pipeline.add(corpus())
     before, rows_before = dump_knowledge(pipeline), count_rows(pipeline)
     done = pipeline.run()
     assert dump_knowledge(pipeline) != before
+    superseding = done.supersessions.added
     undone = pipeline.roll_back(done.job_id)
     assert dump_knowledge(pipeline) == before
-    assert (undone.scope, undone.changes) == ("job", 12 + 40 + 2)
-    assert (undone.memories_restored, undone.memories_deleted, undone.memories_recreated) == (40, 12 + 2, 0)
+    assert (undone.scope, undone.changes) == ("job", 12 + 40 + 2 + superseding)
+    deleted = 12 + 2 + superseding
+    assert (undone.memories_restored, undone.memories_deleted, undone.memories_recreated) == (40, deleted, 0)
     grown = {"consolidation_changes", "similarity_calibrations", "memory_neighbors", "memory_clusters"}
     assert {name for name, rows in count_rows(pipeline).items() if rows != rows_before[name]} == grown
     assert find_broken_rules(pipeline) == []
@@ -80,6 +83,7 @@ def test_rollback_removes_neighbours_of_merges(pipeline: Pipeline) -> None:
 
 
 def test_rollback_of_group_leaves_others(pipeline: Pipeline) -> None:
+    pipeline.configure_new(review_limit=0)
     pipeline.add(corpus())
     done = pipeline.run()
     group = group_of_job(pipeline, done.job_id)
@@ -90,7 +94,8 @@ def test_rollback_of_group_leaves_others(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'merged'") == len(LESSONS) - 1
     assert find_broken_rules(pipeline) == []
     rest = pipeline.roll_back(done.job_id)
-    assert rest.memories_deleted == len(LESSONS) - 1 + 2  # with the summary and the profile
+    # With the summary and the profile.
+    assert rest.memories_deleted == len(LESSONS) - 1 + 2 + done.supersessions.added
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 0
 
 
@@ -116,13 +121,14 @@ def test_rollback_of_change_covers_its_group(pipeline: Pipeline) -> None:
 
 
 def test_rollback_of_rollback_restores_merged_state(pipeline: Pipeline) -> None:
+    pipeline.configure_new(review_limit=0)
     pipeline.add(corpus())
     done = pipeline.run()
     merged = dump_knowledge(pipeline)
     undone = pipeline.roll_back(done.job_id)
     redone = pipeline.roll_back(undone.rollback_id)
     assert dump_knowledge(pipeline) == merged
-    assert (redone.memories_recreated, redone.memories_restored) == (12 + 2, 40)
+    assert (redone.memories_recreated, redone.memories_restored) == (12 + 2 + done.supersessions.added, 40)
     assert find_broken_rules(pipeline) == []
     assert pipeline.run().merging.absorbed == 0
 

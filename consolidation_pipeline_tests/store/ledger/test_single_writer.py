@@ -254,6 +254,7 @@ class StoreArguments:
             "archive_rows": {"updates": [MemoryUpdate(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "list_candidates": {"cross_type": False, "most": 5},
+            "load_profiled": {"summaries": [[self.raw[0]]], "most": 5},
             "list_suspects": {"where": WriterFilter(ids=self.raw[7:])},
             "list_affected": {"suspects": self.raw[7:]},
             "list_hidden": {"affected": [], "suspects": []},
