@@ -31,7 +31,8 @@ LESSON = LESSONS[0]
 
 def list_merged(pipeline: Pipeline) -> list[Any]:
     """Return the active merged memories."""
-    return pipeline.rows("SELECT * FROM {s}.consolidated_memories WHERE retired_at IS NULL ORDER BY id")
+    active = "SELECT * FROM {s}.consolidated_memories WHERE retired_at IS NULL AND kind = 'merged' ORDER BY id"
+    return pipeline.rows(active)
 
 
 def memory_ids(*names: str) -> list[UUID]:

@@ -75,9 +75,9 @@ def test_rollback_restores_every_visible_query(embedded: Pipeline) -> None:
 def test_rollback_restores_extended_memory(embedded: Pipeline) -> None:
     embedded.run()
     embedded.add([note("c", f"{LESSON} Seen again today.", tags=["new"], files=["c.py"], reused_count=9)])
-    embedded.configure(merge=False, review_limit=0)
+    embedded.configure(merge=False, review_limit=0, summarize=False)
     embedded.run()
-    embedded.configure(review_limit=0)
+    embedded.configure(review_limit=0, summarize=False)
     before = visible_rows(embedded)
     assert embedded.run().merging.extended == 1
     assert visible_rows(embedded)["merged memories"] != before["merged memories"]

@@ -294,6 +294,9 @@ class StoreArguments:
                 "suggestion": lock_suggestion(connection, suggested),
                 "decision": {"status": "rejected"},
             },
+            # The pending suggestion is decided above; both write by ``update_rows`` alone.
+            "supersede_suggestions": {"rows": []},
+            "update_texts": {"texts": []},
             "write_review_decisions": {
                 "rows": list(lock_review_items(connection, [reviewed]).values()),
                 "approved": True,
@@ -360,7 +363,7 @@ class StoreArguments:
             "set_scope_keys": {"rows": [MisplacedMemory(moved, 1, "pattern", "Text.", 1, "ada")]},
             "touch_key": {"key_id": uuid4()},
             "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
-            "edit_rows": {"updates": [MemoryUpdate(self.raw[7], 1, uuid4(), "test")], "values": {"pinned": True}},
+            "edit_rows": {"updates": [MemoryUpdate(self.raw[7], 2, uuid4(), "test")], "values": {"pinned": True}},
             "write_derived": {"rows": [self.pattern(self.raw[3:6])]},
             "write_entries": {"changes": [EntryChange(uuid4(), None, uuid4(), instruction, "test", None)]},
             "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},
