@@ -89,11 +89,11 @@ def mark_originals(suggestion: Suggestion) -> list[MarkedOriginal]:
 
 def list_differences(suggestion: Suggestion) -> list[Disagreement]:
     """Return the differences between the originals, the same one only once; contradictions come first."""
-    found = {
-        (one.kind, *(tuple(passage.text.casefold() for passage in side) for side in (one.a, one.b))): one
-        for one in reversed(suggestion.differences)
-    }
-    return sorted(reversed(found.values()), key=lambda one: not one.contradicts)
+    found: dict[tuple[object, ...], Disagreement] = {}
+    for one in suggestion.differences:
+        texts = (tuple(passage.text.casefold() for passage in side) for side in (one.a, one.b))
+        found.setdefault((one.kind, *texts), one)
+    return sorted(found.values(), key=lambda one: not one.contradicts)
 
 
 @router.get("")

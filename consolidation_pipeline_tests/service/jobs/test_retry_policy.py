@@ -206,8 +206,10 @@ def test_unchanged_large_project_is_not_due(pipeline: Pipeline) -> None:
     assert is_due_at_night() == idle
     pipeline.run_phases(["decay_scores"], job="decay", planned=("decay_scores",))
     assert is_due_at_night() == idle
-    pipeline.write("UPDATE {s}.task_memories SET learned_at = learned_at - interval '91 days', "
-        "created_at = created_at - interval '91 days' WHERE external_id = 'n1'")
+    pipeline.write(
+        "UPDATE {s}.task_memories SET learned_at = learned_at - interval '91 days', "
+        "created_at = created_at - interval '91 days' WHERE external_id = 'n1'"
+    )
     assert is_due_at_night() == ""
     pipeline.run()
     assert is_due_at_night().startswith("nothing changed since job")

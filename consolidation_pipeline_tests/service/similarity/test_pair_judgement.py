@@ -18,8 +18,8 @@ from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import InvalidOptionError, UsageError
 from consolidation_pipeline.llm import retries
 from consolidation_pipeline.options import parse_options
-from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, read_suggest_groups
+from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 from consolidation_pipeline.service.review.suggestions import list_suggestions
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.similarity import pair_judgement, pair_judges
