@@ -11,7 +11,7 @@ from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidOptionError, UsageError
 from consolidation_pipeline.options import OPTION_NAMES, ConsolidationOptions, parse_options
 from consolidation_pipeline.service.runs.effective_options import effective_options
-from consolidation_pipeline.service.runs.operator_limits import check_limits
+from consolidation_pipeline.service.runs.operator_limits import check_limits, read_limits
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import projects as store
 from consolidation_pipeline.store.admin.project_counts import Backlog, ProjectCounts, count_project, list_backlogs
@@ -129,6 +129,6 @@ def _rename_aliases(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_options(options: ConsolidationOptions, settings: Settings) -> None:
     """Raise InvalidOptionError for thresholds that do not fit the embedding model, or beyond the operator's limits."""
-    check_limits(options, settings)
+    check_limits(options, read_limits(settings))
     model = options.embedding_model if "embedding_model" in options.model_fields_set else settings.embedding_model
     resolve_thresholds(load_embedder(model or "local").name, options.model_dump())

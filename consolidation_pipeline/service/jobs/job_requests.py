@@ -13,7 +13,7 @@ from uuid import UUID
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
-from consolidation_pipeline.service.runs.operator_limits import check_limits
+from consolidation_pipeline.service.runs.operator_limits import check_limits, read_limits
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, build_scope, read_scope, select_phases
 from consolidation_pipeline.service.runs.project_run import CANCELLED_BY
 from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
@@ -98,7 +98,7 @@ def request_job(
     if trigger_type not in TRIGGER_TYPES:
         raise UsageError(f"trigger type {trigger_type!r} does not exist; the types are {', '.join(TRIGGER_TYPES)}")
     given = parse_options(options or {})
-    check_limits(given, settings or Settings())
+    check_limits(given, read_limits(settings or Settings()))
     own = given.model_dump(mode="json", exclude_unset=True)
     project = get_runnable_project(engine, slug)
     fail_dead_job(engine, project)

@@ -6,7 +6,7 @@ import json
 from functools import lru_cache
 
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
-from consolidation_pipeline.service.runs.operator_limits import apply_limits
+from consolidation_pipeline.service.runs.operator_limits import OperatorLimits, apply_limits, read_limits
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.projects import Project
 
@@ -17,14 +17,12 @@ def effective_options(project: Project, settings: Settings) -> ConsolidationOpti
     Raises:
         InvalidOptionError: The environment does not allow its embedding model, to which searches send their texts.
     """
-    return apply_limits(
-        _read_options(json.dumps(project.config), settings.llm_model, settings.embedding_model), settings
-    )
+    return _read_options(json.dumps(project.config), read_limits(settings))
 
 
 @lru_cache(maxsize=1_000)
-def _read_options(config: str, llm_model: str | None, embedding_model: str | None) -> ConsolidationOptions:
+def _read_options(config: str, limits: OperatorLimits) -> ConsolidationOptions:
     """Parse a project's config (JSON). Cached, because every search needs it."""
-    models = {"llm_model": llm_model, "embedding_model": embedding_model}
+    models = {"llm_model": limits.llm_model, "embedding_model": limits.embedding_model}
     base = parse_options({key: value for key, value in models.items() if value})
-    return parse_options(json.loads(config), base=base)
+    return apply_limits(parse_options(json.loads(config), base=base), limits)

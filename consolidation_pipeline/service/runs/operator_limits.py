@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions
@@ -18,22 +19,38 @@ logger = logging.getLogger(__name__)
 _MAXIMA = {"budget_usd_per_day": "max_usd_per_day", "budget_tokens_per_run": "max_tokens_per_run"}
 
 
-def check_limits(options: ConsolidationOptions, settings: Settings) -> None:
+class OperatorLimits(NamedTuple):
+    """Settings that limit what projects choose; ``llm_model``, ``embedding_model``: the environment's own."""
+
+    llm_model: str | None
+    embedding_model: str | None
+    allowed_models: str
+    max_usd_per_day: float | None
+    max_tokens_per_run: int | None
+
+
+def read_limits(settings: Settings) -> OperatorLimits:
+    """Return the limits of the environment."""
+    return OperatorLimits(*(getattr(settings, name) for name in OperatorLimits._fields))
+
+
+def check_limits(options: ConsolidationOptions, limits: OperatorLimits) -> None:
     """Check the options that somebody chose.
 
     Raises:
         InvalidOptionError: One is beyond what the environment allows; the message names it and the limit.
     """
     for name, setting in _MAXIMA.items():
-        limit, chosen = getattr(settings, setting), getattr(options, name)
+        limit, chosen = getattr(limits, setting), getattr(options, name)
         if limit is not None and name in options.model_fields_set and chosen > limit:
             variable = f"CONSOLIDATION_{setting.upper()}"
             raise InvalidOptionError(f"{name} = {chosen} is not allowed: {variable} limits it to {limit}")
     for name in ("llm_model", "embedding_model"):
-        _check_model(name, options, settings)
+        if refusal := _refuse_model(name, options, limits):
+            raise InvalidOptionError(refusal)
 
 
-def apply_limits(options: ConsolidationOptions, settings: Settings) -> ConsolidationOptions:
+def apply_limits(options: ConsolidationOptions, limits: OperatorLimits) -> ConsolidationOptions:
     """Return the options within the limits, as they may have been chosen before there were any.
 
     Budgets are lowered. Without its LLM, a run writes extractive texts.
@@ -41,23 +58,23 @@ def apply_limits(options: ConsolidationOptions, settings: Settings) -> Consolida
     Raises:
         InvalidOptionError: The embedding model is not allowed. No other one can take its place.
     """
-    _check_model("embedding_model", options, settings)
+    if refusal := _refuse_model("embedding_model", options, limits):
+        raise InvalidOptionError(refusal)
     changed: dict[str, object] = {}
     for name, setting in _MAXIMA.items():
-        limit = getattr(settings, setting)
+        limit = getattr(limits, setting)
         if limit is not None and getattr(options, name) > limit:
             changed[name] = limit
-    try:
-        _check_model("llm_model", options, settings)
-    except InvalidOptionError as error:
-        logger.warning("no model writes texts: %s", error)
+    if refusal := _refuse_model("llm_model", options, limits):
+        logger.warning("no model writes texts: %s", refusal)
         changed["llm_model"] = None
     return options.model_copy(update=changed) if changed else options
 
 
-def _check_model(name: str, options: ConsolidationOptions, settings: Settings) -> None:
-    """Raise InvalidOptionError unless a model is the environment's own, local, or in its list."""
-    model, patterns = getattr(options, name), settings.allowed_models
-    own = (None, "local", getattr(settings, name))
-    if patterns and model not in own and not any(fnmatchcase(model, one.strip()) for one in patterns.split(",")):
-        raise InvalidOptionError(f"{name} = {model} is not allowed: CONSOLIDATION_ALLOWED_MODELS has {patterns}")
+def _refuse_model(name: str, options: ConsolidationOptions, limits: OperatorLimits) -> str | None:
+    """Return why a model is not allowed; None if it is the environment's own, local, or in its list."""
+    model, patterns = getattr(options, name), limits.allowed_models
+    own = (None, "local", getattr(limits, name))
+    if not patterns or model in own or any(fnmatchcase(model, one.strip()) for one in patterns.split(",")):
+        return None
+    return f"{name} = {model} is not allowed: CONSOLIDATION_ALLOWED_MODELS has {patterns}"

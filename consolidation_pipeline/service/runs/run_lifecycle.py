@@ -17,7 +17,7 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.runs.effective_options import effective_options
-from consolidation_pipeline.service.runs.operator_limits import apply_limits
+from consolidation_pipeline.service.runs.operator_limits import apply_limits, read_limits
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES, build_scope, read_scope
 from consolidation_pipeline.service.runs.project_run import (
     PlanDecisions,
@@ -182,7 +182,7 @@ def _begin_job(
     """Claim the pending job, or make one with ``scope``; return its id, its options and the plan to apply, if any."""
     pending = jobs.find_live_job(connection, project.id)
     scope = scope if pending is None else pending.scope
-    options = apply_limits(parse_options(scope.get("options", {}), base=options), settings)
+    options = apply_limits(parse_options(scope.get("options", {}), base=options), read_limits(settings))
     snapshot = options.model_dump(mode="json")
     if pending is None:
         job_id = jobs.append_job(

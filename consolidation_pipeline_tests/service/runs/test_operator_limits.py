@@ -11,11 +11,12 @@ from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.service.admin.projects import configure_project, create_project
 from consolidation_pipeline.service.jobs.job_requests import request_job
 from consolidation_pipeline.service.runs.effective_options import effective_options
-from consolidation_pipeline.service.runs.operator_limits import apply_limits, check_limits
+from consolidation_pipeline.service.runs.operator_limits import apply_limits, check_limits, read_limits
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
-LIMITS = Settings(allowed_models="openai/*, ollama/llama3", max_usd_per_day=2.5, max_tokens_per_run=1000)
+SETTINGS = Settings(allowed_models="openai/*, ollama/llama3", max_usd_per_day=2.5, max_tokens_per_run=1000)
+LIMITS = read_limits(SETTINGS)
 
 
 @pytest.mark.parametrize("option", ["llm_model", "embedding_model"])
@@ -51,7 +52,7 @@ def test_choice_within_limits_is_allowed(options: dict[str, Any]) -> None:
 
 
 def test_model_of_environment_needs_no_permission() -> None:
-    own = LIMITS.model_copy(update={"llm_model": "groq/llama", "embedding_model": "cohere/embed"})
+    own = LIMITS._replace(llm_model="groq/llama", embedding_model="cohere/embed")
     check_limits(parse_options({"llm_model": "groq/llama", "embedding_model": "cohere/embed"}), own)
 
 
@@ -66,13 +67,13 @@ def test_older_choices_are_lowered_to_limits() -> None:
 @pytest.mark.database
 def test_projects_and_triggers_stay_within_limits(pipeline: Pipeline) -> None:
     engine, refused = pipeline.engine, {"budget_usd_per_day": 3}
-    create_project(engine, SLUG, {}, settings=LIMITS)
+    create_project(engine, SLUG, {}, settings=SETTINGS)
     with pytest.raises(InvalidOptionError, match=r"limits it to 2\.5"):
-        create_project(engine, "other", refused, settings=LIMITS)
+        create_project(engine, "other", refused, settings=SETTINGS)
     with pytest.raises(InvalidOptionError, match=r"limits it to 2\.5"):
-        configure_project(engine, SLUG, settings=LIMITS, config=refused)
+        configure_project(engine, SLUG, settings=SETTINGS, config=refused)
     with pytest.raises(InvalidOptionError, match=r"limits it to 2\.5"):
-        request_job(engine, SLUG, options=refused, triggered_by="somebody", settings=LIMITS)
+        request_job(engine, SLUG, options=refused, triggered_by="somebody", settings=SETTINGS)
     pipeline.configure(budget_usd_per_day=3)
-    assert effective_options(pipeline.project(), LIMITS).budget_usd_per_day == 2.5
+    assert effective_options(pipeline.project(), SETTINGS).budget_usd_per_day == 2.5
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
