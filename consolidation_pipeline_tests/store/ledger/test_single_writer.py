@@ -174,6 +174,9 @@ class StoreArguments:
         others = add_memories(connection, self.project, [new_memory(key) for key in "yz"])
         proposed = [self.suggestion(others), self.suggestion([uuid4()])]  # the second references a missing memory
         suggested = append_suggestions(connection, author(self.project), proposed, now=NOW)[0]
+        further = add_memories(connection, self.project, [new_memory(key) for key in "uvwx"])
+        pairs = [self.suggestion(further[:2]), self.suggestion(further[2:])]
+        outranked, reworded = append_suggestions(connection, author(self.project), pairs, now=NOW)
         relation = self.relation(self.raw[3], self.raw[4])
         append_relations(connection, author(self.project), [relation], now=NOW)
         write_merged(connection, author(self.project), [self.merged(connection, self.raw[:2])], now=NOW)
@@ -294,9 +297,8 @@ class StoreArguments:
                 "suggestion": lock_suggestion(connection, suggested),
                 "decision": {"status": "rejected"},
             },
-            # The pending suggestion is decided above; both write by ``update_rows`` alone.
-            "supersede_suggestions": {"rows": []},
-            "update_texts": {"texts": []},
+            "supersede_suggestions": {"rows": [lock_suggestion(connection, outranked)]},
+            "update_texts": {"texts": [(lock_suggestion(connection, reworded), {"worth": 2.0})]},
             "write_review_decisions": {
                 "rows": list(lock_review_items(connection, [reviewed]).values()),
                 "approved": True,
