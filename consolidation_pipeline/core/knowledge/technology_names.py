@@ -39,7 +39,6 @@ _TOOLS = (
 _NAMES_AS_WRITTEN = (
     "Rust Go Swift React Vue Express Flask Spring Spark Node Jest Vault Consul Chef Make Celery R".split()
 )
-_TOOLS_AS_WRITTEN = frozenset(_NAMES_AS_WRITTEN) - {"Rust", "Go", "Swift", "R"}
 
 
 def _compile(names: Iterable[str], flags: int = 0) -> re.Pattern[str]:

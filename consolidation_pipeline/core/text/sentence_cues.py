@@ -71,11 +71,6 @@ _FAILURE = re.compile(
     r"|too (?:long|slow|late|early|many|much|large|big))\b",
     re.IGNORECASE,
 )
-_PREFERENCE = re.compile(
-    r"\b(?:prefer(?:s|red|ring|ences?|ably)?|favou?r(?:s|ed|ing|ites?)?|rather than|instead of|in place of|likes? to"
-    r"|dislikes?|ch(?:ooses?|osen?)|opt(?:s|ed)? for|by default)\b",
-    re.IGNORECASE,
-)
 _SEQUENCE = re.compile(
     r"\b(?:first|then|next|finally|afterwards|before (?:every|each|you|it|the|any|\w+ing)|after (?:every|each|\w+ing)"
     r"|steps?|workflows?|procedures?|checklists?|runbooks?|pipelines?)\b",
@@ -114,11 +109,6 @@ def is_failure(sentence: str) -> bool:
 def is_pitfall(sentence: str) -> bool:
     """Return True for a warning, or a failure without advice."""
     return is_warning(sentence) or (is_failure(sentence) and not is_advice(sentence))
-
-
-def is_preference(sentence: str) -> bool:
-    """Return True for a preference: *prefer*, *rather than*, *instead of*, *chose*, *by default* ..."""
-    return _PREFERENCE.search(sentence) is not None
 
 
 def is_sequence(text: str) -> bool:

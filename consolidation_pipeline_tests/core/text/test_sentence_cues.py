@@ -8,7 +8,6 @@ from consolidation_pipeline.core.text.sentence_cues import (
     is_advice,
     is_choice,
     is_failure,
-    is_preference,
     is_sequence,
     is_warning,
 )
@@ -78,8 +77,6 @@ def test_other_cues_recognize_their_sentences() -> None:
     assert is_failure("The job FAILED twice.")
     assert is_failure("It hung.")
     assert not is_failure("The breakfast is here.")
-    assert is_preference("Plain SQL rather than an ORM.")
-    assert not is_preference("The reference is here.")
     assert is_choice("We chose Redis.")
     assert not is_choice("Redis is here.")
     assert is_sequence("First build, then push.")
