@@ -39,7 +39,7 @@ Sentences = frozenset[str]
 
 @dataclass(frozen=True)
 class Told:
-    """What a reader was given: sentences in their normal form, and the raw memories whose ids or heirs were named."""
+    """Sentences, in their normal form, and raw memories, by their own or their heirs' ids, that a reader was given."""
 
     sentences: Sentences
     named: frozenset[str]

@@ -39,11 +39,7 @@ def blast_radius(
 
     engine, _ = open_store()
     found = find_blast_radius(engine, _make_filter(ids, agent, session, user, key), project=project)
-    if as_json:
-        print_json({**vars(found), "affected": [vars(row) for row in found.affected]})
-        return
-    for line in _format(found):
-        make_console().print(line, soft_wrap=True)
+    _print_radius(found, as_json=as_json)
 
 
 def quarantine(
@@ -65,12 +61,9 @@ def quarantine(
     engine, _ = open_store()
     where = _make_filter(ids, agent, session, user, key)
     done = take_out(engine, where, project=project, reason=reason, changed_by=get_actor())
-    if as_json:
-        print_json({**vars(done), "affected": [vars(row) for row in done.affected]})
-        return
-    for line in _format(done):
-        make_console().print(line, soft_wrap=True)
-    print(f"release: consolidation rollback {done.group_id}")
+    _print_radius(done, as_json=as_json)
+    if not as_json:
+        print(f"release: consolidation rollback {done.group_id}")
 
 
 def _make_filter(
@@ -81,6 +74,14 @@ def _make_filter(
     return WriterFilter(
         ids=list(dict.fromkeys(ids or ())), agent_id=agent, session_id=session, user_id=user, key_id=key
     )
+
+
+def _print_radius(found: BlastRadius, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**vars(found), "affected": [vars(row) for row in found.affected]})
+        return
+    for line in _format(found):
+        make_console().print(line, soft_wrap=True)
 
 
 def _format(found: BlastRadius) -> Iterator[str]:

@@ -171,11 +171,11 @@ class TaskContext:
     playbook_entries: list[ContextEntry]
     """Instructions, most relevant first."""
     memories: list[SearchHit]
-    """What is known, most relevant first; those of ``related_ids`` last."""
+    """Known facts, most relevant first; those of ``related_ids`` last."""
     related_ids: list[UUID]
     """Memories that share so little with the task that they may be about something else."""
     contradictions: list[Contradiction]
-    """What is disputed or has changed: matters on which the memories and entries contradict each other."""
+    """Matters on which the memories and entries contradict each other, or which have changed."""
     where_to_look: list[MemoryPointer]
     """Patterns and summaries of further memories about the task."""
     recommendations: list[str]

@@ -12,8 +12,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -113,7 +113,7 @@ def _start_or_join(data_dir: Path) -> EmbeddedServer:
     account = find_account()
     folder = place_cluster(data_dir / "postgres", account)
     binaries = find_binaries(account)
-    with _exclusive(data_dir / "postgres.start.lock"):
+    with InterProcessLock(data_dir / "postgres.start.lock"):
         running = _await_ready(folder)
         if running is None:
             _prepare(folder, binaries, account)
@@ -122,12 +122,6 @@ def _start_or_join(data_dir: Path) -> EmbeddedServer:
         if running is None:
             raise StoreError(f"it ended at once; see {folder / 'log'}")
     return EmbeddedServer(folder, Path(running["socket_dir"]), account, binaries)
-
-
-@contextmanager
-def _exclusive(file: Path) -> Iterator[None]:
-    with InterProcessLock(file):
-        yield
 
 
 def _prepare(folder: Path, binaries: Path, account: ServerAccount) -> None:
