@@ -17,7 +17,7 @@ def init(as_json: JsonFlag = False) -> None:
 
     Running it again changes nothing.
     """
-    from consolidation_pipeline.service.admin.doctor import describe_database, read_server
+    from consolidation_pipeline.service.admin.database_checks import describe_database, read_server
     from consolidation_pipeline.store.database.engine import connect_engine, database_url, upgrade
 
     settings = read_settings()
@@ -36,7 +36,8 @@ def doctor(as_json: JsonFlag = False) -> None:
 
     Exit code 1 if there is a problem.
     """
-    from consolidation_pipeline.service.admin.doctor import Automation, Finding, diagnose
+    from consolidation_pipeline.service.admin.doctor import Automation, diagnose
+    from consolidation_pipeline.service.admin.findings import Finding
 
     def ask_dagster() -> Automation:
         from consolidation_pipeline.launch import find_automation  # Dagster takes a second to import

@@ -18,8 +18,9 @@ from dagster._daemon.types import DaemonHeartbeat
 from sqlalchemy import text
 
 from consolidation_pipeline.launch import find_automation
-from consolidation_pipeline.service.admin import doctor
-from consolidation_pipeline.service.admin.doctor import _check_automation, _check_join, _check_load, check_store
+from consolidation_pipeline.service.admin import database_checks, doctor
+from consolidation_pipeline.service.admin.database_checks import _check_load, check_store
+from consolidation_pipeline.service.admin.doctor import _check_automation, _check_join
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -125,7 +126,7 @@ def test_doctor_warns_of_dead_jobs_and_mixed_vectors(cli: Cli, engine: Engine, s
 @pytest.mark.usefixtures("consolidated", "dagster_url", "dagster_home")
 def test_doctor_reports_damaged_store(cli: Cli, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("projects", "configure", "notes", "embedding_model=openai/text-embedding-3-small")
-    monkeypatch.setattr(doctor, "MIN_INDEXED_ROWS", 1)
+    monkeypatch.setattr(database_checks, "MIN_INDEXED_ROWS", 1)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
     with engine.begin() as connection:
         project = get_project(connection, "notes")

@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.core.jobs.triggers import Due
-from consolidation_pipeline.service.admin.doctor import Finding, _check_jobs
+from consolidation_pipeline.service.admin.database_checks import _check_jobs
+from consolidation_pipeline.service.admin.findings import Finding
 from consolidation_pipeline.service.admin.health import WorkMonitor
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob, request_job
 from consolidation_pipeline.service.jobs.job_status import describe_job, describe_project, list_jobs
