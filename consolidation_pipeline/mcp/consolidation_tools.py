@@ -163,7 +163,7 @@ def consolidation_status(
     caller = get_caller(ctx)
     if job_id is None:
         return _describe_job(describe_job(caller.engine, caller.resolve_project(project)))
-    caller.check_owner(job_id, "job")
+    caller.check_owner(job_id, "job", project=project)
     return _describe_job(describe_job(caller.engine, str(job_id)))
 
 
@@ -175,6 +175,7 @@ def rollback_consolidation(
     reason: Reason = "",
     *,
     cascade: Annotated[bool, Field(description="Also undo later changes that depend on it.")] = False,
+    project: Project = "",
 ) -> RollbackAnswer:
     """Undo a run, a group of changes or an earlier rollback, exactly and in one transaction.
 
@@ -185,7 +186,7 @@ def rollback_consolidation(
     from consolidation_pipeline.service.undo.rollback import roll_back
 
     caller = get_caller(ctx)
-    caller.check_owner(target, "change, group or job")
+    caller.check_owner(target, "change, group or job", project=project)
     done = roll_back(
         caller.engine, target, settings=caller.settings, changed_by=caller.name, reason=reason or None, cascade=cascade
     )

@@ -131,6 +131,8 @@ def trace_memory_lineage(
     ctx: ToolContext,
     memory_id: MemoryId,
     depth: Annotated[int, Field(description="Number of source levels to return.", ge=1, le=10)] = 3,
+    *,
+    project: Project = "",
 ) -> LineageAnswer:
     """Trace a memory or playbook entry: its sources down to raw memories, and what was made from it.
 
@@ -140,5 +142,5 @@ def trace_memory_lineage(
     from consolidation_pipeline.service.undo.lineage import trace_memory
 
     caller = get_caller(ctx)
-    caller.check_owner(memory_id, "memory")
+    caller.check_owner(memory_id, "memory", project=project)
     return LineageAnswer(trace_memory(caller.engine, str(memory_id), depth=depth))

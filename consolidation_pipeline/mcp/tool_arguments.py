@@ -15,7 +15,10 @@ from pydantic import Field
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 
 Project = Annotated[
-    str, Field(description="Slug of the project. Leave it out if the connection or the key is bound to one project.")
+    str,
+    Field(
+        description="Slug or id of the project. May be left out if the connection or the key is bound to one project."
+    ),
 ]
 Reason = Annotated[str, Field(description="Reason, in one sentence; recorded in the ledger.", max_length=1000)]
 SessionId = Annotated[

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from consolidation_pipeline.service.admin.api_keys import Principal
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import Engine
+    from consolidation_pipeline.store.projects import Project
 
 # Key in the ASGI scope under which the HTTP app puts the caller's principal.
 PRINCIPAL_KEY = "consolidation.principal"
@@ -77,22 +78,26 @@ class Caller:
         return f"mcp:{self.principal.name or self.principal.role}"
 
     def resolve_project(self, project: str) -> str:
-        """Return the slug of the project that a call is for: the caller's own, else ``project``.
+        """Return the slug of the project that a call is for: the caller's own, else ``project``, a slug or id.
 
         Raises:
             UsageError: the caller is not bound to a project and ``project`` is empty.
-            NotFoundError: the caller is bound to another project.
+            NotFoundError: the caller is bound to another project, or there is none with this slug or id.
         """
-        from consolidation_pipeline.service.admin.projects import list_projects
+        return self._find_project(project).slug
+
+    def _find_project(self, reference: str) -> Project:
+        from consolidation_pipeline.service.admin.projects import find_project, list_projects
 
         own = self.principal.project
-        if own is None and not project:
+        if own is None and not reference:
             slugs = [backlog.slug for backlog in list_projects(self.engine)]
             hint = "there is none yet; create one with `consolidation projects create NAME`"
             raise UsageError(f"name a project: {', '.join(slugs) or hint}")
-        if own is not None and project not in ("", own):
-            raise NotFoundError(f"you have no access to a project {project!r}; your project is {own}")
-        return own or project
+        found = find_project(self.engine, own or reference)
+        if own is not None and reference not in ("", own, str(found.id)):
+            raise NotFoundError(f"you have no access to a project {reference!r}; your project is {own}")
+        return found
 
     def limit_scope(self, scope: str) -> str | None:
         """Return the scope of a search: the caller's own, else the one asked for; None = all.
@@ -105,25 +110,27 @@ class Caller:
             raise ToolError(f"forbidden: this key is for scope {own} only")
         return own or scope or None
 
-    def check_owner(self, id_: UUID, noun: str) -> None:
+    def check_owner(self, id_: UUID, noun: str, *, project: str = "") -> None:
         """Raise NotFoundError if a row belongs to another project; see ``check_owners``."""
-        self.check_owners([id_], noun)
+        self.check_owners([id_], noun, project=project)
 
-    def check_owners(self, ids: Sequence[UUID], noun: str) -> None:
-        """Raise NotFoundError if one of the rows belongs to another project, as if the row did not exist.
+    def check_owners(self, ids: Sequence[UUID], noun: str, *, project: str = "") -> None:
+        """Check that rows belong to the caller's project and to ``project``, if it is given.
 
         A row that does not exist passes: the service reports it.
-        """
-        from consolidation_pipeline.service.admin.projects import find_owners, find_project
 
-        own = self.principal.project
-        if own is None:
+        Raises:
+            NotFoundError: One of the rows belongs to another project, as if it did not exist; or the caller is bound to
+                another project than ``project``.
+        """
+        from consolidation_pipeline.service.admin.projects import find_owners
+
+        if self.principal.project is None and not project:
             return
-        # A stdio server that was started for one project knows only the project's slug.
-        own_id = self.principal.project_id or find_project(self.engine, own).id
+        own_id = self._find_project(project).id
         for id_, project_id in find_owners(self.engine, ids).items():
             if project_id != own_id:
-                raise NotFoundError(f"there is no {noun} {id_}")
+                raise NotFoundError(f"there is no {noun} {id_}" + (f" in project {project}" if project else ""))
 
 
 def get_caller(ctx: Context[ServerContext], *, of_scope: bool = False) -> Caller:

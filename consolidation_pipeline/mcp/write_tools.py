@@ -101,6 +101,7 @@ def memory_feedback(
     *,
     note: Annotated[str, Field(description="Reason, for the people who maintain the memories.", max_length=2000)] = "",
     session_id: SessionId = "",
+    project: Project = "",
 ) -> FeedbackAnswer:
     """Report whether a memory helped. Its importance rises or falls by 0.1; low importance makes it fade sooner, and
     search ranks it by the votes of all its readers.
@@ -112,7 +113,7 @@ def memory_feedback(
     from consolidation_pipeline.service.intake.agent_memories import give_feedback
 
     caller = get_caller(ctx)
-    caller.check_owner(memory_id, "memory")
+    caller.check_owner(memory_id, "memory", project=project)
     feedback = give_feedback(
         caller.engine,
         memory_id,
@@ -135,6 +136,8 @@ def report_used_memories(
         Field(description="The query or task for which they helped: they rise for similar ones.", max_length=10_000),
     ] = "",
     session_id: SessionId = "",
+    *,
+    project: Project = "",
 ) -> UsesAnswer:
     """Report which memories and playbook entries you used: those that your answer or a decision rests on.
 
@@ -144,7 +147,7 @@ def report_used_memories(
     from consolidation_pipeline.service.intake.memory_uses import report_used
 
     caller = get_caller(ctx)
-    caller.check_owners(ids, "memory")
+    caller.check_owners(ids, "memory", project=project)
     done = report_used(
         caller.engine,
         ids,

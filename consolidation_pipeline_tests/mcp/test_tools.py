@@ -92,6 +92,28 @@ def test_project_argument_is_needed_with_several(connect_agent: ConnectAgent, sh
         assert agent.call("search_consolidated_memories", query="orders", project="shop")["project"] == "shop"
 
 
+def test_every_tool_takes_the_own_project_by_slug_or_id(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
+    with connect_agent(shop_admin) as agent:
+        for tool in agent.tools().values():
+            assert "project" in tool.input_schema["properties"], tool.name
+        memory = agent.call("add_memory", content="Vans are loaded at six.", project=str(shop_admin.project_id))["id"]
+        for project in ("shop", str(shop_admin.project_id), ""):
+            assert agent.call("trace_memory_lineage", memory_id=memory, project=project)["project"] == "shop"
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("trace_memory_lineage", {"memory_id": memory}),
+            ("memory_feedback", {"memory_id": memory, "helpful": True}),
+            ("report_used_memories", {"ids": [memory]}),
+            ("consolidation_status", {"job_id": memory}),
+            ("rollback_consolidation", {"target": memory}),
+        ]
+        for name, arguments in calls:
+            error = agent.expect_error(name, **arguments, project="bank")
+            assert error == "not_found: you have no access to a project 'bank'; your project is shop", name
+    with connect_agent() as agent:
+        error = agent.expect_error("trace_memory_lineage", memory_id=memory, project="bank")
+        assert error == f"not_found: there is no memory {memory} in project bank"
+
+
 def test_tools_hide_rows_of_foreign_projects(
     connect_agent: ConnectAgent, shop_admin: Principal, pipeline: Pipeline
 ) -> None:
