@@ -70,6 +70,7 @@ OPERATIONS = (
     "review",
     "rollback",
     "retention",
+    "erase",
 )
 
 _NOW = text("now()")
