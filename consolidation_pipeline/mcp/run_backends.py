@@ -45,7 +45,7 @@ class RunBackend(Protocol):
     in_process: bool
 
     def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
-        """Start a run, or join the live one; return a function that reads its state."""
+        """Start a run, or join the same live one; return a function that reads its state."""
         ...
 
 
@@ -55,7 +55,7 @@ class QueuedRunBackend:
     in_process = False
 
     def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
-        """Create a pending job, or find the project's live one."""
+        """Create a pending job behind the project's live ones, or find the same one among them."""
         from consolidation_pipeline.service.jobs.job_requests import request_job
         from consolidation_pipeline.service.jobs.job_status import describe_job
 
@@ -64,7 +64,7 @@ class QueuedRunBackend:
 
 
 class InProcessRunBackend:
-    """Runs projects in this process, one after the other. A second request for a live run joins it."""
+    """Runs projects in this process, one after the other. A second request for the same live run joins it."""
 
     in_process = True
 
@@ -72,15 +72,16 @@ class InProcessRunBackend:
         self._run = run
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="consolidation")
         self._lock = Lock()
-        self._live: dict[str, Future[RunOutcome]] = {}
+        self._live: dict[tuple[str, frozenset[str]], Future[RunOutcome]] = {}
 
     def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
-        """Start the project's run unless one is live."""
+        """Start the project's run of these phases behind the live runs, unless it is one of them."""
+        wanted = slug, frozenset(phases or ())
         with self._lock:
-            future = self._live.get(slug)
+            future = self._live.get(wanted)
             if future is None or future.done():
                 future = self._pool.submit(self._run, slug, phases=phases, triggered_by=triggered_by)
-                self._live[slug] = future
+                self._live[wanted] = future
         return lambda: _poll_run(engine, slug, future)
 
 
@@ -89,7 +90,7 @@ def _poll_run(engine: Engine, slug: str, future: Future[RunOutcome]) -> Mapping[
     from consolidation_pipeline.service.jobs.job_status import describe_job
 
     if not future.done():
-        return _find_live_job(engine, slug)
+        return _find_live_job(engine, slug) if future.running() else None
     outcome = future.result()
     if outcome.job_id is None:
         return {"project": slug, "status": outcome.status, "error_message": outcome.error}

@@ -1,6 +1,7 @@
 """Requests of jobs: pending rows, which a sensor or ``consolidation run --pending`` executes, and their cancellation.
 
-All pending jobs are made here, for people, agents, thresholds, schedules and plans.
+The pending jobs of a project are a queue: they run one after the other, in the order in which they were asked for. All
+pending jobs are made here, for people, agents, thresholds, schedules and plans.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from consolidation_pipeline.store.projects import get_project
 # A trigger launches its job right after making it. If there is no run after this time, the launch was lost.
 LOST_AFTER = timedelta(minutes=10)
 
+# Pending jobs of a project. People and schedules ask for far fewer; a loop that asks for ever is told to stop.
+MAX_PENDING = 20
+
 # Newest jobs that are searched for one that did the same phases.
 _ESTIMATE_JOBS = 20
 
@@ -36,8 +40,9 @@ _ESTIMATE_JOBS = 20
 class RequestedJob:
     """A pending or running job.
 
-    ``created``: False if the job existed before the request, maybe with other phases. ``project``: slug.
-    ``estimated_seconds``: duration of the newest job that did all of these phases; None if there is none, and in lists.
+    ``created``: False if the same job was live before the request. ``jobs_ahead``: live jobs of the project that run
+    before it; 0 in lists. ``project``: slug. ``estimated_seconds``: duration of the newest job that did all of these
+    phases; None if there is none, and in lists.
     """
 
     job_id: UUID
@@ -52,6 +57,7 @@ class RequestedJob:
     created_at: datetime
     timeout_seconds: int
     estimated_seconds: float | None = None
+    jobs_ahead: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,9 @@ def request_job(
     trigger_type: str = "manual",
     settings: Settings | None = None,
 ) -> RequestedJob:
-    """Request a job of a project; if the project has a live job, return that one, whatever it does.
+    """Request a job of a project. It waits behind the project's live jobs; if one of them is the same, return that.
+
+    Jobs are the same if they have the same name, phases and options.
 
     Args:
         job: A key of ``JOB_PHASES``.
@@ -93,6 +101,7 @@ def request_job(
         InvalidOptionError: An option does not exist, is out of range or beyond the operator's limits.
         NotFoundError: There is no such project.
         ProjectDisabledError: Consolidation of the project is disabled.
+        ConflictError: The project has ``MAX_PENDING`` pending jobs.
     """
     selected = select_phases(job, phases)
     if trigger_type not in TRIGGER_TYPES:
@@ -106,17 +115,30 @@ def request_job(
     wanted = build_new_job(project.id, scope, effective, trigger_type=trigger_type, triggered_by=triggered_by)
     with engine.begin() as connection:
         row, created = ensure_live_job(connection, wanted)
+        ahead = [live.id for live in jobs.list_queue(connection, project.id)].index(row.id)
         seconds = _estimate_seconds(connection, row)
-    return describe_request(row, slug, created=created, estimated_seconds=seconds)
+    return describe_request(row, slug, created=created, estimated_seconds=seconds, jobs_ahead=ahead)
 
 
 def ensure_live_job(connection: Connection, wanted: NewJob) -> tuple[Row[Any], bool]:
-    """Return the project's live job, or ``wanted``, made as pending, if there is none; and True if it was made now."""
-    project_id = wanted.project_id
-    while True:  # A live job that prevents a new one may end before it is read.
-        made = append_pending_jobs(connection, [wanted])
-        if (live := jobs.find_live_job(connection, project_id)) is not None:
-            return live, made.get(project_id) == live.id
+    """Return the project's live job of the same scope, or else ``wanted``, pending, and True if it was made now.
+
+    Raises:
+        ConflictError: The project has ``MAX_PENDING`` pending jobs.
+    """
+    jobs.lock_queues(connection, [wanted.project_id])
+    live = jobs.list_queue(connection, wanted.project_id)
+    if (same := next((job for job in live if job.scope == wanted.scope), None)) is not None:
+        return same, False
+    pending = [str(job.id) for job in live if job.status == "pending"]
+    if len(pending) >= MAX_PENDING:
+        raise ConflictError(
+            f"the project has {len(pending)} pending jobs, and no more are queued: `consolidation run --pending` runs"
+            " them, `consolidation cancel JOB` cancels one",
+            tuple(pending),
+        )
+    job_id = jobs.append_job(connection, **vars(wanted))
+    return next(job for job in jobs.list_queue(connection, wanted.project_id) if job.id == job_id), True
 
 
 def build_new_job(
@@ -128,8 +150,11 @@ def build_new_job(
 
 
 def append_pending_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
-    """Make pending jobs in one statement, except for projects with a live job; return project id -> job id."""
-    return jobs.append_jobs(connection, wanted) if wanted else {}
+    """Make pending jobs in one statement, except for projects with a live job; return project id -> job id.
+
+    Automation asks again at its next tick, so its jobs do not queue.
+    """
+    return jobs.append_idle_jobs(connection, wanted) if wanted else {}
 
 
 def _estimate_seconds(connection: Connection, row: Row[Any]) -> float | None:
@@ -140,7 +165,7 @@ def _estimate_seconds(connection: Connection, row: Row[Any]) -> float | None:
 
 
 def describe_request(
-    row: Row[Any], slug: str, *, created: bool = False, estimated_seconds: float | None = None
+    row: Row[Any], slug: str, *, created: bool = False, estimated_seconds: float | None = None, jobs_ahead: int = 0
 ) -> RequestedJob:
     """Return a job's row as a requested job of the project ``slug``."""
     job, phases = read_scope(row.scope)
@@ -157,6 +182,7 @@ def describe_request(
         created_at=row.created_at,
         timeout_seconds=row.options.get("timeout_seconds", ConsolidationOptions().timeout_seconds),
         estimated_seconds=estimated_seconds,
+        jobs_ahead=jobs_ahead,
     )
 
 
@@ -169,7 +195,7 @@ def list_pending_jobs(engine: Engine) -> list[RequestedJob]:
 def list_unlaunched_jobs(
     engine: Engine, find_launched: Callable[[Sequence[UUID]], Collection[UUID]]
 ) -> list[RequestedJob]:
-    """Return the pending jobs that wait for a launch, oldest first, without those of projects that a run holds.
+    """Return the pending jobs that wait for a launch, oldest first: of each project that no run holds, the next one.
 
     Triggers and plans launch their jobs themselves: theirs are returned only if the launch was lost.
 
@@ -178,7 +204,9 @@ def list_unlaunched_jobs(
     """
     lost = datetime.now(UTC) - LOST_AFTER
     with engine.connect() as connection:
-        rows = [row for row in jobs.list_pending_jobs(connection) if not row.busy]
+        pending = jobs.list_pending_jobs(connection)
+    rows = [row for row in {row.project_id: row for row in reversed(pending)}.values() if not row.busy]
+    rows.sort(key=lambda row: (row.created_at, row.id))
     waiting = [
         row for row in rows if row.created_at < lost or (row.trigger_type == "manual" and "plan" not in row.scope)
     ]

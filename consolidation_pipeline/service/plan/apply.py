@@ -33,7 +33,7 @@ def request_plan_job(engine: Engine, project: Project, plan: Plan, *, settings: 
 
     Raises:
         UsageError: The plan is another project's.
-        ConflictError: The project has a pending or running job.
+        ConflictError: A job that applies this plan is pending or running, or too many jobs are pending.
     """
     if plan.project != project.slug:
         raise UsageError(f"the plan is for project {plan.project}, not for {project.slug}")
@@ -51,7 +51,7 @@ def request_plan_job(engine: Engine, project: Project, plan: Plan, *, settings: 
     with engine.begin() as connection:
         job, created = ensure_live_job(connection, wanted)
     if not created:
-        raise ConflictError(f"the project has a live job already: {job.id}", (str(job.id),))
+        raise ConflictError(f"job {job.id} applies this plan already: it is {job.status}", (str(job.id),))
     return UUID(str(job.id))
 
 

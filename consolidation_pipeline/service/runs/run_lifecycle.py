@@ -38,7 +38,6 @@ from consolidation_pipeline.store.projects import Project, get_project
 
 logger = logging.getLogger(__name__)
 
-OVERTAKEN = "another run of the project began first; the run that was asked for has a job of its own when it begins"
 LOCK_WAIT_SECONDS = 10.0
 
 
@@ -78,11 +77,12 @@ def open_run(
         with engine.begin() as connection:
             if requested is not None:
                 _reject_ended_request(jobs.get_job(connection, requested))
-            _end_live_job(connection, project, planned)
+            fail_running_job(connection, project.id)
             job_id, options, plan = _begin_job(
                 connection,
                 project,
                 options,
+                pending=_find_pending(connection, project, planned, requested),
                 settings=settings,
                 scope=build_scope(job if job in JOB_PHASES else "consolidate", planned),
                 trigger_type=trigger_type,
@@ -157,15 +157,15 @@ def _reject_ended_request(job: Row[Any] | None) -> None:
         raise ConflictError(f"job {job.id} is {job.status} already: nothing was run", (str(job.id),))
 
 
-def _end_live_job(connection: Connection, project: Project, planned: Sequence[str]) -> None:
-    """End the project's live job, unless it is pending with the ``planned`` phases: then this run will claim it.
+def _find_pending(
+    connection: Connection, project: Project, planned: Sequence[str], requested: UUID | None
+) -> Row[Any] | None:
+    """Return the pending job that this run executes: the requested one, or else the next with the ``planned`` phases.
 
-    A running job is dead, as this run has the lock.
+    None if there is none: then the run has a job of its own, and the others stay pending.
     """
-    fail_running_job(connection, project.id)
-    pending = jobs.find_live_job(connection, project.id)
-    if pending is not None and tuple(planned) != read_scope(pending.scope)[1]:
-        jobs.finish_job(connection, pending.id, "cancelled", error=OVERTAKEN)
+    found = [job for job in jobs.list_queue(connection, project.id) if tuple(planned) == read_scope(job.scope)[1]]
+    return next((job for job in found if requested in (None, job.id)), None)
 
 
 def _begin_job(
@@ -173,14 +173,14 @@ def _begin_job(
     project: Project,
     options: ConsolidationOptions,
     *,
+    pending: Row[Any] | None,
     settings: Settings,
     scope: Mapping[str, Any],
     trigger_type: str,
     triggered_by: str,
     run_id: str | None,
 ) -> tuple[UUID, ConsolidationOptions, PlanDecisions | None]:
-    """Claim the pending job, or make one with ``scope``; return its id, its options and the plan to apply, if any."""
-    pending = jobs.find_live_job(connection, project.id)
+    """Claim ``pending``, or make a job with ``scope``; return its id, its options and the plan to apply, if any."""
     scope = scope if pending is None else pending.scope
     options = apply_limits(parse_options(scope.get("options", {}), base=options), read_limits(settings))
     snapshot = options.model_dump(mode="json")

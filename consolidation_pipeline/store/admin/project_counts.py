@@ -179,8 +179,8 @@ class Backlog:
     ``active``, ``merged``: number of active raw and merged memories. ``new``: active raw memories since the last job
     that merged, which started at ``last_job_at``. ``unsummarized``: memories without a summary since the last attempt.
     ``session_ended``: a session of theirs has ended. Both are 0 and False unless the job is ``summarize``.
-    ``live_job``, ``live_status``: the pending or running job. ``asked_at``: newest request of the job.
-    ``cancelled_at``: end of that request if it was cancelled.
+    ``live_job``, ``live_status``: the running job, or else the next pending one. ``asked_at``: newest request of the
+    job. ``cancelled_at``: end of that request if it was cancelled.
     """
 
     project_id: UUID
@@ -234,8 +234,10 @@ _LIST_BACKLOGS = compose(
         CASE WHEN asked.status = 'cancelled' THEN asked.completed_at END
     FROM selected p LEFT JOIN raw ON raw.project_id = p.id LEFT JOIN last ON last.project_id = p.id
         LEFT JOIN merged ON merged.project_id = p.id LEFT JOIN unsummarized u ON u.project_id = p.id
-        LEFT JOIN consolidation.consolidation_jobs live
-            ON live.project_id = p.id AND live.status IN ('pending', 'running')
+        LEFT JOIN LATERAL (
+            SELECT id, status FROM consolidation.consolidation_jobs j
+            WHERE j.project_id = p.id AND j.status IN ('pending', 'running')
+            ORDER BY j.status = 'running' DESC, j.created_at, j.id LIMIT 1) live ON true
         LEFT JOIN LATERAL (
             SELECT status, created_at, completed_at FROM consolidation.consolidation_jobs j
             WHERE j.project_id = p.id AND coalesce(j.scope ->> 'job', 'consolidate') = :job
@@ -273,13 +275,26 @@ def list_backlogs(
     return [Backlog(*row) for row in connection.execute(text(_LIST_BACKLOGS), bound)]
 
 
-_LOAD_RAW_VERSIONS = """
-    SELECT p.slug, concat_ws('-', count(m.id), coalesce(sum(hashtextextended(m.content_hash, 0)::numeric), 0),
-        count(m.archived_at))
-    FROM consolidation.projects p LEFT JOIN consolidation.task_memories m ON m.project_id = p.id GROUP BY p.slug
+@dataclass(frozen=True)
+class RawVersion:
+    """Number and version of the raw memories of a project.
+
+    ``version`` changes if a memory is added, edited, archived, restored or removed.
+    """
+
+    slug: str
+    memories: int
+    version: str
+
+
+_LIST_RAW_VERSIONS = """
+    SELECT p.slug, count(m.id), concat_ws('-', count(m.id),
+        coalesce(sum(hashtextextended(m.content_hash, 0)::numeric), 0), count(m.archived_at))
+    FROM consolidation.projects p LEFT JOIN consolidation.task_memories m ON m.project_id = p.id
+    WHERE CAST(:project AS uuid) IS NULL OR p.id = :project GROUP BY p.slug ORDER BY p.slug
 """
 
 
-def load_raw_versions(connection: Connection) -> dict[str, str]:
-    """Return a version of the raw memories by slug; it changes if one is added, archived or restored."""
-    return {row[0]: row[1] for row in connection.execute(text(_LOAD_RAW_VERSIONS))}
+def list_raw_versions(connection: Connection, *, project_id: UUID | None = None) -> list[RawVersion]:
+    """Return the version of the raw memories of all projects, or of one, by slug."""
+    return [RawVersion(*row) for row in connection.execute(text(_LIST_RAW_VERSIONS), {"project": project_id})]

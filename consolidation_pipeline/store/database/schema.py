@@ -657,10 +657,11 @@ consolidation_jobs = Table(
     _one_of("status", JOB_STATUSES),
     _one_of("trigger_type", TRIGGER_TYPES),
     CheckConstraint("progress BETWEEN 0 AND 1", name="progress"),
+    Index("consolidation_jobs_running_key", "project_id", unique=True, postgresql_where=text("status = 'running'")),
     Index(
-        "consolidation_jobs_live_key",
+        "consolidation_jobs_live_idx",
         "project_id",
-        unique=True,
+        "created_at",
         postgresql_where=text("status IN ('pending', 'running')"),
     ),
     Index("consolidation_jobs_project_id_created_at_idx", "project_id", "created_at"),

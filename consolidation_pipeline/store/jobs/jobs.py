@@ -1,4 +1,7 @@
-"""Rows of jobs: appended, listed, started, and ended with an event."""
+"""Rows of jobs: appended, listed, started, and ended with an event.
+
+A project has at most one running job. Pending ones wait in the order in which they were asked for.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.jobs.project_lock import HELD_LOCKS
@@ -51,20 +53,30 @@ _APPEND_JOBS = compose(
             project_id uuid, trigger_type text, triggered_by text, options jsonb, scope jsonb, phases jsonb)) w
         LEFT JOIN LATERAL (/* newest_failure */) f
             ON NOT w.scope ?| ARRAY['phases', 'plan'] AND jsonb_array_length(w.phases) > 0
-    ON CONFLICT (project_id) WHERE status IN ('pending', 'running') DO NOTHING RETURNING project_id, id
+    WHERE :queued OR NOT EXISTS (
+        SELECT FROM consolidation.consolidation_jobs live
+        WHERE live.project_id = w.project_id AND live.status IN ('pending', 'running'))
+    RETURNING project_id, id
     """,
     newest_failure=_NEWEST_FAILURE,
 )
+# Whoever appends a job looks at the live jobs of the project before: one at a time.
+_LOCK_PROJECTS = "SELECT id FROM consolidation.projects WHERE id = ANY(:projects) ORDER BY id FOR NO KEY UPDATE"
 
 
-def append_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
-    """Append pending jobs; return project id -> job id.
+def lock_queues(connection: Connection, project_ids: Sequence[UUID]) -> None:
+    """Let nobody else append a job to these projects until the transaction ends."""
+    connection.execute(text(_LOCK_PROJECTS), {"projects": list(project_ids)})
 
-    A project that has a pending or running job is left out. A new job continues the count of failures in a row of the
-    job with the same name.
+
+def append_idle_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
+    """Append a pending job for each project that has no pending or running one; return project id -> job id.
+
+    Of several jobs for a project, the first is appended.
     """
-    values = json.dumps([vars(job) for job in wanted], default=str)
-    return {row.project_id: row.id for row in connection.execute(text(_APPEND_JOBS), {"wanted": values})}
+    first = {job.project_id: job for job in reversed(wanted)}
+    lock_queues(connection, list(first))
+    return _append_jobs(connection, list(first.values()), queued=False)
 
 
 def append_job(
@@ -77,17 +89,15 @@ def append_job(
     scope: Mapping[str, Any] | None = None,
     phases: Sequence[str] = (),
 ) -> UUID:
-    """Append a pending job, see ``NewJob``; return its id.
-
-    Raises:
-        ConflictError: The project has a pending or running job; ``conflicts`` holds its id.
-    """
+    """Append a pending job, see ``NewJob``, behind the other live jobs of the project; return its id."""
     wanted = NewJob(project_id, trigger_type, triggered_by, options, scope or {}, phases)
-    # If the job in the way has ended by the time it is read, try again.
-    while (job_id := append_jobs(connection, [wanted]).get(project_id)) is None:
-        if (live := find_live_job(connection, project_id)) is not None:
-            raise ConflictError(f"the project has a live job already: {live.id}", (str(live.id),))
-    return job_id
+    return _append_jobs(connection, [wanted], queued=True)[project_id]
+
+
+def _append_jobs(connection: Connection, wanted: Sequence[NewJob], *, queued: bool) -> dict[UUID, UUID]:
+    """Append jobs of different projects; each continues the count of failures in a row of the job of its name."""
+    parameters = {"wanted": json.dumps([vars(job) for job in wanted], default=str), "queued": queued}
+    return {row.project_id: row.id for row in connection.execute(text(_APPEND_JOBS), parameters)}
 
 
 _LIST_FAILING_JOBS = compose(
@@ -128,14 +138,20 @@ def list_failing_jobs(
     return connection.execute(text(_LIST_FAILING_JOBS), {"phases": json.dumps(given), "project": project_id}).all()
 
 
-_FIND_LIVE_JOB = """
+_LIST_QUEUE = """
     SELECT * FROM consolidation.consolidation_jobs WHERE project_id = :project AND status IN ('pending', 'running')
+    ORDER BY status = 'running' DESC, created_at, id
 """
 
 
+def list_queue(connection: Connection, project_id: UUID) -> Sequence[Row[Any]]:
+    """Return the live jobs of a project in the order in which they run: the running one, then the pending ones."""
+    return connection.execute(text(_LIST_QUEUE), {"project": project_id}).all()
+
+
 def find_live_job(connection: Connection, project_id: UUID) -> Row[Any] | None:
-    """Return the pending or running job of a project; None if there is none."""
-    return connection.execute(text(_FIND_LIVE_JOB), {"project": project_id}).one_or_none()
+    """Return the running job of a project, or else the pending one that is next; None if there is none."""
+    return next(iter(list_queue(connection, project_id)), None)
 
 
 _LIST_LIVE_JOBS = compose(
@@ -154,6 +170,7 @@ def list_live_jobs(connection: Connection) -> Sequence[Row[Any]]:
     """Return the pending and running jobs of all projects, oldest first.
 
     Beside the columns of jobs: ``slug``, ``consolidation_enabled``, and ``busy``: True if a process holds the project.
+    A project may have a running job and several pending ones.
     """
     return connection.execute(text(_LIST_LIVE_JOBS)).all()
 

@@ -1,4 +1,4 @@
-"""Requested jobs: one per project at a time; cancellation of jobs."""
+"""Requested jobs: the queue of a project; cancellation of jobs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from consolidation_pipeline.errors import (
     ProjectDisabledError,
     UsageError,
 )
+from consolidation_pipeline.service.jobs import job_requests
 from consolidation_pipeline.service.jobs.job_requests import (
     CancelledJob,
     RequestedJob,
@@ -70,19 +71,44 @@ def test_requested_job_is_claimed_by_next_run(pipeline: Pipeline) -> None:
     assert again.estimated_seconds == job(pipeline, requested.job_id).duration_seconds
 
 
-def test_request_returns_live_job(pipeline: Pipeline) -> None:
+def test_request_returns_same_live_job(pipeline: Pipeline) -> None:
     first = make_request(pipeline, job="decay")
-    second = make_request(pipeline)
-    assert (second.job_id, second.created, second.job, second.phases) == (
-        first.job_id,
-        False,
-        "decay",
-        ("decay_scores",),
-    )
+    again = make_request(pipeline, job="decay", phases=["decay_scores"])
+    assert (again.job_id, again.created, again.jobs_ahead) == (first.job_id, False, 0)
     with pipeline.open(planned=("decay_scores",)) as run:
-        assert make_request(pipeline).status == "running"
+        running = make_request(pipeline, job="decay")
+        assert (running.job_id, running.status) == (first.job_id, "running")
         run_phases(run, ["decay_scores"])
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
+
+
+def test_requests_of_other_kinds_run_in_order(pipeline: Pipeline) -> None:
+    what: list[dict[str, Any]] = [
+        {"job": "decay"},
+        {"job": "summarize"},
+        {"job": "decay", "options": {"decay_rate": 0.5}},
+        {"job": "consolidate", "phases": ["embedding_matrix"]},
+    ]
+    asked = [make_request(pipeline, **one) for one in what]
+    assert [one.created for one in asked] == [True] * 4
+    assert [one.jobs_ahead for one in asked] == [0, 1, 2, 3]
+    assert [one.job_id for one in list_pending_jobs(pipeline.engine)] == [one.job_id for one in asked]
+    for one in asked:
+        assert list_unlaunched(pipeline) == [one.job_id]
+        with pipeline.open(job=one.job, planned=one.phases, requested=one.job_id) as run:
+            assert list_unlaunched(pipeline) == []
+            run_phases(run, one.phases)
+        assert (run.job_id, job(pipeline, one.job_id).status) == (one.job_id, "completed")
+    assert run.options.decay_rate != 0.5
+
+
+def test_endless_requests_are_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_requests, "MAX_PENDING", 2)
+    first, second = (make_request(pipeline, job=name) for name in ("decay", "summarize"))
+    assert not make_request(pipeline, job="summarize").created
+    with pytest.raises(ConflictError, match="2 pending jobs, and no more are queued") as refused:
+        make_request(pipeline)
+    assert refused.value.conflicts == (str(first.job_id), str(second.job_id))
 
 
 def test_concurrent_job_requests_create_one_job(pipeline: Pipeline) -> None:
@@ -122,7 +148,7 @@ def test_requested_phases_are_claimed_by_matching_run(pipeline: Pipeline) -> Non
     assert run.job_id == requested.job_id
     other = make_request(pipeline, phases=["clusters"])
     assert pipeline.run().job_id != other.job_id
-    assert job(pipeline, other.job_id).status == "cancelled"
+    assert job(pipeline, other.job_id).status == "pending"
 
 
 def test_pending_jobs_are_listed_oldest_first(pipeline: Pipeline) -> None:

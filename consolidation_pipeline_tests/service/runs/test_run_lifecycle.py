@@ -246,17 +246,14 @@ def test_run_claims_matching_pending_job(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize(("asked", "planned"), [("decay", PHASES), ("consolidate", ("decay_scores",))])
-def test_run_cancels_pending_job_of_other_scope(pipeline: Pipeline, asked: str, planned: tuple[str, ...]) -> None:
+def test_run_keeps_pending_job_of_other_scope(pipeline: Pipeline, asked: str, planned: tuple[str, ...]) -> None:
     pipeline.add(unrelated_notes())
     waiting = append_pending_job(pipeline, asked)
     with pipeline.open(planned=planned) as run:
         run_phases(run, planned)
     assert run.job_id != waiting
     assert job(pipeline, run.job_id).status == "completed"
-    assert (job(pipeline, waiting).status, job(pipeline, waiting).error_message) == (
-        "cancelled",
-        run_lifecycle.OVERTAKEN,
-    )
+    assert job(pipeline, waiting).status == "pending"
 
 
 def test_second_run_writes_no_rows(pipeline: Pipeline) -> None:

@@ -1,4 +1,4 @@
-"""Jobs: one live job per project, the project lock, progress, and events at commit."""
+"""Jobs: the queue of a project, the project lock, progress, and events at commit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from sqlalchemy import Connection, event, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
-from consolidation_pipeline.errors import ConflictError, ProjectBusyError
+from consolidation_pipeline.errors import ProjectBusyError
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.jobs.jobs import (
+    NewJob,
+    append_idle_jobs,
     append_job,
     find_job_by_run,
     find_live_job,
@@ -27,6 +29,7 @@ from consolidation_pipeline.store.jobs.jobs import (
     get_job,
     list_jobs,
     list_live_jobs,
+    list_queue,
     record_failed_phase,
     record_phase,
     start_job,
@@ -83,15 +86,12 @@ def _get(connection: Connection, job: UUID) -> Any:
 
 
 def _run_concurrently(count: int, work: Callable[[], Any]) -> list[Any]:
-    """Run ``work`` in ``count`` threads at once; return the results and conflict errors."""
+    """Run ``work`` in ``count`` threads at once; return the results."""
     barrier = threading.Barrier(count)
 
     def start() -> Any:
         barrier.wait()
-        try:
-            return work()
-        except ConflictError as error:
-            return error
+        return work()
 
     with ThreadPoolExecutor(count) as pool:
         return [future.result() for future in [pool.submit(start) for _ in range(count)]]
@@ -102,22 +102,27 @@ def _is_busy(engine: Engine, project: Project) -> bool:
         return is_project_busy(connection, project.id)
 
 
-def test_concurrent_requests_create_one_job(engine: Engine, project: Project) -> None:
-    def request() -> UUID:
+def test_automation_appends_one_job_at_a_time(engine: Engine, project: Project) -> None:
+    def request() -> dict[UUID, UUID]:
         with engine.begin() as connection:
-            return _append(connection, project)
+            return append_idle_jobs(connection, [NewJob(project.id, "threshold", "test", {}, {"job": "decay"})])
 
     results = _run_concurrently(8, request)
-    created = [result for result in results if isinstance(result, UUID)]
-    assert len(created) == 1
-    assert {error.conflicts for error in results if isinstance(error, ConflictError)} == {(str(created[0]),)}
+    assert sorted(map(len, results)) == [0] * 7 + [1]
 
 
-def test_rejected_job_keeps_transaction_usable(connection: Connection, project: Project) -> None:
-    job = _append(connection, project)
-    with pytest.raises(ConflictError, match=str(job)):
-        _append(connection, project)
-    assert [row.id for row in list_live_jobs(connection)] == [job]
+def test_jobs_of_project_queue_in_order(connection: Connection, project: Project) -> None:
+    asked = [_append(connection, project, scope={"job": name}) for name in ("decay", "summarize", "consolidate")]
+    connection.execute(  # A transaction has one time.
+        text("UPDATE consolidation.consolidation_jobs SET created_at = created_at - interval '1 hour' WHERE id = :id"),
+        {"id": asked[2]},
+    )
+    assert next(row.id for row in list_queue(connection, project.id)) == asked[2]
+    assert start_job(connection, asked[1], run_id=None, options={})
+    assert [row.id for row in list_queue(connection, project.id)][:2] == [asked[1], asked[2]]
+    assert {row.id for row in list_live_jobs(connection)} == set(asked)
+    with pytest.raises(IntegrityError, match="running_key"):
+        start_job(connection, asked[0], run_id=None, options={})
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])

@@ -277,7 +277,7 @@ class StoreArguments:
             "delete_delivered_messages": {"older_than": timedelta(days=1)},
             "append_key": {"key_hash": "hash", "role": "reader", "name": "test"},
             "append_job": {"project_id": add_project(connection, "other").id},
-            "append_jobs": {"wanted": [NewJob(self.project.id, "manual", "test", {})]},
+            "append_idle_jobs": {"wanted": [NewJob(self.project.id, "manual", "test", {})]},
             "append_neighbors": {"found": [pair]},
             "append_suggestions": {"suggestions": [self.suggestion(self.raw[4:6])]},
             "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
