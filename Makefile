@@ -38,7 +38,7 @@ life: $(VENV)/.installed ## test 1,000 random sequences of actions on a project
 	@CONSOLIDATION_LIFE_EXAMPLES=1000 $(BIN)/python -m pytest consolidation_pipeline_tests/service/test_state_machine.py
 
 chaos: $(VENV)/.installed ## write, search, run and undo for five minutes while processes and the database fail
-	@CONSOLIDATION_CHAOS_SECONDS=$${CONSOLIDATION_CHAOS_SECONDS:-300} $(BIN)/python -m pytest -s consolidation_pipeline_tests/chaos
+	@CONSOLIDATION_CHAOS_SECONDS=$${CONSOLIDATION_CHAOS_SECONDS:-300} $(BIN)/python -m pytest -s -m '' consolidation_pipeline_tests/chaos
 
 workers: $(VENV)/.installed ## test that two workers share runs and that killing one loses nothing
 	@$(BIN)/python deploy/two_workers.py
