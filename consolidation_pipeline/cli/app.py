@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -38,49 +39,54 @@ from consolidation_pipeline.cli import (
     status,
     suggestions,
 )
+from consolidation_pipeline.cli.command_group import CommandGroup
 from consolidation_pipeline.cli.error_report import INTERRUPTED, report_error
 from consolidation_pipeline.errors import ConsolidationError
 
 # settings.py knows the project's root too, but importing it is too slow for `--help`.
 ENV_FILE = Path(__file__).resolve().parents[2] / ".env"
 
-_COMMANDS: tuple[Callable[..., Any], ...] = (
-    setup.init,
-    setup.doctor,
-    setup.dev,
-    demo.demo,
-    import_memories.import_,
-    plan.plan,
-    run.run,
-    run.cancel,
-    calibration.calibrate,
-    status.status,
-    status.metrics,
-    history.history,
-    history.lineage,
-    search.search,
-    context.context,
-    playbook.playbook,
-    cost.cost,
-    rollback.rollback,
-    archive.archive,
-    archive.restore,
-    archive.pin,
-    quarantine.blast_radius,
-    quarantine.quarantine,
-    feedback.used,
-    feedback.feedback,
-    export_memories.export,
-    mcp.mcp,
-    serve.serve,
-)
+# Commands, and modules with a group of commands, under the headings of `--help`.
+_COMMANDS: dict[str, tuple[Callable[..., Any] | ModuleType, ...]] = {
+    "Start": (demo.demo, setup.init, setup.doctor, projects),
+    "Memories": (import_memories.import_, export_memories.export, feedback.used, feedback.feedback),
+    "Runs": (plan.plan, run.run, run.cancel, status.status, status.metrics, cost.cost, calibration.calibrate),
+    "Read": (search.search, context.context, playbook.playbook, history.lineage),
+    "Decide": (review, suggestions, relations),
+    "Change and undo": (
+        history.history,
+        rollback.rollback,
+        archive.archive,
+        archive.restore,
+        archive.pin,
+        quarantine.blast_radius,
+        quarantine.quarantine,
+    ),
+    "Serve and operate": (setup.dev, serve.serve, mcp.mcp, keys, events),
+}
+
+
+class _Root(CommandGroup):
+    headings = tuple(_COMMANDS)
+
 
 # Without Rich markup `--help` is three times as fast.
-app = typer.Typer(name="consolidation", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-for command in _COMMANDS:
-    app.command(name=command.__name__.removesuffix("_").replace("_", "-"))(command)
-for group in (events, projects, keys, relations, review, suggestions):
-    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+app = typer.Typer(name="consolidation", cls=_Root, no_args_is_help=True, rich_markup_mode=None)
+for heading, commands in _COMMANDS.items():
+    for command in commands:
+        if isinstance(command, ModuleType):
+            name = command.__name__.rpartition(".")[2]
+            app.add_typer(command.app, name=name, cls=CommandGroup, rich_help_panel=heading)
+        else:
+            app.command(name=command.__name__.removesuffix("_").replace("_", "-"), rich_help_panel=heading)(command)
+
+
+def _print_version(given: bool) -> None:
+    if given:
+        from importlib.metadata import version
+
+        print(f"consolidation {version('consolidation-pipeline')}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -88,12 +94,15 @@ def consolidation(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error; works with every command.")
     ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Dreaming for the agent memories you already keep in Postgres: plan, apply, undo.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 conflict, 4 budget.
     """
-    del debug  # run_command() removes it from the arguments, so that it may stand anywhere
+    del version, debug  # run_command() removes it from the arguments, so that it may stand anywhere
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from threading import Event, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,8 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object; o
 # Used without a terminal: wide enough for an id, a time and a sentence.
 _WIDTH = 140
 _POLL_SECONDS = 0.5
+# Between two lines of progress where there is no terminal.
+_LINE_SECONDS = 5.0
 
 
 def print_json(payload: Mapping[str, Any]) -> None:
@@ -95,30 +98,61 @@ def shorten(text: str, width: int) -> str:
 
 @contextmanager
 def show_progress(title: str, *, as_json: bool) -> Iterator[Callable[[str], None]]:
-    """Show a spinner with ``title`` and yield a function that sets its status text. Terminals only."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    """Show that ``title`` goes on, and yield a function that sets its status text.
 
-    target = make_console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=target, transient=True, disable=as_json or not target.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda text: bar.update(task, description=f"{title}: {text}")
+    In a terminal a spinner, else a line every few seconds; nothing with ``as_json``.
+    """
+    with _follow(title, None, as_json=as_json) as update:
+        yield update
 
 
 @contextmanager
 def poll_progress(title: str, read_status: Callable[[], str | None], *, as_json: bool) -> Iterator[None]:
-    """Show a spinner with the text that ``read_status`` returns, twice a second. Terminals only."""
-    is_done = Event()
+    """Show progress as ``show_progress`` does, with the text that ``read_status`` returns."""
+    with _follow(title, read_status, as_json=as_json):
+        yield
 
-    def follow(update: Callable[[str], None]) -> None:
-        while not is_done.wait(_POLL_SECONDS):
-            if (status := read_status()) is not None:
-                update(status)
 
-    with show_progress(title, as_json=as_json) as update:
-        if not as_json and sys.stderr.isatty():
-            Thread(target=follow, args=(update,), daemon=True).start()
+@contextmanager
+def _follow(
+    title: str, read_status: Callable[[], str | None] | None, *, as_json: bool
+) -> Iterator[Callable[[str], None]]:
+    if as_json:
+        yield lambda _: None
+        return
+    in_terminal = sys.stderr.isatty()
+    latest, is_done = "", Event()
+
+    def update(text: str) -> None:
+        nonlocal latest
+        latest = text
+
+    with _show_spinner(title) if in_terminal else _print_lines(title) as show:
+
+        def refresh() -> None:
+            while not is_done.wait(_POLL_SECONDS if in_terminal else _LINE_SECONDS):
+                if read_status and (status := read_status()) is not None:
+                    update(status)
+                show(latest)
+
+        Thread(target=refresh, daemon=True).start()
         try:
-            yield
+            yield update
         finally:
             is_done.set()
+
+
+@contextmanager
+def _show_spinner(title: str) -> Iterator[Callable[[str], None]]:
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=make_console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda text: bar.update(task, description=f"{title}: {text}" if text else title)
+
+
+@contextmanager
+def _print_lines(title: str) -> Iterator[Callable[[str], None]]:
+    began = monotonic()
+    yield lambda text: print_note(f"{title}: {f'{text}, ' if text else ''}{monotonic() - began:.0f} s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
@@ -42,7 +43,10 @@ def test_help_starts_without_heavy_imports() -> None:
 def test_help_lists_every_command(command: Cli) -> None:
     answer = command("--help")
     assert (answer.code, answer.err) == (0, "")
-    assert {line.split()[0] for line in answer.out.partition("Commands:")[2].splitlines() if line} == set(COMMANDS)
+    listed = answer.out.partition("Start:")[2].splitlines()
+    assert {line.split()[0] for line in listed if line.startswith("  ")} == set(COMMANDS)
+    headings = [line for line in listed if line and not line.startswith(" ")]
+    assert headings == ["Memories:", "Runs:", "Read:", "Decide:", "Change and undo:", "Serve and operate:"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -57,13 +61,56 @@ def test_group_without_command_shows_help(command: Cli, arguments: tuple[str]) -
     answer = command(*arguments)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("Usage: consolidation")
-    assert "Commands:" in answer.err
+    assert "  list " in answer.err or "  doctor " in answer.err
+
+
+def test_version_is_that_of_the_package(command: Cli) -> None:
+    answer = command("--version")
+    assert (answer.code, answer.out) == (0, f"consolidation {version('consolidation-pipeline')}\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("rolback", "x"), "Did you mean 'rollback'?"),
+        (("projects", "lst"), "Did you mean 'list'?"),
+        (("undo", "x"), "Did you mean `consolidation rollback`?"),
+        (("configure", "shop"), "Did you mean `consolidation projects configure`?"),
+        (("configur", "shop"), "Did you mean `consolidation projects configure`?"),
+        (("projects", "run", "shop"), "Did you mean `consolidation run`?"),
+        (("projects", "xyz"), "`consolidation projects` has: list, create, configure, delete."),
+        (("xyz",), "`consolidation --help` lists the commands."),
+    ],
+)
+def test_wrong_command_suggests_right_one(command: Cli, arguments: tuple[str, ...], message: str) -> None:
+    answer = command(*arguments)
+    assert (answer.code, answer.err) == (2, f"error: No such command {_wrong(arguments)!r}. {message}\n")
+
+
+def _wrong(arguments: tuple[str, ...]) -> str:
+    return arguments[1] if arguments[0] == "projects" else arguments[0]
+
+
+def test_completion_knows_commands_and_options(
+    command: Cli, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def complete(words: str) -> list[str]:
+        monkeypatch.setenv("_CONSOLIDATION_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        with pytest.raises(SystemExit) as ended:
+            command()
+        assert ended.value.code == 0
+        return capfd.readouterr().out.split()
+
+    assert complete("consolidation pro") == ["projects"]
+    assert complete("consolidation projects c") == ["create", "configure"]
+    assert complete("consolidation run --ph") == ["--phases"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         (("history",), "Missing argument 'PROJECT'"),
         (("run", "p", "--fast"), "--fast"),
         (("rollback", "not-an-id"), "ID"),

@@ -1,0 +1,96 @@
+"""Groups of commands: help under headings, and the right command for a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+
+# Words that people try for commands of other names.
+_OTHER_WORDS = {
+    "check": "doctor",
+    "config": "projects configure",
+    "consolidate": "run",
+    "dry-run": "plan",
+    "dump": "backup create",
+    "find": "search",
+    "forget": "archive",
+    "help": "--help",
+    "jobs": "history",
+    "log": "history",
+    "merge": "run",
+    "migrate": "init",
+    "preview": "plan",
+    "recall": "context",
+    "redo": "rollback",
+    "remove": "archive",
+    "revert": "rollback",
+    "server": "serve",
+    "settings": "projects configure",
+    "stats": "metrics",
+    "ui": "dev",
+    "unarchive": "restore",
+    "undo": "rollback",
+    "upgrade": "init",
+    "version": "--version",
+}
+_MOST_SUGGESTED = 4
+
+
+class CommandGroup(TyperGroup):
+    """Group that lists its commands under headings and suggests commands of the whole program.
+
+    ``headings``: their order; without any, all commands are under one heading.
+    """
+
+    headings: ClassVar[Sequence[str]] = ("Commands",)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the visible commands under their headings, which are their help panels."""
+        del ctx
+        panels: dict[str, list[tuple[str, Any]]] = {heading: [] for heading in self.headings}
+        for name, command in self.commands.items():
+            if not command.hidden:
+                panels[getattr(command, "rich_help_panel", None) or "Commands"].append((name, command))
+        width = max(map(len, self.commands))
+        for heading, commands in panels.items():
+            with formatter.section(heading):
+                limit = formatter.width - width - 6
+                rows = [(name.ljust(width), command.get_short_help_str(limit)) for name, command in commands]
+                formatter.write_dl(rows)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is meant; an error for an unknown one names those that may be."""
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            if not args[0].startswith("-") and "Did you mean" not in error.message:
+                error.message = f"No such command {args[0]!r}. {self._suggest(ctx, args[0])}"
+            raise
+
+    def _suggest(self, ctx: Any, word: str) -> str:
+        root = ctx.find_root().command
+        paths = list(_list_paths(root))
+        found = [path for path in paths if path.split()[-1] == word]
+        if not found and word in _OTHER_WORDS:
+            found = [_OTHER_WORDS[word]]
+        if not found:
+            by_name = {path.split()[-1]: path for path in reversed(paths)}
+            found = [by_name[name] for name in get_close_matches(word, by_name, n=1)]
+        if found:
+            quoted = [f"`{root.name} {path}`" for path in found[:_MOST_SUGGESTED]]
+            return f"Did you mean {' or '.join(quoted)}?"
+        if self is root:
+            return f"`{root.name} --help` lists the commands."
+        return f"`{ctx.command_path}` has: {', '.join(self.commands)}."
+
+
+def _list_paths(group: TyperGroup, prefix: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _list_paths(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
