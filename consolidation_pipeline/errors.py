@@ -7,6 +7,7 @@
     │   ├── NotFoundError           a project, job, change or memory does not exist
     │   ├── InvalidScopeError       a run was requested for an unknown phase or memory type
     │   ├── ProjectDisabledError    consolidation is disabled for the project
+    │   ├── ForbiddenError          the memory is another writer's
     │   └── InvalidWebhookError     the webhook address is not allowed
     ├── ConflictError               the stored state is not the expected one      exit code 3
     │   ├── ProjectBusyError        another run holds the project
@@ -15,10 +16,10 @@
     │       └── JobCancelledError   the job was cancelled
     ├── BudgetExhaustedError        a budget is used up                           exit code 4
     ├── EmbeddingError              the embedding model gave no usable vector
-    ├── LLMError                    the language model gave no usable reply
+    ├── LLMError                    the language model gave no usable reply       exit code 5
     │   ├── InvalidReplyError       the reply is invalid, even after one repair
     │   ├── AttemptsExhaustedError  a prompt was sent as often as one job may send it
-    │   └── ModelUnavailableError   the model failed too often in a row
+    │   └── ModelUnavailableError   the model takes no requests, or failed too often in a row
     ├── TimeLimitError              a run takes longer than allowed
     ├── TooManyPairsError           too many similar pairs to be stored
     └── StoreError                  the database cannot be reached or is not ready
@@ -60,6 +61,10 @@ class InvalidScopeError(UsageError):
 
 class ProjectDisabledError(UsageError):
     """Consolidation is disabled for the project."""
+
+
+class ForbiddenError(UsageError):
+    """The caller may not change the memory: another writer wrote it."""
 
 
 class InvalidWebhookError(UsageError):
@@ -105,9 +110,18 @@ class EmbeddingError(ConsolidationError):
 class LLMError(ConsolidationError):
     """The language model gave no usable reply."""
 
+    exit_code = 5
+
 
 class InvalidReplyError(LLMError):
-    """The reply of the model is invalid, and its repair too."""
+    """The reply of the model is invalid, and its repair too.
+
+    ``is_readable``: the last one has the form that was asked for, and what it says was refused.
+    """
+
+    def __init__(self, message: str, *, is_readable: bool = False) -> None:
+        super().__init__(message)
+        self.is_readable = is_readable
 
 
 class AttemptsExhaustedError(LLMError):
@@ -115,7 +129,7 @@ class AttemptsExhaustedError(LLMError):
 
 
 class ModelUnavailableError(LLMError):
-    """The model failed for so many prompts in a row that it is not asked again."""
+    """The model takes no requests, or failed for many prompts in a row: it is not asked again."""
 
 
 class TimeLimitError(ConsolidationError):

@@ -26,6 +26,7 @@ ERROR_STATUSES: Mapping[type[errors.ConsolidationError], tuple[int, str]] = {
     errors.NotFoundError: (404, "not_found"),
     errors.ProjectDisabledError: (400, "validation_error"),
     errors.InvalidScopeError: (400, "invalid_scope"),
+    errors.ForbiddenError: (403, "forbidden"),
     errors.ConflictError: (409, "conflict"),
     errors.ProjectBusyError: (409, "project_busy"),
     errors.JobCancelledError: (409, "job_cancelled"),
@@ -147,6 +148,10 @@ def declare_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the argument ``responses`` of a route: errors with these statuses, and those that every route has."""
     everywhere = (400, 401, 403, 413, 422, 429, 500, 503)
     return {status: {"model": Problem, "description": _TITLES[status]} for status in sorted({*everywhere, *statuses})}
+
+
+# Argument ``responses`` of a router without keys: its routes refuse unknown query parameters.
+DECLARED_INVALID: dict[int | str, dict[str, Any]] = {422: {"model": Problem, "description": _TITLES[422]}}
 
 
 def classify_error(error: errors.ConsolidationError) -> tuple[int, str, str]:

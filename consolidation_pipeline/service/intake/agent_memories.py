@@ -18,6 +18,7 @@ from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.intake.importer import BATCH_ROWS, CHANGED_CONTENT, RowParser, find_scope
 from consolidation_pipeline.service.lifecycle.manual_actions import find_feedback_objection, lock_checked_memories
+from consolidation_pipeline.service.lifecycle.memory_edits import MAX_CLAIMED_IMPORTANCE
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.similarity.embedding import embed_raw_memories
 from consolidation_pipeline.settings import Settings
@@ -29,8 +30,6 @@ from consolidation_pipeline.store.memories.votes import has_rated, set_vote
 from consolidation_pipeline.store.projects import Project, get_project
 
 MAX_NOTE_CHARS = 2000
-# An agent may say that a memory matters, and not that it matters more than any other.
-MAX_CLAIMED_IMPORTANCE = 1.0
 # Fields that an agent sets about its own memory.
 _CLAIMS = ("user_id", "agent_id", "session_id", "success", "importance")
 

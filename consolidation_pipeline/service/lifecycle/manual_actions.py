@@ -55,10 +55,15 @@ def archive_manually(
         UsageError: ``reason`` is reserved for a policy or a review.
         ConflictError: A memory is archived, merged into another one, superseded or pinned.
     """
+    check_archive_reason(reason)
+    write = partial(archive_rows, at=datetime.now(UTC))
+    return _apply(engine, ids, changed_by, reason or MANUAL_REASON, write=write, objection=find_archive_objection)
+
+
+def check_archive_reason(reason: str | None) -> None:
+    """Raise UsageError for a reason that a policy or a review archives with."""
     if reason in (STALENESS, FORGOTTEN, DISMISSED):
         raise UsageError(f"the reason {reason!r} is reserved for a policy or a review: use another text")
-    write = partial(archive_rows, at=datetime.now(UTC))
-    return _apply(engine, ids, changed_by, reason or MANUAL_REASON, write=write, objection=_find_archive_objection)
 
 
 def restore_memories(
@@ -128,7 +133,8 @@ def _raise_objections(objections: Mapping[UUID, str]) -> None:
         raise ConflictError(first, tuple(str(id_) for id_ in objections))
 
 
-def _find_archive_objection(memory: LockedMemory) -> str | None:
+def find_archive_objection(memory: LockedMemory) -> str | None:
+    """Return the reason why a person cannot archive a memory: it is archived, pinned or replaced; else None."""
     if memory.archived:
         return f"memory {memory.id} is archived already"
     if memory.pinned and memory.successor is None:

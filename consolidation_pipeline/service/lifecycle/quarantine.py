@@ -12,6 +12,7 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageErr
 from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
 from consolidation_pipeline.store.database.engine import Connection, Engine
+from consolidation_pipeline.store.database.scope_keys import QUARANTINED
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.knowledge.quarantine import (
     AffectedRow,
@@ -100,7 +101,8 @@ def quarantine(
         lock_active_keys(connection, [owner.id])
         rows = _load_rows(connection, owner, where)
         author = Author(owner.id, None, changed_by)
-        write_quarantine(connection, author, rows, group_id=group_id, reason=reason, now=datetime.now(UTC))
+        archived = f"{QUARANTINED}{reason}"
+        write_quarantine(connection, author, rows, group_id=group_id, reason=archived, now=datetime.now(UTC))
         if entries := sum(row.kind == "playbook" for row in rows.affected):
             append_event(connection, owner.id, "playbook.changed", {"group_id": str(group_id), "quarantined": entries})
     return QuarantineResult(**vars(_describe(owner, rows)), group_id=group_id)

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from consolidation_pipeline.scopes import metadata_key, parse_scope
 
-# How the reason begins for which a run archives what was made of several scopes, and for which a person takes memories,
-# and what was derived from them, out of use.
+# How the reason begins for which a run archives what was made of several scopes.
 DISSOLVED = "scope: "
+# How the reason begins for which a person takes memories, and what was derived from them, out of use. ``REVISED``: of
+# what was derived from a memory whose text was edited.
 QUARANTINED = "quarantine: "
-# SQL that is true if a raw or consolidated memory is in quarantine.
-IS_QUARANTINED = f"coalesce(starts_with(archive_reason, '{QUARANTINED}'), false)"
+DELETED = "deleted: "
+REVISED = "edited: "
+
+
+def is_out_of_use(reason: str = "archive_reason") -> str:
+    """Return SQL that is true for a memory that is in quarantine, deleted, or derived from one of these or an edit.
+
+    ``reason``: SQL of its ``archive_reason``.
+    """
+    return f"coalesce({reason} ^@ ANY(ARRAY['{QUARANTINED}', '{DELETED}', '{REVISED}']), false)"
 
 
 def raw_scope_key(option: str, row: str = "t") -> str:
@@ -51,7 +60,7 @@ def is_dissolved(reason: str) -> str:
 
     A run may derive such a row again, from other memories. ``reason``: SQL of its ``archive_reason``.
     """
-    return f"coalesce(starts_with({reason}, '{DISSOLVED}') OR starts_with({reason}, '{QUARANTINED}'), false)"
+    return f"(coalesce(starts_with({reason}, '{DISSOLVED}'), false) OR {is_out_of_use(reason)})"
 
 
 def scope_id(key: str) -> str:

@@ -1,4 +1,4 @@
-"""Quarantine: memories of a writer, everything derived from them, and taking both out of use through the ledger."""
+"""Quarantine, deletion and revision of raw memories: everything derived from them goes out of use with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from consolidation_pipeline.store.database.schema import (
     playbook_entries,
     task_memories,
 )
-from consolidation_pipeline.store.database.scope_keys import QUARANTINED
+from consolidation_pipeline.store.database.scope_keys import is_out_of_use
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
 
@@ -60,7 +60,7 @@ def list_owners(connection: Connection, ids: Sequence[UUID]) -> list[OwnedMemory
 
 
 class SuspectMemory(NamedTuple):
-    """A raw memory that is not in quarantine yet. ``merged_id``: the merged memory that hides it."""
+    """A raw memory that is in use, or archived. ``merged_id``: the merged memory that hides it."""
 
     id: UUID
     version: int
@@ -77,17 +77,17 @@ _CONDITIONS = {
 }
 _LIST_SUSPECTS = """
     SELECT id, version, execution_summary, archived_at, consolidated_into_id FROM consolidation.task_memories
-    WHERE project_id = :project AND NOT coalesce(starts_with(archive_reason, :reason), false) /* filters */ ORDER BY id
+    WHERE project_id = :project AND NOT /* is_out_of_use */ /* filters */ ORDER BY id
 """
 
 
 def list_suspects(connection: Connection, project_id: UUID, where: WriterFilter) -> list[SuspectMemory]:
-    """Return the raw memories of a project that meet the filter and are not in quarantine, by id."""
+    """Return the raw memories of a project that meet the filter, by id, without those out of use already."""
     given = [sql for name, sql in _CONDITIONS.items() if getattr(where, name) is not None]
-    statement = compose(_LIST_SUSPECTS, filters=conditions("id = ANY(:ids)" if where.ids else None, *given))
+    filters = conditions("id = ANY(:ids)" if where.ids else None, *given)
+    statement = compose(_LIST_SUSPECTS, is_out_of_use=is_out_of_use(), filters=filters)
     parameters = {
         "project": project_id,
-        "reason": QUARANTINED,
         "ids": list(where.ids),
         "agent_id": where.agent_id,
         "session_id": where.session_id,
@@ -118,13 +118,14 @@ class AffectedRow(NamedTuple):
 _LIST_AFFECTED = """
     WITH RECURSIVE up AS (
         SELECT id, version, kind, retired_at, content FROM consolidation.consolidated_memories
-        WHERE project_id = :project AND source_memory_ids && CAST(:ids AS uuid[])
-            AND superseded_by_id IS NULL AND NOT coalesce(starts_with(archive_reason, :reason), false)
+        WHERE project_id = :project AND superseded_by_id IS NULL
+            AND (source_memory_ids && CAST(:ids AS uuid[]) OR id IN (
+                SELECT child_id FROM consolidation.memory_lineage WHERE parent_id = ANY(:ids)))
         UNION
         SELECT c.id, c.version, c.kind, c.retired_at, c.content
         FROM up JOIN consolidation.memory_lineage l ON l.parent_id = up.id
             JOIN consolidation.consolidated_memories c ON c.id = l.child_id
-        WHERE c.superseded_by_id IS NULL AND NOT coalesce(starts_with(c.archive_reason, :reason), false)),
+        WHERE c.superseded_by_id IS NULL),
     touched AS (SELECT unnest(CAST(:ids AS uuid[])) AS id UNION SELECT id FROM up),
     ids AS MATERIALIZED (SELECT array_agg(id) AS ids FROM touched)
     SELECT id, version, 'consolidated_memories', kind, CASE WHEN retired_at IS NULL THEN 'active' ELSE 'archived' END,
@@ -151,11 +152,12 @@ _KIND_ORDER = ("merged", "pattern", "principle", "summary", "procedural", "playb
 
 
 def list_affected(connection: Connection, project_id: UUID, suspects: Sequence[UUID]) -> list[AffectedRow]:
-    """Return what was derived from these raw memories and is in use or may come back, lowest level first, then by id.
+    """Return what was derived from these memories and is in use or may come back, lowest level first, then by id.
 
-    Superseded rows, retired entries and decided suggestions are left out.
+    Superseded rows, retired entries and decided suggestions are left out. What is out of use already is included: to
+    undo what took it out of use, this change has to be undone first.
     """
-    parameters = {"project": project_id, "ids": list(suspects), "reason": QUARANTINED}
+    parameters = {"project": project_id, "ids": list(suspects)}
     rows = [AffectedRow(*row) for row in connection.execute(text(_LIST_AFFECTED), parameters)]
     return sorted(rows, key=lambda row: (_KIND_ORDER.index(row.kind), row.id))
 
@@ -165,6 +167,16 @@ class HiddenMemory(NamedTuple):
 
     id: UUID
     version: int
+
+
+_LIST_SOURCES = """
+    SELECT DISTINCT unnest(source_memory_ids) FROM consolidation.consolidated_memories WHERE id = ANY(:ids) ORDER BY 1
+"""
+
+
+def list_sources(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
+    """Return the raw memories behind consolidated ones, by id."""
+    return list(connection.scalars(text(_LIST_SOURCES), {"ids": list(ids)}))
 
 
 _LIST_HIDDEN = """
@@ -194,47 +206,89 @@ class Quarantine:
 def write_quarantine(
     connection: Connection, author: Author, rows: Quarantine, *, group_id: UUID, reason: str, now: datetime
 ) -> None:
-    """Take rows out of use, as one group of changes in the ledger.
+    """Archive raw memories and what was made of them, as one group of changes in the ledger.
 
-    Suspect memories and what is made of them are archived. The other sources of a dissolved merged memory are active
-    again, and those of a dissolved summary wait for another one. An entry that suspects only support loses them, and
+    ``reason`` begins with ``QUARANTINED`` or ``DELETED``.
+
+    Raises:
+        ConflictError: A row changed since it was read.
+    """
+    write_derived_out_of_use(connection, author, rows, group_id=group_id, reason=reason, now=now)
+    archived = [
+        Change(
+            memory.id,
+            group_id,
+            {"archived_at": memory.archived_at or now, "consolidated_into_id": None, "archive_reason": reason},
+            memory.version,
+            reason,
+        )
+        for memory in rows.suspects
+    ]
+    update_rows(connection, author, task_memories, archived, operation="archive")
+
+
+def write_revisions(
+    connection: Connection,
+    author: Author,
+    rows: Quarantine,
+    values: Mapping[UUID, Mapping[str, Any]],
+    *,
+    group_id: UUID,
+    reason: str,
+    now: datetime,
+) -> None:
+    """Write other columns of raw memories, and take what was made of them out of use, as one group of changes.
+
+    Args:
+        connection: Connection to the store.
+        author: Author of the changes.
+        rows: The memories as ``suspects``, with what was derived from them.
+        values: The columns of each memory, the same for all.
+        group_id: Group in the ledger.
+        reason: Reason, which begins with ``REVISED``.
+        now: Current time.
+
+    Raises:
+        ConflictError: A row changed since it was read.
+    """
+    write_derived_out_of_use(connection, author, rows, group_id=group_id, reason=reason, now=now)
+    changes = [
+        Change(memory.id, group_id, {**values[memory.id], "consolidated_into_id": None}, memory.version, reason)
+        for memory in rows.suspects
+    ]
+    update_rows(connection, author, task_memories, changes, operation="edit")
+
+
+def write_derived_out_of_use(
+    connection: Connection, author: Author, rows: Quarantine, *, group_id: UUID, reason: str, now: datetime
+) -> None:
+    """Archive what is made of raw memories. Their other sources are active again.
+
+    The sources of a dissolved summary wait for another one. An entry that the memories only support loses them, and
     waits for a person if too few are left. Suggestions and relations are withdrawn.
 
     Raises:
         ConflictError: A row changed since it was read.
     """
-    archived = {"archive_reason": f"{QUARANTINED}{reason}"}
 
-    def change(row: AffectedRow | SuspectMemory | HiddenMemory, values: Mapping[str, Any]) -> Change:
-        return Change(row.id, group_id, values, row.version, archived["archive_reason"])
+    def change(row: AffectedRow | HiddenMemory, values: Mapping[str, Any]) -> Change:
+        return Change(row.id, group_id, values, row.version, reason)
 
     of: dict[str, list[AffectedRow]] = {"consolidated_memories": [], "playbook_entries": []}
     of |= {"consolidation_suggestions": [], "memory_relations": []}
     for row in rows.affected:
         of[row.table].append(row)
     derived = of["consolidated_memories"]
+    archived = {"retired_at": now, "archive_reason": reason}
     emptied = {"source_memory_ids": [], "source_count": 0, "lineage": []}
     entries = of["playbook_entries"]
     for table, changes in (
-        (consolidated_memories, [change(r, {"retired_at": now, **archived}) for r in derived if r.kind != "summary"]),
-        (
-            consolidated_memories,
-            [change(r, {"retired_at": now, **archived, **emptied}) for r in derived if r.kind == "summary"],
-        ),
-        (
-            playbook_entries,
-            [change(r, {"status": "retired", "updated_at": now}) for r in entries if r.is_derived],
-        ),
+        (consolidated_memories, [change(r, archived) for r in derived if r.kind != "summary"]),
+        (consolidated_memories, [change(r, {**archived, **emptied}) for r in derived if r.kind == "summary"]),
+        (playbook_entries, [change(r, {"status": "retired", "updated_at": now}) for r in entries if r.is_derived]),
         (playbook_entries, [change(r, _reduced_entry(r, now)) for r in entries if not r.is_derived]),
         (consolidation_suggestions, [change(r, {"status": "superseded"}) for r in of["consolidation_suggestions"]]),
         (memory_relations, [change(r, {"status": "rejected"}) for r in of["memory_relations"]]),
-        (
-            task_memories,
-            [
-                change(m, {"archived_at": m.archived_at or now, "consolidated_into_id": None, **archived})
-                for m in rows.suspects
-            ],
-        ),
         (task_memories, [change(m, {"consolidated_into_id": None}) for m in rows.shown]),
     ):
         update_rows(connection, author, table, changes, operation="archive")

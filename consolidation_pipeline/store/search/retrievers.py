@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.schema import KINDS
-from consolidation_pipeline.store.database.scope_keys import IS_QUARANTINED, has_walls, raw_scope_key
+from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_of_use, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.search.vector_indexes import VectorIndex
@@ -74,7 +74,7 @@ class SearchFilters:
         hides_archived = self.as_of is None and not self.include_archived
         return conditions(
             *own,
-            None if hides_archived else f"NOT {IS_QUARANTINED}",
+            None if hides_archived else f"NOT {is_out_of_use()}",
             "memory_type = ANY(%(types)s)" if self.types else None,
             "tags && CAST(%(tags)s AS text[])" if self.tags else None,
             "learned_at >= %(since)s" if self.since else None,
