@@ -16,10 +16,9 @@ from consolidation_pipeline.core.jobs.spending import Bill, Call
 from consolidation_pipeline.embed.embedder import Usage, Vectors, check_texts, check_vectors, describe_text
 from consolidation_pipeline.errors import AttemptsExhaustedError, EmbeddingError
 from consolidation_pipeline.llm.budget import BudgetGate, CallLedger
-from consolidation_pipeline.llm.chat_model import get_failure_bill
 from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.pricing import TOKEN_MARGIN, Price, Pricing
-from consolidation_pipeline.llm.redaction import redact
+from consolidation_pipeline.llm.provider_errors import describe_error, get_failure_bill
 from consolidation_pipeline.llm.retries import MAX_RETRIES, GivenUpError, with_retries
 from consolidation_pipeline.llm.spans import call_span, record_reply
 
@@ -129,7 +128,7 @@ class LiteLLMEmbedder:
             with call_span("embeddings", self.name, {}):
                 return with_retries(lambda: self._send(batch, call), retries=self._retries, sleep=self._sleep)
         except GivenUpError as given_up:
-            reason = f"attempt {given_up.attempts} for {batch} failed: {given_up.reason}"
+            reason = f"attempt {given_up.attempts} for {batch} failed: {self._describe(given_up.reason)}"
             raise EmbeddingError(f"{self.name} gave no vectors, {reason}") from given_up.reason
         except AttemptsExhaustedError as error:
             raise EmbeddingError(f"{self.name} gave no vectors for {batch}: {error}") from error
@@ -150,7 +149,7 @@ class LiteLLMEmbedder:
             vectors = self._parse_reply(reply, batch)
         except Exception as error:
             bill = get_failure_bill(error) if reply is None else self._bill(reply)
-            self._gate.fail(call_id, bill, redact(str(error), [self._api_key] if self._api_key else []))
+            self._gate.fail(call_id, bill, self._describe(error))
             raise
         self._gate.settle(call_id, self._bill(reply), None)
         return vectors
@@ -160,6 +159,9 @@ class LiteLLMEmbedder:
         reply = load_litellm().embedding(**self._options, input=batch.texts, num_retries=0, max_retries=0)
         record_reply(reply)
         return reply
+
+    def _describe(self, error: Exception) -> str:
+        return describe_error(error, [self._api_key] if self._api_key else [])
 
     def _bill(self, reply: Any) -> Bill | None:
         sent = getattr(getattr(reply, "usage", None), "prompt_tokens", 0) or 0

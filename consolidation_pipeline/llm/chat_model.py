@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
-from consolidation_pipeline.core.jobs.spending import NOTHING, Bill
+from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.pricing import Pricing
 from consolidation_pipeline.llm.prompt import Message, Prompt
@@ -98,26 +98,3 @@ def _find_problem(choice: Any) -> str | None:
         return "the provider's content filter withheld the reply"
     refusal = ((choice and choice.message.provider_specific_fields) or {}).get("refusal")
     return f"the model refused: {refusal}" if refusal else None
-
-
-def get_failure_bill(error: Exception) -> Bill | None:
-    """Return the bill of a request that raised ``error``: zero if rejected or never sent, else None (unknown)."""
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int) and 400 <= status < 500 and status != 408:
-        return NOTHING
-    return NOTHING if any(_is_unbilled(cause) for cause in _causes(error)) else None
-
-
-def _is_unbilled(cause: BaseException) -> bool:
-    import httpx
-
-    if isinstance(cause, httpx.HTTPStatusError):
-        # A proxy that lost its server or timed out does not know whether the server billed the request.
-        return cause.response.status_code not in (408, 502, 504)
-    return isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -32,6 +32,7 @@ from consolidation_pipeline.llm.chat_model import ChatModel
 from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.pricing import FALLBACK_PRICE, Price, Pricing
 from consolidation_pipeline.llm.prompt import Prompt, hash_prompt
+from consolidation_pipeline.llm.reply_parsing import parse_reply
 from consolidation_pipeline.llm.request import Check, PromptRequest, RequestSender, describe_request, make_request
 from consolidation_pipeline.llm.retries import MAX_RETRIES
 
@@ -143,21 +144,23 @@ class Gateway:
         if len(refused) >= MAX_REPLIES:
             raise self._make_invalid_error(request, refused[-1])
         answer = self._ask_model(request, refused, again=accepted is not None)
-        return answer or self._answer(request, self._ledger.load([request.key])[request.key])
+        return answer or self._answer(request, self._ledger.load([request.key]).get(request.key))
 
     def _ask_model(
         self, request: PromptRequest[T], refused: Sequence[tuple[str, str]], *, again: bool
     ) -> Answer[T] | None:
-        """Return a paid answer; None if another process has paid for one in the meantime."""
+        """Return a paid answer; None if another process asked in the meantime, so that its reply is looked up."""
         self._breaker.check()
         try:
-            answer = self._ask_and_repair(request, refused, again=again)
+            with self._ledger.claim(request.key) as is_first:
+                answer = self._ask_and_repair(request, refused, again=again) if is_first else None
         except AttemptsExhaustedError:
             raise  # says nothing about the state of the model now
         except LLMError as error:
             self._breaker.record_failure(error)
             raise
-        self._breaker.record_success()
+        if answer is not None:
+            self._breaker.record_success()
         return answer
 
     def _ask_and_repair(
@@ -175,38 +178,47 @@ class Gateway:
         raise self._make_invalid_error(request, last)
 
     def _make_invalid_error(self, request: PromptRequest[T], refused: tuple[str, str] | None) -> InvalidReplyError:
-        problems = "; ".join(refused[1].split("\n")) if refused else "nothing came back"
+        text, listed = refused or ("", "nothing came back")
+        problems = "; ".join(listed.split("\n"))
         described = describe_request(request, self._model)
-        return InvalidReplyError(f"{described} got {MAX_REPLIES} unusable replies: {problems}")
+        return InvalidReplyError(
+            f"{described} got {MAX_REPLIES} unusable replies: {problems}",
+            is_readable=parse_reply(text, request.schema).value is not None,
+        )
 
 
 class CircuitBreaker:
-    """Counter of prompts in a row without a usable reply; opens for good at ``limit``. Threads may share it."""
+    """Counter of prompts in a row without a usable reply. Threads may share it.
+
+    Opens for good at ``limit``, or at once if the model takes no requests.
+    """
 
     def __init__(self, model: str, limit: int = MAX_FAILURES_IN_A_ROW) -> None:
         self._model = model
         self._limit = limit
         self._failures = 0
-        self._last_error = ""
+        self._reason: str | None = None
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Raise ModelUnavailableError if ``limit`` prompts in a row have failed."""
+        """Raise ModelUnavailableError if the breaker is open."""
         with self._lock:
-            if self._failures >= self._limit:
-                raise ModelUnavailableError(
-                    f"{self._model} failed for {self._failures} prompts in a row and is not asked again in this phase; "
-                    f"the last time: {self._last_error}"
-                )
+            if self._reason is not None:
+                raise ModelUnavailableError(self._reason)
 
     def record_failure(self, error: Exception) -> None:
-        """Count a prompt that got no usable reply."""
+        """Count a prompt that got no usable reply; a ModelUnavailableError opens the breaker."""
         with self._lock:
             self._failures += 1
-            self._last_error = str(error)
+            if self._reason is None and isinstance(error, ModelUnavailableError):
+                self._reason = str(error)
+            elif self._reason is None and self._failures >= self._limit:
+                self._reason = (
+                    f"{self._model} failed for {self._failures} prompts in a row and is not asked again in this phase; "
+                    f"the last time: {error}"
+                )
 
     def record_success(self) -> None:
-        """Reset the count, unless the breaker is open."""
+        """Reset the count."""
         with self._lock:
-            if self._failures < self._limit:
-                self._failures = 0
+            self._failures = 0

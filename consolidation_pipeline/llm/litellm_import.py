@@ -1,4 +1,4 @@
-"""The import of litellm: offline, without output and without retries of its own."""
+"""The import of litellm: offline, without output and retries of its own. Also what it knows of a model by its name."""
 
 import os
 from functools import cache
@@ -17,3 +17,20 @@ def load_litellm() -> Any:
     litellm.suppress_debug_info = True  # hints would go to standard output, where --json writes
     litellm.DEFAULT_MAX_RETRIES = 0  # used if max_retries=0 counts as "not given", as for OpenAI
     return litellm
+
+
+def find_missing_keys(model: str) -> list[str]:
+    """Return the environment variables that litellm expects for a model and that are not set.
+
+    Keys may also come from elsewhere, such as the profile of a cloud's own tools.
+    """
+    missing: list[str] = load_litellm().validate_environment(model)["missing_keys"]
+    return missing
+
+
+def has_provider(model: str) -> bool:
+    """Return True if litellm knows to which provider requests for a model are sent."""
+    try:
+        return bool(load_litellm().get_llm_provider(model))
+    except Exception:  # litellm raises a BadRequestError without a request
+        return False

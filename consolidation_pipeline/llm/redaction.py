@@ -6,8 +6,12 @@ from collections.abc import Collection
 
 _REDACTED = "[redacted]"
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)(_|$)", re.IGNORECASE)
-# Shapes of keys: `sk-..` of most providers, `cnsl_..` of this project, and any value after `Bearer`.
-_SECRET_SHAPE = re.compile(r"\b(?:sk-|cnsl_)[\w-]{16,}|(?<=Bearer )[^\s'\"]+")
+# Shapes of keys: `sk-..` of most providers, also if they mask its middle, `cnsl_..` of this project, those of Google,
+# Groq, xAI, Hugging Face and AWS; any value after `Bearer` or `key=`, and a password in a URL.
+_SECRET_SHAPE = re.compile(
+    r"\b(?:sk-|cnsl_|gsk_|xai-|hf_)[\w*-]{16,}|\bAIza[\w-]{20,}|\bAKIA[A-Z0-9]{12,}"
+    r"|(?<=Bearer )[^\s'\"]+|(?<=key=)[^\s&'\"]+|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"
+)
 _MIN_SECRET_CHARS = 6  # shorter values are no secrets, and removing them would garble the text
 
 

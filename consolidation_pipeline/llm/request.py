@@ -12,15 +12,13 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from consolidation_pipeline.core.jobs.spending import Bill, Call
-from consolidation_pipeline.errors import LLMError
+from consolidation_pipeline.errors import LLMError, ModelUnavailableError
 from consolidation_pipeline.llm.budget import BudgetGate
-from consolidation_pipeline.llm.chat_model import ChatModel, Completion, get_failure_bill
+from consolidation_pipeline.llm.chat_model import ChatModel, Completion
 from consolidation_pipeline.llm.prompt import Message, Prompt, hash_prompt
-from consolidation_pipeline.llm.redaction import redact
+from consolidation_pipeline.llm.provider_errors import describe_error, get_failure_bill, is_permanent
 from consolidation_pipeline.llm.reply_parsing import ParsedReply, parse_reply, repair_messages, validate_reply
 from consolidation_pipeline.llm.retries import GivenUpError, with_retries
-
-_MAX_ERROR_CHARS = 2000  # some providers answer with whole pages
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -83,6 +81,7 @@ class RequestSender:
             again: Send it even if an accepted reply exists. If False, None is returned for it.
 
         Raises:
+            ModelUnavailableError: The model refuses every request, see ``is_permanent``.
             LLMError: No reply came.
             BudgetExhaustedError: The request could exceed a budget.
             AttemptsExhaustedError: The prompt was sent as often as one job may send it.
@@ -95,7 +94,7 @@ class RequestSender:
             with self.model.span(request.prompt):
                 sent = with_retries(lambda: self._send_once(request, messages, call, again=again), sleep=self.sleep)
         except GivenUpError as error:
-            failure = LLMError(f"{describe_request(request, self.model)} got no reply: {self._redact(error)}")
+            failure = self._make_failure(request, error)
         else:
             return None if sent is None else self._settle(request, call, *sent)
         raise failure  # outside of the except block, so that it is not chained: the provider's error may have the key
@@ -116,7 +115,7 @@ class RequestSender:
         try:
             return call_id, self.model.complete(messages, request.schema, request.prompt.max_tokens)
         except Exception as error:
-            self.gate.fail(call_id, get_failure_bill(error), self._redact(error))
+            self.gate.fail(call_id, get_failure_bill(error), self._describe(error))
             raise
 
     def _settle(self, request: PromptRequest[T], call: Call, call_id: UUID, completion: Completion) -> Reply[T]:
@@ -133,9 +132,16 @@ class RequestSender:
         self.gate.fail(call_id, completion.bill, problems, completion.text)
         return Reply(None, (completion.text, problems), usd)
 
-    def _redact(self, error: Exception) -> str:
-        secrets = [self.model.api_key] if self.model.api_key else []
-        return redact(str(error), secrets)[:_MAX_ERROR_CHARS]
+    def _make_failure(self, request: PromptRequest[T], error: GivenUpError) -> LLMError:
+        reason = self._describe(error.reason)
+        if is_permanent(error.reason):
+            name = self.model.name
+            return ModelUnavailableError(f"{name} takes no requests and is not asked again in this phase: {reason}")
+        described = describe_request(request, self.model)
+        return LLMError(f"{described} got no reply: attempt {error.attempts} failed: {reason}")
+
+    def _describe(self, error: Exception) -> str:
+        return describe_error(error, [self.model.api_key] if self.model.api_key else [])
 
 
 def describe_request(request: PromptRequest[T], model: ChatModel) -> str:

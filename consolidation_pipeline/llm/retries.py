@@ -1,4 +1,4 @@
-"""Retries of requests to providers: the errors that are retried, and the wait before each attempt."""
+"""Retries of requests to providers, and the wait before each attempt."""
 
 import random
 import time
@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from consolidation_pipeline.errors import ConsolidationError
+from consolidation_pipeline.llm.provider_errors import is_transient
 
 MAX_RETRIES = 3
 MAX_WAIT = 60.0  # seconds; also the longest Retry-After that is honoured
@@ -26,7 +27,7 @@ class GivenUpError(Exception):
 def with_retries(
     attempt: Callable[[], T], *, retries: int = MAX_RETRIES, sleep: Callable[[float], None] = time.sleep
 ) -> T:
-    """Call ``attempt``, and again up to ``retries`` times after 429, 5xx, timeouts and lost connections.
+    """Call ``attempt``, and again up to ``retries`` times after errors that may pass (see ``is_transient``).
 
     Errors of this project are passed on.
 
@@ -45,13 +46,6 @@ def with_retries(
                 raise GivenUpError(made, error) from error
             wait = _compute_wait(made, error)
         sleep(wait)
-
-
-def is_transient(error: Exception) -> bool:
-    """Return True if the same request may succeed later."""
-    # litellm gives timeouts the status 408, and lost connections and truncated replies the status 500.
-    status = getattr(error, "status_code", None)
-    return isinstance(status, int) and (status in (408, 429) or status >= 500)
 
 
 def _compute_wait(attempt: int, error: Exception) -> float:

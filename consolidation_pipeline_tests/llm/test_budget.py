@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.jobs.spending import Bill, Budgets
 from consolidation_pipeline.errors import BudgetExhaustedError
-from consolidation_pipeline.llm.gateway import Answer, Gateway
+from consolidation_pipeline.llm.gateway import CONCURRENCY, Answer, Gateway
 from consolidation_pipeline.llm.pricing import FALLBACK_PRICE, Price, Pricing
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
@@ -38,6 +41,8 @@ from consolidation_pipeline_tests.openai_server import (
     ERRORS,
     Behaviour,
     OpenAIServer,
+    Reply,
+    Request,
     openai_server,
     reply_with_json,
     reply_with_text,
@@ -136,6 +141,24 @@ def test_concurrent_gateways_respect_budget(provider: OpenAIServer, connect: Con
     assert sum_spent(frugal) == 5 * needed
 
 
+@pytest.mark.parametrize("daily", [False, True])
+def test_budget_holds_if_bills_exceed_reservations(
+    provider: OpenAIServer, connect: Connect, ledger: SpendLedger, daily: bool
+) -> None:
+    reserved = measure_reservation(connect, ledger)
+    tokens = round(10 * reserved / Decimal("0.0000006"))  # at 0.60 dollars per million
+    provider.behaviour = slowly(reply_with_json(valid_reply, usage=(0, tokens)))
+    budget = float(6 * 10 * reserved)
+    frugal = replace(ledger, budgets=Budgets(*((5, budget) if daily else (budget, 5)), 10_000_000))
+    outcomes = connect(ledger=frugal).ask_many([make_prompt(n) for n in range(30)], Pattern)
+    kinds = Counter(type(outcome) for outcome in outcomes)
+    assert kinds == {Answer: 6, BudgetExhaustedError: 24}
+    assert sum_spent(frugal) <= Decimal(str(budget))
+    later = connect(ledger=replace(frugal, job_id=frugal.job_id if not daily else uuid4())).ask_many
+    [refused] = later([make_prompt(99)], Pattern)
+    assert "10 times its estimate, as bills of the model may be" in str(refused)
+
+
 def test_concurrent_gateways_pay_once_per_prompt(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     class SlowLedger(SpendLedger):
         """Ledger that reads the cache before the other gateway stores its answer."""
@@ -151,6 +174,16 @@ def test_concurrent_gateways_pay_once_per_prompt(provider: OpenAIServer, connect
     assert len(provider.requests) == 1
 
 
+def slowly(behaviour: Behaviour) -> Behaviour:
+    """Return a behaviour that takes a moment, so that requests overlap."""
+
+    def reply(request: Request) -> Reply | None:
+        time.sleep(0.05)
+        return behaviour(request)
+
+    return reply
+
+
 ASKING_PROGRAM = """
 import sys
 from uuid import UUID
@@ -161,13 +194,14 @@ from consolidation_pipeline_tests.llm.patterns import API_KEY, MODEL, Pattern, m
 from consolidation_pipeline.llm.gateway import Gateway
 url, project, job, base = sys.argv[1:]
 ledger = SpendLedger(connect_engine(url), UUID(project), UUID(job), Budgets(1, 5, 10_000))
-Gateway(MODEL, ledger, api_base=base, api_key=API_KEY).ask(make_prompt(), Pattern)
+gateway = Gateway(MODEL, ledger, api_base=base, api_key=API_KEY)
+gateway.ask_many([make_prompt(n) for n in range({count})], Pattern)
 """
 
 
 @pytest.mark.slow
 def test_killed_llm_call_keeps_reservation_spent(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
-    kill_during_request(provider, ledger, ASKING_PROGRAM)
+    kill_during_request(provider, ledger, ASKING_PROGRAM.format(count=1))
     [row] = load_llm_calls(ledger)
     assert (row.status, row.cost_usd) == ("reserved", None)
     assert sum_spent(ledger) == row.reserved_usd > 0
@@ -175,6 +209,29 @@ def test_killed_llm_call_keeps_reservation_spent(provider: OpenAIServer, connect
     connect().ask(make_prompt(), Pattern)
     assert [(row.status, row.attempt) for row in load_llm_calls(ledger)] == [("reserved", 1), ("settled", 2)]
     assert sum_spent(ledger) == row.reserved_usd + REPLY_COST
+
+
+@pytest.mark.slow
+def test_processes_never_pay_twice_for_a_prompt(provider: OpenAIServer, ledger: SpendLedger) -> None:
+    count, doomed = 40, list[subprocess.Popen[bytes]]()
+
+    def reply(request: Request) -> Reply | None:
+        # One of three processes is killed while its requests are under way: the others ask for them again.
+        if len(provider.requests) == count // 2:
+            doomed[0].kill()
+        return slowly(reply_with_json(valid_reply))(request)
+
+    provider.behaviour = reply
+    url = ledger.engine.url.render_as_string(hide_password=False)
+    program = [sys.executable, "-c", ASKING_PROGRAM.format(count=count), url, str(ledger.project_id)]
+    others = [subprocess.Popen([*program, str(uuid4()), provider.api_base]) for _ in range(3)]
+    doomed.append(others.pop())
+    assert [process.wait() for process in others] == [0, 0]
+    doomed[0].wait()
+    settled = [row.prompt_hash for row in load_llm_calls(ledger) if row.status == "settled"]
+    lost = [row.prompt_hash for row in load_llm_calls(ledger) if row.status == "reserved"]
+    assert (len(settled), len(set(settled))) == (count, count)
+    assert len(provider.requests) == count + len(lost) <= count + CONCURRENCY
 
 
 class CrashError(Exception):

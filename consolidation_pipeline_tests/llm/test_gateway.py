@@ -172,12 +172,13 @@ def test_error_in_check_propagates_after_payment(provider: OpenAIServer, gateway
     assert len(provider.requests) == 1
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 422])
 def test_rejected_request_is_free_and_not_retried(
     provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger, waits: list[float], status: int
 ) -> None:
     provider.behaviour = reply_with_error(status)
-    with pytest.raises(LLMError, match=f"got no reply: attempt 1 failed: .*test error with status {status}"):
+    told = "got no reply: attempt 1 failed" if status in (400, 422) else "takes no requests and is not asked again"
+    with pytest.raises(LLMError, match=f"{told}.*: .*test error with status {status}"):
         gateway.ask(make_prompt(), Pattern)
     assert (len(provider.requests), waits) == (1, [])
     assert sum_spent(ledger) == 0
@@ -301,13 +302,14 @@ def test_equal_prompts_are_sent_once(provider: OpenAIServer, gateway: Gateway) -
 
 
 def test_gateway_limits_concurrent_requests(provider: OpenAIServer, gateway: Gateway) -> None:
+    gateway.ask(make_prompt(99), Pattern)  # until the first bill is known, requests are made one at a time
     provider.behaviour, running = record_concurrency(CONCURRENCY, reply_with_json(valid_reply))
     gateway.ask_many([make_prompt(n) for n in range(3 * CONCURRENCY)], Pattern)
     assert running == [0, CONCURRENCY]
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "per_prompt"), [(reply_with_error(401), 1), (reply_with_text("no"), 2), (reply_with_error(500), 4)]
+    ("behaviour", "per_prompt"), [(reply_with_error(400), 1), (reply_with_text("no"), 2), (reply_with_error(500), 4)]
 )
 def test_gateway_stops_after_five_failures_in_row(
     provider: OpenAIServer, connect: Connect, behaviour: Behaviour, per_prompt: int
@@ -317,11 +319,60 @@ def test_gateway_stops_after_five_failures_in_row(
     outcomes = gateway.ask_many([make_prompt(n) for n in range(20)], Pattern)
     assert [type(outcome) is ModelUnavailableError for outcome in outcomes] == [False] * 5 + [True] * 15
     assert "failed for 5 prompts in a row and is not asked again in this phase; the last time: " in str(outcomes[-1])
+    assert all(getattr(outcome, "is_readable", None) is not True for outcome in outcomes)
     assert len(provider.requests) == 5 * per_prompt
     provider.behaviour = reply_with_json(valid_reply)
     with pytest.raises(ModelUnavailableError):
         gateway.ask(make_prompt(99), Pattern)
     assert connect().ask(make_prompt(99), Pattern).value.confidence == 0.9
+
+
+def reply_with_message(message: str, status: int) -> Behaviour:
+    """Return a behaviour that replies with an error and this message."""
+    return lambda _: json_response({"error": {"message": message, "type": "test", "code": None}}, status=status)
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        *(reply_with_error(status) for status in (401, 403, 404)),
+        reply_with_message("The model `our-own-model` does not exist", 400),
+        reply_with_message("insufficient_quota: you exceeded your current quota", 429),
+    ],
+    ids=["401", "403", "404", "unknown model", "no credit"],
+)
+def test_gateway_stops_at_once_if_model_takes_nothing(
+    provider: OpenAIServer, connect: Connect, ledger: SpendLedger, waits: list[float], behaviour: Behaviour
+) -> None:
+    provider.behaviour = behaviour
+    outcomes = connect(concurrency=1).ask_many([make_prompt(n) for n in range(20)], Pattern)
+    assert {type(outcome) for outcome in outcomes} == {ModelUnavailableError}
+    assert (len(provider.requests), waits, sum_spent(ledger)) == (1, [], 0)
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "gemini/gemini-2.0-flash", "no-provider/x", "gpt-9-nonsense"])
+def test_request_that_never_left_costs_nothing(
+    connect: Connect,
+    ledger: SpendLedger,
+    waits: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    outcomes = connect(model=model, api_key=None, concurrency=1).ask_many([make_prompt(n) for n in range(3)], Pattern)
+    assert {type(outcome) for outcome in outcomes} == {ModelUnavailableError}
+    [row] = load_llm_calls(ledger)
+    assert (row.status, row.cost_usd, row.prompt_tokens + row.completion_tokens, waits) == ("failed", 0, 0, [])
+    assert "credential" in row.error_message or "API key" in row.error_message or "Provider NOT" in row.error_message
+    assert "Traceback" not in str(row) + str(outcomes[0])
+    assert ".py" not in str(row) + str(outcomes[0])
+
+
+def test_address_without_scheme_is_told_at_once(connect: Connect, ledger: SpendLedger, waits: list[float]) -> None:
+    with pytest.raises(ModelUnavailableError, match="protocol"):
+        connect(api_base="localhost:8000/v1").ask(make_prompt(), Pattern)
+    assert (waits, sum_spent(ledger)) == ([], 0)
 
 
 def test_success_resets_failure_count(provider: OpenAIServer, connect: Connect) -> None:

@@ -6,7 +6,8 @@ from email.utils import formatdate
 import pytest
 
 from consolidation_pipeline.errors import BudgetExhaustedError
-from consolidation_pipeline.llm.retries import GivenUpError, is_transient, with_retries
+from consolidation_pipeline.llm.provider_errors import is_transient
+from consolidation_pipeline.llm.retries import GivenUpError, with_retries
 
 
 class ProviderError(Exception):

@@ -41,11 +41,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Spent:
-    """Amounts spent or reserved so far: US dollars in the run and in the day, tokens in the run."""
+    """Amounts spent or reserved so far: US dollars in the run and in the day, tokens in the run.
+
+    ``margin``: how many times the reserved amount the next call may cost, 1 or more.
+    """
 
     usd_in_run: Decimal
     usd_in_day: Decimal
     tokens_in_run: int
+    margin: Decimal = Decimal(1)
 
 
 @dataclass(frozen=True)
@@ -61,19 +65,23 @@ class Budgets:
 
         A budget may be reached exactly. Free calls are allowed when it is used up.
         """
-        tokens = Decimal(max_bill.tokens)
+        usd, tokens = max_bill.usd * spent.margin, Decimal(max_bill.tokens) * spent.margin
         limits = (
-            ("budget_usd_per_run", Decimal(str(self.usd_per_run)), spent.usd_in_run, max_bill.usd, " USD"),
-            ("budget_usd_per_day", Decimal(str(self.usd_per_day)), spent.usd_in_day, max_bill.usd, " USD"),
+            ("budget_usd_per_run", Decimal(str(self.usd_per_run)), spent.usd_in_run, usd, " USD"),
+            ("budget_usd_per_day", Decimal(str(self.usd_per_day)), spent.usd_in_day, usd, " USD"),
             ("budget_tokens_per_run", Decimal(self.tokens_per_run), Decimal(spent.tokens_in_run), tokens, ""),
         )
         for name, limit, used, needed, unit in limits:
             if needed and used + needed > limit:
                 return (
                     f"{name} is {_plain(limit)}{unit}: {_plain(used)}{unit} are spent or reserved, "
-                    f"and this call may take up to {_plain(needed)}{unit}"
+                    f"and this call may take up to {_plain(needed)}{unit}{_explain(spent.margin)}"
                 )
         return None
+
+
+def _explain(margin: Decimal) -> str:
+    return f", {_plain(round(margin, 1))} times its estimate, as bills of the model may be" if margin > 1 else ""
 
 
 def _plain(number: Decimal) -> str:

@@ -13,7 +13,7 @@ from cachetools import LRUCache, TTLCache
 from consolidation_pipeline.embed import is_local
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.errors import BudgetExhaustedError, EmbeddingError, LLMError
-from consolidation_pipeline.llm.retries import is_transient
+from consolidation_pipeline.llm.provider_errors import is_transient
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.model_access import open_embedder
 from consolidation_pipeline.store.database.engine import Connection, Engine

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -19,6 +20,7 @@ from consolidation_pipeline.core.jobs.spending import Bill, Budgets, Call, Spent
 from consolidation_pipeline.errors import AttemptsExhaustedError, BudgetExhaustedError, ConflictError
 from consolidation_pipeline.store.database.engine import lock_until_commit
 from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.jobs.prompt_claims import hold_prompt
 
 # SQL of sums over calls. An open call counts as reserved: `reserved_usd` is the part of `cost_usd` that is not settled.
 COST_SUMS = """
@@ -66,19 +68,46 @@ def load_replies(
     return found
 
 
+# Calls of a project that show how bills compare with reservations.
+_RECENT_CALLS = 500
+
+# A model may be billed for more than was reserved, as tokens are counted by another tokenizer. Then open calls and the
+# next ones count as many times their reservation as the worst of the recent bills.
 _LOAD_SPENT = """
-    WITH today AS (SELECT date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS midnight)
-    SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)) FILTER (WHERE job_id = :job), 0) AS run,
-        coalesce(sum(coalesce(cost_usd, reserved_usd)) FILTER (WHERE created_at >= midnight), 0) AS day,
-        coalesce(sum(prompt_tokens::bigint + completion_tokens) FILTER (WHERE job_id = :job), 0) AS tokens
-    FROM consolidation.llm_calls, today WHERE project_id = :project AND (job_id = :job OR created_at >= midnight)
+    WITH today AS (SELECT date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS midnight),
+    recent AS (
+        SELECT model, cost_usd / nullif(reserved_usd, 0) AS ratio FROM consolidation.llm_calls
+        WHERE project_id = :project ORDER BY created_at DESC LIMIT :recent),
+    margins AS (SELECT model, greatest(1, max(ratio)) AS margin FROM recent GROUP BY model),
+    calls AS (
+        SELECT job_id = :job AS in_run, created_at >= midnight AS in_day,
+            coalesce(cost_usd, reserved_usd * coalesce(margin, 1)) AS usd,
+            (prompt_tokens::bigint + completion_tokens)
+                * CASE WHEN cost_usd IS NULL THEN coalesce(margin, 1) ELSE 1 END AS tokens
+        FROM today, consolidation.llm_calls LEFT JOIN margins USING (model)
+        WHERE project_id = :project AND (job_id = :job OR created_at >= midnight))
+    SELECT coalesce(sum(usd) FILTER (WHERE in_run), 0) AS run, coalesce(sum(usd) FILTER (WHERE in_day), 0) AS day,
+        ceil(coalesce(sum(tokens) FILTER (WHERE in_run), 0)) AS tokens,
+        coalesce((SELECT margin FROM margins WHERE model = :model), 1) AS margin
+    FROM calls
+"""
+
+_HAS_BILL = """
+    SELECT EXISTS (SELECT 1 FROM (
+        SELECT model, cost_usd FROM consolidation.llm_calls
+        WHERE project_id = :project ORDER BY created_at DESC LIMIT :recent) recent
+    WHERE model = :model AND cost_usd > 0)
 """
 
 
-def load_spent(connection: Connection, project_id: UUID, job_id: UUID) -> Spent:
-    """Return what the job and, since midnight UTC, the project spent; open calls count as reserved."""
-    row = connection.execute(text(_LOAD_SPENT), {"project": project_id, "job": job_id}).one()
-    return Spent(row.run, row.day, int(row.tokens))
+def load_spent(connection: Connection, project_id: UUID, job_id: UUID, model: str = "") -> Spent:
+    """Return what the job and, since midnight UTC, the project spent; open calls count as reserved.
+
+    ``model``: the one that is to be called next, for the margin of its bill.
+    """
+    parameters = {"project": project_id, "job": job_id, "model": model, "recent": _RECENT_CALLS}
+    row = connection.execute(text(_LOAD_SPENT), parameters).one()
+    return Spent(row.run, row.day, int(row.tokens), row.margin)
 
 
 @dataclass(frozen=True)
@@ -164,6 +193,16 @@ class SpendLedger:
                 connection.execute(text(_APPEND_CACHED_CALLS), parameters)
         return found
 
+    def claim(self, prompt_hash: str) -> AbstractContextManager[bool]:
+        """Hold a prompt of the project while it is asked, see ``hold_prompt``."""
+        return hold_prompt(self.engine, self.project_id, prompt_hash)
+
+    def has_bill(self, model: str) -> bool:
+        """Return True if the project was billed for a call of the model, so that the margin of its bills is known."""
+        parameters = {"project": self.project_id, "model": model, "recent": _RECENT_CALLS}
+        with self.engine.connect() as connection:
+            return bool(connection.execute(text(_HAS_BILL), parameters).scalar())
+
     def reserve(self, call: Call, *, max_attempts: int, again: bool = False) -> UUID | None:
         """Reserve the highest cost of a call and count the attempt, before the call is made.
 
@@ -192,7 +231,8 @@ class SpendLedger:
                     f"{earlier.attempts} times by this job, {max_attempts} are allowed; "
                     f"the last time: {earlier.last_error or 'the process died'}"
                 )
-            exceeded = self.budgets.find_exceeded(load_spent(connection, self.project_id, self.job_id), call.max_bill)
+            spent = load_spent(connection, self.project_id, self.job_id, call.model)
+            exceeded = self.budgets.find_exceeded(spent, call.max_bill)
             if exceeded is not None:
                 raise BudgetExhaustedError(f"{call.purpose} was not sent to {call.model}: {exceeded}")
             reserved = {
