@@ -42,7 +42,7 @@ SEARCH_OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 _HEAD = (
-    b"POST /api/v1/consolidated-memories/search HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %b\r\n"
+    b"POST /api/v1/search HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %b\r\n"
     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 )
 

@@ -41,9 +41,9 @@ def main(folder: Path) -> None:
         "X-Request-ID": "r1",
     }
     with TestClient(app, headers=calling, raise_server_exceptions=False) as client:
-        client.post("/api/v1/memories", json={"project_id": SLUG, "content": MEMORY_TEXT})
-        client.post("/api/v1/consolidated-memories/search", json={"project_id": SLUG, "query": QUERY_TEXT})
-        client.post("/api/v1/consolidated-context", json={"project_id": SLUG, "task": TASK_TEXT})
+        client.post("/api/v1/memories", json={"project": SLUG, "content": MEMORY_TEXT})
+        client.post("/api/v1/search", json={"project": SLUG, "query": QUERY_TEXT})
+        client.post("/api/v1/context", json={"project": SLUG, "task": TASK_TEXT})
         client.get(f"/api/v1/suggestions?project={SLUG}&secret={QUERY_TEXT}")
         client.get("/metrics")
     with pipeline.open() as run:

@@ -22,6 +22,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 from starlette.requests import Request
 
 from consolidation_pipeline.api.problems import RefusedError
+from consolidation_pipeline.api.query_parameters import refuse_unknown_parameters
 from consolidation_pipeline.api.rate_limit import RateLimiter
 from consolidation_pipeline.api.request_log import log_fields
 from consolidation_pipeline.errors import NotFoundError, UsageError
@@ -111,6 +112,11 @@ class Caller:
             raise RefusedError(403, f"this key is for scope {own} only")
         return scope if own is None else own
 
+    def require_all_projects(self) -> None:
+        """Raise RefusedError (403) if the key is for one project."""
+        if self.principal.project_id is not None:
+            raise self._other_project()
+
     def _other_project(self) -> RefusedError:
         return RefusedError(403, f"this key is for project {self.principal.project} only")
 
@@ -146,7 +152,8 @@ def require_role(role: str, *, of_scope: bool = False) -> Callable[..., Awaitabl
     Without ``of_scope``, keys that are limited to a scope are refused: such a route would have to leave out the rows of
     other scopes.
 
-    The dependency raises RefusedError: 401 without a valid key, 403 for a lower role, 429 for too many requests.
+    The dependency raises RefusedError: 401 without a valid key, 403 for a lower role, 429 for too many requests. After
+    that it refuses unknown query parameters.
     """
 
     async def check(
@@ -160,6 +167,7 @@ def require_role(role: str, *, of_scope: bool = False) -> Callable[..., Awaitabl
             raise RefusedError(403, f"this needs the role {role}; the key has the role {principal.role}")
         if principal.scope is not None and not of_scope:
             raise RefusedError(403, f"this key is for scope {principal.scope} only: {OF_SCOPE}")
+        await refuse_unknown_parameters(request)
         return Caller(principal, request)
 
     return check

@@ -28,6 +28,7 @@ from consolidation_pipeline.api import (
     suggestions,
 )
 from consolidation_pipeline.api.access import check_exposure, create_key_cache, create_project_finder
+from consolidation_pipeline.api.aliases import create_alias_router
 from consolidation_pipeline.api.metrics import PrometheusMetrics
 from consolidation_pipeline.api.pages import history, label_pairs, login
 from consolidation_pipeline.api.pages import projects as project_pages
@@ -108,7 +109,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     app.state.background_tasks = (mcp.run, app.state.usage_buffer.run)
     # A route instead of a mount: a mount would redirect /mcp to /mcp/.
     app.router.routes.append(Route("/mcp", endpoint=mcp, include_in_schema=False))
-    for router in (*API_ROUTERS, *PAGE_ROUTERS):
+    for router in (*API_ROUTERS, *PAGE_ROUTERS, create_alias_router(API_ROUTERS)):
         app.include_router(router)
     add_error_handlers(app)
     app.add_middleware(RequestLogMiddleware, metrics=app.state.metrics, max_body=settings.api_max_body)

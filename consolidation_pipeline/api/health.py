@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from consolidation_pipeline.api.problems import Problem
+from consolidation_pipeline.api.problems import DECLARED_INVALID, Problem
+from consolidation_pipeline.api.query_parameters import refuse_unknown_parameters
 from consolidation_pipeline.service.admin.health import check_ready
 
-router = APIRouter(prefix="/health", tags=["health"])
+router = APIRouter(
+    prefix="/health", tags=["health"], dependencies=[Depends(refuse_unknown_parameters)], responses=DECLARED_INVALID
+)
 
 
 class Alive(BaseModel):

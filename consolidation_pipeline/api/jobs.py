@@ -6,7 +6,6 @@ A job is queued here; the daemon or ``consolidation run --pending`` runs it.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -31,11 +30,7 @@ _SUMMARY_PHASES = ("embedding_matrix", "semantic_summaries")
 _PROFILE_PHASES = ("procedural_profile",)
 
 
-_post_trigger = partial(router.post, status_code=202, summary="Trigger a run", responses=declare_problems(400, 404))
-
-
-@_post_trigger("/admin/consolidate-memories", name="consolidate_memories")
-@_post_trigger("/consolidation/trigger")
+@router.post("/jobs", status_code=202, summary="Request a run", responses=declare_problems(400, 404))
 def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerReply:
     """Queue a run of a project. If the project has a live job, that job is returned instead.
 
@@ -44,7 +39,7 @@ def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerR
     is_restricted = check_scope(body.scope or {})
     job = request_job(
         caller.engine,
-        caller.find_project(body.project_id).slug,
+        caller.find_project(body.project).slug,
         job=body.job,
         phases=body.phases,
         options=body.options,
@@ -58,7 +53,7 @@ def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerR
 def _describe_accepted(job: RequestedJob, caller: Caller, response: Response, *, note: str = "") -> TriggerReply:
     """Return the reply for a requested job; set ``Location`` to its status route."""
     caller.add_log_fields(job=job.job_id)
-    response.headers["Location"] = f"{PREFIX}/consolidation/status/{job.job_id}"
+    response.headers["Location"] = f"{PREFIX}/jobs/{job.job_id}"
     seconds = round(job.estimated_seconds or job.timeout_seconds) or 1
     return TriggerReply.model_validate(
         {
@@ -71,18 +66,14 @@ def _describe_accepted(job: RequestedJob, caller: Caller, response: Response, *,
     )
 
 
-_get_status = partial(router.get, summary="Follow a job", responses=declare_problems(404))
-
-
-@_get_status("/admin/consolidation-status/{job_id}", name="consolidation_status")
-@_get_status("/consolidation/status/{job_id}")
+@router.get("/jobs/{job_id}", summary="Follow a job", responses=declare_problems(404))
 def read_status(job_id: UUID, caller: Admin) -> JobReply:
     """Return the state of a job: phases, counters, ids of changes, cost, error."""
     caller.check_owner([job_id], noun="job")
     return JobReply.model_validate(describe_job(caller.engine, str(job_id)))
 
 
-@router.post("/consolidation/cancel/{job_id}", summary="Cancel a job", responses=declare_problems(404, 409))
+@router.post("/jobs/{job_id}/cancel", summary="Cancel a job", responses=declare_problems(404, 409))
 def cancel(job_id: UUID, caller: Admin) -> CancelReply:
     """Cancel a pending or running job. A running job stops writing; what it wrote can be rolled back.
 
@@ -92,7 +83,7 @@ def cancel(job_id: UUID, caller: Admin) -> CancelReply:
     return CancelReply.model_validate(cancel_job(caller.engine, job_id, cancelled_by=caller.name))
 
 
-@router.get("/consolidation/jobs/{project}", summary="List jobs", responses=declare_problems(404))
+@router.get("/projects/{project}/jobs", summary="List jobs", responses=declare_problems(404))
 def read_jobs(project: ProjectPath, caller: Admin, limit: Limit = 50, offset: Offset = 0) -> JobsReply:
     """Return the project's jobs, newest first."""
     found = caller.find_project(project)
@@ -107,14 +98,16 @@ def _request_phases(project: str, phases: tuple[str, ...], caller: Caller, respo
     return _describe_accepted(job, caller, response)
 
 
-@router.post("/summaries/{project}", status_code=202, summary="Summarize", responses=declare_problems(400, 404))
+@router.post(
+    "/projects/{project}/summaries", status_code=202, summary="Summarize", responses=declare_problems(400, 404)
+)
 def summarize(project: ProjectPath, caller: Admin, response: Response) -> TriggerReply:
     """Queue a job that summarizes the memories without a summary. A live job of the project is returned instead."""
     return _request_phases(project, _SUMMARY_PHASES, caller, response)
 
 
 @router.post(
-    "/procedural/{project}", status_code=202, summary="Renew the profile", responses=declare_problems(400, 404)
+    "/projects/{project}/profile", status_code=202, summary="Renew the profile", responses=declare_problems(400, 404)
 )
 def profile(project: ProjectPath, caller: Admin, response: Response) -> TriggerReply:
     """Queue a job that rebuilds the procedural profile from all summaries. A live job is returned instead."""

@@ -24,7 +24,7 @@ from consolidation_pipeline.service.undo.history import (
 from consolidation_pipeline.service.undo.rollback import roll_back
 from consolidation_pipeline.store.database.schema import OPERATIONS
 
-router = APIRouter(prefix="/api/v1/consolidation", tags=["ledger"])
+router = APIRouter(prefix="/api/v1", tags=["ledger"])
 
 _JSONL_TYPE = "application/x-ndjson"
 _CHANGES_RESPONSE: dict[int | str, dict[str, Any]] = {
@@ -40,7 +40,7 @@ Since = Annotated[datetime | None, Query(description="At this time or later; UTC
 Until = Annotated[datetime | None, Query(description="Before this time.")]
 
 
-@router.get("/history/{project}", summary="History", responses=declare_problems(400, 404))
+@router.get("/projects/{project}/history", summary="History", responses=declare_problems(400, 404))
 def read_history(
     project: ProjectPath,
     caller: Admin,
@@ -61,7 +61,7 @@ def read_history(
 
 
 @router.get(
-    "/changes/{project}",
+    "/projects/{project}/changes",
     summary="Changes",
     response_model=ChangesReply,
     responses={**declare_problems(400, 404), **_CHANGES_RESPONSE},
@@ -107,10 +107,10 @@ def undo(body: RollbackRequest, caller: Admin) -> RollbackReply:
     409: a row has changed since, or later changes depend on it; `conflicts` lists them. 400: the changes are older than
     the option `rollback_days` allows.
     """
-    caller.check_owner([body.consolidation_id], noun="change")
+    caller.check_owner([body.target], noun="change")
     done = roll_back(
         caller.engine,
-        body.consolidation_id,
+        body.target,
         settings=caller.settings,
         changed_by=caller.name,
         reason=body.reason,

@@ -47,7 +47,7 @@ def add_memory(body: AddMemoryRequest, caller: ScopedAgent, response: Response) 
 
     If the same memory exists, its id is returned. 422: the memory is not valid, or its id exists with other content.
     """
-    project = caller.find_project(body.project_id)
+    project = caller.find_project(body.project)
     rows = [body.to_row()]
     added = add_memories(
         caller.engine,
@@ -79,7 +79,7 @@ def add_memory(body: AddMemoryRequest, caller: ScopedAgent, response: Response) 
 )
 def add_many(body: AddMemoriesRequest, caller: ScopedAgent, response: Response) -> AddMemoriesReply:
     """Store up to 1000 memories. Invalid rows are listed in `errors`; the others are stored."""
-    project = caller.find_project(body.project_id)
+    project = caller.find_project(body.project)
     rows, errors = _validate_rows(body.memories)
     added = add_memories(
         caller.engine,

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from consolidation_pipeline.api.problems import DECLARED_INVALID
+from consolidation_pipeline.api.query_parameters import refuse_unknown_parameters
 from consolidation_pipeline.errors import StoreError
 from consolidation_pipeline.service.admin.health import RUN_BOUNDS, WorkMonitor, WorkStatus
 from consolidation_pipeline.store.database.engine import Engine
@@ -22,7 +24,7 @@ from consolidation_pipeline.store.database.engine import Engine
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], dependencies=[Depends(refuse_unknown_parameters)], responses=DECLARED_INVALID)
 
 MetricFamily = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 

@@ -40,7 +40,7 @@ def _read_filter(body: BlastRadiusRequest, caller: Caller) -> tuple[WriterFilter
     """Return the filter and the slug of the project; the key must have access to both."""
     if body.ids:
         caller.check_owner(body.ids, noun="memory")
-    project = None if body.project_id is None else caller.find_project(body.project_id).slug
+    project = None if body.project is None else caller.find_project(body.project).slug
     where = WriterFilter(
         ids=body.ids,
         agent_id=body.agent_id,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from consolidation_pipeline.api.access import Admin, Caller
-from consolidation_pipeline.api.models.base import ProjectPath
+from consolidation_pipeline.api.models.base import ListLimit, ProjectPath
 from consolidation_pipeline.api.models.relations import (
     DecidedRelation,
     DecideRelationsReply,
@@ -17,10 +17,10 @@ from consolidation_pipeline.api.models.relations import (
 from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.service.lifecycle.relations import decide_relations, list_relations
 
-router = APIRouter(prefix="/api/v1/relations", tags=["relations"])
+router = APIRouter(prefix="/api/v1", tags=["relations"])
 
 
-@router.get("/{project}", summary="Relations", responses=declare_problems(404))
+@router.get("/projects/{project}/relations", summary="Relations", responses=declare_problems(404))
 def read_relations(
     project: ProjectPath,
     caller: Admin,
@@ -32,7 +32,7 @@ def read_relations(
         Literal["contradicts", "explains", "shares_theme", "parallel_context", "supersedes"] | None,
         Query(description="Only this type."),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")] = 50,
+    limit: ListLimit = 50,
 ) -> RelationsReply:
     """Return relations between memories, newest first. Candidates wait for a decision and have no effect yet."""
     slug = caller.find_project(project).slug
@@ -40,13 +40,13 @@ def read_relations(
     return RelationsReply.model_validate(found)
 
 
-@router.post("/confirm", summary="Confirm relations", responses=declare_problems(404, 409))
+@router.post("/relations/confirm", summary="Confirm relations", responses=declare_problems(404, 409))
 def confirm_relations(body: DecideRelationsRequest, caller: Admin) -> DecideRelationsReply:
     """Confirm relations, all or none. A memory that supersedes another one is then found before it."""
     return _decide(body, caller, "confirmed")
 
 
-@router.post("/reject", summary="Reject relations", responses=declare_problems(404, 409))
+@router.post("/relations/reject", summary="Reject relations", responses=declare_problems(404, 409))
 def reject_relations(body: DecideRelationsRequest, caller: Admin) -> DecideRelationsReply:
     """Reject relations, all or none. They have no effect and are not proposed again."""
     return _decide(body, caller, "rejected")

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from consolidation_pipeline.api.access import Admin, Caller, Reader
-from consolidation_pipeline.api.models.base import ProjectPath, enum_schema
+from consolidation_pipeline.api.models.base import ListLimit, ProjectPath, enum_schema
 from consolidation_pipeline.api.models.review import (
     DecideReply,
     DecideRequest,
@@ -32,7 +32,6 @@ from consolidation_pipeline.service.search.as_of import parse_as_of
 router = APIRouter(prefix="/api/v1")
 
 _MARKDOWN = "text/markdown"
-ListLimit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")]
 
 
 @router.post("/memories/{id}/archive", tags=["memories"], summary="Archive", responses=declare_problems(400, 404, 409))
@@ -62,7 +61,7 @@ def _change(
     return ManualChange.model_validate(changed)
 
 
-@router.get("/review/{project}", tags=["review"], summary="Review queue", responses=declare_problems(404))
+@router.get("/projects/{project}/review", tags=["review"], summary="Review queue", responses=declare_problems(404))
 def read_review(
     project: ProjectPath,
     caller: Admin,
@@ -96,7 +95,7 @@ def _decide(body: DecideRequest, caller: Caller, decision: Literal["approved", "
 
 
 @router.get(
-    "/playbook/{project}",
+    "/projects/{project}/playbook",
     tags=["playbook"],
     summary="The playbook",
     response_model=PlaybookReply,

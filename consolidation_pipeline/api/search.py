@@ -31,15 +31,13 @@ router = APIRouter(prefix="/api/v1", tags=["search"])
 Depth = Annotated[int, Query(ge=1, le=20, description="Number of source levels.")]
 
 
-@router.post(
-    "/consolidated-memories/search", summary="Search", response_model=SearchReply, responses=declare_problems(400, 404)
-)
+@router.post("/search", summary="Search", response_model=SearchReply, responses=declare_problems(400, 404))
 def search_memories(body: SearchRequest, caller: ScopedReader) -> Response:
     """Search a project by meaning and by keywords. Each result counts as used once.
 
-    Raw memories that were not merged are found too; `abstraction_levels` excludes them.
+    Raw memories that were not merged are found too; `levels` excludes them.
     """
-    project = caller.find_project(body.project_id, allow_cached=True)
+    project = caller.find_project(body.project, allow_cached=True)
     query = replace(body.to_query(), scope=caller.limit_scope(body.scope))
     found = search_project(caller.engine, project, query, settings=caller.settings, count_use=False)
     usage_buffer: UsageBuffer = caller.request.app.state.usage_buffer
@@ -59,21 +57,21 @@ def read_consolidated(id: UUID, caller: Reader) -> ConsolidatedMemory:
     return found
 
 
-@router.get("/consolidated-memories/{id}/lineage", summary="Lineage", responses=declare_problems(404))
+@router.get("/memories/{id}/lineage", summary="Lineage", responses=declare_problems(404))
 def read_lineage(id: UUID, caller: Reader, depth: Depth = 5) -> Lineage:
     """Return the tree of sources of a memory or playbook entry, with similarities, and what was derived from it."""
     caller.check_owner([id], noun="memory")
     return Lineage.model_validate(trace_memory(caller.engine, str(id), depth=depth))
 
 
-@router.post("/consolidated-context", summary="Context for a task", responses=declare_problems(404))
+@router.post("/context", summary="Context for a task", responses=declare_problems(404))
 def read_context(body: ContextRequest, caller: ScopedReader) -> ContextReply:
     """Return what a project knows about a task, each fact once, within a token budget. Results count as used once."""
-    project = caller.find_project(body.project_id, allow_cached=True)
+    project = caller.find_project(body.project, allow_cached=True)
     context = build_context(
         caller.engine,
         project.slug,
-        body.task_description,
+        body.task,
         settings=caller.settings,
         token_budget=body.token_budget,
         scope=caller.limit_scope(body.scope),

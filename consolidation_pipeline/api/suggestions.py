@@ -115,7 +115,7 @@ def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
 
 
 @router.post(
-    "/suggestions/{id}/validate", summary="Approve a merge", responses=declare_problems(400, 402, 404, 409, 502)
+    "/suggestions/{id}/approve", summary="Approve a merge", responses=declare_problems(400, 402, 404, 409, 502)
 )
 def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> DecisionReply:
     """Merge the originals into one memory. 409: it was decided before, or an original has changed."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from consolidation_pipeline.api.aliases import ALIASES
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext, add_suggestions
 from consolidation_pipeline_tests.api.routes import PUBLIC_PATHS
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
@@ -28,7 +29,6 @@ class Example:
     Attributes:
         request: method and route; routes of health and metrics as they are, others below ``API``.
         keep: name of a kept value -> its path in the reply.
-        also: another route with the same reply.
         role: role of the key; "": no key.
         path: value of the route's parameter; default: the project's slug.
     """
@@ -38,7 +38,6 @@ class Example:
     body: Mapping[str, Any] | None = None
     query: str = ""
     keep: Mapping[str, str] = field(default_factory=dict)
-    also: str = ""
     role: str = "admin"
     path: str = SLUG
     chapter: str = ""
@@ -48,59 +47,56 @@ class Example:
         return self.request.split()[0]
 
     @property
-    def routes(self) -> list[str]:
-        """The route and the other one with the same reply."""
-        routes = [self.request.split()[1], *filter(None, [self.also])]
-        return [route if route in PUBLIC_PATHS else API + route for route in routes]
+    def route(self) -> str:
+        route = self.request.split()[1]
+        return route if route in PUBLIC_PATHS else API + route
 
 
 CHAPTERS = {
     "Jobs": [
         Example(
-            "Trigger a run",
-            "POST /consolidation/trigger",
+            "Request a run",
+            "POST /jobs",
             {
-                "project_id": SLUG,
+                "project": SLUG,
                 "options": {"merge": True, "summarize": True, "archive": True, "promote": True, "min_cluster_size": 2},
             },
             keep={"waiting": "job_id"},
-            also="/admin/consolidate-memories",
         ),
-        Example("Cancel a job", "POST /consolidation/cancel/{job_id}", path="{waiting}"),
+        Example("Cancel a job", "POST /jobs/{job_id}/cancel", path="{waiting}"),
         Example(
             "Follow a job",
-            "GET /consolidation/status/{job_id}",
+            "GET /jobs/{job_id}",
             path="{job}",
-            also="/admin/consolidation-status/{job_id}",
         ),
-        Example("List jobs", "GET /consolidation/jobs/{project}", query="?limit=1"),
-        Example("Summarize", "POST /summaries/{project}"),
-        Example("Renew the profile", "POST /procedural/{project}", path=FOREIGN),
+        Example("List jobs", "GET /projects/{project}/jobs", query="?limit=1"),
+        Example("Summarize", "POST /projects/{project}/summaries"),
+        Example("Renew the profile", "POST /projects/{project}/profile", path=FOREIGN),
     ],
     "Projects": [
+        Example("List projects", "GET /projects", query="?limit=2", role="reader"),
+        Example("Create a project", "POST /projects", {"project": "shop", "options": {"archive_stale_days": 120}}),
         Example(
             "Set options",
-            "POST /consolidation/configure/{project}",
+            "POST /projects/{project}/options",
             {"similarity_threshold": 0.97, "archive_stale_days": 120, "consolidation_enabled": True},
         ),
-        Example("Options in force", "GET /consolidation/configure/{project}"),
-        Example(
-            "Project metrics", "GET /consolidation/metrics/{project}", also="/admin/consolidation-metrics/{project}"
-        ),
+        Example("Options in force", "GET /projects/{project}/options"),
+        Example("Project metrics", "GET /projects/{project}/metrics"),
     ],
     "Search": [
         Example(
             "Search",
-            "POST /consolidated-memories/search",
-            {"project_id": SLUG, "query": "when must the migrations run?", "limit": 1, "include_sources": True},
+            "POST /search",
+            {"project": SLUG, "query": "when must the migrations run?", "limit": 1, "include_sources": True},
             role="reader",
         ),
         Example("A consolidated memory", "GET /consolidated-memories/{id}", path="{merged}", role="reader"),
-        Example("Lineage", "GET /consolidated-memories/{id}/lineage", query="?depth=1", path="{merged}", role="reader"),
+        Example("Lineage", "GET /memories/{id}/lineage", query="?depth=1", path="{merged}", role="reader"),
         Example(
             "Context for a task",
-            "POST /consolidated-context",
-            {"project_id": SLUG, "task_description": "Deploy the workers with a database migration"},
+            "POST /context",
+            {"project": SLUG, "task": "Deploy the workers with a database migration"},
             role="reader",
         ),
     ],
@@ -109,7 +105,7 @@ CHAPTERS = {
             "Add a memory",
             "POST /memories",
             {
-                "project_id": SLUG,
+                "project": SLUG,
                 "content": "The importer needs the file as UTF-8.",
                 "memory_type": "error_fix",
                 "tags": ["import"],
@@ -120,7 +116,7 @@ CHAPTERS = {
         Example(
             "Add many memories",
             "POST /memories/bulk",
-            {"project_id": SLUG, "memories": [{"content": "Stop the workers before a restore."}, {"text": "?"}]},
+            {"project": SLUG, "memories": [{"content": "Stop the workers before a restore."}, {"text": "?"}]},
             role="agent",
         ),
         Example("A memory", "GET /memories/{id}", path="{added}", role="agent"),
@@ -137,17 +133,17 @@ CHAPTERS = {
         ),
         Example("Archive", "POST /memories/{id}/archive", {"reason": "Obsolete"}, path="{memory}"),
         Example("Restore", "POST /memories/{id}/restore", path="{memory}"),
-        Example("Blast radius", "POST /quarantine/preview", {"project_id": SLUG, "ids": ["{added}"]}),
+        Example("Blast radius", "POST /quarantine/preview", {"project": SLUG, "ids": ["{added}"]}),
         Example("Quarantine", "POST /quarantine", {"ids": ["{added}"], "reason": "Planted"}),
     ],
     "Review and playbook": [
-        Example("Review queue", "GET /review/{project}", keep={"entry": "waiting.0.id"}),
+        Example("Review queue", "GET /projects/{project}/review", keep={"entry": "waiting.0.id"}),
         Example("Approve", "POST /review/approve", {"ids": ["{entry}"]}),
-        Example("The playbook", "GET /playbook/{project}", role="reader"),
+        Example("The playbook", "GET /projects/{project}/playbook", role="reader"),
         Example("Dismiss", "POST /review/dismiss", {"ids": ["{entry}"], "reason": "Not how we work any more"}),
         Example(
             "Relations",
-            "GET /relations/{project}",
+            "GET /projects/{project}/relations",
             query="?relation_type=supersedes&limit=1",
             keep={"relation": "relations.0.id"},
         ),
@@ -159,7 +155,7 @@ CHAPTERS = {
         Example("A suggestion", "GET /suggestions/{id}", path="{suggestion}"),
         Example(
             "Approve a merge",
-            "POST /suggestions/{id}/validate",
+            "POST /suggestions/{id}/approve",
             {"content": "What both of them say, in a person's words.", "note": "The newer one holds"},
             path="{suggestion}",
         ),
@@ -173,18 +169,18 @@ CHAPTERS = {
         ),
     ],
     "Plan, history, rollback": [
-        Example("Preview a run", "POST /consolidation/plan", {"project_id": FOREIGN}),
+        Example("Preview a run", "POST /plan", {"project": FOREIGN}),
         Example(
             "History",
-            "GET /consolidation/history/{project}",
+            "GET /projects/{project}/history",
             query="?operation=merge&limit=1",
             keep={"group": "history.0.group_id"},
         ),
-        Example("Changes", "GET /consolidation/changes/{project}", query="?limit=1"),
+        Example("Changes", "GET /projects/{project}/changes", query="?limit=1"),
         Example(
             "Roll back",
-            "POST /consolidation/rollback",
-            {"consolidation_id": "{group}", "reason": "Incorrect merge"},
+            "POST /rollback",
+            {"target": "{group}", "reason": "Incorrect merge"},
             keep={"rollback": "rollback_id"},
         ),
     ],
@@ -250,7 +246,7 @@ def send_examples(api: ApiContext, examples: Sequence[Example] = EXAMPLES) -> li
 
 
 def _send_example(example: Example, api: ApiContext, kept: dict[str, str]) -> ExampleReply:
-    path = re.sub(r"\{\w+\}", _fill(example.path, kept), example.routes[0]) + example.query
+    path = re.sub(r"\{\w+\}", _fill(example.path, kept), example.route) + example.query
     body = _fill(example.body, kept)
     response = api.client(example.role or None).request(example.method, path, json=body)
     for name, where in example.keep.items():
@@ -275,21 +271,30 @@ def _find_value(reply: Any, where: str) -> Any:
     return reply
 
 
+_OLDER_NAMES = """## Older names
+
+Routes of earlier versions answer as before and are not in the schema, without the prefix `/api/v1`:
+"""
 _INTRODUCTION = """# HTTP API
 
 ```sh
 consolidation keys create --role admin    # prints the key, only once
 consolidation serve                       # http://127.0.0.1:8642/docs: all routes, to try out
-curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8642/api/v1/playbook/notes
+curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8642/api/v1/projects/notes/playbook
 ```
 
 - **Keys** go into `Authorization: Bearer KEY` or `X-API-Key: KEY`. A reader searches and reads, an agent also writes
   memories, an admin may do everything. A key is for one project or for all. Errors: 401 without a valid key; 403 for a
   lower role or another project; 404 for rows of another project. `CONSOLIDATION_API_AUTH=off` needs no keys; it is
   refused unless the host is a loopback address.
-- **Projects** are named by slug or id, in paths and in `project_id`.
+- **Projects** are named by slug or id, in paths and in `project`. What belongs to a project is below
+  `/projects/{project}`.
+- **Names** are those of the [glossary](glossary.md), the command line and the [MCP tools](mcp.md). Older names
+  [still answer](#older-names).
+- **Clients** can be generated from `/openapi.json`, for example by `openapi-python-client`.
 - **Errors** are problems (RFC 9457): `error` is a code for programs, `message` says what is wrong and what is allowed.
-  `conflicts` lists ids of rows (409), `errors` lists invalid values (422). Unknown fields are refused. A body is at
+  `conflicts` lists ids of rows (409), `errors` lists invalid values (422). Unknown fields and unknown
+  query parameters are refused: the message names them and the known ones. A body is at
   most `CONSOLIDATION_API_MAX_BODY` (1 MB), else 413.
 - **Requests**: `X-Request-ID` is accepted or created, returned, and logged with project and job. A key may make
   `CONSOLIDATION_API_RATE` requests a second (500), up to `CONSOLIDATION_API_BURST` (1,000) at once; then 429 with
@@ -309,7 +314,12 @@ def to_document(answers: Sequence[ExampleReply]) -> str:
             chapter = answer.example.chapter
             parts.append(f"## {chapter}\n")
         parts.append(_section(answer))
-    return _replace_varying("\n".join(parts))
+    return _replace_varying("\n".join([*parts, _list_older_names()]))
+
+
+def _list_older_names() -> str:
+    rows = [f"| `{old}` | `{old.split()[0]} {path}` |" for old, path in ALIASES.items()]
+    return "\n".join([_OLDER_NAMES, "| older name | name |", "|---|---|", *rows, ""])
 
 
 def _replace_varying(page: str) -> str:
@@ -329,9 +339,7 @@ _STATE = re.compile(r'("state": ")[0-9a-f]{64}')
 
 def _section(answer: ExampleReply) -> str:
     example = answer.example
-    lines = [f"### {example.title}: `{example.method} {example.routes[0]}`", ""]
-    if example.also:
-        lines += [f"The same: `{example.method} {example.routes[1]}`", ""]
+    lines = [f"### {example.title}: `{example.method} {example.route}`", ""]
     lines += ["```http", f"{example.method} {answer.path}"]
     if answer.body is not None:
         lines += ["", json.dumps(answer.body, indent=2, ensure_ascii=False)]

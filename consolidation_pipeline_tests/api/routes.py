@@ -43,12 +43,12 @@ class Route:
 
 
 def list_routes(app: FastAPI, api: ApiContext) -> list[Route]:
-    """Return all API routes; their bodies refer to rows of the project ``notes``."""
+    """Return all API routes but older names of them; their bodies refer to rows of the project ``notes``."""
     schema = app.openapi()
     found = []
     for context in iter_route_contexts(app.routes):
         route = context.original_route
-        if _is_ours(route) and not isinstance(route, PageRoute):
+        if _is_ours(route) and route.include_in_schema and not isinstance(route, PageRoute):
             path = str(context.path)
             for method in sorted(route.methods):
                 found.append(Route(method, path, _role(route), _body(schema, path, method, api)))
@@ -101,7 +101,7 @@ def _example(schema: dict[str, Any], part: dict[str, Any]) -> Any:
 
 def _use_existing_ids(example: dict[str, Any], api: ApiContext) -> dict[str, Any]:
     """Replace the ids in the example by ids of rows of ``notes``."""
-    own = {"project_id": SLUG, "consolidation_id": str(api.job_id), "ids": [api.memory]}
+    own = {"project": SLUG, "target": str(api.job_id), "ids": [api.memory]}
     return {name: own.get(name, value) for name, value in example.items()}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from consolidation_pipeline.api.aliases import ALIASES
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.api.conftest import ApiContext
 from consolidation_pipeline_tests.api.examples import EXAMPLES, ExampleReply, send_examples, to_document
@@ -34,7 +35,7 @@ def replies(api: ApiContext) -> list[ExampleReply]:
 
 
 def test_every_route_has_one_docs_example(api: ApiContext) -> None:
-    shown = {f"{one.method} {route}" for one in EXAMPLES for route in one.routes}
+    shown = {f"{one.method} {one.route}" for one in EXAMPLES}
     assert shown == set(list_operations(api))
 
 
@@ -44,14 +45,20 @@ def test_every_docs_example_succeeds(replies: list[ExampleReply]) -> None:
 
 def test_api_page_matches_routes_and_reply_fields(api: ApiContext, replies: list[ExampleReply]) -> None:
     page = API_PAGE.read_text()
-    listed = re.findall(r"^(?:### .*: |The same: )`(\w+ /\S*)`$", page, flags=re.MULTILINE)
+    listed = re.findall(r"^### .*: `(\w+ /\S*)`$", page, flags=re.MULTILINE)
     assert sorted(listed) == sorted(list_operations(api))
     for answer in replies:
-        section = page.partition(f"`{answer.example.method} {answer.example.routes[0]}`\n")[2].partition("\n### ")[0]
+        section = page.partition(f"`{answer.example.method} {answer.example.route}`\n")[2].partition("\n### ")[0]
         assert f"\n{answer.status}:\n" in section
         if answer.media_type == "application/json":
             example = json.loads(re.findall(r"```json\n(.*?)\n```", section, flags=re.DOTALL)[-1])
             assert example.keys() == json.loads(answer.reply).keys(), answer.example.title
+
+
+def test_api_page_lists_older_names() -> None:
+    page = API_PAGE.read_text()
+    for old, path in ALIASES.items():
+        assert f"| `{old}` | `{old.split()[0]} {path}` |\n" in page
 
 
 def test_openapi_describes_every_operation(api: ApiContext) -> None:

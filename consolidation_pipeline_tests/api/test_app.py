@@ -67,7 +67,7 @@ def test_body_over_limit_returns_413(admin: TestClient) -> None:
             yield b"x" * 100_000
 
     for body in (b"x" * 1_000_001, chunks()):
-        answer = admin.post("/api/v1/consolidation/plan", content=body, headers={"Content-Type": "application/json"})
+        answer = admin.post("/api/v1/plan", content=body, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
 
 

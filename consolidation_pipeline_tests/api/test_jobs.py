@@ -26,11 +26,10 @@ def _cancel_pending_jobs(api: ApiContext) -> Iterator[None]:
         cancel_job(api.pipeline.engine, job.job_id, cancelled_by="test")
 
 
-@pytest.mark.parametrize("path", ["/consolidation/trigger", "/admin/consolidate-memories"])
-def test_trigger_creates_one_job_and_cancel_ends_it(admin: TestClient, api: ApiContext, path: str) -> None:
-    slug, project_id = SLUG, str(api.pipeline.project().id)
-    made = admin.post(API + path, json={"project_id": slug, "trigger_type": "manual"})
-    again = admin.post(API + path, json={"project_id": project_id})
+def test_trigger_creates_one_job_and_cancel_ends_it(admin: TestClient, api: ApiContext) -> None:
+    project_id = str(api.pipeline.project().id)
+    made = admin.post(f"{API}/jobs", json={"project": SLUG, "trigger_type": "manual"})
+    again = admin.post(f"{API}/jobs", json={"project": project_id})
     job = made.json()
     assert (made.status_code, job["status"], job["message"]) == (202, "pending", "Consolidation job queued")
     assert (job["created"], again.json()["created"]) == (True, False)
@@ -39,22 +38,22 @@ def test_trigger_creates_one_job_and_cancel_ends_it(admin: TestClient, api: ApiC
     assert job["estimated_duration_seconds"] >= 1
     assert job["estimated_completion"].endswith("Z")
     assert admin.get(made.headers["location"]).json()["status"] == "pending"
-    cancelled = admin.post(f"{API}/consolidation/cancel/{job['job_id']}")
+    cancelled = admin.post(f"{API}/jobs/{job['job_id']}/cancel")
     assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")
-    twice = admin.post(f"{API}/consolidation/cancel/{job['job_id']}")
+    twice = admin.post(f"{API}/jobs/{job['job_id']}/cancel")
     assert (twice.status_code, twice.json()["error"]) == (409, "conflict")
 
 
 def test_triggered_job_records_key_name(admin: TestClient) -> None:
-    job = admin.post(f"{API}/consolidation/trigger", json={"project": SLUG}).json()
-    reply = admin.get(f"{API}/admin/consolidation-status/{job['job_id']}").json()
+    job = admin.post(f"{API}/jobs", json={"project": SLUG}).json()
+    reply = admin.get(f"{API}/jobs/{job['job_id']}").json()
     assert reply["triggered_by"] == "api:admin of all projects"
 
 
 def test_request_log_names_project_job_and_key(admin: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="consolidation_pipeline.api"):
-        job = admin.post(f"{API}/consolidation/trigger", json={"project": SLUG}).json()["job_id"]
-        admin.get(f"{API}/consolidation/status/{job}")
+        job = admin.post(f"{API}/jobs", json={"project": SLUG}).json()["job_id"]
+        admin.get(f"{API}/jobs/{job}")
     triggered, followed = map(TextFormatter().format, caplog.records)
     assert re.search(rf" key=[0-9a-f-]{{36}} project={SLUG} job={job}$", triggered)
     assert followed.endswith(f" job={job}")
@@ -62,21 +61,21 @@ def test_request_log_names_project_job_and_key(admin: TestClient, caplog: pytest
 
 def test_job_options_are_validated_and_apply_once(admin: TestClient, api: ApiContext) -> None:
     options = {"archive": False, "similarity_threshold": 0.97, "min_cluster_size": 2}
-    made = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, "options": options})
+    made = admin.post(f"{API}/jobs", json={"project": SLUG, "options": options})
     assert made.status_code == 202
     with api.pipeline.open(SLUG) as run:
         assert str(run.job_id) == made.json()["job_id"]
         assert (run.options.archive, run.options.t_merge, run.options.summarize) == (False, 0.97, True)
     with api.pipeline.open(SLUG) as run:
         assert run.options.archive is True
-    wrong = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, "options": {"min_cluster_size": 9}})
+    wrong = admin.post(f"{API}/jobs", json={"project": SLUG, "options": {"min_cluster_size": 9}})
     assert (wrong.status_code, wrong.json()["error"]) == (422, "invalid_option")
     assert "min_cluster_size = 9 is not allowed: expected" in wrong.json()["message"]
 
 
 def test_trigger_refuses_invalid_scope(admin: TestClient) -> None:
     def trigger(scope: dict[str, Any]) -> Any:
-        return admin.post(f"{API}/admin/consolidate-memories", json={"project_id": SLUG, "scope": scope})
+        return admin.post(f"{API}/jobs", json={"project": SLUG, "scope": scope})
 
     wrong = trigger({"memory_types": ["invalid_type"]})
     assert (wrong.status_code, wrong.json()["error"]) == (400, "invalid_scope")
@@ -89,41 +88,41 @@ def test_trigger_refuses_invalid_scope(admin: TestClient) -> None:
 
 
 def test_trigger_refuses_disabled_project(admin: TestClient) -> None:
-    switch = f"{API}/consolidation/configure/{SLUG}"
+    switch = f"{API}/projects/{SLUG}/options"
     assert admin.post(switch, json={"consolidation_enabled": False}).json()["consolidation_enabled"] is False
-    refused = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG})
+    refused = admin.post(f"{API}/jobs", json={"project": SLUG})
     assert (refused.status_code, refused.json()["error"]) == (400, "validation_error")
     assert admin.post(switch, json={"enabled": True}).json()["consolidation_enabled"] is True
 
 
 def test_unknown_references_have_distinct_error_codes(admin: TestClient) -> None:
     def trigger(**body: Any) -> tuple[int, str]:
-        answer = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, **body})
+        answer = admin.post(f"{API}/jobs", json={"project": SLUG, **body})
         return answer.status_code, answer.json()["error"]
 
     assert trigger(phases=["dreaming"]) == (400, "invalid_scope")
-    assert trigger(project_id="nobody") == (404, "not_found")
+    assert trigger(project="nobody") == (404, "not_found")
     assert trigger(speed=11) == (422, "validation_error")
     assert trigger(options={"speed": 11}) == (422, "invalid_option")
     assert trigger(trigger_type="magic") == (422, "validation_error")
-    missing = admin.get(f"{API}/consolidation/status/{uuid4()}")
+    missing = admin.get(f"{API}/jobs/{uuid4()}")
     assert (missing.status_code, missing.json()["error"]) == (404, "not_found")
 
 
 def test_job_status_shows_counters_and_changes(admin: TestClient, api: ApiContext) -> None:
-    reply = admin.get(f"{API}/consolidation/status/{api.job_id}").json()
+    reply = admin.get(f"{API}/jobs/{api.job_id}").json()
     assert (reply["status"], reply["progress"], reply["project"]) == ("completed", 1.0, SLUG)
     assert reply["memories_merged"] == 3
     assert len(reply["consolidation_changes"]) == reply["consolidation_changes_total"] > 0
-    jobs = admin.get(f"{API}/consolidation/jobs/{SLUG}", params={"limit": 100}).json()["jobs"]
+    jobs = admin.get(f"{API}/projects/{SLUG}/jobs", params={"limit": 100}).json()["jobs"]
     assert str(api.job_id) in [job["id"] for job in jobs]
 
 
 def test_summary_and_profile_routes_queue_own_phases(admin: TestClient) -> None:
-    first = admin.post(f"{API}/summaries/{SLUG}")
+    first = admin.post(f"{API}/projects/{SLUG}/summaries")
     assert (first.status_code, first.json()["phases"]) == (202, ["embedding_matrix", "semantic_summaries"])
-    admin.post(f"{API}/consolidation/cancel/{first.json()['job_id']}")
-    second = admin.post(f"{API}/procedural/{SLUG}")
+    admin.post(f"{API}/jobs/{first.json()['job_id']}/cancel")
+    second = admin.post(f"{API}/projects/{SLUG}/profile")
     assert (second.status_code, second.json()["phases"]) == (202, ["procedural_profile"])
 
 
@@ -132,7 +131,7 @@ def test_history_route_pages_filters_and_counts(admin: TestClient, api: ApiConte
         admin.post(f"{API}/memories/{api.memory}/pin", json={"pinned": pinned})
 
     def read(**query: Any) -> Any:
-        return admin.get(f"{API}/consolidation/history/{SLUG}", params=query)
+        return admin.get(f"{API}/projects/{SLUG}/history", params=query)
 
     whole = read().json()
     assert (whole["limit"], whole["offset"]) == (50, 0)
@@ -151,7 +150,7 @@ def test_history_route_pages_filters_and_counts(admin: TestClient, api: ApiConte
 
 
 def test_ledger_is_identical_as_json_and_jsonl(admin: TestClient, api: ApiContext) -> None:
-    path = f"{API}/consolidation/changes/{SLUG}"
+    path = f"{API}/projects/{SLUG}/changes"
     page = admin.get(path, params={"limit": 1000}).json()
     lines = admin.get(path, params={"format": "jsonl"})
     accepted = admin.get(path, headers={"Accept": "application/x-ndjson"})
@@ -163,36 +162,36 @@ def test_ledger_is_identical_as_json_and_jsonl(admin: TestClient, api: ApiContex
     assert [json.loads(line) for line in some] == page["changes"][1:3]
     own = admin.get(path, params={"job_id": str(api.job_id), "operation": "merge"}).json()
     assert {one["job_id"] for one in own["changes"]} == {str(api.job_id)}
-    assert admin.get(f"{API}/consolidation/changes/nobody", params={"format": "jsonl"}).status_code == 404
+    assert admin.get(f"{API}/projects/nobody/changes", params={"format": "jsonl"}).status_code == 404
 
 
 def test_rollback_route_undoes_and_redoes(admin: TestClient, api: ApiContext) -> None:
-    body = {"consolidation_id": str(api.job_id), "reason": "Incorrect merge"}
-    undone = admin.post(f"{API}/consolidation/rollback", json=body)
+    body = {"target": str(api.job_id), "reason": "Incorrect merge"}
+    undone = admin.post(f"{API}/rollback", json=body)
     assert (undone.status_code, undone.json()["success"]) == (200, True)
     assert undone.json()["memories_deleted"] >= 1
     assert undone.json()["warnings"]
-    again = admin.post(f"{API}/consolidation/rollback", json={"id": str(api.job_id)})
+    again = admin.post(f"{API}/rollback", json={"id": str(api.job_id)})
     assert (again.status_code, again.json()["error"]) == (409, "conflict")
     assert again.json()["conflicts"] == [undone.json()["rollback_id"]]
-    redone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": undone.json()["rollback_id"]})
+    redone = admin.post(f"{API}/rollback", json={"target": undone.json()["rollback_id"]})
     assert (redone.json()["redone"], redone.json()["warnings"]) == (True, [])
-    assert admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": str(uuid4())}).status_code == 404
+    assert admin.post(f"{API}/rollback", json={"target": str(uuid4())}).status_code == 404
 
 
 def test_rollback_after_rollback_days_returns_400(admin: TestClient, api: ApiContext) -> None:
-    (group, *_) = admin.get(f"{API}/consolidation/history/{SLUG}").json()["history"]
+    (group, *_) = admin.get(f"{API}/projects/{SLUG}/history").json()["history"]
     # Triggers protect the ledger against updates, so they are disabled to backdate the change.
     with api.pipeline.engine.begin() as connection:
         connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
         age = "UPDATE consolidation.consolidation_changes SET changed_at = changed_at - interval '8 days'"
         connection.exec_driver_sql(f"{age} WHERE group_id = %s", (group["group_id"],))
-    late = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": group["group_id"]})
+    late = admin.post(f"{API}/rollback", json={"target": group["group_id"]})
     assert (late.status_code, late.json()["error"]) == (400, "expired")
 
 
 def test_plan_route_lists_and_counts_merges(admin: TestClient) -> None:
-    plan = admin.post(f"{API}/consolidation/plan", json={"project_id": FOREIGN})
+    plan = admin.post(f"{API}/plan", json={"project": FOREIGN})
     assert plan.status_code == 200
     (merge,) = plan.json()["merges"]
     assert (plan.json()["project"], len(merge["sources"])) == (FOREIGN, 2)
@@ -202,13 +201,13 @@ def test_plan_route_lists_and_counts_merges(admin: TestClient) -> None:
 def test_third_concurrent_plan_returns_503(api: ApiContext, admin: TestClient) -> None:
     slots = api.app.state.plan_slots
     with slots, slots:
-        refused = admin.post(f"{API}/consolidation/plan", json={"project_id": FOREIGN})
+        refused = admin.post(f"{API}/plan", json={"project": FOREIGN})
     assert (refused.status_code, refused.json()["error"]) == (503, "unavailable")
     assert refused.headers["retry-after"] == "5"
 
 
 def test_configure_route_sets_resets_and_validates(admin: TestClient) -> None:
-    path = f"{API}/consolidation/configure/{FOREIGN}"
+    path = f"{API}/projects/{FOREIGN}/options"
     changed = admin.post(path, json={"archive_stale_days": 120, "similarity_threshold": 0.97}).json()
     assert changed["config"] == {"archive_stale_days": 120, "t_merge": 0.97}
     assert changed["effective"]["archive_stale_days"] == 120
@@ -220,9 +219,8 @@ def test_configure_route_sets_resets_and_validates(admin: TestClient) -> None:
     assert admin.get(path).json()["effective"]["archive_stale_days"] == 90
 
 
-@pytest.mark.parametrize("path", ["/consolidation/metrics", "/admin/consolidation-metrics"])
-def test_metrics_route_counts_memories_of_project(admin: TestClient, path: str) -> None:
-    reply = admin.get(f"{API}{path}/{SLUG}").json()
+def test_metrics_route_counts_memories_of_project(admin: TestClient) -> None:
+    reply = admin.get(f"{API}/projects/{SLUG}/metrics").json()
     assert reply["total_memories"] == reply["raw_count"] + reply["consolidated_count"] + reply["archived_count"] == 6
     assert reply["reduction_percentage"] == pytest.approx(100 / 3, abs=0.001)
     assert set(reply["abstraction_distribution"]) == {"1", "2", "3"}

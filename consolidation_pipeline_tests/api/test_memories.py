@@ -26,7 +26,7 @@ def reader(api: ApiContext) -> TestClient:
 
 
 def search(reader: TestClient, query: str, **more: Any) -> dict[str, Any]:
-    answer = reader.post(f"{API}/consolidated-memories/search", json={"project_id": SLUG, "query": query, **more})
+    answer = reader.post(f"{API}/search", json={"project": SLUG, "query": query, **more})
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
@@ -50,13 +50,13 @@ def test_search_hits_count_as_uses_after_shutdown(api: ApiContext) -> None:
 
 def test_added_memory_is_idempotent_and_searchable(agent: TestClient, reader: TestClient) -> None:
     row = {"content": "Rotate the signing keys monthly.", "tags": ["keys"], "feedback": "Worked.", "importance": 0.7}
-    made = agent.post(f"{API}/memories", json={"project_id": SLUG, "id": "k1", **row})
+    made = agent.post(f"{API}/memories", json={"project": SLUG, "id": "k1", **row})
     again = agent.post(f"{API}/memories", json={"project": SLUG, "external_id": "k1", **row})
     assert (made.status_code, made.json()["status"]) == (201, "added")
     assert (again.status_code, again.json()["status"]) == (200, "existing")
     id_ = made.json()["id"]
     assert again.json()["id"] == id_
-    other = agent.post(f"{API}/memories", json={"project_id": SLUG, "id": "k1", "execution_summary": "Else."})
+    other = agent.post(f"{API}/memories", json={"project": SLUG, "id": "k1", "execution_summary": "Else."})
     assert (other.status_code, other.json()["error"]) == (422, "invalid_memory")
     memory = agent.get(f"{API}/memories/{id_}").json()
     assert {name: memory[name] for name in row} == row
@@ -67,19 +67,19 @@ def test_added_memory_is_idempotent_and_searchable(agent: TestClient, reader: Te
 
 def test_bulk_add_stores_valid_rows_despite_errors(agent: TestClient) -> None:
     rows = [{"content": "A good one."}, {"content": " "}, {"contents": "x"}, {"content": "x", "memory_type": "magic"}]
-    answer = agent.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows})
+    answer = agent.post(f"{API}/memories/bulk", json={"project": SLUG, "memories": rows})
     memory = answer.json()
     assert (answer.status_code, len(memory["added"]), memory["existing"]) == (201, 1, [])
     assert [error["index"] for error in memory["errors"]] == [1, 2, 3]
     assert "contents: Extra inputs are not permitted" in memory["errors"][1]["message"]
     assert "expected one of error_fix" in memory["errors"][2]["message"]
     assert memory["ids"] == [memory["added"][0], None, None, None]
-    again = agent.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows[:1]})
+    again = agent.post(f"{API}/memories/bulk", json={"project": SLUG, "memories": rows[:1]})
     assert (again.status_code, again.json()["existing"]) == (200, memory["added"])
 
 
 def test_feedback_changes_importance_and_is_listed(agent: TestClient) -> None:
-    id_ = agent.post(f"{API}/memories", json={"project_id": SLUG, "content": "Feedback is welcome."}).json()["id"]
+    id_ = agent.post(f"{API}/memories", json={"project": SLUG, "content": "Feedback is welcome."}).json()["id"]
     given = agent.post(f"{API}/memories/{id_}/feedback", json={"helpful": True, "comment": "yes"}).json()
     assert given["importance"] > given["importance_before"]
     memory = agent.get(f"{API}/memories/{id_}").json()
@@ -90,7 +90,7 @@ def test_feedback_changes_importance_and_is_listed(agent: TestClient) -> None:
 
 
 def test_reported_uses_count_once_a_day_per_key(api: ApiContext, agent: TestClient) -> None:
-    id_ = agent.post(f"{API}/memories", json={"project_id": SLUG, "content": "Uses are votes."}).json()["id"]
+    id_ = agent.post(f"{API}/memories", json={"project": SLUG, "content": "Uses are votes."}).json()["id"]
     for session, counted in (("one", (1, 0)), ("two", (0, 1))):
         used = agent.post(f"{API}/memories/used", json={"ids": [id_], "session_id": session}).json()
         assert (used["recorded"], used["repeated"]) == counted
@@ -106,7 +106,7 @@ def test_reported_uses_count_once_a_day_per_key(api: ApiContext, agent: TestClie
 def test_bulk_add_takes_long_source(agent: TestClient) -> None:
     rows = [{"content": "From a source with a long name."}]
     for length, status in ((MAX_ID_CHARS, 201), (MAX_ID_CHARS + 1, 422)):
-        body = {"project_id": SLUG, "source": "s" * length, "memories": rows}
+        body = {"project": SLUG, "source": "s" * length, "memories": rows}
         assert agent.post(f"{API}/memories/bulk", json=body).status_code == status
 
 
@@ -121,9 +121,9 @@ def test_search_returns_merged_memory_with_sources(reader: TestClient, levels: l
     assert hit["why"]
     memory = reader.get(f"{API}/consolidated-memories/{hit['id']}").json()
     assert (memory["content"], memory["abstraction_level"], memory["has_embedding"]) == (hit["content"], "1", True)
-    tree = reader.get(f"{API}/consolidated-memories/{hit['id']}/lineage", params={"depth": 1}).json()
+    tree = reader.get(f"{API}/memories/{hit['id']}/lineage", params={"depth": 1}).json()
     assert {source["id"] for source in tree["sources"]} == set(memory["source_memory_ids"])
-    up = reader.get(f"{API}/consolidated-memories/{memory['source_memory_ids'][0]}/lineage").json()
+    up = reader.get(f"{API}/memories/{memory['source_memory_ids'][0]}/lineage").json()
     assert (up["status"], [derived["id"] for derived in up["derived"]]) == ("merged", [hit["id"]])
 
 
@@ -143,40 +143,40 @@ def test_search_filters_narrow_hits(reader: TestClient) -> None:
         ({"query": "abc", "pattern_types": ["magic"]}, 422),
         ({"query": "abc", "memory_types": ["magic"]}, 400),
         ({"query": "abc", "speed": 11}, 422),
-        ({"query": "abc", "project_id": "nobody"}, 404),
+        ({"query": "abc", "project": "nobody"}, 404),
     ],
 )
 def test_search_refuses_invalid_body(api: ApiContext, body: dict[str, Any], status: int) -> None:
-    answer = api.client("reader").post(f"{API}/consolidated-memories/search", json={"project_id": SLUG, **body})
+    answer = api.client("reader").post(f"{API}/search", json={"project": SLUG, **body})
     assert answer.status_code == status, answer.text
 
 
 def test_memory_routes_return_404_for_missing_ids(api: ApiContext, agent: TestClient, reader: TestClient) -> None:
-    for path in ("memories/{}", "consolidated-memories/{}", "consolidated-memories/{}/lineage"):
+    for path in ("memories/{}", "consolidated-memories/{}", "memories/{}/lineage"):
         assert agent.get(f"{API}/{path.format(uuid4())}").status_code == 404
     assert reader.get(f"{API}/consolidated-memories/{api.memory}").status_code == 404
     assert agent.get(f"{API}/memories/not-an-id").status_code == 422
-    assert reader.get(f"{API}/consolidated-memories/{api.memory}/lineage", params={"depth": 0}).status_code == 422
+    assert reader.get(f"{API}/memories/{api.memory}/lineage", params={"depth": 0}).status_code == 422
 
 
 def test_context_holds_each_fact_once_within_budget(reader: TestClient) -> None:
-    body = {"project_id": SLUG, "task_description": "Deploy the workers with a database migration"}
-    reply = reader.post(f"{API}/consolidated-context", json=body).json()
+    body = {"project": SLUG, "task": "Deploy the workers with a database migration"}
+    reply = reader.post(f"{API}/context", json=body).json()
     assert (reply["project"], reply["token_budget"], 0 < reply["tokens"] <= 2000) == (SLUG, 2000, True)
     texts = [memory["content"] for memory in reply["consolidated_memories"]]
     assert sum("migrations" in text for text in texts) == 1
     assert reply["abstraction_distribution"]["1"] == 1
     assert (reply["playbook_entries"], reply["contradictions"]) == ([], [])
-    small = reader.post(f"{API}/consolidated-context", json={"project": SLUG, "task": "Deploy", "tokens": 20}).json()
+    small = reader.post(f"{API}/context", json={"project": SLUG, "task": "Deploy", "tokens": 20}).json()
     assert small["tokens"] <= 20
-    for wrong in ({**body, "token_budget": 0}, {**body, "task_description": ""}, {**body, "task": "x"}):
-        assert reader.post(f"{API}/consolidated-context", json=wrong).status_code == 422
-    assert reader.post(f"{API}/consolidated-context", json={**body, "task_description": " "}).status_code == 400
+    for wrong in ({**body, "token_budget": 0}, {**body, "task": ""}, {**body, "task_description": "x"}):
+        assert reader.post(f"{API}/context", json=wrong).status_code == 422
+    assert reader.post(f"{API}/context", json={**body, "task": " "}).status_code == 400
 
 
 def test_context_reply_has_sides_of_contradiction(reader: TestClient) -> None:
-    body = {"project_id": SLUG, "task_description": "Why does the search client time out?"}
-    reply = reader.post(f"{API}/consolidated-context", json=body).json()
+    body = {"project": SLUG, "task": "Why does the search client time out?"}
+    reply = reader.post(f"{API}/context", json=body).json()
     (contradiction,) = reply["contradictions"]
     assert {side["words"] for side in contradiction["sides"]} == {"30 s", "60 s"}
     dates = [side["learned_at"] for side in contradiction["sides"]]

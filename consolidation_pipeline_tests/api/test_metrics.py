@@ -37,7 +37,7 @@ def add_llm_call(api: ApiContext, status: str, usd: float | None, tokens: int) -
 def api_with_jobs(api: ApiContext) -> ApiContext:
     """A job that ran for 42 s, one pending for an hour, and three LLM calls, one of them unsettled."""
     api.pipeline.write("DELETE FROM {s}.llm_calls")
-    api.client("admin").post("/api/v1/consolidation/trigger", json={"project": SLUG})
+    api.client("admin").post("/api/v1/jobs", json={"project": SLUG})
     api.pipeline.write(AGE_JOBS)
     for status, usd, tokens in (("settled", 0.25, 100), ("failed", 0.05, 10), ("reserved", None, 1000)):
         add_llm_call(api, status, usd, tokens)

@@ -19,7 +19,7 @@ def add_candidate(api: ApiContext) -> dict[str, Any]:
     rows = [dated("v1", "The mailer retries 3 times.", 1), dated("v2", "The mailer retries 5 times.", 2)]
     api.pipeline.add(rows, SLUG)
     api.pipeline.run_phases(["embedding_matrix", "supersessions"])
-    (relation,) = api.client("admin").get(f"{API}/relations/{SLUG}").json()["relations"]
+    (relation,) = api.client("admin").get(f"{API}/projects/{SLUG}/relations").json()["relations"]
     found: dict[str, Any] = relation
     return found
 
@@ -28,14 +28,14 @@ def test_relations_are_listed_and_decided(api: ApiContext, admin: TestClient) ->
     relation = add_candidate(api)
     assert (relation["relation_type"], relation["status"]) == ("supersedes", "candidate")
     assert (relation["a_text"], relation["b_text"]) == ("The mailer retries 5 times.", "The mailer retries 3 times.")
-    assert admin.get(f"{API}/relations/{SLUG}", params={"relation_type": "explains"}).json()["relations"] == []
+    assert admin.get(f"{API}/projects/{SLUG}/relations", params={"relation_type": "explains"}).json()["relations"] == []
     body = {"ids": [relation["id"]], "reason": "seen in the code"}
     confirmed = admin.post(f"{API}/relations/confirm", json=body)
     assert (confirmed.status_code, confirmed.json()["status"]) == (200, "confirmed")
     (group,) = (one["group_id"] for one in confirmed.json()["relations"])
     assert admin.post(f"{API}/relations/confirm", json=body).status_code == 409
-    search = {"project_id": SLUG, "query": "The mailer retries 3 times."}
-    first, second = admin.post(f"{API}/consolidated-memories/search", json=search).json()["results"][:2]
+    search = {"project": SLUG, "query": "The mailer retries 3 times."}
+    first, second = admin.post(f"{API}/search", json=search).json()["results"][:2]
     assert (first["content"], second["content"]) == (relation["a_text"], relation["b_text"])
     assert second["superseded_by"][0] | {"reason": ""} == {
         "id": relation["a_id"],
@@ -48,7 +48,9 @@ def test_relations_are_listed_and_decided(api: ApiContext, admin: TestClient) ->
     api.pipeline.roll_back(UUID(group))
     rejected = admin.post(f"{API}/relations/reject", json=body)
     assert rejected.json()["status"] == "rejected"
-    assert admin.get(f"{API}/relations/{SLUG}", params={"status": "rejected"}).json()["totals"]["rejected"] == 1
+    assert (
+        admin.get(f"{API}/projects/{SLUG}/relations", params={"status": "rejected"}).json()["totals"]["rejected"] == 1
+    )
 
 
 def test_relations_of_other_projects_are_hidden(api: ApiContext) -> None:
@@ -63,10 +65,10 @@ def test_relations_of_other_projects_are_hidden(api: ApiContext) -> None:
 
 def test_search_context_and_playbook_take_a_date(api: ApiContext, admin: TestClient) -> None:
     add_candidate(api)
-    search, context = f"{API}/consolidated-memories/search", f"{API}/consolidated-context"
+    search, context = f"{API}/search", f"{API}/context"
     bodies = {
-        search: {"project_id": SLUG, "query": "The mailer retries 3 times."},
-        context: {"project_id": SLUG, "task_description": "How often does the mailer retry?"},
+        search: {"project": SLUG, "query": "The mailer retries 3 times."},
+        context: {"project": SLUG, "task": "How often does the mailer retry?"},
     }
     for path, body in bodies.items():
         then = admin.post(path, json=body | {"as_of": "2026-03-01"}).json()
@@ -75,5 +77,5 @@ def test_search_context_and_playbook_take_a_date(api: ApiContext, admin: TestCli
         for wrong in ("2999-01-01", "soon"):
             answer = admin.post(path, json=body | {"as_of": wrong})
             assert (answer.status_code, f"as_of is '{wrong}'" in answer.json()["message"]) == (400, True)
-    assert admin.get(f"{API}/playbook/{SLUG}", params={"as_of": "2026-03-01"}).json()["entries"] == []
-    assert admin.get(f"{API}/playbook/{SLUG}", params={"as_of": "2999-01-01"}).status_code == 400
+    assert admin.get(f"{API}/projects/{SLUG}/playbook", params={"as_of": "2026-03-01"}).json()["entries"] == []
+    assert admin.get(f"{API}/projects/{SLUG}/playbook", params={"as_of": "2999-01-01"}).status_code == 400

@@ -28,11 +28,11 @@ def test_quarantine_route_takes_memory_out_and_releases_it(admin: TestClient, ap
     body = {"ids": [api.memory]}
     preview = admin.post(f"{API}/quarantine/preview", json=body)
     assert (preview.status_code, preview.json()["memories"]) == (200, [api.memory])
-    done = admin.post(f"{API}/quarantine", json={**body, "project_id": SLUG, "reason": "planted"}).json()
+    done = admin.post(f"{API}/quarantine", json={**body, "project": SLUG, "reason": "planted"}).json()
     assert (done["project"], done["memories"]) == (SLUG, [api.memory])
     assert admin.get(f"{API}/memories/{api.memory}").json()["archive_reason"] == "quarantine: planted"
     assert admin.post(f"{API}/quarantine", json=body).status_code == 409
-    undone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": done["group_id"]})
+    undone = admin.post(f"{API}/rollback", json={"target": done["group_id"]})
     assert undone.status_code == 200
     assert admin.get(f"{API}/memories/{api.memory}").json()["status"] == "active"
 
@@ -42,7 +42,7 @@ def test_quarantine_route_takes_memory_out_and_releases_it(admin: TestClient, ap
     [
         ({}, 400),
         ({"agent_id": "x"}, 400),
-        ({"agent_id": "x", "project_id": SLUG}, 409),
+        ({"agent_id": "x", "project": SLUG}, 409),
         ({"ids": [str(uuid4())]}, 404),
         ({"agent_id": ""}, 422),
     ],
@@ -61,25 +61,25 @@ def test_pin_route_pins_and_unpins_memory(admin: TestClient, api: ApiContext) ->
 
 def test_manual_change_is_rolled_back_by_group(admin: TestClient, api: ApiContext) -> None:
     group = admin.post(f"{API}/memories/{api.memory}/pin").json()["group_id"]
-    undone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": group})
+    undone = admin.post(f"{API}/rollback", json={"target": group})
     assert (undone.json()["scope"], undone.json()["memories_restored"]) == ("group", 1)
 
 
 def test_review_queue_lists_and_decides_entries(admin: TestClient, api: ApiContext) -> None:
     add_entry(api)
-    review = admin.get(f"{API}/review/{SLUG}", params={"kind": "playbook"}).json()
+    review = admin.get(f"{API}/projects/{SLUG}/review", params={"kind": "playbook"}).json()
     (waiting,) = review["waiting"]
     assert (review["totals"]["playbook"], waiting["content"]) == (1, "Batch the requests.")
     approved = admin.post(f"{API}/review/approve", json={"ids": [waiting["id"]]})
     assert (approved.status_code, approved.json()["decision"]) == (200, "approved")
     assert admin.post(f"{API}/review/approve", json={"ids": [waiting["id"]]}).status_code == 409
 
-    (entry,) = admin.get(f"{API}/playbook/{SLUG}", params={"category": "performance"}).json()["entries"]
+    (entry,) = admin.get(f"{API}/projects/{SLUG}/playbook", params={"category": "performance"}).json()["entries"]
     assert (entry["id"], entry["status"]) == (waiting["id"], "active")
-    document = admin.get(f"{API}/playbook/{SLUG}", params={"format": "md"})
+    document = admin.get(f"{API}/projects/{SLUG}/playbook", params={"format": "md"})
     assert document.headers["content-type"].startswith("text/markdown")
     assert "Batch the requests." in document.text
-    assert admin.get(f"{API}/playbook/{SLUG}", params={"format": "md", "status": "review"}).status_code == 400
+    assert admin.get(f"{API}/projects/{SLUG}/playbook", params={"format": "md", "status": "review"}).status_code == 400
 
     dismissed = admin.post(f"{API}/review/dismiss", json={"ids": [waiting["id"]], "reason": "no"})
     assert dismissed.json()["decided"][0]["kind"] == "playbook"
@@ -89,15 +89,15 @@ def test_review_queue_lists_and_decides_entries(admin: TestClient, api: ApiConte
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "consolidation/trigger"),
-        ("POST", "consolidation/plan"),
-        ("GET", f"consolidation/history/{SLUG}"),
-        ("GET", "consolidation/history/nobody"),
+        ("POST", "jobs"),
+        ("POST", "plan"),
+        ("GET", f"projects/{SLUG}/history"),
+        ("GET", "projects/nobody/history"),
         ("GET", f"playbook/{SLUG}"),
     ],
 )
 def test_project_key_gets_403_for_any_other_project(api: ApiContext, method: str, path: str) -> None:
-    body = {"project_id": SLUG} if method == "POST" else None
+    body = {"project": SLUG} if method == "POST" else None
     answer = api.client("admin", FOREIGN).request(method, f"{API}/{path}", json=body)
     assert (answer.status_code, answer.json()["message"]) == (403, f"this key is for project {FOREIGN} only")
 
@@ -105,9 +105,9 @@ def test_project_key_gets_403_for_any_other_project(api: ApiContext, method: str
 @pytest.mark.parametrize(
     "send_request",
     [
-        lambda client, api: client.get(f"{API}/consolidation/status/{api.job_id}"),
-        lambda client, api: client.post(f"{API}/consolidation/cancel/{api.job_id}"),
-        lambda client, api: client.post(f"{API}/consolidation/rollback", json={"consolidation_id": str(api.job_id)}),
+        lambda client, api: client.get(f"{API}/jobs/{api.job_id}"),
+        lambda client, api: client.post(f"{API}/jobs/{api.job_id}/cancel"),
+        lambda client, api: client.post(f"{API}/rollback", json={"target": str(api.job_id)}),
         lambda client, api: client.post(f"{API}/memories/{api.memory}/archive"),
         lambda client, api: client.post(f"{API}/review/dismiss", json={"ids": [api.memory]}),
     ],
@@ -122,8 +122,8 @@ def test_project_key_gets_404_for_foreign_rows(
 def test_rate_limited_key_returns_429(api: ApiContext) -> None:
     slow = api.pipeline.settings.model_copy(update={"api_rate": 0.01, "api_burst": 1})
     client = api.client("reader", app=create_app(api.pipeline.engine, slow))
-    assert client.get(f"{API}/playbook/{SLUG}").status_code == 200
-    refused = client.get(f"{API}/playbook/{SLUG}")
+    assert client.get(f"{API}/projects/{SLUG}/playbook").status_code == 200
+    refused = client.get(f"{API}/projects/{SLUG}/playbook")
     assert (refused.status_code, refused.json()["error"]) == (429, "rate_limited")
     assert 0 < int(refused.headers["retry-after"]) <= 100
 
@@ -131,6 +131,6 @@ def test_rate_limited_key_returns_429(api: ApiContext) -> None:
 def test_api_auth_off_refuses_foreign_host_header(api: ApiContext) -> None:
     off = api.pipeline.settings.model_copy(update={"api_auth": "off"})
     client = api.client(None, app=create_app(api.pipeline.engine, off))
-    assert client.get(f"{API}/playbook/{SLUG}").status_code == 200
-    rebound = client.get(f"{API}/playbook/{SLUG}", headers={"Host": "evil.example"})
+    assert client.get(f"{API}/projects/{SLUG}/playbook").status_code == 200
+    rebound = client.get(f"{API}/projects/{SLUG}/playbook", headers={"Host": "evil.example"})
     assert rebound.status_code == 403

@@ -90,8 +90,8 @@ def test_invalid_or_too_deep_json_is_refused(
 def test_error_replies_do_not_echo_long_input(client: TestClient) -> None:
     wrong = {f"unknown {at}": "x" for at in range(5000)}
     for body in ({"phases": ["x" * 500_000]}, wrong, {"query": "x" * 500_000}):
-        for path in ("/consolidation/trigger", "/consolidated-memories/search", "/memories"):
-            answer = client.post(API + path, json={"project_id": SLUG, **body})
+        for path in ("/jobs", "/search", "/memories"):
+            answer = client.post(API + path, json={"project": SLUG, **body})
             assert 400 <= answer.status_code < 500
             assert len(answer.text) < 20_000
 
@@ -147,25 +147,38 @@ def test_url_parameters_survive_sql_and_odd_unicode(api: ApiContext, client: Tes
                 assert_valid_reply(route.send(client, path), (str(route), name, text[:40]))
 
 
+def test_every_route_refuses_unknown_query_parameters(api: ApiContext, client: TestClient) -> None:
+    before, schema = api.table_checksums(), api.app.openapi()
+    for route in list_routes(api.app, api):
+        declared = schema["paths"][route.path][route.method.lower()].get("parameters", ())
+        known = sorted(one["name"] for one in declared if one["in"] == "query")
+        answer = route.send(client, path_parameters(api), params={"Project": SLUG})
+        assert answer.status_code == 422, str(route)
+        assert [one["where"] for one in answer.json()["errors"]] == ["query.Project"], str(route)
+        hint = f"known are {', '.join(known)}" if known else "this route has none"
+        assert answer.json()["errors"][0]["message"] == f"unknown query parameter; {hint}", str(route)
+    assert api.table_checksums() == before
+
+
 def test_memory_of_100_000_characters_is_stored_whole(client: TestClient) -> None:
     long = "Grüße aus dem Maschinenraum 🚀. " * 4000
     text = long[:MAX_TEXT_CHARS]
-    made = client.post(f"{API}/memories", json={"project_id": SLUG, "content": text})
+    made = client.post(f"{API}/memories", json={"project": SLUG, "content": text})
     assert made.status_code == 201
     assert client.get(f"{API}/memories/{made.json()['id']}").json()["content"] == text
-    assert client.post(f"{API}/memories", json={"project_id": SLUG, "content": text + "x"}).status_code == 422
+    assert client.post(f"{API}/memories", json={"project": SLUG, "content": text + "x"}).status_code == 422
 
 
 def test_odd_texts_are_stored_unchanged(client: TestClient) -> None:
     texts = [SQL_TEXT, ODD_TEXT]
     rows = [{"content": text, "goal": text, "tags": [text], "metadata": {text: [text]}} for text in texts]
-    made = client.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows}).json()
+    made = client.post(f"{API}/memories/bulk", json={"project": SLUG, "memories": rows}).json()
     assert made["errors"] == []
     for text, id_ in zip(texts, made["ids"], strict=True):
         memory = client.get(f"{API}/memories/{id_}").json()
         assert (memory["content"], memory["goal"], memory["metadata"]) == (text, text, {text: [text]})
-        search_body = {"project_id": SLUG, "query": f"   {text}", "tags": [text.strip()], "limit": 100}
-        found = client.post(f"{API}/consolidated-memories/search", json=search_body)
+        search_body = {"project": SLUG, "query": f"   {text}", "tags": [text.strip()], "limit": 100}
+        found = client.post(f"{API}/search", json=search_body)
         assert found.status_code == 200, text
 
 

@@ -41,11 +41,18 @@ def test_suggestions_are_listed_and_filtered(api: ApiContext, admin: TestClient,
     assert own.get(SUGGESTIONS).json()["total"] == 3
 
 
+def test_misspelt_project_filter_of_suggestions_is_refused(admin: TestClient) -> None:
+    refused = admin.get(SUGGESTIONS, params={"project_id": SLUG})
+    assert refused.status_code == 422
+    known = "differ_only_in, limit, min_similarity, offset, project, status, type"
+    assert refused.json()["message"] == f"query.project_id: unknown query parameter; known are {known}"
+
+
 def test_suggestions_are_hidden_from_foreign_key(api: ApiContext, suggestion_ids: list[str]) -> None:
     foreign = api.client("admin", FOREIGN)
     assert foreign.get(SUGGESTIONS).json()["total"] == 0
     assert foreign.get(SUGGESTIONS, params={"project": SLUG}).status_code == 403
-    for method, path in (("GET", ""), ("POST", "/validate"), ("POST", "/reject"), ("POST", "/keep"), ("DELETE", "")):
+    for method, path in (("GET", ""), ("POST", "/approve"), ("POST", "/reject"), ("POST", "/keep"), ("DELETE", "")):
         assert foreign.request(method, f"{SUGGESTIONS}/{suggestion_ids[0]}{path}").status_code == 404
     together = {"project": SLUG, "decision": "reject", "differ_only_in": "value"}
     assert foreign.post(f"{SUGGESTIONS}/decide", json=together).status_code == 403
@@ -53,18 +60,18 @@ def test_suggestions_are_hidden_from_foreign_key(api: ApiContext, suggestion_ids
 
 def test_suggestion_is_decided_only_once(api: ApiContext, admin: TestClient, suggestion_ids: list[str]) -> None:
     body = {"content": "Approved with this text.", "lessons_learned": "", "note": "fine"}
-    done = admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/validate", json=body)
+    done = admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/approve", json=body)
     assert done.status_code == 200
     memory = admin.get(f"{API}/memories/{done.json()['memory_id']}").json()
     assert memory["content"] == "Approved with this text."
-    for path in ("/validate", "/reject"):
+    for path in ("/approve", "/reject"):
         again = admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}{path}")
         assert (again.status_code, again.json()["conflicts"]) == (409, [suggestion_ids[0]])
         assert "approved by api:" in again.json()["message"]
     assert admin.post(f"{SUGGESTIONS}/{suggestion_ids[1]}/reject", json={"note": "no"}).json()["status"] == "rejected"
     assert admin.delete(f"{SUGGESTIONS}/{suggestion_ids[2]}").json()["status"] == "expired"
     assert admin.delete(f"{SUGGESTIONS}/{suggestion_ids[2]}").status_code == 409
-    undone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": done.json()["group_id"]})
+    undone = admin.post(f"{API}/rollback", json={"target": done.json()["group_id"]})
     assert undone.status_code == 200
     assert [one["id"] for one in admin.get(SUGGESTIONS).json()["suggestions"]] == suggestion_ids[:1]
     query = "SELECT count(*) FROM {s}.consolidation_suggestions WHERE status = 'pending' AND id = :id"
@@ -91,5 +98,5 @@ def test_suggestion_list_tells_groups_beyond_limit(admin: TestClient) -> None:
 
 def test_suggestion_route_refuses_invalid_input(admin: TestClient, suggestion_ids: list[str]) -> None:
     assert admin.get(f"{SUGGESTIONS}/{uuid4()}").status_code == 404
-    assert admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/validate", json={"text": "x"}).status_code == 422
-    assert admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/validate", json={"content": "  "}).status_code == 400
+    assert admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/approve", json={"text": "x"}).status_code == 422
+    assert admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/approve", json={"content": "  "}).status_code == 400

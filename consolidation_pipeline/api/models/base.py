@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 # Longer than any slug or id, so that a wrong one gets a helpful message.
 MAX_REFERENCE_CHARS = 100
@@ -60,15 +60,23 @@ class Reply(BaseModel):
 
 Text = Annotated[str, AfterValidator(check_text)]
 Reason = Annotated[str | None, Field(max_length=1000, description="Reason, recorded in the ledger.")]
+# ``project_id`` is an older name.
 ProjectReference = Annotated[
     Text,
-    Field(min_length=1, max_length=MAX_REFERENCE_CHARS, description="Slug or id of the project.", examples=["notes"]),
+    Field(
+        validation_alias=AliasChoices("project", "project_id"),
+        min_length=1,
+        max_length=MAX_REFERENCE_CHARS,
+        description="Slug or id of the project.",
+        examples=["notes"],
+    ),
 ]
 ProjectPath = Annotated[
     Text,
     Path(alias="project", min_length=1, max_length=MAX_REFERENCE_CHARS, description="Slug or id of the project."),
 ]
 Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of items.")]
+ListLimit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")]
 Offset = Annotated[int, Query(ge=0, le=2**31 - 1, description="Number of items to skip.")]
 IdList = Annotated[list[UUID], Field(min_length=1, max_length=1000, description="At most 1000.")]
 

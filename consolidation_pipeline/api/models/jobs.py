@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, with_examples
 
@@ -19,10 +19,10 @@ class TriggerRequest(Body):
     """Job to run."""
 
     model_config = with_examples(
-        {"project_id": "notes", "trigger_type": "manual", "options": {"archive": False, "similarity_threshold": 0.9}}
+        {"project": "notes", "trigger_type": "manual", "options": {"archive": False, "similarity_threshold": 0.9}}
     )
 
-    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project: ProjectReference
     trigger_type: TriggerType = Field("manual", description="Cause: a person, a schedule or a threshold.")
     job: JobName = Field("consolidate", description="Job to run.")
     phases: list[str] | None = Field(

@@ -95,12 +95,10 @@ class ChangesReply(Reply):
 class RollbackRequest(Body):
     """Changes to undo."""
 
-    model_config = with_examples(
-        {"consolidation_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1", "reason": "Incorrect merge"}
-    )
+    model_config = with_examples({"target": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1", "reason": "Incorrect merge"})
 
-    consolidation_id: UUID = Field(
-        validation_alias=AliasChoices("consolidation_id", "id", "job_id", "group_id", "change_id"),
+    target: UUID = Field(
+        validation_alias=AliasChoices("target", "consolidation_id", "id", "job_id", "group_id", "change_id"),
         description="Id of a job, of a group of changes, or of a change, which is undone with its group.",
     )
     reason: Reason = None

@@ -76,9 +76,9 @@ Source = Field(
 class AddMemoryRequest(MemoryRow):
     """A memory and its project."""
 
-    model_config = with_examples({"project_id": "notes", **_ROW})
+    model_config = with_examples({"project": "notes", **_ROW})
 
-    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project: ProjectReference
     source: str = Source
 
 
@@ -88,10 +88,10 @@ class AddMemoriesRequest(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         populate_by_name=True,
-        json_schema_extra={"examples": [{"project_id": "notes", "memories": [_ROW]}]},
+        json_schema_extra={"examples": [{"project": "notes", "memories": [_ROW]}]},
     )
 
-    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project: ProjectReference
     source: str = Source
     memories: list[dict[str, Any]] = Field(
         min_length=1, max_length=MAX_ROWS, description="Rows as in POST /memories, without project and source."

@@ -1,4 +1,4 @@
-"""Bodies of the project routes: plan, options, metrics."""
+"""Bodies of the project routes: list, create, plan, options, metrics."""
 
 from __future__ import annotations
 
@@ -8,18 +8,57 @@ from uuid import UUID
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, with_examples
+from consolidation_pipeline.api.models.base import (
+    MAX_REFERENCE_CHARS,
+    Body,
+    ProjectReference,
+    Reply,
+    Text,
+    with_examples,
+)
 from consolidation_pipeline.api.models.jobs import JobEntry
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.plan.plan_document import Plan
 
 
+class ProjectItem(Reply):
+    """A project."""
+
+    project_id: UUID
+    project: str = Field(validation_alias=AliasChoices("project", "slug"), description="Slug.")
+    consolidation_enabled: bool = Field(description="False: runs of the project are refused.")
+    active: int = Field(description="Active raw memories.")
+    merged: int = Field(description="Merged memories.")
+    new: int = Field(description="Raw memories that no run has seen.")
+    last_run_at: datetime | None = Field(validation_alias=AliasChoices("last_run_at", "last_job_at"))
+
+
+class ProjectsReply(Reply):
+    """Projects by slug."""
+
+    total: int = Field(description="Number of projects, regardless of limit and offset.")
+    limit: int
+    offset: int
+    projects: list[ProjectItem]
+
+
+class CreateProjectRequest(Body):
+    """Project to create."""
+
+    model_config = with_examples({"project": "shop", "options": {"archive_stale_days": 120}})
+
+    project: Text = Field(
+        min_length=1, max_length=MAX_REFERENCE_CHARS, description="Slug: small letters, digits, hyphens, underscores."
+    )
+    options: dict[str, Any] = Field({}, description="Options to set, by name or alias.")
+
+
 class PlanRequest(Body):
     """Project to plan."""
 
-    model_config = with_examples({"project_id": "notes"})
+    model_config = with_examples({"project": "notes"})
 
-    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project: ProjectReference
 
 
 class PlanReply(Plan):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
-from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, with_examples
+from consolidation_pipeline.api.models.base import MAX_REFERENCE_CHARS, Body, Reply, Text, with_examples
 from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS
 from consolidation_pipeline.service.lifecycle.quarantine import MAX_REASON_CHARS
 
@@ -17,9 +17,15 @@ _Name = Annotated[str | None, Field(min_length=1, max_length=MAX_ID_CHARS)]
 class BlastRadiusRequest(Body):
     """Raw memories, by id or by who wrote them. All given conditions must be met."""
 
-    model_config = with_examples({"project_id": "notes", "agent_id": "indexer-7"})
+    model_config = with_examples({"project": "notes", "agent_id": "indexer-7"})
 
-    project_id: ProjectReference | None = Field(None, description="Slug or id; may be left out with ids.")
+    project: Text | None = Field(
+        None,
+        validation_alias=AliasChoices("project", "project_id"),
+        min_length=1,
+        max_length=MAX_REFERENCE_CHARS,
+        description="Slug or id; may be left out with ids.",
+    )
     ids: list[UUID] = Field([], max_length=1000, description="Ids of raw memories, at most 1000.")
     agent_id: _Name = None
     session_id: _Name = None
@@ -30,7 +36,7 @@ class BlastRadiusRequest(Body):
 class QuarantineRequest(BlastRadiusRequest):
     """Raw memories to take out of use."""
 
-    model_config = with_examples({"project_id": "notes", "agent_id": "indexer-7", "reason": "planted instructions"})
+    model_config = with_examples({"project": "notes", "agent_id": "indexer-7", "reason": "planted instructions"})
 
     reason: str | None = Field(None, max_length=MAX_REASON_CHARS, description="Reason, recorded in the ledger.")
 

@@ -38,31 +38,39 @@ AsOf = Annotated[
 ]
 
 
+def _read_level(level: object) -> object:
+    return int(level) if isinstance(level, str) and level in ("0", "1", "2", "3") else level
+
+
+# Texts such as "2" are accepted too; a schema of both types is one that generators of clients refuse.
+Level = Annotated[Literal[0, 1, 2, 3], BeforeValidator(_read_level)]
+
+
 class SearchRequest(Body):
     """Query of a search with its filters."""
 
     model_config = with_examples(
         {
-            "project_id": "notes",
+            "project": "notes",
             "query": "best practices for authentication middleware",
-            "abstraction_levels": ["2", "3"],
+            "levels": [2, 3],
             "limit": 10,
             "include_sources": True,
         }
     )
 
-    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project: ProjectReference
     query: str = Field(min_length=3, max_length=MAX_QUERY_CHARS, description="Question or keywords.")
     limit: int = Field(10, ge=1, le=MAX_LIMIT)
-    abstraction_levels: list[Literal["0", "1", "2", "3", 0, 1, 2, 3]] | None = Field(
+    levels: list[Level] | None = Field(
         None,
-        validation_alias=AliasChoices("abstraction_levels", "levels"),
+        validation_alias=AliasChoices("levels", "abstraction_levels"),
         max_length=20,
         description="0 raw, 1 merged, 2 pattern or summary, 3 principle or profile; null: all.",
     )
-    memory_types: list[str] | None = Field(
+    types: list[str] | None = Field(
         None,
-        validation_alias=AliasChoices("memory_types", "types"),
+        validation_alias=AliasChoices("types", "memory_types"),
         max_length=20,
         json_schema_extra={"items": {"type": "string", **enum_schema(MEMORY_TYPES)}},
     )
@@ -85,10 +93,8 @@ class SearchRequest(Body):
         """Return the query for the service."""
         return SearchQuery(
             text=self.query,
-            levels=[int(level) for level in self.abstraction_levels or ()],
-            types=self.memory_types,
             as_of=parse_as_of(self.as_of),
-            **self.model_dump(exclude={"project_id", "query", "abstraction_levels", "memory_types", "as_of"}),
+            **self.model_dump(exclude={"project", "query", "as_of"}),
         )
 
 
@@ -234,15 +240,15 @@ class ContextRequest(Body):
 
     model_config = with_examples(
         {
-            "project_id": "notes",
-            "task_description": "Implement OAuth2 authentication for external API integrations",
+            "project": "notes",
+            "task": "Implement OAuth2 authentication for external API integrations",
             "token_budget": 2000,
         }
     )
 
-    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
-    task_description: str = Field(
-        validation_alias=AliasChoices("task_description", "task"),
+    project: ProjectReference
+    task: str = Field(
+        validation_alias=AliasChoices("task", "task_description"),
         min_length=1,
         max_length=MAX_QUERY_CHARS,
         description="Description of the task, in a sentence or more.",

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from consolidation_pipeline.api.models.base import Body, Reply, with_examples
+from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, with_examples
 from consolidation_pipeline.core.differences.explanation import PROOFS
 
 Status = Literal["pending", "validated", "rejected", "kept", "superseded", "expired"]
@@ -123,7 +123,7 @@ class BulkRequest(RejectRequest):
         {"project": "notes", "decision": "reject", "differ_only_in": "value", "note": "Two releases"}
     )
 
-    project: str = Field(max_length=100, description="Slug or id.")
+    project: ProjectReference
     decision: Decision = Field(description="keep: as variants.")
     differ_only_in: str | None = Field(
         None,
