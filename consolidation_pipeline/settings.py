@@ -64,6 +64,7 @@ class Settings(BaseSettings):
     api_rate: float = Field(500, gt=0, description="Requests per second allowed for each key.")
     api_burst: int = Field(1000, ge=1, description="Requests allowed at once for a key after a pause.")
     api_max_body: int = Field(1_000_000, ge=1_000, description="Largest request body, bytes.")
+    api_max_connections: int = Field(512, ge=8, description="Connections open at once.")
     log_format: Literal["text", "json"] = Field("text", description="Format of log lines: text, or JSON for programs.")
     mcp_hosts: str = Field(
         "", description="Host names, separated by commas, under which a proxy on this machine serves MCP."

@@ -40,6 +40,7 @@ def serve(
     import uvicorn
 
     from consolidation_pipeline.api.app import create_app
+    from consolidation_pipeline.api.connection_limits import limit_connections
 
     engine, settings = open_store()
     given = {"api_host": host, "api_port": port}
@@ -53,6 +54,8 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        http=limit_connections(settings),
+        ws="none",
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     # After shutdown uvicorn raises the signal again. The shutdown was requested, so the exit code is 0.
