@@ -14,6 +14,7 @@ import typer
 from consolidation_pipeline import logs
 from consolidation_pipeline.cli import (
     archive,
+    backup,
     calibration,
     context,
     cost,
@@ -62,7 +63,7 @@ _COMMANDS: dict[str, tuple[Callable[..., Any] | ModuleType, ...]] = {
         quarantine.blast_radius,
         quarantine.quarantine,
     ),
-    "Serve and operate": (setup.dev, serve.serve, mcp.mcp, keys, events),
+    "Serve and operate": (setup.dev, serve.serve, mcp.mcp, keys, events, backup),
 }
 
 

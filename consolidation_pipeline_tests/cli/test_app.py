@@ -26,7 +26,7 @@ from consolidation_pipeline_tests.cli.conftest import Answer, Cli
 HEAVY = ("alembic", "dagster", "litellm", "numpy", "pandas", "psycopg", "pydantic", "rich", "sqlalchemy", "wordllama")
 COMMANDS = (
     "init doctor dev demo import plan run calibrate status history metrics lineage rollback archive restore pin export "
-    "projects relations review suggestions playbook cost search context keys cancel serve mcp events quarantine "
+    "projects relations review suggestions playbook cost search context keys cancel serve mcp events backup quarantine "
     "blast-radius used feedback"
 ).split()
 
@@ -72,7 +72,7 @@ def test_version_is_that_of_the_package(command: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rolback", "x"), "Did you mean 'rollback'?"),
+        (("serach", "x"), "Did you mean 'search'?"),
         (("projects", "lst"), "Did you mean 'list'?"),
         (("undo", "x"), "Did you mean `consolidation rollback`?"),
         (("configure", "shop"), "Did you mean `consolidation projects configure`?"),

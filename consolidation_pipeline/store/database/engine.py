@@ -308,9 +308,14 @@ def _head() -> str | None:
     return _scripts().get_current_head()
 
 
+def knows_revision(revision: str) -> bool:
+    """Return True if this program has the migration that makes this revision of the schema."""
+    return revision in {script.revision for script in _scripts().walk_revisions()}
+
+
 def _refuse_newer(revision: str | None) -> None:
     """Raise SchemaOutOfDateError for a revision that this program does not know."""
-    if revision is not None and revision not in {script.revision for script in _scripts().walk_revisions()}:
+    if revision is not None and not knows_revision(revision):
         raise SchemaOutOfDateError(
             f"the database is newer than this program: its schema is at revision {revision}, the program knows them "
             f"to {_head()}; upgrade the program"

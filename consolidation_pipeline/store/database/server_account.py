@@ -173,16 +173,15 @@ def find_binaries(account: ServerAccount) -> Path:
     Raises:
         StoreError: The package is not installed, or the copy cannot be made.
     """
-    spec = find_spec(_PACKAGE.replace("-", "_"))
-    if spec is None or not spec.submodule_search_locations:
+    folder = find_installed_server()
+    if folder is None:
         raise StoreError(f"the package {_PACKAGE} is not installed")
-    installed = Path(spec.submodule_search_locations[0]).resolve() / f"pginstall{POSTGRES_VERSION}"
-    if account.may_enter(installed / "bin"):
-        return installed / "bin"
+    if account.may_enter(folder):
+        return folder
     copy = _make_shared_folder() / f"{_PACKAGE}-{version(_PACKAGE)}"
     if not copy.exists():
         unfinished = copy.with_name(f"{copy.name}.{os.getpid()}")
-        shutil.copytree(installed, unfinished, symlinks=True)
+        shutil.copytree(folder.parent, unfinished, symlinks=True)
         for path in (unfinished, *unfinished.rglob("*")):
             if not path.is_symlink():
                 path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
@@ -191,6 +190,14 @@ def find_binaries(account: ServerAccount) -> Path:
         except OSError:  # Another process was faster.
             shutil.rmtree(unfinished)
     return copy / "bin"
+
+
+def find_installed_server() -> Path | None:
+    """Return the folder of the programs of PostgreSQL that come with the package; None if it is not installed."""
+    spec = find_spec(_PACKAGE.replace("-", "_"))
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0]).resolve() / f"pginstall{POSTGRES_VERSION}" / "bin"
 
 
 def _make_shared_folder() -> Path:
