@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Project = Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")]
 AS_OF_HELP = "What was known then: a day (to its end) or an ISO 8601 time, UTC. Counts no use."
 SCOPE_HELP = "Only memories of this scope, such as a user id, and of no scope in particular."
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")]
 Reason = Annotated[str | None, typer.Option(help="Reason, stored in the ledger.")]
 
 

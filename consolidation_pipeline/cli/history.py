@@ -8,8 +8,8 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Project, open_store
-from consolidation_pipeline.cli.output import JsonFlag, make_console, make_table, print_json, shorten
+from consolidation_pipeline.cli.cli_context import Limit, Project, open_store
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, make_table, print_json, shorten
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,55 +21,71 @@ _TEXT_WIDTH = 100
 
 def history(
     project: Project,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 50,
-    operation: Annotated[str | None, typer.Option(help="Only this operation, such as merge or rollback.")] = None,
+    limit: Limit = 50,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="List the groups of changes instead, with their reasons.")
+    ] = False,
+    operation: Annotated[
+        str | None, typer.Option(help="Only changes of this operation, such as merge or rollback.")
+    ] = None,
     job: Annotated[UUID | None, typer.Option(help="Only changes of this job.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List groups of changes and jobs, newest first.
+    """List what happened, newest first: a line for each run, and for each change between runs.
 
-    With --json: every change with the state before and after.
+    With --changes, --operation or --job: the groups of changes. `rollback` takes the id of either. With --json: the
+    lines, and every change with the state before and after.
     """
-    from consolidation_pipeline.service.jobs.job_status import list_jobs
-    from consolidation_pipeline.service.undo.history import list_change_groups, list_ledger
+    from consolidation_pipeline.service.undo.history import list_activity, list_change_groups, list_ledger
 
     engine, _ = open_store()
+    filters = {"operation": operation, "job_id": job}
+    has_filter = operation is not None or job is not None
     if as_json:
-        print_json(list_ledger(engine, project, limit=limit, operation=operation, job_id=job))
-        return
+        found = list_ledger(engine, project, limit=limit, **filters)
+        print_json(found if has_filter else found | {"activity": list_activity(engine, project, limit=limit)})
+    elif changes or has_filter:
+        make_console().print(_groups_table(list_change_groups(engine, project, limit=limit, **filters)))
+    elif lines := list_activity(engine, project, limit=limit):
+        _print_activity(lines)
+    else:
+        print(f"{project} has no history yet")
+
+
+def _print_activity(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print one line for each; a narrow terminal cuts its end."""
     out = make_console()
-    out.print(_groups_table(list_change_groups(engine, project, limit=limit, operation=operation, job_id=job)))
-    if job is None and operation is None:
-        out.print(_jobs_table(list_jobs(engine, project, limit=limit)))
+    layout = "{:36}  {:16}  {:13}  {}"
+    out.print(layout.format("id", "created (UTC)", "status", "what"), no_wrap=True, overflow="ellipsis")
+    for line in lines:
+        is_undone, is_touched = line["undone"] == line["changes"] > 0, line["undone"] > 0
+        status = "undone" if is_undone else "partly undone" if is_touched else line["status"]
+        columns = (str(line["id"]), f"{line['created_at']:%Y-%m-%d %H:%M}", status, _describe_activity(line))
+        style = "dim" if is_undone else None
+        out.print(layout.format(*columns), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _describe_activity(line: Mapping[str, Any]) -> str:
+    counted = "1 change" if line["changes"] == 1 else f"{line['changes']:,} changes"
+    details = [f"{line['kind']} by {line['changed_by']}, {counted}"]
+    if line["is_run"] and line["groups"]:
+        details.append(format_value(line["groups"]))
+    if line["reason"]:
+        details.append(shorten(line["reason"], _TEXT_WIDTH))
+    return ": ".join(details)
 
 
 def _groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
-    table = _make_id_table("changes", "group", "when (UTC)", "operation", "rows")
+    """Return a table of groups, each with its reason on a second line, that fits 80 columns."""
+    table = make_table(title="changes, newest first")
+    for name in ("id", "created (UTC)", "operation"):
+        table.add_column(name, no_wrap=name != "id")
+    table.add_column("changes", justify="right")
     for group in groups:
         undone = "rolled back; " if group["rolled_back"] else ""
         why = f"{undone}{group['reason'] or 'no reason given'} (by {group['changed_by']})"
         columns = (f"{group['changed_at']:%Y-%m-%d %H:%M}", group["operation"], str(group["changes"]))
         table.add_row(f"{group['group_id']}\n  {why}", *columns, style="dim" if undone else None)
-    return table
-
-
-def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
-    table = _make_id_table("jobs", "job", "when (UTC)", "status", "absorbed")
-    for job in jobs:
-        error = shorten(job["error_message"] or "", _TEXT_WIDTH)
-        details = f"by {job['triggered_by']}" + (f": {error}" if error else "")
-        status = "dead" if job["dead"] else job["status"]
-        columns = (f"{job['created_at']:%Y-%m-%d %H:%M}", status, str(job["memories_merged"]))
-        table.add_row(f"{job['id']}\n  {details}", *columns)
-    return table
-
-
-def _make_id_table(title: str, *names: str) -> Table:
-    """Return a table of ids, each with a line of text under it, that fits 80 columns."""
-    table = make_table(title=f"{title}, newest first")
-    for name in names[:-1]:
-        table.add_column(name, no_wrap=name != names[0])
-    table.add_column(names[-1], justify="right")
     return table
 
 

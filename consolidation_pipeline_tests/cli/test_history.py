@@ -81,7 +81,7 @@ def test_rollback_change_names_reverted_change(everything: dict[str, list[dict[s
 def test_retention_is_shown_in_history(cli: Cli, everything: dict[str, list[dict[str, Any]]]) -> None:
     (removal,) = everything["retention"]
     assert removal["previous_state"]["operations"] == {"archive": 1}
-    shown = cli("history", "notes").out
+    shown = cli("history", "notes", "--changes").out
     assert "retention" in shown
     assert "removed 1 changes of " in shown
 
@@ -112,10 +112,31 @@ def test_history_filters_keep_total(cli: Cli, consolidated: dict[str, Any]) -> N
     of_job = cli("history", "notes", "--job", consolidated["job_id"], "--json").json
     assert (of_job["total"], {change["operation"] for change in of_job["changes"]}) == (4, {"merge"})
     assert cli("history", "notes", "--job", uuid4(), "--json").json == {"project": "notes", "total": 0, "changes": []}
-    shown = cli("history", "notes").out
+    shown = cli("history", "notes", "--changes").out
     assert "rolled back; near-duplicates" in shown
     assert group in shown
-    assert consolidated["job_id"] in shown
+
+
+def test_history_has_a_line_for_each_run_and_change(cli: Cli, consolidated: dict[str, Any]) -> None:
+    memory = cli("search", "notes", "colour tokens", "--json").json["results"][0]["id"]
+    cli("archive", memory, "--reason", "no longer so")
+    group = next(one["group_id"] for one in cli("history", "notes", "--json").json["changes"] if one["job_id"])
+    cli("rollback", group)
+    header, undo, archive, run = cli("history", "notes").out.splitlines()
+    assert header.split() == ["id", "created", "(UTC)", "status", "what"]
+    assert run.startswith(consolidated["job_id"])
+    assert "undone" in run
+    assert "consolidate by cli" in run
+    assert "4 changes: merge 1" in run
+    assert "archive by cli" in archive
+    assert archive.rstrip().endswith("1 change: no longer so")
+    assert "rollback by cli" in undo
+    activity = cli("history", "notes", "--json").json["activity"]
+    assert [line["is_run"] for line in activity] == [False, False, True]
+    assert [line["undone"] for line in activity] == [0, 0, 4]
+    assert len(cli("history", "notes", "--limit", 1).out.splitlines()) == 2
+    cli("projects", "create", "quiet")
+    assert cli("history", "quiet").out == "quiet has no history yet\n"
 
 
 @pytest.fixture

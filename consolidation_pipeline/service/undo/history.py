@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
+from consolidation_pipeline.store.admin import activity
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import OPERATIONS
 from consolidation_pipeline.store.ledger import ledger_reader
@@ -82,6 +84,18 @@ def list_change_groups(
         project = get_project(connection, slug)
         rows = ledger_reader.list_groups(connection, project.id, limit=limit, offset=offset, where=where)
     return [dict(row._mapping) for row in rows]
+
+
+def list_activity(engine: Engine, slug: str, *, limit: int) -> list[dict[str, Any]]:
+    """Return the jobs of a project and the changes that no job made, newest first, one row for each.
+
+    A job whose process died is marked failed first. The fields are those of ``store.admin.activity.list_activity``.
+    """
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+    fail_dead_job(engine, project)
+    with engine.connect() as connection:
+        return [dict(row._mapping) for row in activity.list_activity(connection, project.id, limit=limit)]
 
 
 def _parse_filters(**filters: Any) -> LedgerFilter:
