@@ -34,7 +34,7 @@ class ConnectionLimits:
     max_held: int = 64_000_000
     head_seconds: float = 10
     body_seconds: float = 30
-    body_rate: float = 1000
+    body_rate: float = 10_000
     write_seconds: float = 60
     held: int = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,10 +22,17 @@ _LISTED_BAD = 1000  # in JSON; the rejects file has all of them
 def import_(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="A file, a git repository, a folder of notes, or - for standard input."),
+        typer.Argument(
+            metavar="FILE", help="A file, a git repository, a folder of memories or notes, or - for standard input."
+        ),
     ],
     project: Annotated[str, typer.Option("--project", "-p", help="Project to import into; created if missing.")],
-    format: Annotated[str | None, typer.Option(help="jsonl, csv, markdown or git; default: by FILE.")] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="jsonl, csv, markdown, git, claude-code, codex, cursor, openclaw or notes; default: by FILE."
+        ),
+    ] = None,
     source: Annotated[str | None, typer.Option(help="Name of the source; ids are unique within a source.")] = None,
     memory_type: Annotated[str, typer.Option("--type", help="Memory type of rows without one.")] = "learning",
     scope: Annotated[
@@ -36,14 +44,20 @@ def import_(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Import memories. Importing again adds nothing.
+    """Import memories. Importing again adds nothing; an edited note gets its new text.
 
     Valid rows are imported. Bad rows are listed and written to a file, and the exit code is 1.
     """
     from consolidation_pipeline.service.intake.importer import import_memories
-    from consolidation_pipeline.service.intake.readers.formats import guess_format
+    from consolidation_pipeline.service.intake.readers.folder_formats import FOLDER_FORMATS
+    from consolidation_pipeline.service.intake.readers.formats import find_other_formats, guess_format
 
     chosen = format or guess_format(file)
+    if format is None:
+        if chosen in FOLDER_FORMATS:
+            print_note(f"recognised: {FOLDER_FORMATS[chosen].title}")
+        for other in find_other_formats(file, chosen):
+            print_note(f"it also holds a {FOLDER_FORMATS[other].title}: import it with --format {other}")
     engine, settings = open_store()
     with show_progress(f"importing into {project}", as_json=as_json) as update:
         done = import_memories(
@@ -60,7 +74,9 @@ def import_(
     if as_json:
         print_json(summarize_import(done) | {"format": chosen})
     else:
-        print(f"{project}: {done.added} added, {done.unchanged} there before, {len(done.bad)} bad")
+        revised = f"{done.revised} revised, " if done.revised else ""
+        print(f"{project}: {done.added} added, {revised}{done.unchanged} there before, {len(done.bad)} bad")
+        _print_remarks(done)
         for line in _describe_scopes(done):
             print_note(line)
     if done.bad:
@@ -75,11 +91,13 @@ def summarize_import(done: ImportResult) -> dict[str, object]:
         "source": done.source,
         "added": done.added,
         "unchanged": done.unchanged,
+        "revised": done.revised,
         "bad": len(done.bad),
         "scope": done.scope,
         "scopes": done.scopes,
         "repeats_apart": done.repeats_apart,
         "bad_rows": [{"line": row.line, "reason": row.reason} for row in done.bad[:_LISTED_BAD]],
+        "remarks": [asdict(remark) for remark in done.remarks[:_LISTED_BAD]],
         "rejects_file": done.rejects,
     }
 
@@ -91,6 +109,17 @@ def _describe_scopes(done: ImportResult) -> Iterator[str]:
         apart = f"; {done.repeats_apart:,} exact repeats stay apart" if done.repeats_apart else ""
         yield f"{done.scopes:,} {noun}: their memories are never compared or merged with each other{apart}"
         yield f"a team that shares its lessons: consolidation projects configure {done.project} scope=project"
+
+
+def _print_remarks(done: ImportResult) -> None:
+    skipped = sum(remark.is_skipped for remark in done.remarks)
+    if skipped:
+        print_note(f"skipped {skipped} file{'s' if skipped > 1 else ''}:")
+    for remark in sorted(done.remarks, key=lambda one: not one.is_skipped)[:_SHOWN_BAD]:
+        print_note(f"  {remark.file}: {remark.text}")
+    more = len(done.remarks) - _SHOWN_BAD
+    if more > 0:
+        print_note(f"  and {more} more, in --json")
 
 
 def _print_bad_rows(done: ImportResult) -> None:

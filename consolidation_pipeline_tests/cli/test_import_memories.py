@@ -91,6 +91,27 @@ def test_import_detects_markdown_file_and_folder(cli: Cli, tmp_path: Path) -> No
     assert bad.json["bad_rows"][0]["reason"].startswith("bad.md: not valid UTF-8")
 
 
+def test_import_tells_recognized_folder_and_skipped_files(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    note = folder / "cache.md"
+    note.write_text("---\ntitle: Cache\ndate: 2026-01-02\n---\nThe cache holds 512 entries.\n")
+    (folder / "index.md").write_text("- [Cache](cache.md)\n")
+    first = cli("import", folder, "--project", "p")
+    assert (first.code, first.out) == (0, "p: 1 added, 0 there before, 0 bad\n")
+    assert first.err == (
+        "recognised: folder of notes with front matter\nskipped 1 file:\n  index.md: an index: a list of links\n"
+    )
+    note.write_text(note.read_text().replace("512", "1,024"))
+    assert cli("import", folder, "--project", "p").out == "p: 0 added, 1 revised, 0 there before, 0 bad\n"
+    answer = cli("import", folder, "--project", "p", "--json").json
+    assert (answer["format"], answer["revised"], answer["unchanged"]) == ("notes", 0, 1)
+    assert answer["remarks"] == [{"file": "index.md", "text": "an index: a list of links", "is_skipped": True}]
+    (folder / ".git").mkdir()
+    hint = cli("import", folder, "--project", "q")
+    assert "it also holds a folder of notes with front matter: import it with --format notes" in hint.err
+
+
 @pytest.mark.parametrize(
     ("file", "format", "message"),
     [

@@ -18,7 +18,7 @@ from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.intake.importer import BATCH_ROWS, CHANGED_CONTENT, RowParser, find_scope
 from consolidation_pipeline.service.lifecycle.manual_actions import find_feedback_objection, lock_checked_memories
-from consolidation_pipeline.service.lifecycle.memory_edits import MAX_CLAIMED_IMPORTANCE
+from consolidation_pipeline.service.lifecycle.memory_edits import MAX_CLAIMED_IMPORTANCE, MemoryEdit
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.similarity.embedding import embed_raw_memories
 from consolidation_pipeline.settings import Settings
@@ -141,6 +141,14 @@ def _embed_if_free(engine: Engine, project: Project, ids: Sequence[UUID], settin
         embed_raw_memories(engine, load_embedder(model), ids)
     except EmbeddingError:
         return  # The memories are stored. The next run reports those that cannot be embedded.
+
+
+def embed_edited(engine: Engine, edit: MemoryEdit, *, settings: Settings) -> None:
+    """Embed the new text of an edited memory, so that search finds it by meaning, if its project's model is free."""
+    if edit.changed:
+        with engine.connect() as connection:
+            project = get_project(connection, edit.project)
+        _embed_if_free(engine, project, [edit.id], settings)
 
 
 def get_memory(engine: Engine, id: UUID) -> dict[str, Any]:

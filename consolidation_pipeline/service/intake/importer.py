@@ -9,16 +9,18 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type
+from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import COLUMNS, NO_WALLS, make_scope_key
 from consolidation_pipeline.service.intake.readers.formats import default_source, read_rows
-from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
+from consolidation_pipeline.service.intake.readers.rows import BadRow, Item, Remark
+from consolidation_pipeline.service.lifecycle.memory_edits import revise_memories
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.memories.import_marks import load_import_marks
 from consolidation_pipeline.store.memories.memories import append_memories, count_repeats_apart
 from consolidation_pipeline.store.projects import Project, create_project, get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
@@ -27,6 +29,9 @@ from consolidation_pipeline.store.similarity.similarity_graph import load_dimens
 BATCH_ROWS = 5000
 
 CHANGED_CONTENT = "its id was stored before with other content; raw memories are never rewritten, so give it a new id"
+OTHER_FOLDER = (
+    "it was stored before with another text, from the folder {}; give this folder a name of its own by --source"
+)
 
 
 @dataclass
@@ -34,7 +39,8 @@ class ImportResult:
     """Result of an import: numbers of added rows and of rows stored before, the bad rows, and their file, if any.
 
     ``scope``: the project's option. ``scopes``: scopes of the good rows. ``repeats_apart``: texts that the project's
-    scopes have in common, counted once for each scope after the first: they are not merged.
+    scopes have in common, counted once for each scope after the first: they are not merged. ``revised``: memories that
+    got the new text of their file. ``remarks``: what was skipped, and why.
     """
 
     project: str
@@ -44,6 +50,8 @@ class ImportResult:
     repeats_apart: int = 0
     added: int = 0
     unchanged: int = 0
+    revised: int = 0
+    remarks: list[Remark] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
     rejects: Path | None = None
 
@@ -63,7 +71,7 @@ def import_memories(
     """Import a file or a repository into a project, which is created if it is missing.
 
     The import streams. Each batch is a transaction, so a repeated import continues after the last stored batch. It is
-    idempotent on (source, external_id, content).
+    idempotent on (source, external_id, content). A note of a memory folder that was edited since gets its new text.
 
     Args:
         slug: The project. Its ``language`` is that of rows that name none.
@@ -97,10 +105,13 @@ def import_memories(
     parsed = _parse_rows(rows if first is None else chain([first], rows), result, parse_row, scope_keys)
     for batch in prefetch(iter(lambda: list(islice(parsed, BATCH_ROWS)), [])):
         with engine.begin() as connection:
-            stored = append_memories(connection, project.id, slug, batch)
+            # Lines of several files repeat, so rows are numbered.
+            numbered = [(number, memory) for number, (_, memory) in enumerate(batch)]
+            stored = append_memories(connection, project.id, slug, numbered)
         result.added += stored.added
         result.unchanged += stored.unchanged
-        result.bad += [BadRow(line, CHANGED_CONTENT) for line in stored.changed]
+        changed = [batch[number] for number in stored.changed]
+        _revise_changed(engine, project, changed, result, is_named=source is not None)
         progress(result)
     result.scopes = len(scope_keys)
     if result.scopes > 1:
@@ -150,20 +161,58 @@ class RowParser:
 
 
 def _parse_rows(
-    rows: Iterator[Row | BadRow], result: ImportResult, parse_row: RowParser, scope_keys: set[str]
+    rows: Iterator[Item], result: ImportResult, parse_row: RowParser, scope_keys: set[str]
 ) -> Iterator[tuple[int, NewMemory]]:
     """Yield line and memory of each good row; add the bad rows to ``result`` and the others' to ``scope_keys``."""
     for row in rows:
         if isinstance(row, BadRow):
             result.bad.append(row)
             continue
+        if isinstance(row, Remark):
+            result.remarks.append(row)
+            continue
         try:
             memory = parse_row(row.fields)
         except InvalidMemoryError as error:
-            result.bad.append(BadRow(row.line, str(error), row.fields))
+            where = f"{row.file}: " if row.file else ""
+            result.bad.append(BadRow(row.line, f"{where}{error}", row.fields))
         else:
             scope_keys.add(find_scope(memory, result.scope))
             yield row.line, memory
+
+
+def _revise_changed(
+    engine: Engine,
+    project: Project,
+    changed: list[tuple[int, NewMemory]],
+    result: ImportResult,
+    *,
+    is_named: bool,
+) -> None:
+    """Give memories the new text of the file that they were imported from; other changed rows are bad rows.
+
+    A memory whose file is the same as at its import was edited here: it stays as it is. ``is_named``: a person named
+    the source, so the folder may be in another place now.
+    """
+    marks = {memory_id(project.slug, memory.source, memory.external_id): (line, memory) for line, memory in changed}
+    with engine.connect() as connection:
+        stored = load_import_marks(connection, project.id, list(marks))
+    revisions = {}
+    for id_, (line, memory) in marks.items():
+        mark, path = stored[id_], str(memory.metadata.get("path"))
+        if "sha256" not in memory.metadata:
+            result.bad.append(BadRow(line, CHANGED_CONTENT))
+        elif mark.sha256 == memory.metadata["sha256"]:
+            result.unchanged += 1
+        elif not is_named and mark.folder != memory.metadata.get("folder"):
+            result.bad.append(BadRow(line, f"{path}: {OTHER_FOLDER.format(mark.folder)}"))
+        elif mark.is_archived:
+            result.remarks.append(Remark(path, "edited since, but its memory was archived or deleted here"))
+        else:
+            revisions[id_] = memory
+    if revisions:
+        reason = f"edited in {result.source}"
+        result.revised += len(revise_memories(engine, project, revisions, changed_by="import", reason=reason).ids)
 
 
 def find_scope(memory: NewMemory, option: str) -> str:

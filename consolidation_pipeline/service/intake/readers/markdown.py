@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.intake.readers.folder_formats import MARKDOWN_ENDINGS, list_files
 from consolidation_pipeline.service.intake.readers.line_reader import MAX_LINE_BYTES, TOO_LONG, LineReader, read_lines
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
-
-MARKDOWN_ENDINGS = (".md", ".markdown")
-_SKIPPED_FOLDERS = {".git", "node_modules", ".venv"}
 
 
 def read_markdown(path: str | Path) -> Iterator[Row | BadRow]:
@@ -34,28 +31,17 @@ def read_markdown(path: str | Path) -> Iterator[Row | BadRow]:
         raise UsageError(f"{path} holds no notes: a heading with text under it, a list or a paragraph is needed")
 
 
-def list_markdown_files(folder: Path) -> Iterator[Path]:
-    """Yield the Markdown files below ``folder``, sorted, without those of git and installed packages.
-
-    A link to a file of the folder is left out: that file is read under its own name.
-    """
-    root = folder.resolve()
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
-        for path in (Path(parent, name) for name in sorted(files) if name.lower().endswith(MARKDOWN_ENDINGS)):
-            if not (path.is_symlink() and path.resolve().is_relative_to(root)):
-                yield path
-
-
 def _read_folder(folder: Path) -> Iterator[Row | BadRow]:
-    for path in list_markdown_files(folder):
+    for path in list_files(folder):
+        if not path.name.lower().endswith(MARKDOWN_ENDINGS):
+            continue
         name = path.relative_to(folder).as_posix()
         try:
             for row in read_lines(path, _read_rows, in_folder=True):
                 if isinstance(row, BadRow):
                     yield replace(row, reason=f"{name}: {row.reason}")
                 else:
-                    yield Row(row.line, row.fields | {"source": name})
+                    yield Row(row.line, row.fields | {"source": name}, name)
         except UsageError as error:
             yield BadRow(1, str(error))
 

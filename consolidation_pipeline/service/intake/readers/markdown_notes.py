@@ -93,14 +93,14 @@ class _NoteParser:
         for child in section.children if is_record else ():
             if _is_metadata(child):
                 rest, listed = extract_attributes(self._marked(child.whole), keep_unknown=True)
-                kept, fields = [*kept, *rest], _merge_fields(listed, fields)
+                kept, fields = [*kept, *rest], merge_fields(listed, fields)
         title, title_fields = parse_title(section.title)
         if is_record and len(title.split()) == 1:
             # "correction", "best_practice": a category, not a title.
             title_fields["tags"], title = [title], ""
         if body := _body(kept):
             text = f"{title}\n\n{body}" if title else body
-            yield _row(section.line + 1, text, above, _merge_fields(title_fields, fields))
+            yield _row(section.line + 1, text, above, merge_fields(title_fields, fields))
 
     def _items(self, listing: ListBlock, inside: _Heading) -> Iterator[Row | BadRow]:
         lead = " ".join(self._lines[line].strip() for line in listing.lead).rstrip("*_ ").rstrip(":")
@@ -135,7 +135,7 @@ def _body(lines: list[tuple[str, bool]]) -> str:
     return "\n".join(kept).strip("\n").rstrip()
 
 
-def _merge_fields(weaker: dict[str, Any], stronger: dict[str, Any]) -> dict[str, Any]:
+def merge_fields(weaker: dict[str, Any], stronger: dict[str, Any]) -> dict[str, Any]:
     """Merge fields: ``stronger`` wins; tags and metadata are joined."""
     joined = weaker | stronger
     if tags := list(dict.fromkeys([*weaker.get("tags", ()), *stronger.get("tags", ())])):
@@ -154,4 +154,4 @@ def _row(line: int, text: str, heading: _Heading, fields: dict[str, Any]) -> Row
         return BadRow(line, f"not valid UTF-8: byte 0x{byte:02x}; save the file as UTF-8")
     own = {"id": f"markdown:{id_}", "content": text}
     goal = {"goal": _TITLE_SEPARATOR.join(heading.path)} if heading.path else {}
-    return Row(line, own | goal | _merge_fields(heading.fields, fields))
+    return Row(line, own | goal | merge_fields(heading.fields, fields))

@@ -53,7 +53,7 @@ def parse_title(title: str) -> tuple[str, dict[str, object]]:
         title = title[found.end() :]
     if dated := _DATE.search(title):
         instant = dated[1] + (f"T{dated[2]}" if dated[2] else "")
-        if _valid_time(instant) is not None:
+        if valid_time(instant) is not None:
             fields["created_at"] = instant
             title = title[: dated.start()] + title[dated.end() :]
     title = title.strip().rstrip(":").strip()
@@ -104,7 +104,8 @@ def _take_attribute(fields: dict[str, Any], key: str, value: str, *, keep_unknow
     return True
 
 
-def _valid_time(value: str) -> str | None:
+def valid_time(value: str) -> str | None:
+    """Return ``value`` if it is a time that an import reads, else None."""
     try:
         FIELD_READERS["learned_at"]("learned_at", value)
     except InvalidMemoryError:
@@ -129,7 +130,7 @@ def _short_text(value: str) -> str | None:
 
 
 _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    **dict.fromkeys(("date", "logged", "created", "learned", "recorded"), ("created_at", _valid_time)),
+    **dict.fromkeys(("date", "logged", "created", "learned", "recorded"), ("created_at", valid_time)),
     **dict.fromkeys(("type", "memory type", "memory_type", "kind"), ("memory_type", guess_type)),
     **dict.fromkeys(("tags", "tag", "keywords", "area", "category"), ("tags", _short_names)),
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Rows that readers yield, good and bad."""
+"""What readers yield: rows, good and bad, and remarks on files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a source, not validated. ``line``: its first line, from 1."""
+    """A row of a source, not validated. ``line``: its first line, from 1. ``file``: its file in a folder."""
 
     line: int
     fields: dict[str, object]
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,15 @@ class BadRow:
     line: int
     reason: str
     fields: dict[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What people should know of a file of a folder. ``is_skipped``: it holds no memories, and ``text`` says why."""
+
+    file: str
+    text: str
+    is_skipped: bool = True
+
+
+Item = Row | BadRow | Remark
