@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="List, create, configure and delete projects.")
 
+_ENABLED = "consolidation_enabled"
 Assignments = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Options to set; KEY= resets one to its default.")
 ]
@@ -57,11 +58,14 @@ def _describe(backlog: Any) -> dict[str, Any]:
 @app.command()
 def create(project: Project, assignments: Assignments = None, as_json: JsonFlag = False) -> None:
     """Create a project, optionally with options."""
-    from consolidation_pipeline.service.admin.projects import create_project
+    from consolidation_pipeline.service.admin.projects import configure_project, create_project
 
     engine, settings = open_store()
-    config, _ = _parse_assignments(assignments or [])
+    config, resets = _parse_assignments(assignments or [])
+    enabled = _take_enabled(config, resets)
     created = create_project(engine, project, config, settings=settings)
+    if enabled is False:
+        configure_project(engine, project, settings=settings, config={}, enabled=enabled)
     if as_json:
         print_json({"project": created.slug, "project_id": created.id, "config": created.config})
     else:
@@ -77,13 +81,20 @@ def configure(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Set options of a project and print all effective options. Without KEY=VALUE, only print them."""
+    """Set options of a project and print all effective options. Without KEY=VALUE, only print them.
+
+    consolidation_enabled=false is --disable.
+    """
     from consolidation_pipeline.service.admin.projects import configure_project, get_configuration
 
     engine, settings = open_store()
     config, resets = _parse_assignments(assignments or [])
-    if config or resets or enable is not None:
-        configure_project(engine, project, settings=settings, config=config, resets=resets, enabled=enable)
+    assigned = _take_enabled(config, resets)
+    if None not in (enable, assigned):
+        raise UsageError(f"{_ENABLED} and --enable or --disable say the same: give one of them")
+    enabled = enable if assigned is None else assigned
+    if config or resets or enabled is not None:
+        configure_project(engine, project, settings=settings, config=config, resets=resets, enabled=enabled)
     _show(*get_configuration(engine, project, settings=settings), as_json=as_json)
 
 
@@ -102,6 +113,17 @@ def _parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str
         else:
             resets.append(key)
     return config, resets
+
+
+def _take_enabled(config: dict[str, Any], resets: list[str]) -> bool | None:
+    """Remove the assignment of ``consolidation_enabled``, which is no option but a column, and return its value."""
+    if _ENABLED in resets:
+        resets.remove(_ENABLED)
+        return True
+    enabled = config.pop(_ENABLED, None)
+    if enabled is not None and not isinstance(enabled, bool):
+        raise UsageError(f"{_ENABLED} is true or false, not {enabled!r}")
+    return enabled
 
 
 def _parse_value(text: str) -> Any:

@@ -59,6 +59,19 @@ def test_project_is_disabled_and_enabled(cli: Cli) -> None:
     assert cli("projects", "configure", "p", "--enable", "--json").json["enabled"] is True
 
 
+def test_project_is_disabled_by_assignment(cli: Cli) -> None:
+    cli("projects", "create", "p", "consolidation_enabled=false", "t_merge=0.9")
+    shown = cli("projects", "configure", "p", "--json").json
+    assert (shown["enabled"], shown["config"]) == (False, {"t_merge": 0.9})
+    assert cli("projects", "configure", "p", "consolidation_enabled=true", "--json").json["enabled"] is True
+    assert cli("projects", "configure", "p", "consolidation_enabled=false", "--json").json["enabled"] is False
+    assert cli("projects", "configure", "p", "consolidation_enabled=", "--json").json["enabled"] is True
+    wrong = cli("projects", "configure", "p", "consolidation_enabled=perhaps")
+    assert (wrong.code, wrong.err) == (2, "error: consolidation_enabled is true or false, not 'perhaps'\n")
+    both = cli("projects", "configure", "p", "consolidation_enabled=true", "--disable")
+    assert (both.code, "give one of them" in both.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("assignments", "message"),
     [
