@@ -6,7 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from consolidation_pipeline.core.knowledge.weak_sentences import is_vague, refers_elsewhere
+from consolidation_pipeline.core.knowledge.weak_sentences import (
+    is_vague,
+    names_wish_alone,
+    refers_elsewhere,
+)
 from consolidation_pipeline.core.text.boilerplate import is_placeholder
 from consolidation_pipeline.core.text.sentence_cues import is_command, is_failure
 
@@ -54,7 +58,7 @@ _PERSONS = (
     (re.compile(r"\bmine\b"), "yours"),
 )
 _FIRST_PERSON = re.compile(
-    r"\b(?:I|I['’](?:m|ve|d|ll)|me|my|mine|myself|we|our|us|ours|ich|mein(?:e[mnrs]?)?|mir|mich|wir|unser(?:e[mnrs]?)?|"
+    r"\b(?:I|I['’](?:m|ve|d|ll)|me|[Mm]y|mine|myself|[Ww]e|[Oo]ur|us|ours|ich|mein(?:e[mnrs]?)?|mir|mich|wir|unser(?:e[mnrs]?)?|"
     r"yo|"
     r"mi|mis|nosotros|nuestr[oa]s?|je|mon|ma|mes|nous|notre|nos)\b|\bj['’]"
 )
@@ -77,9 +81,24 @@ _VERDICT = re.compile(
     r"checks?)\b",
     re.IGNORECASE,
 )
+# "The implementation is incorrect because it only reads one line": what to avoid.
+_FAULT = re.compile(
+    r"^\W*(?:the|this|my|our|your)\s+(?:(?:current|provided|given|above|previous|first|last)\s+)*"
+    r"(?P<what>(?:\w+\s+)?(?:implementation|solution|code|function|approach|attempt|algorithm|logic|method|test)"
+    r"(?:\s+(?:of|for)\s+(?:the\s+)?[\w`.()]+(?:\s+(?:function|method|problem|task))?)?)\s+"
+    r"(?:(?:is|was)\s+(?:still\s+)?(?:incorrect|wrong|not\s+correct|flawed|faulty|broken|inefficient|incomplete)|"
+    r"fail(?:s|ed)(?:\s+(?:the|some|all|most)(?:\s+\w+){1,2})?)\s+because\s+it\s+"
+    r"(?P<rest>(?:(?:only|first|always|never|still|also|simply|incorrectly|wrongly|mistakenly)\s+)?"
+    r"(?:does|do|did|[a-z]+s|[a-z]+ed)\b.*)$",
+    re.IGNORECASE | re.DOTALL,
+)
+_NO_ARTICLE = re.compile(r"(?:\w+\s+)?(?:code|logic)\b", re.IGNORECASE)
 # "The function should instead ..": what is right, rather than what was wrong.
 _REQUIREMENT = re.compile(
-    r"^\W*(?:in )?(?:the|this|a|an|each)\s(?:[^\s,.;]+\s){1,7}?(?:should|must|needs? to|has to|have to)\b", re.I
+    r"^\W*(?:in )?(?:the|this|a|an|each)\s"
+    r"(?:(?!where\b|that\b|which\b|when\b|is\b|does\b|fails\b|returns\b|uses\b)[^\s,.;]+\s){1,7}?"
+    r"(?:should|must|needs? to|has to|have to)\b",
+    re.I,
 )
 _MISTAKE = re.compile(
     r"\b(?:stuck|mistake|instead of|rather than|without|wrong(?:ly)?|continually|forgot)\b", re.IGNORECASE
@@ -185,12 +204,13 @@ class Lesson:
     """A sentence as a lesson tells it.
 
     ``text``: without a label, and an intention ("I will check") as an instruction ("Check"). ``is_reason``: it tells
-    why, or what came of it.
+    why, or what came of it. ``is_verdict``: it was a verdict on an attempt.
     """
 
     text: str
     role: Role
     is_reason: bool
+    is_verdict: bool = False
 
 
 def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
@@ -216,6 +236,8 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
         return Lesson(sentence, "subject", False)
     if _is_weak(text):
         return Lesson(sentence, "fragment", False)
+    if caution := _to_caution(text):
+        return Lesson(caution, "warning", True, is_verdict=True)
     if _FIRST_PERSON.search(text) or _VERDICT.match(text):
         is_rule = _REQUIREMENT.match(text) is not None
         tells_why = is_reason or is_failure(text) or _MISTAKE.search(text) is not None
@@ -237,6 +259,11 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
 def is_change(text: str) -> bool:
     """Return True for the name of a change that fixes nothing: "feat(api): add paging", "Wire the page to the api"."""
     return (_COMMIT.match(text) or _CHANGE_VERB.match(text)) is not None and not _FIX.search(text)
+
+
+def is_personal(text: str) -> bool:
+    """Return True for a sentence in the first person."""
+    return _FIRST_PERSON.search(text) is not None
 
 
 def opens_with_condition(text: str) -> bool:
@@ -274,6 +301,16 @@ def _to_instruction(text: str) -> str | None:
     rest = f"do not {rest}" if match["not"] else rest
     told = condition + rest
     return told[:1].upper() + told[1:]
+
+
+def _to_caution(text: str) -> str | None:
+    """Return a verdict as a warning: "The code is wrong because it sorts twice" gives "Avoid code that sorts twice"."""
+    match = _FAULT.match(text)
+    if match is None or names_wish_alone(text):
+        return None
+    what = match["what"]
+    article = "" if _NO_ARTICLE.match(what) else "an " if what[0].lower() in "aeiou" else "a "
+    return f"Avoid {article}{what} that {match['rest']}"
 
 
 def _is_subject(text: str, *, is_opening: bool) -> bool:

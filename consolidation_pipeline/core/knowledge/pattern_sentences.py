@@ -13,7 +13,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
-from consolidation_pipeline.core.knowledge.weak_sentences import instructs_fault, read_fault
+from consolidation_pipeline.core.knowledge.weak_sentences import instructs_fault, read_fault, reverses
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 _EXAMPLE_CHARS = 160
@@ -64,6 +64,8 @@ def opposes(one: Candidate, other: Candidate) -> bool:
     """Return True if two sentences contradict each other, or one tells to do what the other calls wrong."""
     texts = one.lesson.text, other.lesson.text
     if any(instructs_fault(text, read_fault(verdict)) for text, verdict in (texts, texts[::-1])):
+        return True
+    if reverses(*texts):
         return True
     words, others = map(extract_content_words, texts)
     is_alike = len(words & others) >= _SAME_MATTER * min(len(words), len(others))

@@ -55,6 +55,7 @@ class ExtractedPattern:
         evidence: The sentences used, and the most central one of every other unit, by unit number.
         overruled: Number of units that contradict others and are not the newest.
         support: Share of the units, by weight, that say the headline or something like it; 0 without a headline.
+        is_shared: Most units are on what the text tells; if not, it is of one unit, or of nothing.
     """
 
     content: str
@@ -67,6 +68,7 @@ class ExtractedPattern:
     evidence: tuple[Evidence, ...]
     overruled: int = 0
     support: float = 0.0
+    is_shared: bool = True
 
 
 def sort_units(units: Iterable[Unit]) -> list[Unit]:

@@ -12,12 +12,12 @@ from itertools import zip_longest
 
 from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes
 from consolidation_pipeline.core.knowledge.lesson_sentences import read_lesson
-from consolidation_pipeline.core.knowledge.pattern_titles import write_title
+from consolidation_pipeline.core.knowledge.pattern_titles import capitalize, write_title
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking, rank_sentences
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
 from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
-from consolidation_pipeline.core.knowledge.weak_sentences import names_cause
+from consolidation_pipeline.core.knowledge.weak_sentences import names_cause, names_symptom_alone, names_wish_alone
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
 from consolidation_pipeline.core.text.key_terms import find_key_terms
@@ -51,6 +51,8 @@ _HEAD_CHARS = 60
 # Fewest characters of a line; where less is left, the memories are only counted.
 _LEAST_CHARS = 120
 _OTHER_TERMS = 8
+# The title of a topic is in this share of its texts.
+_TITLE_SHARE = 0.4
 # A sentence in more topics than this says nothing of a single one.
 _MOST_TOPICS = 2
 # Fewest letters and blanks among the characters of a statement; log lines and addresses have fewer.
@@ -225,7 +227,7 @@ class _Writer:
             days = self._list_days(topic)
             when = f"({_count(len(days))}, {_span(days)})"
             forms = [self.forms[at] for at in used]
-            head = f"{_write_title(texts, own)} {when}:" if len(forms) > 1 else f" {when}."
+            head = f"{_write_title(texts, _list_words(own))} {when}:" if len(forms) > 1 else f" {when}."
             said = self._tell(forms, ranking, left // (len(topics) - number + bool(others)) - len(head))
             line = f"{head} {said}" if len(forms) > 1 else said.removesuffix(".") + head
             lines.append((days[0], days[-1], -len(days), line))
@@ -251,7 +253,7 @@ class _Writer:
         known = [extract_content_words(text) for text in told]
         chosen = ranking.choose(weighed, most=_MAX_CANDIDATES, max_chars=MAX_CHARS)
         times = [counts[normalize_text(one.sentence.text)] if len(forms) > 1 else 1 for one in chosen]
-        finished = [_finish(one.sentence.text, count) for one, count in zip(chosen, times, strict=True)]
+        finished = [_finish(_word(one.sentence.text), count) for one, count in zip(chosen, times, strict=True)]
         if not told and all(len(text) > room for text in finished[:_MAX_STATEMENTS]):
             return min(finished[:_MAX_STATEMENTS], key=len)
         for one, text in zip(chosen, finished, strict=True):
@@ -270,7 +272,7 @@ class _Writer:
         opening: dict[int, int] = {}
         for one in ranking.sentences:
             opening[one.text] = min(one.row, opening.get(one.text, one.row))
-        weighed = []
+        weighed: list[tuple[bool, bool, RankedSentence]] = []
         for one in ranking.sentences:
             text, count = one.sentence.text, counts[normalize_text(one.sentence.text)]
             is_opening = one.row == opening[one.text]
@@ -285,8 +287,13 @@ class _Writer:
                 _LONG if len(text) > _SENTENCE_CHARS else 1.0,
             )
             is_clear = one.sentence.readability >= _READABLE or count >= MIN_SIZE
-            weighed.append((is_clear, replace(one, score=one.score * math.prod(factors))))
-        return [one for is_clear, one in weighed if is_clear] or [one for _, one in weighed]
+            is_telling = is_clear and _tells_something(text, is_opening=is_opening)
+            weighed.append((is_telling, is_clear, replace(one, score=one.score * math.prod(factors))))
+        # What is done again and again is told beside lessons; other titles, verdicts and references only without any.
+        told = [one for is_telling, _, one in weighed if is_telling]
+        clear = [one for _, is_clear, one in weighed if is_clear]
+        often = [one for one in clear if one not in told and counts[normalize_text(one.sentence.text)] >= MIN_SIZE]
+        return [*told, *often] if told else clear or [one for *_, one in weighed]
 
     def _tell_others(self, positions: Sequence[int], near: Sequence[int], ranking: SentenceRanking, room: int) -> str:
         """Return the line for memories without a line of a topic. ``near``: those of the ranking."""
@@ -295,6 +302,14 @@ class _Writer:
         if not near or room < _LEAST_CHARS:
             return f"{head}."
         return f"{head}: {self._tell([self.forms[at] for at in near], ranking, room - len(head))}"
+
+
+def _tells_something(text: str, *, is_opening: bool) -> bool:
+    """Return True for a rule, a fact, or a report that names a cause."""
+    role = read_lesson(text, is_opening=is_opening).role
+    if names_wish_alone(text) or names_symptom_alone(text):
+        return False
+    return role in ("rule", "warning", "fact") or (role == "report" and names_cause(text))
 
 
 def _weigh_role(text: str, *, is_opening: bool) -> float:
@@ -311,6 +326,12 @@ def _count_sentences(forms: Sequence[_Form], ranking: SentenceRanking) -> Counte
     return counts
 
 
+def _word(text: str) -> str:
+    """Return an instruction without "I will" before it, a verdict as a warning, and anything else unchanged."""
+    lesson = read_lesson(text)
+    return lesson.text if lesson.role in ("rule", "warning") else text
+
+
 def _finish(text: str, count: int) -> str:
     """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
     bare = strip_markup(strip_commit_prefix(text))
@@ -322,13 +343,9 @@ def _finish(text: str, count: int) -> str:
     return f"{bare}{times}" if _END.search(bare) else f"{bare}{times}."
 
 
-def _write_title(texts: Sequence[str], terms: Sequence[str]) -> str:
-    """Return the title of a topic; where it is a single word, with further terms."""
-    words = _list_words(terms)
-    title = write_title(texts, words) or "Various"
-    known = title.lower()
-    further = [word for word in words if word.lower() not in known][:2] if " " not in title else []
-    return ", ".join([title, *further])
+def _write_title(texts: Sequence[str], words: Sequence[str]) -> str:
+    """Return the phrase that most texts of a topic share; without one, the word that tells them from the others."""
+    return write_title(texts, words, share=_TITLE_SHARE) or (capitalize(words[0]) if words else "Various")
 
 
 def _list_words(terms: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from consolidation_pipeline.core.text.sentences import is_context_dependent
 
 _THING = (
     r"(?:implementation|function|code|solution|approach|logic|algorithm|method|program|check|condition|test cases?|"
-    r"tests?|test setup)"
+    r"tests?|test setup|formula|calculation|computation|loop|result|output|answer)"
 )
 # What makes a verdict or a revision specific: a cause, a condition, a purpose, or what stands in its place.
 _SPECIFIC = re.compile(
@@ -21,8 +21,9 @@ _SPECIFIC = re.compile(
 _ISSUE = re.compile(
     r"^\W*(?:(?:the|this|a|one|another)? ?(?:main |key |root |likely )?"
     r"(?:issue|problem|error|bug|mistake|fault|cause)s?\b"
-    r"[^.,]{0,20}?\b(?:lies?|is|are|was|were|resides?|stems?|arises?|comes?|(?:seems|appears) to be)\b"
-    r"(?: (?:probably|likely|mainly|again))? (?:in|with|within|from)\b"
+    r"[^.,]{0,20}?\b(?:lies?|is|are|was|were|resides?|stems?|arises?|comes?|(?:seems|appears) to be|"
+    r"(?:might|may|could) (?:be|lie))\b"
+    r"(?: (?:probably|likely|mainly|again|related|due))? (?:in|with|within|from|to)\b"
     rf"|(?:the|this|my|your)? ?(?:current |above |previous )?(?:\w+ )?{_THING} failed "
     r"(?:\d+ out of|\d+ of|all|some|multiple|several|many|the|for)\b[^.,]{0,20}\btest\b)(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
@@ -34,7 +35,8 @@ _LOCATED = re.compile(
 _VAGUE = re.compile(
     r"^\W*(?:"
     # "The implementation is incorrect."
-    rf"(?:the|this|my|your)? ?(?:current |above |previous )?(?:\w+ )?{_THING} (?:is|was) "
+    rf"(?:the|this|my|your)? ?(?:current |above |previous )?(?:\w+ )?{_THING}(?: (?:used|given|returned)"
+    r"(?: (?:in|by|for) [^.,]{1,40}?)?)? (?:is|was) "
     r"(?:still )?(?:incorrect|wrong|not correct|faulty|flawed|buggy|broken|correct)\b"
     # "Revise the logic for ..", "The logic should be corrected."
     r"|(?:please )?(?:revise|fix|review|modify|adjust|update|change|rethink|re-?evaluate|re-?consider|improve|correct|"
@@ -50,7 +52,7 @@ _NO_CHANGE = re.compile(r"(?P<same>\S[^.]{3,80}\S) (?:instead of|rather than) (?
 # References inside a sentence; "such as" and "such a" refer to nothing.
 _REFERENCE = re.compile(
     r"\b(?:these|those|such(?! (?:as|that|an?)\b)|the above|aforementioned|"
-    r"this(?= (?:case|issue|problem|scenario|situation|condition|requirement|error|mistake)s?\b))"
+    r"this(?= (?!is\b|was\b|way\b|time\b|implementation\b|function\b)[^\W\d_]+))"
     r"(?P<nouns>(?: [^\W\d_]+){0,2})",
     re.IGNORECASE,
 )
@@ -72,7 +74,10 @@ _EFFECT = re.compile(
 _UNMET = re.compile(
     r"\b(?:because|since|as|due to)\b[^.;]{0,40}?\b(?:(?:does|do|did|is|are|was) not|(?:does|do|did|is|are|was)n['’]t|"
     r"fail(?:s|ed)? to|incorrectly|wrongly)(?: (?:properly|correctly|accurately|adequately|fully|handle|work|consider|"
-    r"account))*\b",
+    r"account))*\b"
+    r"|(?:\bnot|n['’]t) (?:properly|correctly|accurately|adequately) \w+ing\b"
+    r"|(?:\bnot|n['’]t) (?:\w+ly )?(?:return|produc|calculat|comput|giv|match|identify|handl|meet)\w* "
+    r"(?:the |all (?:the )?)?(?:expected|correct|right|desired|required)\b",
     re.IGNORECASE,
 )
 _CAUSE = re.compile(
@@ -85,6 +90,29 @@ _BECAUSE = re.compile(r"\b(?:because|since)\b(?P<fault>.*)", re.IGNORECASE | re.
 _REMEDY = re.compile(
     r"\b(?:instead of|rather than|but|while|whereas|when it should|which|leading|causing|resulting)\b|;", re.IGNORECASE
 )
+# "Ensure that the rules are correctly followed": the goal alone, unless the sentence says how or what instead.
+_GOAL = re.compile(
+    r"\b(?:properly|correctly|accurately|adequately|appropriately|accordingly|as (?:expected|intended|required|needed)|"
+    r"(?:correct|right|proper|appropriate|necessary|desired) \w+|re-?(?:evaluate|think|consider|visit)|"
+    r"consider all|account for all)\b",
+    re.IGNORECASE,
+)
+_HOW = re.compile(
+    r"[`\"“\d=<>]|\b(?:instead(?! of that)|rather than|only|not|never|by \w+ing|using|via|because|between|otherwise)\b"
+    r"|n['’]t\b",
+    re.IGNORECASE,
+)
+# "The failed tests indicate that ..": what was seen of a fault, rather than the fault.
+_SYMPTOM = re.compile(
+    r"\b(?:tests?|test cases?|error(?: messages?)?|messages?)(?: (?:in|\"|')[^.,]{1,60}?)? "
+    r"(?:indicates?|shows?|suggests?|says?)\b"
+    r"|\b(?:implementation|code|function)\b[^.,]{0,40}? (?:is|seems|appears) (?:to be )?correct\b"
+    r"|\bnot the (?:cause|reason)\b",
+    re.IGNORECASE,
+)
+# "A instead of B" and "B instead of A".
+_INSTEAD = re.compile(r"\b(?:instead of|rather than)\b", re.IGNORECASE)
+_NEAR_WORDS = 6
 _NEGATION = re.compile(
     r"\b(?:not|never|no|without|only|missing|lacks?|fails?|instead|rather)\b|n['’]t\b", re.IGNORECASE
 )
@@ -98,7 +126,7 @@ def is_vague(text: str) -> bool:
     """Return True for a sentence that says only that something is wrong, or is to be revised, or replaced by itself."""
     for claim, specific in ((_ISSUE, _LOCATED), (_VAGUE, _SPECIFIC)):
         match = claim.match(text)
-        if match is not None and specific.search(match["rest"].lower()) is None:
+        if match is not None and specific.search(_EFFECT.sub("", match["rest"].lower())) is None:
             return True
     return _NO_CHANGE.search(text) is not None
 
@@ -118,6 +146,37 @@ def refers_elsewhere(text: str) -> bool:
 def names_wish_alone(text: str) -> bool:
     """Return True for a verdict whose reason is that it is not as wanted: "because it does not properly count"."""
     return _UNMET.search(text) is not None
+
+
+def names_goal_alone(text: str) -> bool:
+    """Return True for advice that says what is wanted and not how: "Properly handle all cases"."""
+    return _GOAL.search(text) is not None and _HOW.search(text) is None
+
+
+def names_symptom_alone(text: str) -> bool:
+    """Return True for what was seen of a fault: "The failed tests indicate that the sum is wrong"."""
+    return _SYMPTOM.search(text) is not None
+
+
+def reverses(one: str, other: str) -> bool:
+    """Return True if one sentence says "4 instead of 3" and the other "3 instead of 4"."""
+    sides = [_read_sides(text) for text in (one, other)]
+    if None in sides:
+        return False
+    (taken, left), (taken_by_other, left_by_other) = filter(None, sides)
+    return bool((taken - left) & (left_by_other - taken_by_other)) and bool(
+        (left - taken) & (taken_by_other - left_by_other)
+    )
+
+
+def _read_sides(text: str) -> tuple[set[str], set[str]] | None:
+    """Return the words near to "instead of": before it and behind it."""
+    parts = _INSTEAD.split(text, maxsplit=1)
+    if len(parts) < 2:
+        return None
+    light = load_language("en").light
+    before, after = (_split(part) for part in parts)
+    return {*before[-_NEAR_WORDS:]} - light, {*after[:_NEAR_WORDS]} - light
 
 
 def names_cause(text: str) -> bool:

@@ -92,7 +92,10 @@ class DraftText:
 
 @dataclass(frozen=True)
 class GroupDraft:
-    """The text of a group; None if it failed the confidence gate, or with an ``error`` if the call failed."""
+    """The text of a group; None if it failed the gate, or with an ``error`` if the call failed.
+
+    The gate: a model's confidence, or without a model that most units are on what the text tells.
+    """
 
     group: Group
     text: DraftText | None
@@ -188,7 +191,10 @@ def extract_texts(
     sightings = [_count_sightings(group, origins) for group in wanted]
     found = kind.extract(units, boilerplate=run.boilerplate, context=context, wanted=rows, sightings=sightings)
     for batch in split_chunks(list(zip(wanted, found, strict=True)), size=EXTRACT_BATCH):
-        yield [GroupDraft(group, _to_draft(kind, group, extracted)) for group, extracted in batch]
+        yield [
+            GroupDraft(group, _to_draft(kind, group, extracted) if extracted.is_shared else None)
+            for group, extracted in batch
+        ]
 
 
 def _count_sightings(group: Group, origins: Mapping[UUID, Origin]) -> Sightings:

@@ -87,9 +87,8 @@ def extract_first(texts: list[str]) -> ExtractedPattern:
 
 def test_extracted_pattern_summarizes_its_group() -> None:
     found = extract_first(WEBHOOKS)
-    title, headline, *_, seen = found.content.split("\n")
-    assert (title, headline) == (found.title, found.summary)
-    assert "webhook" in title.lower()
+    headline, *_, seen = found.content.split("\n")
+    assert (headline, found.title) == (found.summary, "")
     assert headline == "Verify the signature of a webhook before reading its body."
     assert seen == "Seen 4 times."
     assert "This broke once." not in found.content
@@ -391,3 +390,51 @@ def test_group_outside_context_affects_only_itself() -> None:
     assert [beside[0], beside[2]] == extract_patterns([locks, hooks])
     assert beside[1] == extract_patterns([hooks, keys, locks], context=[True, False, True])[1]
     assert extract_patterns([locks, keys, hooks], context=[True, False, True], wanted=[2, 1]) == beside[:0:-1]
+
+
+def test_headline_of_one_unit_is_not_shared() -> None:
+    texts = [
+        "Check the seal of the pump before a start. The seal leaks.",
+        "Order the paint of the fence in May. It is sold out in June.",
+        "Count the chairs of the hall after an event. Two were lost.",
+    ]
+    assert not extract_first(texts).is_shared
+    assert extract_first(WEBHOOKS).is_shared
+
+
+def test_names_of_changes_are_no_pattern() -> None:
+    texts = ["feat(pages): add paging", "Wire the pages to the api", "Add a filter to the pages", "fix(pages): title"]
+    assert not extract_first(texts).is_shared
+
+
+def test_questions_have_no_type_and_only_questions_as_examples() -> None:
+    texts = [
+        "Why did my parcel fail to arrive?",
+        "My parcel was lost, where is it?",
+        "My parcel is broken.",
+        "When will my parcel arrive?",
+    ]
+    found = extract_first(texts)
+    assert found.pattern_type is None
+    assert "broken" not in found.content
+
+
+def test_reason_comes_from_the_text_of_the_headline() -> None:
+    texts = [
+        "The report is incorrect because it sums rounded rows. The report should sum the rows before it rounds.",
+        "The code is incorrect because it sums rounded rows. The report should sum the rows before it rounds.",
+        "The implementation is incorrect because it reads the rows of the report twice, which doubles the sum.",
+    ]
+    found = extract_first(texts)
+    assert "twice" not in found.content
+    assert "Avoid: Avoid" not in found.content
+
+
+def test_disputed_diagnosis_is_no_headline() -> None:
+    texts = [
+        "The solution is wrong because it starts the pages at 4 instead of 3.",
+        "The solution is wrong because it starts the pages at 3 instead of 4.",
+        "The solution is wrong because it starts the pages from 4 instead of 3, so a page is lost.",
+        "The solution is wrong because it starts the pages from 3 instead of 4, so a page is doubled.",
+    ]
+    assert not extract_first(texts).is_shared

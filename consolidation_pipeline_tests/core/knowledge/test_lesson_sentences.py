@@ -21,7 +21,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import is_bug_report
         ("The export is always slow on Mondays.", "fact"),
         ("A method for reading large files in parts.", "definition"),
         ("I forgot the lock of the table.", "report"),
-        ("The current implementation is wrong because it skips zero.", "report"),
+        ("The current implementation is wrong because it skips zero.", "warning"),
         ("The deploy failed at noon.", "report"),
         ("How do I rotate the key?", "question"),
         ("feat(api): add a limit", "subject"),
@@ -51,6 +51,36 @@ def test_sentence_has_role(sentence: str, role: str) -> None:
 )
 def test_intentions_and_labels_become_instructions(sentence: str, told: str) -> None:
     assert read_lesson(sentence).text == told
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        (
+            "The implementation is incorrect because it rounds each row instead of the sum.",
+            "Avoid an implementation that rounds each row instead of the sum.",
+        ),
+        (
+            "My solution failed because it only reads one page.",
+            "Avoid a solution that only reads one page.",
+        ),
+        (
+            "The current code of `load_rows` was wrong because it reads the file twice.",
+            "Avoid code of `load_rows` that reads the file twice.",
+        ),
+    ],
+)
+def test_cause_of_a_failure_becomes_a_warning(verdict: str, told: str) -> None:
+    lesson = read_lesson(verdict)
+    assert (lesson.text, lesson.role, lesson.is_verdict) == (told, "warning", True)
+
+
+def test_failure_without_a_cause_is_no_warning() -> None:
+    for text in (
+        "The code is wrong because it does not properly count.",
+        "The code is wrong because rows are missing.",
+    ):
+        assert read_lesson(text).role != "warning"
 
 
 def test_opening_without_verb_is_a_title() -> None:

@@ -8,8 +8,12 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
     instructs_fault,
     is_vague,
     names_cause,
+    names_goal_alone,
+    names_symptom_alone,
+    names_wish_alone,
     read_fault,
     refers_elsewhere,
+    reverses,
 )
 
 
@@ -19,6 +23,8 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
         ("The issue lies in the code for sorting the invoices.", True),
         ("The invoice function is incorrect.", True),
         ("Revise the logic.", True),
+        ("The formula used in the report is incorrect, leading to wrong results.", True),
+        ("The issue might be related to the logic of the export.", True),
         ("Update the test cases.", True),
         ("The logic for totals needs to be corrected.", True),
         ("The total should be sum(rows) - 1 instead of sum(rows) - 1.", True),
@@ -41,6 +47,7 @@ def test_claim_that_something_is_wrong_is_vague(text: str, expected: bool) -> No
         ("In such cases, sort the invoices by name.", True),
         ("The importer does not cover these formats.", True),
         ("This 3-stage job saves time.", True),
+        ("The export does not use this formula.", True),
         ("Diese Regel gilt immer.", True),
         ("Esta regla vale siempre.", True),
         ("Cette règle vaut toujours.", True),
@@ -68,3 +75,30 @@ def test_advice_to_do_what_is_wrong_is_found() -> None:
     assert not instructs_fault("Never keep rows below the limit.", fault)
     assert not instructs_fault("Keep the rows above the limit.", fault)
     assert read_fault("The filter is wrong because it never closes the file.") == ()
+
+
+def test_goal_without_a_way_says_little() -> None:
+    assert names_goal_alone("Re-evaluate the sums, ensuring that the rules are correctly followed.")
+    assert names_goal_alone("Properly account for the waiting time.")
+    assert not names_goal_alone("Round once to get the correct total, instead of per row.")
+    assert not names_goal_alone("Sort the rows by name.")
+
+
+def test_symptom_is_no_cause() -> None:
+    assert names_symptom_alone("The failed tests indicate that the total is wrong.")
+    assert names_wish_alone("The export does not return the expected rows.")
+    assert names_wish_alone("The job is not properly counting the rows.")
+    assert not names_symptom_alone("The total is rounded twice.")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("Start the pages at 4 instead of 3.", "The pages start at 3 instead of 4.", True),
+        ("Keep the last invoice rather than the first one.", "Keep the first one instead of the last invoice.", True),
+        ("Start the pages at 4 instead of 3.", "Start the pages at 4 rather than 3.", False),
+        ("Start the pages at 4 instead of 3.", "Start the pages at 4.", False),
+    ],
+)
+def test_reversed_alternatives_are_found(one: str, other: str, expected: bool) -> None:
+    assert reverses(one, other) is expected

@@ -60,15 +60,28 @@ def test_pattern_consists_of_source_sentences(topics: Pipeline) -> None:
     hooks, moves = list_patterns(topics)
     assert set(read_statements(hooks.content).split("\n")) <= set(WEBHOOKS)
     assert set(read_statements(moves.content).split("\n")) <= set(MIGRATIONS)
-    assert hooks.content.startswith(hooks.details["title"])
+    assert hooks.content.startswith(hooks.details["summary"])
     assert "Seen 4 times in 4 sessions, " in hooks.content
     assert sorted(hooks.source_memory_ids) == memory_ids("hook", 4)
     assert load_parents(topics, hooks.id) == dict.fromkeys(memory_ids("hook", 4), "raw")
     assert (hooks.kind, hooks.abstraction_level, hooks.memory_type, hooks.user_id) == ("pattern", 2, "learning", None)
     assert (hooks.consolidation_method, hooks.llm_confidence, hooks.needs_review) == ("heuristic", None, False)
     assert 0 < hooks.confidence_score <= 0.75
-    assert set(hooks.details) == {"title", "summary", "best_practices", "gotchas", "key_terms", "evidence"}
+    assert set(hooks.details) == {"summary", "best_practices", "gotchas", "key_terms", "evidence"}
     assert "webhook" in hooks.details["key_terms"]
+
+
+def test_group_without_shared_lesson_has_no_pattern(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    names = [
+        "feat(hooks): add a list of webhooks",
+        "feat(hooks): wire the list of webhooks",
+        "feat(hooks): sort webhooks",
+    ]
+    pipeline.add(topic_notes("hook", names))
+    done = pipeline.run()
+    assert (done.patterns.groups, done.patterns.created, done.patterns.discarded) == (1, 0, 1)
+    assert (list_patterns(pipeline), done.patterns.failures) == ([], ())
 
 
 def test_pattern_unites_fields_of_its_units(pipeline: Pipeline) -> None:

@@ -1,0 +1,209 @@
+"""Sentences of one group of units: what each is, how much of the group it stands for, and what the group is made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.knowledge.lesson_sentences import (
+    SENTENCE_END,
+    Role,
+    is_bug_report,
+    opens_with_condition,
+    read_lesson,
+)
+from consolidation_pipeline.core.knowledge.pattern_sentences import (
+    Candidate,
+    is_disputed,
+    list_sentences,
+    opposes,
+    settle_disputes,
+)
+from consolidation_pipeline.core.knowledge.pattern_units import Unit
+from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
+from consolidation_pipeline.core.knowledge.weak_sentences import names_wish_alone, read_fault
+from consolidation_pipeline.core.literals.literals import literals
+from consolidation_pipeline.core.text.key_terms import extract_terms
+from consolidation_pipeline.core.text.sentence_cues import is_command
+
+# A sentence of lower readability is a heading, a fragment or markup. It is never a practice or gotcha, and in the text
+# only if there is nothing else.
+_READABLE = 0.35
+# Factors of the centrality of a sentence by its role, in the choice of the headline.
+_ROLE_FACTORS: dict[Role, float] = {
+    "rule": 1.6,
+    "warning": 1.4,
+    "fact": 1.0,
+    "definition": 0.5,
+    "report": 0.4,
+    "subject": 0.1,
+    "question": 0.1,
+    "fragment": 0.05,
+}
+# Factor of a command: "Check the log" rather than "The log must be checked".
+_COMMAND = 1.15
+# Factor of what changed, or what units differ in: a reader must know it.
+_DISPUTED = 1.3
+# Factor for each literal of a sentence that few other units have: it is about one case.
+_SPECIFIC = 0.85
+_MOST_SPECIFIC = 0.45
+# Factor of a short rule after one with a condition, which may hold for both: "When x, do y. Always do z."
+_SHORT_WORDS, _CONDITION_BEFORE = 10, 0.6
+# Factor of a verdict that names no cause.
+_WISH = 0.5
+_LONG_CHARS, _LONG = 240, 0.8
+# A unit supports a sentence if one of its own has this cosine with it.
+_SUPPORTS = 0.3
+# A unit is on the matter of a sentence if one of its own has this cosine with it. Of the units that say more than what
+# they are about, this share must be on it, and in all this weight of them.
+_ON_MATTER, _ON_MATTER_SHARE, _FEWEST_WEIGHT = 0.12, 0.6, 2.0
+# Sentences that are searched for the opposite, and the share of units on a matter that may say it.
+_MAX_COMPARED, _AGAINST = 24, 0.34
+# Share of the units with more than a subject that must have an instruction, for the headline to be one.
+_INSTRUCTING = 0.5
+
+# Share of the units by weight that speaks for all.
+_MOST = 0.5
+
+
+class PatternGroup:
+    """One group of units with its sentences as candidates for the text of a pattern.
+
+    Args:
+        units: In the order of ``sort_units``.
+        ranking: Their sentences.
+        terms: Key terms of the group.
+        rule: Further factor of the scores of advice and warnings.
+    """
+
+    def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], rule: float) -> None:
+        self.units = units
+        self.ranking = ranking
+        self.terms = terms
+        self.rule = rule
+        self.sentences = list_sentences(ranking)
+        self.texts = {at: "\n".join(found) for at, found in self.sentences.items()}
+        self.language = detect_language("\n".join(self.texts.values()))
+        self.weight = sum(units[at].weight for at in self.texts)
+        clear = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
+        usable, self.overruled = settle_disputes(clear or ranking.sentences, units)
+        self.has_clear = bool(clear)
+        self.literals = Counter(literal for text in self.texts.values() for literal in set(literals(text)))
+        self.bug_reports = {at for at, text in self.texts.items() if is_bug_report(text)}
+        self.stems = {term.stem for word in terms for term in extract_terms(word)}
+        self.candidates = [self.read(one) for one in usable]
+        verdicts = (one.ranked.text for one in self.candidates if one.lesson.is_verdict)
+        self.has_verdicts = self.weigh_texts(verdicts) >= _MOST
+
+    def measure_support(self, candidate: Candidate) -> float:
+        """Return the share of the units, by weight, that have a sentence like this one."""
+        texts = {other.text for other, cosine in self.compare(candidate) if cosine >= _SUPPORTS}
+        return sum(self.units[at].weight for at in texts) / self.weight
+
+    def stands_for_most(self, one: Candidate) -> bool:
+        """Return True if most units are on the matter of a sentence, and few of them say the opposite."""
+        cosines = self.compare(one)
+        near = {other.text for other, cosine in cosines if cosine >= _ON_MATTER}
+        weight = sum(self.units[at].weight for at in near)
+        speaking = [at for at, found in self.sentences.items() if len(found) > 1 or at in near]
+        if weight < _ON_MATTER_SHARE * sum(self.units[at].weight for at in speaking) or weight < _FEWEST_WEIGHT:
+            return False
+        compared = sorted((other for other in cosines if other[1] >= _SUPPORTS), key=lambda pair: -pair[1])
+        against = {
+            other.text
+            for other, _ in compared[:_MAX_COMPARED]
+            if other.row != one.ranked.row and self._is_against(one, self.read(other))
+        }
+        return sum(self.units[at].weight for at in against) < _AGAINST * weight
+
+    def measure_cosine(self, one: Candidate, other: Candidate) -> float:
+        vectors = self.ranking.vectors[[one.ranked.row, other.ranked.row]]
+        return float((vectors[[0]] @ vectors[[1]].T).sum())
+
+    def weigh_texts(self, texts: Iterable[int]) -> float:
+        """Return the share of texts by weight."""
+        return sum(self.units[at].weight for at in set(texts)) / self.weight
+
+    def measure_asking(self) -> float:
+        """Return the share of units that ask something."""
+        return self.weigh_texts(one.ranked.text for one in self.candidates if one.lesson.role == "question")
+
+    def has_instructions(self) -> bool:
+        """Return True if enough of the units that have more than a subject instruct."""
+        speaking = {at for at, found in self.sentences.items() if len(found) > 1}
+        speaking |= {one.ranked.text for one in self.candidates if one.lesson.role not in ("subject", "fragment")}
+        instructing = {one.ranked.text for one in self.candidates if one.lesson.role in ("rule", "warning")}
+        total = sum(self.units[at].weight for at in speaking)
+        return sum(self.units[at].weight for at in instructing) >= _INSTRUCTING * total
+
+    def say_something(self) -> bool:
+        """Return True if half of the units are more than a title or the name of a change."""
+        silent: tuple[Role, ...] = ("subject", "fragment")
+        return self.weigh_texts(one.ranked.text for one in self.candidates if one.lesson.role not in silent) >= _MOST
+
+    def is_on_topic(self, text: str) -> bool:
+        return not self.stems or any(term.stem in self.stems for term in extract_terms(text))
+
+    def list_faults(self) -> list[tuple[str, ...]]:
+        """Return what the units call wrong."""
+        return sorted({fault for one in self.candidates if (fault := read_fault(one.ranked.sentence.text))})
+
+    def choose(
+        self, candidates: Sequence[Candidate], *, most: int, max_chars: int, first: Sequence[Candidate] = ()
+    ) -> list[Candidate]:
+        """Return what ``SentenceRanking.choose`` does, the ``first`` before the others."""
+        by_row = {one.ranked.row: one for one in candidates}
+        top = max((one.score for one in candidates), default=0.0)
+        before = {one.ranked.row: top * (1 + 0.01 * (len(first) - at)) for at, one in enumerate(first)}
+        scored = (
+            replace(
+                one.ranked,
+                sentence=replace(one.ranked.sentence, text=one.lesson.text),
+                score=before.get(one.ranked.row, one.score),
+            )
+            for one in candidates
+        )
+        return [by_row[one.row] for one in self.ranking.choose(scored, most=most, max_chars=max_chars)]
+
+    def read(self, ranked: RankedSentence) -> Candidate:
+        sentences = self.sentences[ranked.text]
+        is_opening = len(sentences) > 1 and ranked.sentence.text == sentences[0]
+        lesson = read_lesson(ranked.sentence.text, is_opening=is_opening)
+        # What units dispute is of all of them, whatever its values; "was 3" makes it no report.
+        disputed = is_disputed(ranked)
+        if disputed:
+            role = read_lesson(" ".join(ranked.sentence.quote.split())).role
+            lesson = replace(lesson, role=role if role in ("rule", "warning", "question") else "fact")
+        if lesson.role == "fact" and len(sentences) > 1 and not SENTENCE_END.search(lesson.text):
+            lesson = replace(lesson, role="subject")
+        if lesson.role in ("rule", "warning", "fact") and ranked.text in self.bug_reports:
+            lesson = replace(lesson, role="fragment")
+        factor = _ROLE_FACTORS[lesson.role] * (self.rule if lesson.role in ("rule", "warning") else 1.0)
+        found = frozenset() if disputed else literals(lesson.text)
+        rare = sum(2 * self.literals[literal] < len(self.texts) for literal in found)
+        factor *= _DISPUTED if disputed else 1.0
+        factor *= _COMMAND if is_command(lesson.text) else 1.0
+        factor *= max(_MOST_SPECIFIC, _SPECIFIC**rare)
+        factor *= _CONDITION_BEFORE if lesson.role == "rule" and self._follows_condition(ranked) else 1.0
+        factor *= _WISH if names_wish_alone(lesson.text) else 1.0
+        factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
+        return Candidate(ranked, lesson, ranked.score * factor)
+
+    def _follows_condition(self, ranked: RankedSentence) -> bool:
+        """Return True for a short rule without a condition, after a sentence that has one."""
+        sentences = self.sentences[ranked.text]
+        at = sentences.index(ranked.sentence.text) if ranked.sentence.text in sentences else 0
+        is_short = len(ranked.sentence.text.split()) <= _SHORT_WORDS
+        return at > 0 and is_short and opens_with_condition(sentences[at - 1])
+
+    def _is_against(self, one: Candidate, other: Candidate) -> bool:
+        # What is wrong and what is right differ in a negation.
+        return one.lesson.is_verdict == other.lesson.is_verdict and opposes(one, other)
+
+    def compare(self, candidate: Candidate) -> list[tuple[RankedSentence, float]]:
+        """Return the sentences of the group with their cosines with one of them."""
+        vectors, rows = self.ranking.vectors, [one.row for one in self.ranking.sentences]
+        cosines = (vectors[rows] @ vectors[[candidate.ranked.row]].T).toarray().ravel()
+        return list(zip(self.ranking.sentences, cosines.tolist(), strict=True))
