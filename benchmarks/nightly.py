@@ -138,9 +138,12 @@ def measure(name: str, schedule: Any, engine: Any, client: Any, meter: Meter) ->
     """Evaluate a tick, launch its runs, wait until all jobs are done, and print a row."""
     import dagster as dg
 
+    from consolidation_pipeline.defs.resources import ConsolidationResource
+
     began = time.perf_counter()
     with dg.DagsterInstance.get() as instance:
-        requests = schedule(dg.build_schedule_context(instance=instance, resources={"store": engine}))
+        resources = {"consolidation": ConsolidationResource()}
+        requests = schedule(dg.build_schedule_context(instance=instance, resources=resources))
     requests = requests if isinstance(requests, list) else []
     ticked, jobs = time.perf_counter() - began, count_live_jobs(engine)
     for request in requests:

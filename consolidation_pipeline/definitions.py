@@ -1,24 +1,66 @@
 """Dagster code location: everything in ``defs``, one process per run."""
 
-from pathlib import Path
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.resources import project_runs, store
+from consolidation_pipeline import defs as defs_package
+from consolidation_pipeline.defs.job_batches import build_job_batch
+from consolidation_pipeline.defs.jobs import ASSET_JOBS
+from consolidation_pipeline.defs.maintenance import audit_retention, restore, rollback
+from consolidation_pipeline.defs.names import RESOURCE
+from consolidation_pipeline.defs.resources import ConsolidationResource
+from consolidation_pipeline.defs.schedules import build_schedules
+from consolidation_pipeline.defs.sensors import build_sensors
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Return all definitions with their resources. They can be merged with those of another project."""
-    loaded = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
-    # Not ``loaded`` itself: Dagster cannot merge two Definitions that both know a components folder.
+    """Return all definitions with their resource. They can be merged with those of another project."""
+    return build_definitions(ConsolidationResource())
+
+
+def build_definitions(
+    resource: ConsolidationResource, *, crons: Mapping[str, str] | None = None, group_name: str | None = None
+) -> dg.Definitions:
+    """Return all definitions for a resource. The prefix of their asset keys is the resource's.
+
+    Args:
+        crons: Crons of schedules, see ``build_schedules``.
+        group_name: Group of all assets; None = a group for each part of the pipeline.
+    """
+    assets: Sequence[Any] = dg.load_assets_from_package_module(defs_package, include_specs=True)
+    checks = dg.load_asset_checks_from_package_module(defs_package)
+    keys = {asset.key: resource.asset_key(asset.key.path[-1]) for asset in assets}
+    if all(old == new for old, new in keys.items()):
+        keys = {}
+    batch = build_job_batch(resource)
     return dg.Definitions(
-        assets=loaded.assets,
-        asset_checks=loaded.asset_checks,
-        jobs=loaded.jobs,
-        schedules=loaded.schedules,
-        sensors=loaded.sensors,
-        resources={"store": store, "project_runs": project_runs},
+        assets=[_adapt(asset, keys, group_name) for asset in assets],
+        asset_checks=[_adapt_checks(check, keys) for check in checks] if keys else checks,
+        jobs=[*ASSET_JOBS, batch, rollback, restore, audit_retention],
+        schedules=build_schedules(crons or {}, batch),
+        sensors=build_sensors(batch),
+        resources={RESOURCE: resource},
         # The phases of a project depend on each other: one process shares their imports, model and lock.
         executor=dg.in_process_executor,
     )
+
+
+def _adapt(asset: Any, keys: Mapping[dg.AssetKey, dg.AssetKey], group_name: str | None) -> Any:
+    """Return an asset with another key and group. ``keys``: old key -> new key of all assets."""
+    group = {} if group_name is None else {"group_name": group_name}
+    if isinstance(asset, dg.AssetSpec):
+        return asset.replace_attributes(key=keys.get(asset.key, asset.key), **group)
+    moved = asset.with_attributes(asset_key_replacements=keys) if keys else asset
+    return moved.map_asset_specs(lambda spec: spec.replace_attributes(**group)) if group else moved
+
+
+def _adapt_checks(checks: dg.AssetChecksDefinition, keys: Mapping[dg.AssetKey, dg.AssetKey]) -> Any:
+    moved = checks.with_attributes(asset_key_replacements=keys)
+    with warnings.catch_warnings():
+        # Dagster would do the same, and pass a beta parameter to itself.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.AssetChecksDefinition(**moved.get_attributes_dict())

@@ -13,6 +13,7 @@ import dagster as dg
 
 from consolidation_pipeline.defs.job_batches import execute_in_process
 from consolidation_pipeline.defs.job_runs import fail_dead_runs
+from consolidation_pipeline.defs.names import prefixed
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError, StoreError
@@ -93,7 +94,8 @@ def run_project(
         fail_dead_job(engine, project)
         fail_dead_runs(instance, engine)
         tags |= {} if job_id is None else {JOB_TAG: str(job_id)}
-        result = execute_in_process(_definitions().resolve_job_def(job), instance, slug, phases=chosen, tags=tags)
+        definition = _definitions().resolve_job_def(prefixed(job))
+        result = execute_in_process(definition, instance, slug, phases=chosen, tags=tags)
     with engine.begin() as connection:
         row = find_job_by_run(connection, result.run_id)
         if row is None and plan is not None and job_id is not None:

@@ -44,7 +44,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INSTANCE = ROOT / "deploy" / "distributed"
 BIN = Path(sys.executable).parent
 DEADLINE = time.monotonic() + (float(sys.argv[2]) if len(sys.argv) > 2 else 170)
-POOL_SLOTS = 1  # of the pool `llm`
+POOL_SLOTS = 1  # of the pool `consolidation_llm`
 MEMORIES = 60  # enough for a summary
 IS_KILLED = Event()
 BLOCK = re.compile(r"\[(\w+) memory (\d+) begins\]\n(.*?)\n\[\1 memory \2 ends\]", re.DOTALL)
@@ -129,7 +129,7 @@ def start_all(stack: ExitStack, folder: Path) -> dict[str, subprocess.Popen[byte
     wait_for("the code server", lambda: is_open(host, int(port)))
     workspace = str(INSTANCE / "workspace.yaml")
     stack.enter_context(start_process(folder, "daemon", "dagster-daemon", "run", "-w", workspace))
-    start = [BIN / "dagster", "sensor", "start", "requested_jobs_sensor", "-w", workspace]
+    start = [BIN / "dagster", "sensor", "start", "consolidation_requested_jobs_sensor", "-w", workspace]
     subprocess.run(start, cwd=ROOT, check=True, capture_output=True)
     return workers
 

@@ -3,15 +3,18 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from uuid import UUID
 
 import dagster as dg
 
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.store.database.engine import Connection, Engine
-from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.defs.resources import ConsolidationResource
+from consolidation_pipeline.store.admin.asset_rows import find_model_failure
+from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.projects import Project, get_project, list_projects
 
-FindViolations = Callable[[Connection, Any], Sequence[str]]
+FindViolations = Callable[[Connection, UUID], Sequence[str]]
 
 _MAX_SHOWN = 10
 
@@ -29,34 +32,49 @@ class Check:
     blocking: bool = True
 
 
-def project_checks(asset: dg.AssetsDefinition | dg.SourceAsset, *checks: Check) -> dg.AssetChecksDefinition:
-    """Return the checks of an asset. They share one step, since Dagster's cost is per step; each has its own result."""
-    key = asset.key
-
-    @dg.multi_asset_check(
-        name=f"{key.to_python_identifier()}_checks", specs=_build_specs(asset, checks), can_subset=True
+def check_model(asset: dg.AssetsDefinition) -> Check:
+    """Return the check that the language model gave a text for every group of a phase."""
+    return Check(
+        "model_wrote_every_text",
+        partial(find_model_failure, phase=asset.key.path[-1]),
+        "The language model gave a usable text for every group; groups without one have the text that needs no model.",
+        blocking=False,
     )
+
+
+def project_checks(asset: dg.AssetsDefinition | dg.AssetSpec, *checks: Check) -> dg.AssetChecksDefinition:
+    """Return the checks of an asset. They share one step, since Dagster's cost is per step; each has its own result."""
+    specs = _build_specs(asset, checks)
+    outputs = {spec.name: spec.get_python_identifier() for spec in specs}
+
+    @dg.multi_asset_check(name=f"{asset.key.to_python_identifier()}_checks", specs=specs, can_subset=True)
     def evaluate(
-        context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Engine]
-    ) -> Iterator[dg.AssetCheckResult]:
-        with store.connect() as connection:
-            project = get_project(connection, context.partition_key)
-            selected = {check_key.name for check_key in context.selected_asset_check_keys}
-            for check in checks:
-                if check.name in selected:
-                    yield _build_result(key, check, check.find(connection, project.id))
+        context: dg.AssetCheckExecutionContext, consolidation: ConsolidationResource
+    ) -> Iterator[dg.AssetCheckResult | dg.AssetCheckEvaluation | dg.Output[None]]:
+        selected = {key.name: key.asset_key for key in context.selected_asset_check_keys}
+        with consolidation.engine.connect() as connection:
+            if context.has_partition_key:
+                project = get_project(connection, context.partition_key)
+                for check in (check for check in checks if check.name in selected):
+                    yield _build_result(selected[check.name], check, check.find(connection, project.id))
+                return
+            # "Execute all" in the UI starts a run without a partition.
+            known = [project for project in list_projects(connection) if consolidation.selects(project.slug)]
+            for check in (check for check in checks if check.name in selected):
+                yield from _evaluate_projects(connection, selected[check.name], check, known)
+                yield dg.Output(None, outputs[check.name])
 
     return evaluate
 
 
-def _build_specs(asset: dg.AssetsDefinition | dg.SourceAsset, checks: Sequence[Check]) -> list[dg.AssetCheckSpec]:
+def _build_specs(asset: dg.AssetsDefinition | dg.AssetSpec, checks: Sequence[Check]) -> list[dg.AssetCheckSpec]:
     with warnings.catch_warnings():
         # Partitioned checks are a preview feature. Unpartitioned ones would show only the project checked last.
         warnings.simplefilter("ignore", dg.PreviewWarning)
         return [
             dg.AssetCheckSpec(
                 check.name,
-                asset=asset,
+                asset=asset.key,
                 description=check.description,
                 blocking=check.blocking,
                 partitions_def=projects,
@@ -70,6 +88,30 @@ def _build_result(key: dg.AssetKey, check: Check, violations: Sequence[str]) -> 
         asset_key=key,
         check_name=check.name,
         passed=not violations,
-        severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
+        severity=_severity(check),
         metadata={"found": len(violations), "first": list(violations[:_MAX_SHOWN])},
     )
+
+
+def _evaluate_projects(
+    connection: Connection, key: dg.AssetKey, check: Check, known: Sequence[Project]
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield the evaluation of a check for each project, then one of the check as a whole, which Dagster waits for."""
+    failed = []
+    build = partial(
+        dg.AssetCheckEvaluation,
+        asset_key=key,
+        check_name=check.name,
+        severity=_severity(check),
+        blocking=check.blocking,
+    )
+    for project in known:
+        violations = check.find(connection, project.id)
+        failed += [project.slug] if violations else []
+        shown = {"found": len(violations), "first": list(violations[:_MAX_SHOWN])}
+        yield build(passed=not violations, metadata=shown, partition=project.slug)
+    yield build(passed=not failed, metadata={"projects": len(known), "failed": failed[:_MAX_SHOWN]})
+
+
+def _severity(check: Check) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN

@@ -1,7 +1,8 @@
 """Metadata and tags that several assets share: table columns, numbers of derived texts, failures, execution order."""
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import getsourcefile, getsourcelines
 from typing import Any
 
 import dagster as dg
@@ -18,14 +19,21 @@ AFTER_PATTERNS = {"dagster/priority": "-1"}
 # Summaries need only memories and vectors.
 AFTER_SUGGESTIONS = {"dagster/priority": "-2"}
 AFTER_SUMMARIES = {"dagster/priority": "-3"}
-# Scores come last because they include the memories that the run created.
+# Scores come last because they include the memories that the run created, and count their relations.
 AFTER_SUPERSESSIONS = {"dagster/priority": "-4"}
 
 
-def describe_table(table: str) -> dict[str, str | dg.TableSchema]:
+def describe_table(table: str) -> dict[str, Any]:
     """Return definition metadata of an asset for the catalog: its table's name and columns with their comments."""
     columns = [dg.TableColumn(name, kind, description=comment) for name, kind, comment in describe_columns(table)]
     return {"dagster/table_name": f"consolidation.{table}", "dagster/column_schema": dg.TableSchema(columns)}
+
+
+def describe_code(work: Callable[..., Any]) -> dict[str, dg.CodeReferencesMetadataValue]:
+    """Return definition metadata of an asset: the place of the function that computes it."""
+    file, line = getsourcefile(work) or "", getsourcelines(work)[1]
+    reference = dg.LocalFileCodeReference(file_path=file, line_number=line, label=f"{work.__name__} (line {line})")
+    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 
 
 def build_table(columns: Mapping[str, str], rows: Iterable[tuple[str | int, ...]]) -> dg.TableMetadataValue:

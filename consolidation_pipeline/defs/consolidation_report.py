@@ -1,35 +1,23 @@
 """Asset `consolidation_report`: summary of a run and of the project."""
 
+from typing import Any
+
 import dagster as dg
 
 from consolidation_pipeline.defs.archived_memories import archived_memories
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import describe_table
-from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.jobs.run_report import write_report
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import find_wrong_source_counts
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[archived_memories],
-    group_name="lifecycle",
-    kinds={"python", "markdown"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("consolidation_jobs"),
-)
-def consolidation_report(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("lifecycle", table="consolidation_jobs", deps=[archived_memories], kinds=frozenset({"python", "markdown"}))
+def consolidation_report(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Report counts, reduction, cost and open reviews, as Markdown here and as metrics of the job."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("consolidation_report") as phase:
-        report = write_report(run)
-        phase.metrics = report.metrics
-    numbers = {name: value for name, value in report.metrics.items() if isinstance(value, int | float)}
-    return dg.MaterializeResult(metadata={**numbers, "report": dg.MetadataValue.md(report.markdown)})
+    report = write_report(run)
+    phase.metrics = report.metrics
+    return {"report": dg.MetadataValue.md(report.markdown)}
 
 
 consolidation_report_checks = project_checks(

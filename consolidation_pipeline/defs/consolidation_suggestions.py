@@ -1,6 +1,6 @@
 """Asset `consolidation_suggestions`: proposed merges that a person decides on."""
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import AFTER_PATTERNS, describe_failures
 from consolidation_pipeline.defs.clusters import clusters
 from consolidation_pipeline.defs.phase_asset import phase_asset
@@ -42,4 +42,5 @@ consolidation_suggestions_checks = project_checks(
         find_invalid_approvals,
         "Every approved suggestion refers to the merged memory that it created, and that memory exists.",
     ),
+    check_model(consolidation_suggestions),
 )

@@ -1,5 +1,6 @@
 """Asset `decay_scores`: current relevance of each memory."""
 
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -7,7 +8,6 @@ import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
 from consolidation_pipeline.defs.asset_metadata import AFTER_SUPERSESSIONS, build_table
-from consolidation_pipeline.defs.associations import associations
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.service.lifecycle.decay import HISTOGRAM_BINS, DecayResult, score_relevance
@@ -17,7 +17,11 @@ from consolidation_pipeline.store.admin.invariants import find_without_relevance
 _QUARTILES = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
 
 
-@phase_asset("lifecycle", table="task_memories", deps=[principles, associations], op_tags=AFTER_SUPERSESSIONS)
+# `daily_decay`, an hour late, and two days late.
+_FRESHNESS = dg.FreshnessPolicy.time_window(warn_window=timedelta(hours=25), fail_window=timedelta(hours=72))
+
+
+@phase_asset("lifecycle", table="task_memories", deps=[principles], op_tags=AFTER_SUPERSESSIONS, freshness=_FRESHNESS)
 def decay_scores(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Score the relevance of every active memory from its age, access, importance and relations."""
     result = score_relevance(run)

@@ -12,8 +12,15 @@ from uuid import UUID
 import dagster as dg
 from pydantic import Field
 
+from consolidation_pipeline.defs.names import RESOURCE, own_name, prefixed
 from consolidation_pipeline.defs.partitions import PROJECTS
-from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG, store
+from consolidation_pipeline.defs.resources import (
+    BATCH_TAG,
+    JOB_TAG,
+    TRIGGER_TAG,
+    TRIGGERED_BY_TAG,
+    ConsolidationResource,
+)
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob, is_pending, list_pending_jobs
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.store.database.engine import Engine
@@ -39,7 +46,8 @@ def execute_in_process(
     tags: Mapping[str, str],
 ) -> dg.ExecuteInProcessResult:
     """Run phases of a job of one project in this process, recorded in ``instance`` as a run of its partition."""
-    chosen = None if phases == JOB_PHASES[job.name] else [dg.AssetKey(name) for name in phases]
+    assets = job.asset_layer.selected_asset_keys
+    chosen = None if phases == JOB_PHASES[own_name(job.name)] else [key for key in assets if key.path[-1] in phases]
     return job.execute_in_process(
         partition_key=slug,
         instance=instance,
@@ -50,9 +58,10 @@ def execute_in_process(
     )
 
 
-@dg.op
-def run_pending_jobs(context: dg.OpExecutionContext, config: BatchConfig, store: dg.ResourceParam[Engine]) -> None:
+@dg.op(name=prefixed("run_pending_jobs"))
+def run_pending_jobs(context: dg.OpExecutionContext, config: BatchConfig, consolidation: ConsolidationResource) -> None:
     """Run each job that is still pending. A failure does not stop the others. Jobs of busy projects stay pending."""
+    store = consolidation.engine
     pending = {job.job_id: job for job in list_pending_jobs(store)}
     context.instance.add_dynamic_partitions(PROJECTS, sorted({job.project for job in pending.values()}))
     counts = Counter(_run_one(context, store, pending.get(UUID(job_id))) for job_id in config.jobs)
@@ -69,7 +78,7 @@ def _run_one(context: dg.OpExecutionContext, store: Engine, job: RequestedJob | 
     with store.connect() as connection:
         if is_project_busy(connection, job.project_id):
             return "busy"
-    definition = context.repository_def.get_job(job.job)
+    definition = context.repository_def.get_job(prefixed(job.job))
     tags = {**build_job_tags(job), BATCH_TAG: context.run_id}
     execute_in_process(definition, context.instance, job.project, phases=job.phases, tags=tags)
     _stop_if_cancelled(context)
@@ -92,14 +101,22 @@ def _stop_if_cancelled(context: dg.OpExecutionContext) -> None:
         raise dg.DagsterExecutionInterruptedError
 
 
-# Resources are bound here. Otherwise, Definitions would bind them again for each sensor, by a beta feature.
-@dg.job(
-    resource_defs={"store": store},
-    executor_def=dg.in_process_executor,
-    description="Run pending jobs of many small projects in one process, each as its own run. Config: jobs.",
-)
-def job_batch() -> None:
-    run_pending_jobs()
+def build_job_batch(resource: ConsolidationResource) -> dg.JobDefinition:
+    """Return the job with its resource bound. Otherwise Dagster would bind it for each sensor, by a beta feature."""
+
+    @dg.job(
+        name=prefixed("job_batch"),
+        resource_defs={RESOURCE: resource},
+        executor_def=dg.in_process_executor,
+        description="Run pending jobs of many small projects in one process, each as its own run. Config: jobs.",
+    )
+    def batch() -> None:
+        run_pending_jobs()
+
+    return batch
+
+
+job_batch = build_job_batch(ConsolidationResource())
 
 
 def build_batch_config(job_ids: list[str]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Concurrency pool ``llm``: limits how many phases use paid models at once, over all runs, workers and projects.
+"""Concurrency pool ``consolidation_llm``: limits how many phases use paid models at once, over all runs and workers.
 
-The limit is set in the Dagster UI, or by ``dagster instance concurrency set llm 2``. By default there is none.
+The limit is set in the Dagster UI, or by ``dagster instance concurrency set consolidation_llm 2``. There is none by
+default.
 """
 
 import time
@@ -10,7 +11,9 @@ from contextlib import contextmanager
 import dagster as dg
 from dagster._core.storage.event_log import SqlEventLogStorage
 
-LLM_POOL = "llm"
+from consolidation_pipeline.defs.names import prefixed
+
+LLM_POOL = prefixed("llm")
 SLOT_TAKEN = f"takes a slot of the pool {LLM_POOL}"
 SLOT_FREED = f"frees its slot of the pool {LLM_POOL}"
 _POLL_SECONDS = 1.0

@@ -9,15 +9,13 @@ from uuid import UUID
 import dagster as dg
 from pydantic import Field
 
-from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
-from consolidation_pipeline.defs.run_requests import SCHEDULE_STATUS
+from consolidation_pipeline.defs.names import prefixed
+from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG, ConsolidationResource
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import ManualChange, restore_memories
 from consolidation_pipeline.service.undo.ledger_retention import remove_expired_changes
 from consolidation_pipeline.service.undo.rollback import Rollback, roll_back
 from consolidation_pipeline.service.webhooks.event_delivery import remove_old_events
-from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.database.engine import Engine
 
 
 class RollbackConfig(dg.Config):
@@ -62,14 +60,14 @@ def _describe(result: Rollback | ManualChange) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, UUID) else value for name, value in vars(result).items()}
 
 
-@dg.op
-def undo_changes(context: dg.OpExecutionContext, config: RollbackConfig, store: dg.ResourceParam[Engine]) -> None:
+@dg.op(name=prefixed("undo_changes"))
+def undo_changes(context: dg.OpExecutionContext, config: RollbackConfig, consolidation: ConsolidationResource) -> None:
     """Roll back a job, a group of changes or a change; on a conflict, nothing is changed."""
     with _fail_without_traceback():
         result = roll_back(
-            store,
+            consolidation.engine,
             _parse_id(config.target),
-            settings=Settings(),
+            settings=consolidation.settings,
             changed_by=_get_user(context),
             reason=config.reason,
             cascade=config.cascade,
@@ -77,22 +75,26 @@ def undo_changes(context: dg.OpExecutionContext, config: RollbackConfig, store: 
     context.add_output_metadata(_describe(result))
 
 
-@dg.op
-def restore_archived(context: dg.OpExecutionContext, config: RestoreConfig, store: dg.ResourceParam[Engine]) -> None:
+@dg.op(name=prefixed("restore_archived"))
+def restore_archived(
+    context: dg.OpExecutionContext, config: RestoreConfig, consolidation: ConsolidationResource
+) -> None:
     """Make archived memories active again."""
     with _fail_without_traceback():
         ids = [_parse_id(memory) for memory in config.memories]
-        result = restore_memories(store, ids, reason=config.reason, changed_by=_get_user(context))
+        result = restore_memories(consolidation.engine, ids, reason=config.reason, changed_by=_get_user(context))
     context.add_output_metadata({"restored": len(result), "memories": [_describe(memory) for memory in result]})
 
 
-@dg.op
-def remove_expired(context: dg.OpExecutionContext, store: dg.ResourceParam[Engine]) -> None:
+@dg.op(name=prefixed("remove_expired"), retry_policy=dg.RetryPolicy(max_retries=2, delay=60))
+def remove_expired(context: dg.OpExecutionContext, consolidation: ConsolidationResource) -> None:
     """Remove changes older than `audit_days` of their project, recording the counts, and events older than a month."""
     with _fail_without_traceback():
         now = datetime.now(UTC)
-        result = remove_expired_changes(store, settings=Settings(), now=now, changed_by=_get_user(context))
-        events = remove_old_events(store, now=now)
+        result = remove_expired_changes(
+            consolidation.engine, settings=consolidation.settings, now=now, changed_by=_get_user(context)
+        )
+        events = remove_old_events(consolidation.engine, now=now)
     context.add_output_metadata(
         {
             "changes_removed": result.changes,
@@ -105,22 +107,22 @@ def remove_expired(context: dg.OpExecutionContext, store: dg.ResourceParam[Engin
     )
 
 
-@dg.job(description="Undo a job, a group of changes or a change exactly. Config: target, cascade, reason.")
+@dg.job(
+    name=prefixed("rollback"),
+    description="Undo a job, a group of changes or a change exactly. Config: target, cascade, reason.",
+)
 def rollback() -> None:
     undo_changes()
 
 
-@dg.job(description="Make archived memories active again. Config: memories, reason.")
+@dg.job(name=prefixed("restore"), description="Make archived memories active again. Config: memories, reason.")
 def restore() -> None:
     restore_archived()
 
 
-@dg.job(description="Remove ledger changes older than audit_days, and events older than a month.")
+@dg.job(
+    name=prefixed("audit_retention"),
+    description="Remove ledger changes older than audit_days, and events older than a month.",
+)
 def audit_retention() -> None:
     remove_expired()
-
-
-@dg.schedule(job=audit_retention, cron_schedule="0 5 * * 0", default_status=SCHEDULE_STATUS)
-def weekly_audit_retention() -> dg.RunRequest:
-    """Remove expired ledger changes and events every Sunday."""
-    return dg.RunRequest(tags={TRIGGERED_BY_TAG: "weekly_audit_retention"})

@@ -1,11 +1,15 @@
 """Asset `merged_memories`: one memory that replaces several near-duplicates."""
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from typing import Any
+
+from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
+from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.clusters import clusters
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.knowledge.merged_memories import merge_clusters
 from consolidation_pipeline.service.plan.apply import check_plan
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
+from consolidation_pipeline.store.admin.asset_rows import list_largest_merges
 from consolidation_pipeline.store.admin.invariants import (
     find_crossing_scopes,
     find_duplicate_merged_memories,
@@ -15,9 +19,11 @@ from consolidation_pipeline.store.admin.invariants import (
     find_unledgered_versions,
 )
 
+_EXAMPLES = 3
+
 
 @phase_asset("knowledge", table="consolidated_memories", deps=[clusters])
-def merged_memories(run: ProjectRun, phase: PhaseResult) -> None:
+def merged_memories(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Level 1: merge each group of near-duplicates into one memory without loss. Sources are hidden, never deleted."""
     check_plan(run)
     result = merge_clusters(run)
@@ -32,6 +38,11 @@ def merged_memories(run: ProjectRun, phase: PhaseResult) -> None:
         **({"stopped": result.stopped} if result.stopped else {}),
     }
     phase.counters = {"memories_merged": result.absorbed, "clusters_merged": result.created + result.extended}
+    with run.engine.connect() as connection:
+        merges = list_largest_merges(connection, run.job_id, limit=_EXAMPLES)
+    # No texts: the records of Dagster would keep them after the memory was erased.
+    rows = [(str(id_), sources, f"consolidation lineage {id_}") for id_, sources in merges]
+    return {"examples": build_table({"memory": "string", "sources": "int", "texts": "string"}, rows)} if rows else {}
 
 
 merged_memories_checks = project_checks(
@@ -66,4 +77,5 @@ merged_memories_checks = project_checks(
         find_unledgered_versions,
         "The ledger has the newest version of every merged memory, so that the merge can be undone.",
     ),
+    check_model(merged_memories),
 )

@@ -2,6 +2,8 @@
 
 import dagster as dg
 
-PROJECTS = "projects"
+from consolidation_pipeline.defs.names import prefixed
+
+PROJECTS = prefixed("projects")
 
 projects = dg.DynamicPartitionsDefinition(name=PROJECTS)

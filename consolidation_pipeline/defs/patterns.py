@@ -1,6 +1,6 @@
 """Asset `patterns`: what several memories have in common."""
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_derived
 from consolidation_pipeline.defs.merged_memories import merged_memories
 from consolidation_pipeline.defs.phase_asset import phase_asset
@@ -27,4 +27,5 @@ patterns_checks = project_checks(
         find_duplicate_patterns,
         "No two active patterns, and no two active principles, belong to the same group.",
     ),
+    check_model(patterns),
 )

@@ -1,15 +1,22 @@
 """Decorator of assets that carry out one phase of a project's run."""
 
 import inspect
+import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.asset_metadata import describe_table
+from consolidation_pipeline.defs.asset_metadata import describe_code, describe_table
+from consolidation_pipeline.defs.names import PREFIX, prefixed
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
+from consolidation_pipeline.store.admin.asset_rows import count_rows
+
+# Names the phase of an asset, whatever its key is.
+PHASE_TAG = "consolidation/phase"
 
 # Sets the metrics and counters of the phase. Returns metadata for the UI beside the metrics, or None.
 PhaseFunction = Callable[[ProjectRun, PhaseResult], Mapping[str, Any] | None]
@@ -19,40 +26,61 @@ def phase_asset(
     group: str,
     *,
     table: str,
-    deps: Sequence[dg.AssetsDefinition | dg.SourceAsset],
+    deps: Sequence[dg.AssetsDefinition | dg.AssetSpec],
     code_version: str = "1",
+    kinds: frozenset[str] = frozenset({"python", "postgres"}),
     op_tags: Mapping[str, str] | None = None,
+    freshness: dg.FreshnessPolicy | None = None,
 ) -> Callable[[PhaseFunction], dg.AssetsDefinition]:
     """Return a decorator that makes an asset of a function. The phase has the name of the function.
 
     Args:
         table: table that the asset writes, for the catalog.
+        freshness: how often a schedule materializes it; None = only when something has changed.
     """
 
     def decorate(work: PhaseFunction) -> dg.AssetsDefinition:
         name = work.__name__
 
-        @dg.asset(
-            name=name,
-            description=inspect.getdoc(work),
-            partitions_def=projects,
-            deps=deps,
-            group_name=group,
-            kinds={"python", "postgres"},
-            owners=["team:memory"],
-            code_version=code_version,
-            metadata=describe_table(table),
-            op_tags=op_tags,
-        )
-        def asset(
-            context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+        def materialize(
+            context: dg.AssetExecutionContext, consolidation: ConsolidationResource
         ) -> dg.MaterializeResult[None]:
-            run = project_runs.open(context.partition_key)
+            slug, began = context.partition_key, time.monotonic()
+            run = consolidation.open_run(slug)
             with run.phase(name) as phase:
                 more = work(run, phase) or {}
+            with run.engine.connect() as connection:
+                rows = count_rows(connection, run.project.id, name)
+            context.log.info(_describe_phase(name, slug, phase.metrics, time.monotonic() - began))
             # Only now: the end of the phase has added its costs to the metrics.
-            return dg.MaterializeResult(metadata={**phase.metrics, **more})
+            return dg.MaterializeResult(metadata={**phase.metrics, **more, "dagster/partition_row_count": rows})
 
-        return asset
+        with warnings.catch_warnings():
+            # A backfill starts a run for each project, as phases of several cannot share a run's lock and job.
+            warnings.simplefilter("ignore", dg.BetaWarning)
+            policy = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
+            return dg.asset(
+                key_prefix=PREFIX,
+                name=name,
+                description=inspect.getdoc(work),
+                partitions_def=projects,
+                deps=deps,
+                group_name=prefixed(group),
+                kinds=set(kinds),
+                owners=["team:memory"],
+                code_version=code_version,
+                metadata=describe_table(table) | describe_code(work),
+                tags={PHASE_TAG: name},
+                op_tags=op_tags,
+                backfill_policy=policy,
+                freshness_policy=freshness,
+            )(materialize)
 
     return decorate
+
+
+def _describe_phase(name: str, slug: str, metrics: Mapping[str, Any], seconds: float) -> str:
+    """Return the line of a phase in the log of its run: its numbers, and why it stopped early or was skipped."""
+    told = (f"{key} {value:g}" for key, value in metrics.items() if isinstance(value, int | float))
+    reasons = (f"{key}: {metrics[key]}" for key in ("reason", "skipped", "stopped") if metrics.get(key))
+    return f"{name} of {slug}: {', '.join([*told, *reasons]) or 'nothing to do'}; {seconds:.1f} s"

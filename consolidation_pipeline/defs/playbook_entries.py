@@ -1,14 +1,14 @@
 """Asset `playbook_entries`: instructions that agents read before they start work."""
 
 from dataclasses import asdict
+from operator import itemgetter
 from typing import Any
 
-import dagster as dg
-
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
-from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown, update_playbook
+from consolidation_pipeline.service.playbook.entries import read_playbook, update_playbook
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import (
     find_duplicate_entries,
@@ -17,8 +17,10 @@ from consolidation_pipeline.store.admin.invariants import (
     find_unsupported_entries,
 )
 
-# The UI shows so many entries; `consolidation playbook` shows all.
+# The UI shows so many entries, without their texts, which Dagster would keep after an erasure. `consolidation playbook`
+# shows all.
 _MAX_SHOWN = 50
+_COLUMNS = {"id": "string", "category": "string", "priority": "int", "evidence": "int"}
 
 
 @phase_asset("knowledge", table="playbook_entries", deps=[principles])
@@ -27,8 +29,12 @@ def playbook_entries(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     result = update_playbook(run)
     phase.metrics = asdict(result)
     phase.counters = {"memories_promoted": result.entries_promoted}
-    playbook = to_markdown(read_playbook(run.engine, run.project.slug, limit=_MAX_SHOWN))
-    return {"playbook": dg.MetadataValue.md(playbook)}
+    entries = read_playbook(run.engine, run.project.slug, limit=_MAX_SHOWN)["entries"]
+    return (
+        {"playbook": build_table(_COLUMNS, [(str(id_), *rest) for id_, *rest in map(itemgetter(*_COLUMNS), entries)])}
+        if entries
+        else {}
+    )
 
 
 playbook_entries_checks = project_checks(

@@ -1,6 +1,6 @@
 """Asset `principles`: what several patterns have in common."""
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_derived
 from consolidation_pipeline.defs.patterns import patterns
 from consolidation_pipeline.defs.phase_asset import phase_asset
@@ -22,4 +22,5 @@ principles_checks = project_checks(
         find_orphan_lineage,
         "Both rows of every lineage edge exist.",
     ),
+    check_model(principles),
 )

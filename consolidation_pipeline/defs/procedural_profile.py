@@ -1,6 +1,6 @@
 """Asset `procedural_profile`: how a project, or one of its users, works."""
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import AFTER_SUGGESTIONS, describe_failures
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
@@ -30,4 +30,5 @@ procedural_profile_checks = project_checks(
         find_invalid_profiles,
         "Each user has at most one active profile, made from existing summaries of that user.",
     ),
+    check_model(procedural_profile),
 )

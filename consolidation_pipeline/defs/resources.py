@@ -1,14 +1,20 @@
-"""Dagster resources of assets and checks: the engine, and the project runs of a Dagster run."""
+"""Dagster resource of assets, checks and sensors: the database of memories, and the project runs of a Dagster run."""
+
+from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from functools import cache, partial
+from typing import Any
 from uuid import UUID
 
 import dagster as dg
+from pydantic import Field, PrivateAttr
 
 from consolidation_pipeline.defs.llm_pool import hold_pool_slot
+from consolidation_pipeline.defs.names import PREFIX, own_name
 from consolidation_pipeline.service.runs.phases import ALL_PHASES, JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
@@ -20,18 +26,81 @@ TRIGGERED_BY_TAG = "consolidation/triggered_by"
 JOB_TAG = "consolidation/job_id"
 BATCH_TAG = "consolidation/batch"  # id of the run that executes several jobs
 
-
-@dg.resource
-def store(_: dg.InitResourceContext) -> Engine:
-    """Return the engine of the memories' database."""
-    return open_engine(Settings())
+# Fields of the resource that are settings of the process if they are not set.
+_SETTINGS = ("database_url", "llm_model", "embedding_model")
 
 
-class ProjectRuns:
+class ConsolidationResource(dg.ConfigurableResource[Any]):
+    """Database of memories, and the runs of its projects. What is not set comes from the environment."""
+
+    database_url: str | None = Field(
+        default=None,
+        description="Postgres with pgvector; unset = CONSOLIDATION_DATABASE_URL, else the embedded server.",
+    )
+    llm_model: str | None = Field(
+        default=None, description="litellm model of projects that set none; unset = CONSOLIDATION_LLM_MODEL."
+    )
+    embedding_model: str | None = Field(
+        default=None,
+        description="litellm embedding model of projects that set none; unset = CONSOLIDATION_EMBEDDING_MODEL.",
+    )
+    projects: list[str] = Field(
+        default=[], description="Slugs of the projects that may run, with * as a wildcard; empty = all."
+    )
+    options: dict[str, Any] = Field(
+        default={}, description="Options of these runs, over those of their projects, such as t_merge or merge_style."
+    )
+    asset_key_prefix: list[str] = Field(default=[PREFIX], description="Prefix of the keys of the assets.")
+
+    _engine: Engine | None = PrivateAttr(default=None)
+    _runs: _ProjectRuns | None = PrivateAttr(default=None)
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the process, with what is configured here."""
+        given = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
+        return Settings(**given)
+
+    @property
+    def engine(self) -> Engine:
+        """Engine of the memories' database, which is reachable and has the newest schema."""
+        if self._engine is None:
+            self._engine = open_engine(self.settings)
+        return self._engine
+
+    def asset_key(self, phase: str) -> dg.AssetKey:
+        """Return the key of the asset of a phase."""
+        return dg.AssetKey([*self.asset_key_prefix, phase])
+
+    def selects(self, slug: str) -> bool:
+        """Return True if the project may run."""
+        return not self.projects or any(fnmatchcase(slug, pattern) for pattern in self.projects)
+
+    def open_run(self, slug: str) -> ProjectRun:
+        """Return the run of a project. Its lock is held and the status of its job is running.
+
+        The first asset of a Dagster run opens it; it is closed when the Dagster run ends.
+        """
+        if self._runs is None:
+            raise dg.DagsterInvariantViolationError("project runs can only be opened inside a Dagster run")
+        return self._runs.open(slug)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        if context.run is not None and context.instance is not None:
+            _freeze_loaded_objects()
+            self._runs = _ProjectRuns(self, context.run, context.instance)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        del context
+        if self._runs is not None:
+            self._runs.close()
+
+
+class _ProjectRuns:
     """Project runs of one Dagster run, each opened by its first asset and closed when the Dagster run ends."""
 
-    def __init__(self, engine: Engine, run: dg.DagsterRun, instance: dg.DagsterInstance) -> None:
-        self._engine = engine
+    def __init__(self, resource: ConsolidationResource, run: dg.DagsterRun, instance: dg.DagsterInstance) -> None:
+        self._resource = resource
         self._hold_slot = partial(hold_pool_slot, instance, run)
         self._run = run
         self._instance = instance
@@ -39,19 +108,26 @@ class ProjectRuns:
         self._stack = ExitStack()
 
     def open(self, slug: str) -> ProjectRun:
-        """Return the run of a project. Its lock is held and the status of its job is running."""
+        """Return the run of a project, which is begun by the first call."""
         if slug not in self._open:
+            if not self._resource.selects(slug):
+                raise dg.Failure(
+                    f"project {slug} is not one of those that this code location may run: "
+                    f"{', '.join(self._resource.projects)}; see `projects` of its resource or component",
+                    allow_retries=False,
+                )
             self._open[slug] = self._stack.enter_context(
                 open_run(
-                    self._engine,
+                    self._resource.engine,
                     slug,
-                    settings=Settings(),
-                    job=self._run.job_name,
+                    settings=self._resource.settings,
+                    job=own_name(self._run.job_name),
                     planned=self._list_planned(),
                     trigger_type=self._run.tags.get(TRIGGER_TAG, "manual"),
                     triggered_by=self._run.tags.get(TRIGGERED_BY_TAG, "dagster"),
                     run_id=self._run.run_id,
                     requested=self._find_requested(),
+                    overrides=self._resource.options,
                 )
             )
             self._open[slug].model_slot = self._hold_slot
@@ -78,22 +154,11 @@ class ProjectRuns:
         errors = [failure.dagster_event.step_failure_data for failure in failures if failure.dagster_event]
         return any(error.error_source and error.error_source.name == "INTERRUPT" for error in errors)
 
-    def _list_planned(self) -> tuple[str, ...]:
-        chosen = {key.to_user_string() for key in self._run.asset_selection or ()}
-        return tuple(name for name in ALL_PHASES if name in chosen) or JOB_PHASES.get(self._run.job_name, PHASES)
-
-
-@dg.resource(required_resource_keys={"store"})
-def project_runs(context: dg.InitResourceContext) -> Iterator[ProjectRuns]:
-    """Provide the project runs of a Dagster run. They are opened on demand and always ended with it."""
-    if context.run is None or context.instance is None:
-        raise dg.DagsterInvariantViolationError("project runs can only be opened inside a Dagster run")
-    _freeze_loaded_objects()
-    runs = ProjectRuns(context.resources.store, context.run, context.instance)
-    try:
-        yield runs
-    finally:
-        runs.close()
+    def _list_planned(self) -> Sequence[str]:
+        """Return the phases of the run. One that was put together in the UI may hold assets of other projects."""
+        chosen = self._run.asset_selection or frozenset()
+        planned = tuple(name for name in ALL_PHASES if self._resource.asset_key(name) in chosen)
+        return planned or JOB_PHASES.get(own_name(self._run.job_name), PHASES)
 
 
 @cache

@@ -7,15 +7,17 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from consolidation_pipeline.core.jobs.run_batching import Task, form_batches
+from consolidation_pipeline.core.jobs.triggers import Due
 from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.defs.job_batches import build_batch_config, build_job_tags, job_batch
+from consolidation_pipeline.defs.names import prefixed
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
+from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG, ConsolidationResource
+from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.jobs.job_requests import LOST_AFTER, RequestedJob
-from consolidation_pipeline.service.jobs.triggers import TriggerDecision, describe_skipped
+from consolidation_pipeline.service.jobs.triggers import IsDue, TriggerDecision, describe_skipped
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
-from consolidation_pipeline.store.admin.project_counts import list_backlogs
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.admin.project_counts import Backlog, list_backlogs
 from consolidation_pipeline.store.projects import list_projects
 
 # More requested jobs than this are run in batches, since starting a process for each would take longer.
@@ -27,10 +29,12 @@ SENSOR_STATUS = dg.DefaultSensorStatus.RUNNING if _IS_ON else dg.DefaultSensorSt
 SCHEDULE_STATUS = dg.DefaultScheduleStatus.RUNNING if _IS_ON else dg.DefaultScheduleStatus.STOPPED
 
 
-def build_partition_requests(engine: Engine, instance: dg.DagsterInstance) -> list[dg.AddDynamicPartitionsRequest]:
+def build_partition_requests(
+    consolidation: ConsolidationResource, instance: dg.DagsterInstance
+) -> list[dg.AddDynamicPartitionsRequest]:
     """Return a request for the partitions of projects that have none yet; empty if all have one."""
-    with engine.connect() as connection:
-        slugs = [project.slug for project in list_projects(connection)]
+    with consolidation.engine.connect() as connection:
+        slugs = [project.slug for project in list_projects(connection) if consolidation.selects(project.slug)]
     known = set(instance.get_dynamic_partitions(projects.name or ""))
     new = [slug for slug in slugs if slug not in known]
     return [projects.build_add_request(new)] if new else []
@@ -45,22 +49,24 @@ def build_batch_requests(decision: TriggerDecision, *, job: str, triggered_by: s
     return [_build_batch_request(batch, triggered_by) for batch in form_batches(tasks)]
 
 
-def build_run_requests(store: Engine, pending: Sequence[RequestedJob]) -> list[dg.RunRequest]:
+def build_run_requests(consolidation: ConsolidationResource, pending: Sequence[RequestedJob]) -> list[dg.RunRequest]:
     """Return a run for each pending job, with the job's id as run key; batches if more than ``MAX_SINGLE_RUNS``."""
     if len(pending) > MAX_SINGLE_RUNS:
-        with store.connect() as connection:
+        with consolidation.engine.connect() as connection:
             sizes = {backlog.slug: backlog.active for backlog in list_backlogs(connection)}
         tasks = [
             Task(job.job_id, job.project, job.job, sizes.get(job.project, 0), job.timeout_seconds) for job in pending
         ]
-        return [_build_batch_request(batch, "requested_jobs_sensor") for batch in form_batches(tasks)]
+        return [_build_batch_request(batch, prefixed("requested_jobs_sensor")) for batch in form_batches(tasks)]
     return [
         dg.RunRequest(
             run_key=str(job.job_id),
-            job_name=job.job,
+            job_name=prefixed(job.job),
             partition_key=job.project,
             tags={**build_job_tags(job), "dagster/max_runtime": str(job.timeout_seconds)},
-            asset_selection=None if job.phases == JOB_PHASES[job.job] else [dg.AssetKey(name) for name in job.phases],
+            asset_selection=None
+            if job.phases == JOB_PHASES[job.job]
+            else list(map(consolidation.asset_key, job.phases)),
         )
         for job in pending
     ]
@@ -84,6 +90,17 @@ def _build_batch_request(batch: Sequence[Task], triggered_by: str) -> dg.RunRequ
             "dagster/max_runtime": str(sum(task.timeout_seconds for task in batch)),
         },
     )
+
+
+def limit_to_selected(consolidation: ConsolidationResource, due: IsDue) -> IsDue:
+    """Return ``due`` for the projects of this code location; no other project is due."""
+
+    def decide(backlog: Backlog, options: ConsolidationOptions) -> Due:
+        if not consolidation.selects(backlog.slug):
+            return Due(False, "not one of the projects of this code location")
+        return due(backlog, options)
+
+    return decide
 
 
 def explain_decision(decision: TriggerDecision) -> str:

@@ -1,7 +1,7 @@
 """Asset `semantic_summaries`: summaries of memories that no other summary covers."""
 
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import AFTER_SUGGESTIONS, describe_failures
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.phase_asset import phase_asset
@@ -38,4 +38,5 @@ semantic_summaries_checks = project_checks(
         find_inconsistent_summaries,
         "Each summarized memory refers to its summary, and the summary lists that memory.",
     ),
+    check_model(semantic_summaries),
 )

@@ -1,5 +1,7 @@
-"""Sensors: register partitions, request and launch jobs, update job statuses, deliver events."""
+"""Sensors: register partitions, observe memories, request and launch jobs, update job statuses, deliver events."""
 
+import json
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
@@ -8,21 +10,24 @@ import dagster as dg
 
 from consolidation_pipeline.defs.job_batches import job_batch
 from consolidation_pipeline.defs.job_runs import fail_dead_runs, fail_orphaned_runs, find_runs, find_runs_or_batches
-from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget, reembed, summarize
+from consolidation_pipeline.defs.jobs import ASSET_JOBS
+from consolidation_pipeline.defs.names import prefixed
+from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.run_requests import (
     SENSOR_STATUS,
     build_batch_requests,
     build_partition_requests,
     build_run_requests,
     explain_decision,
+    limit_to_selected,
 )
+from consolidation_pipeline.defs.task_memories import build_observations
 from consolidation_pipeline.service.jobs.job_requests import list_unlaunched_jobs
 from consolidation_pipeline.service.jobs.retry_policy import request_retries
 from consolidation_pipeline.service.jobs.triggers import IsDue, can_summarize, is_threshold_due, request_jobs
 from consolidation_pipeline.service.runs.stale_jobs import end_dead_jobs, list_cancelled_unstarted
 from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
-from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.admin.project_counts import list_raw_versions
 
 # A tick may take a minute, and an attempt that has begun may take another 15 seconds.
 _DELIVERY_SECONDS = 20.0
@@ -35,40 +40,70 @@ _ENDED = {
 }
 
 
-@dg.sensor(minimum_interval_seconds=30, default_status=SENSOR_STATUS)
+@dg.sensor(name=prefixed("projects_sensor"), minimum_interval_seconds=30, default_status=SENSOR_STATUS)
 def projects_sensor(
-    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
+    context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
 ) -> dg.SensorResult | dg.SkipReason:
     """Add a partition for each new project."""
-    requests = build_partition_requests(store, context.instance)
+    requests = build_partition_requests(consolidation, context.instance)
     if not requests:
         return dg.SkipReason("every project has a partition")
     return dg.SensorResult(dynamic_partitions_requests=requests)
 
 
-@dg.sensor(job=job_batch, minimum_interval_seconds=60, default_status=SENSOR_STATUS)
-def new_memories_sensor(
-    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
+@dg.sensor(name=prefixed("task_memories_sensor"), minimum_interval_seconds=60, default_status=SENSOR_STATUS)
+def task_memories_sensor(
+    context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request a job for each project with enough new memories since its last job."""
-    return _request_jobs(context, store, is_threshold_due, job="consolidate", triggered_by="new_memories_sensor")
-
-
-@dg.sensor(job=job_batch, minimum_interval_seconds=60, default_status=SENSOR_STATUS)
-def unsummarized_memories_sensor(
-    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
-) -> dg.SensorResult | dg.SkipReason:
-    """Request a job for each project where enough memories have no summary, or where a session ended."""
-    return _request_jobs(context, store, can_summarize, job="summarize", triggered_by="unsummarized_memories_sensor")
+    """Observe the raw memories of each project where some were imported, edited, archived, restored or removed."""
+    seen: dict[str, str] = json.loads(context.cursor or "{}")
+    with consolidation.engine.connect() as connection:
+        versions = [found for found in list_raw_versions(connection) if consolidation.selects(found.slug)]
+    changed = [found for found in versions if seen.get(found.slug) != found.version]
+    if not changed:
+        return dg.SkipReason("no raw memory has changed")
+    return dg.SensorResult(
+        asset_events=build_observations(consolidation.asset_key("task_memories"), changed),
+        dynamic_partitions_requests=build_partition_requests(consolidation, context.instance),
+        cursor=json.dumps({found.slug: found.version for found in versions}),
+    )
 
 
 @dg.sensor(
-    jobs=[consolidate, summarize, decay, associate, forget, reembed, job_batch],
+    name=prefixed("new_memories_sensor"), job=job_batch, minimum_interval_seconds=60, default_status=SENSOR_STATUS
+)
+def new_memories_sensor(
+    context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
+) -> dg.SensorResult | dg.SkipReason:
+    """Request a job for each project with enough new memories since its last job."""
+    return _request_jobs(
+        context, consolidation, is_threshold_due, job="consolidate", triggered_by=prefixed("new_memories_sensor")
+    )
+
+
+@dg.sensor(
+    name=prefixed("unsummarized_memories_sensor"),
+    job=job_batch,
+    minimum_interval_seconds=60,
+    default_status=SENSOR_STATUS,
+)
+def unsummarized_memories_sensor(
+    context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
+) -> dg.SensorResult | dg.SkipReason:
+    """Request a job for each project where enough memories have no summary, or where a session ended."""
+    return _request_jobs(
+        context, consolidation, can_summarize, job="summarize", triggered_by=prefixed("unsummarized_memories_sensor")
+    )
+
+
+@dg.sensor(
+    name=prefixed("requested_jobs_sensor"),
+    jobs=[*ASSET_JOBS, job_batch],
     minimum_interval_seconds=30,
     default_status=SENSOR_STATUS,
 )
 def requested_jobs_sensor(
-    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
+    context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
 ) -> dg.SensorResult | dg.SkipReason:
     """Launch jobs that were requested over HTTP, MCP or the command line.
 
@@ -80,56 +115,67 @@ def requested_jobs_sensor(
         runs = find_runs_or_batches(context.instance, jobs)
         return {job for job, run in runs.items() if run.status is not dg.DagsterRunStatus.NOT_STARTED}
 
-    retries = request_retries(store, datetime.now(UTC))
-    pending = [*list_unlaunched_jobs(store, find_launched), *retries]
+    engine = consolidation.engine
+    retries = request_retries(engine, datetime.now(UTC))
+    waiting = [*list_unlaunched_jobs(engine, find_launched), *retries]
+    pending = [job for job in waiting if consolidation.selects(job.project)]
     if not pending:
         return dg.SkipReason("no pending job needs a run, and no failed job is due for a retry")
     context.log.info(f"{len(pending)} jobs launched, {len(retries)} of them as retries")
     return dg.SensorResult(
-        run_requests=build_run_requests(store, pending),
-        dynamic_partitions_requests=build_partition_requests(store, context.instance),
+        run_requests=build_run_requests(consolidation, pending),
+        dynamic_partitions_requests=build_partition_requests(consolidation, context.instance),
     )
 
 
 def _request_jobs(
-    context: dg.SensorEvaluationContext, store: Engine, due: IsDue, *, job: str, triggered_by: str
+    context: dg.SensorEvaluationContext,
+    consolidation: ConsolidationResource,
+    due: IsDue,
+    *,
+    job: str,
+    triggered_by: str,
 ) -> dg.SensorResult | dg.SkipReason:
-    decision = request_jobs(store, due, job=job, trigger_type="threshold", triggered_by=triggered_by)
+    own = limit_to_selected(consolidation, due)
+    decision = request_jobs(consolidation.engine, own, job=job, trigger_type="threshold", triggered_by=triggered_by)
     reasons = explain_decision(decision)
     context.log.info(reasons)
     if not decision.requests:
         return dg.SkipReason(reasons)
     return dg.SensorResult(
         run_requests=build_batch_requests(decision, job=job, triggered_by=triggered_by),
-        dynamic_partitions_requests=build_partition_requests(store, context.instance),
+        dynamic_partitions_requests=build_partition_requests(consolidation, context.instance),
     )
 
 
-@dg.sensor(minimum_interval_seconds=30, default_status=SENSOR_STATUS)
-def event_delivery_sensor(store: dg.ResourceParam[Engine]) -> dg.SkipReason:
+@dg.sensor(name=prefixed("event_delivery_sensor"), minimum_interval_seconds=30, default_status=SENSOR_STATUS)
+def event_delivery_sensor(consolidation: ConsolidationResource) -> dg.SkipReason:
     """Deliver events to the webhook, if one is configured."""
-    settings = Settings()
+    settings = consolidation.settings
     if settings.webhook_url is None:
         return dg.SkipReason("no webhook is configured: CONSOLIDATION_WEBHOOK_URL is not set")
-    result = deliver_events(store, settings, once=True, max_seconds=_DELIVERY_SECONDS)
+    result = deliver_events(consolidation.engine, settings, once=True, max_seconds=_DELIVERY_SECONDS)
     return dg.SkipReason(
         f"{result.delivered} events delivered, {result.failed} attempts failed, {result.waiting} events waiting"
     )
 
 
 # This only corrects statuses, so it is on by default.
-@dg.sensor(minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
-def job_status_sensor(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]) -> dg.SkipReason:
+@dg.sensor(
+    name=prefixed("job_status_sensor"), minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING
+)
+def job_status_sensor(context: dg.SensorEvaluationContext, consolidation: ConsolidationResource) -> dg.SkipReason:
     """Set the right status of jobs and runs that were killed, cancelled or lost."""
 
     def find_ended(jobs: Sequence[UUID]) -> dict[UUID, str]:
         runs = find_runs_or_batches(context.instance, jobs)
         return {job: _ENDED[run.status] for job, run in runs.items() if run.status in _ENDED}
 
+    engine = consolidation.engine
     fail_orphaned_runs(context.instance)
-    marked = end_dead_jobs(store, find_ended)
-    dead = fail_dead_runs(context.instance, store)
-    cancelled = find_runs(context.instance, list_cancelled_unstarted(store)).values()
+    marked = end_dead_jobs(engine, find_ended)
+    dead = fail_dead_runs(context.instance, engine)
+    cancelled = find_runs(context.instance, list_cancelled_unstarted(engine)).values()
     void = [run for run in cancelled if run.status in _NOT_STARTED]
     for run in void:
         context.instance.report_run_canceled(run, "the job of this run was cancelled before it began")
@@ -140,3 +186,28 @@ def job_status_sensor(context: dg.SensorEvaluationContext, store: dg.ResourcePar
     )
     described = [f"{what}: {', '.join(ids)}" for what, ids in changes if ids]
     return dg.SkipReason("; ".join(described) or "all statuses are right")
+
+
+_SENSORS = (
+    projects_sensor,
+    task_memories_sensor,
+    new_memories_sensor,
+    unsummarized_memories_sensor,
+    requested_jobs_sensor,
+    event_delivery_sensor,
+    job_status_sensor,
+)
+
+
+def build_sensors(batch: dg.JobDefinition) -> list[dg.SensorDefinition]:
+    """Return all sensors. ``batch``: `job_batch` with its resource, which some of them launch."""
+    with warnings.catch_warnings():
+        # Dagster passes a beta parameter to itself.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return [_set_batch(sensor, batch) for sensor in _SENSORS]
+
+
+def _set_batch(sensor: dg.SensorDefinition, batch: dg.JobDefinition) -> dg.SensorDefinition:
+    if not sensor.targets:
+        return sensor
+    return sensor.with_attributes(jobs=[batch if job is job_batch else job for job in sensor.jobs])

@@ -1,26 +1,38 @@
-"""Asset `task_memories`: raw memories that agents wrote. Observed, never produced here."""
+"""Asset `task_memories`: raw memories that agents wrote. Observed by a sensor and by runs, never produced here."""
+
+from collections.abc import Sequence
 
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_table
+from consolidation_pipeline.defs.names import asset_key, prefixed
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.store.admin.invariants import find_future_memories
-from consolidation_pipeline.store.admin.project_counts import load_raw_versions
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.admin.project_counts import RawVersion
 
-
-@dg.observable_source_asset(
-    partitions_def=projects,
-    group_name="memories",
+task_memories = dg.AssetSpec(
+    asset_key("task_memories"),
     description="Raw memories that agents wrote, one partition per project; their content is immutable.",
-    tags={"dagster/kind/postgres": ""},
+    partitions_def=projects,
+    group_name=prefixed("memories"),
+    owners=["team:memory"],
+    kinds={"postgres"},
     metadata=describe_table("task_memories"),
 )
-def task_memories(store: dg.ResourceParam[Engine]) -> dg.DataVersionsByPartition:
-    """Return a data version per project, which changes when a memory is added, archived or restored."""
-    with store.connect() as connection:
-        return dg.DataVersionsByPartition(load_raw_versions(connection))
+
+
+def build_observations(key: dg.AssetKey, versions: Sequence[RawVersion]) -> list[dg.AssetObservation]:
+    """Return an observation of the raw memories of each project. Their version changes with every change of theirs."""
+    return [
+        dg.AssetObservation(
+            key,
+            partition=found.slug,
+            metadata={"dagster/partition_row_count": found.memories},
+            tags={"dagster/data_version": found.version},
+        )
+        for found in versions
+    ]
 
 
 task_memories_checks = project_checks(

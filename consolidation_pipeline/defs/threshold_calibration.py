@@ -3,24 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-import dagster as dg
-
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.service.similarity.calibration import CalibrationResult, calibrate_thresholds
-from consolidation_pipeline.store.similarity.calibrations import Calibration, find_disordered_thresholds
-
-_MAX_SENTENCES = 20
+from consolidation_pipeline.store.similarity.calibrations import find_disordered_thresholds
 
 
 @phase_asset("similarity", table="similarity_calibrations", deps=[embedding_matrix])
-def threshold_calibration(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
+def threshold_calibration(run: ProjectRun, phase: PhaseResult) -> None:
     """Fit thresholds to the project and its embedding model. They are kept until the project has grown by half."""
-    result = calibrate_thresholds(run)
-    phase.metrics = _describe(result)
-    return _boilerplate_list(result.snapshot)
+    phase.metrics = _describe(calibrate_thresholds(run))
 
 
 def _describe(result: CalibrationResult) -> dict[str, Any]:
@@ -44,11 +38,6 @@ def _describe_share(name: str, share: Mapping[str, Any] | None) -> dict[str, flo
     if share is None or share["share"] is None:
         return {}
     return {name: share["share"], f"{name}_low": share["low"], f"{name}_high": share["high"]}
-
-
-def _boilerplate_list(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
-    lines = [f"- {sentence}" for sentence in snapshot.boilerplate[:_MAX_SENTENCES]]
-    return {"boilerplate": dg.MetadataValue.md("\n".join(lines))} if lines else {}
 
 
 threshold_calibration_checks = project_checks(

@@ -203,8 +203,8 @@ def test_doctor_reports_disabled_automation(cli: Cli) -> None:
         now = datetime.now(UTC)
         instance.add_daemon_heartbeat(DaemonHeartbeat(now.timestamp(), "SENSOR", "d1", []))
     found = find_automation()
-    assert (found.on, found.daemon_seen) == (["job_status_sensor"], now)
-    assert {"nightly_consolidation", "requested_jobs_sensor"} < set(found.off)
+    assert (found.on, found.daemon_seen) == (["consolidation_job_status_sensor"], now)
+    assert {"consolidation_nightly", "consolidation_requested_jobs_sensor"} < set(found.off)
     (finding,) = _check_automation(found)
     assert (finding.status, "requested_jobs_sensor" in finding.message) == ("warning", True)
     (late,) = _check_automation(replace(found, daemon_seen=now - timedelta(hours=1)))
@@ -248,4 +248,4 @@ def test_dev_registers_projects_and_starts_dagster(cli: Cli, monkeypatch: pytest
         *f"-m dagster dev -w {PROJECT_ROOT / 'workspace.yaml'} --host 127.0.0.1 --port 4000".split()
     ]
     assert (seen["folder"], seen["automation"]) == (Path(os.environ["DAGSTER_HOME"]), "running")
-    assert set(instance.get_dynamic_partitions("projects")) == {"notes", "later"}
+    assert set(instance.get_dynamic_partitions("consolidation_projects")) == {"notes", "later"}

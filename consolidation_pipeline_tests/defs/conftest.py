@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
+from consolidation_pipeline.defs.names import RESOURCE, prefixed
 from consolidation_pipeline.defs.partitions import PROJECTS
+from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.service.intake.importer import ensure_project, import_memories
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -47,10 +50,29 @@ def load_definitions() -> dg.Definitions:
     return defs()
 
 
+def sensor_context(
+    engine: Engine, instance: dg.DagsterInstance | None = None, *, cursor: str | None = None, **config: Any
+) -> dg.SensorEvaluationContext:
+    """Return the context of a tick of a sensor. ``config``: fields of the resource."""
+    resources = _configure(engine, config)
+    # Entered and not left: outside of a run, there is nothing to close.
+    return dg.build_sensor_context(instance, cursor, resources=resources, definitions=load_definitions()).__enter__()
+
+
+def schedule_context(engine: Engine, instance: dg.DagsterInstance, **config: Any) -> dg.ScheduleEvaluationContext:
+    """Return the context of a tick of a schedule. ``config``: fields of the resource."""
+    return dg.build_schedule_context(instance, resources=_configure(engine, config)).__enter__()
+
+
+def _configure(engine: Engine, config: Mapping[str, Any]) -> dict[str, object]:
+    url = engine.url.render_as_string(hide_password=False)
+    return {RESOURCE: ConsolidationResource(database_url=url, **config)}
+
+
 def materialize(
     instance: dg.DagsterInstance, slug: str, job: str = "consolidate", **tags: str
 ) -> dg.ExecuteInProcessResult:
     """Run a job of a project in this process."""
     instance.add_dynamic_partitions(PROJECTS, [slug])
-    resolved = load_definitions().resolve_job_def(job)
+    resolved = load_definitions().resolve_job_def(prefixed(job))
     return resolved.execute_in_process(partition_key=slug, instance=instance, tags=tags, raise_on_error=False)

@@ -30,7 +30,7 @@ def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
 
 def read_metadata(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     """Return the metadata values of the asset's materialization."""
-    (event,) = result.asset_materializations_for_node("archived_memories")
+    (event,) = result.asset_materializations_for_node("consolidation__archived_memories")
     return {name: value.value for name, value in event.metadata.items()}
 
 
@@ -58,4 +58,4 @@ def test_forgotten_decision_stops_run_before_report(pipeline: Pipeline, instance
     assert not result.success
     failed = [e.check_name for e in result.get_asset_check_evaluations() if not e.passed]
     assert failed == ["no_decision_is_forgotten"]
-    assert not result.asset_materializations_for_node("consolidation_report")
+    assert not result.asset_materializations_for_node("consolidation__consolidation_report")

@@ -8,8 +8,9 @@ from sqlalchemy import text
 
 from consolidation_pipeline.defs.associations import associations, associations_checks
 from consolidation_pipeline.defs.decay_scores import decay_scores, decay_scores_checks
+from consolidation_pipeline.defs.names import RESOURCE, asset_key
 from consolidation_pipeline.defs.partitions import PROJECTS
-from consolidation_pipeline.defs.resources import project_runs, store
+from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import configure_project
 from consolidation_pipeline_tests.defs.conftest import Sample
@@ -25,7 +26,7 @@ def materialize(instance: dg.DagsterInstance, slug: str, *assets: dg.AssetsDefin
         assets=[associations, decay_scores],
         asset_checks=checks,
         jobs=[job],
-        resources={"store": store, "project_runs": project_runs},
+        resources={RESOURCE: ConsolidationResource()},
         executor=dg.in_process_executor,
     )
     instance.add_dynamic_partitions(PROJECTS, [slug])
@@ -35,7 +36,7 @@ def materialize(instance: dg.DagsterInstance, slug: str, *assets: dg.AssetsDefin
 
 
 def metadata(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, object]:
-    (event,) = [e for e in result.get_asset_materialization_events() if e.asset_key == dg.AssetKey(asset)]
+    (event,) = [e for e in result.get_asset_materialization_events() if e.asset_key == asset_key(asset)]
     return {name: value.value for name, value in event.materialization.metadata.items()}
 
 
@@ -46,7 +47,8 @@ def test_associations_asset_reports_and_passes_checks(
     result = materialize(instance, "alpha", associations)
     assert result.success
     values = metadata(result, "associations")
-    assert {"memories_in", "relations_found", "relations_added", "embeddings_failed"} | COUNTS == set(values)
+    counted = {"memories_in", "relations_found", "relations_added", "embeddings_failed", "dagster/partition_row_count"}
+    assert counted | COUNTS == set(values)
     assert values["memories_in"] == 20
     assert values["relations_added"] == values["relations_found"] == sum(int(str(values[name])) for name in COUNTS) > 0
     checks = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
@@ -63,7 +65,7 @@ def test_associations_run_before_decay_scores(sample: Sample, instance: dg.Dagst
     sample("alpha", 30)
     result = materialize(instance, "alpha", associations, decay_scores)
     assert result.success
-    order = [event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key]
+    order = [event.asset_key.path[-1] for event in result.get_asset_materialization_events() if event.asset_key]
     assert order == ["associations", "decay_scores"]
     histogram = metadata(result, "decay_scores")["relevance_histogram"]
     assert isinstance(histogram, dg.TableMetadataValue)

@@ -26,7 +26,7 @@ def definitions() -> dg.Definitions:
 
 @pytest.fixture
 def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
-    return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
+    return {spec.key.path[-1]: spec for spec in definitions.resolve_all_asset_specs()}
 
 
 def test_assets_match_phases(specs: dict[str, dg.AssetSpec]) -> None:
@@ -50,14 +50,14 @@ def test_assets_have_description_owner_and_version(specs: dict[str, dg.AssetSpec
 
 def test_every_asset_has_partitioned_check(definitions: dg.Definitions, specs: dict[str, dg.AssetSpec]) -> None:
     checks = [spec for check in definitions.asset_checks or () for spec in check.check_specs]  # type: ignore[union-attr]
-    assert {spec.asset_key.to_user_string() for spec in checks} == set(specs)
+    assert {spec.asset_key.path[-1] for spec in checks} == set(specs)
     assert all(spec.partitions_def == projects for spec in checks)
 
 
 def test_checks_before_merging_are_blocking(definitions: dg.Definitions) -> None:
     checks = [spec for check in definitions.asset_checks or () for spec in check.check_specs]  # type: ignore[union-attr]
     upstream = {"similarity_graph", "clusters"}
-    assert all(spec.blocking for spec in checks if spec.asset_key.to_user_string() in upstream)
+    assert all(spec.blocking for spec in checks if spec.asset_key.path[-1] in upstream)
 
 
 def test_every_table_column_is_described(specs: dict[str, dg.AssetSpec]) -> None:
@@ -69,22 +69,66 @@ def test_every_table_column_is_described(specs: dict[str, dg.AssetSpec]) -> None
 def test_automation_is_stopped_by_default(definitions: dg.Definitions) -> None:
     sensors = {sensor.name: sensor.default_status for sensor in definitions.sensors or ()}
     schedules = {schedule.name: schedule.default_status for schedule in definitions.schedules or ()}  # type: ignore[union-attr]
-    assert sensors.pop("job_status_sensor") is dg.DefaultSensorStatus.RUNNING
+    assert sensors.pop("consolidation_job_status_sensor") is dg.DefaultSensorStatus.RUNNING
     assert set(sensors) == {
-        "projects_sensor",
-        "new_memories_sensor",
-        "unsummarized_memories_sensor",
-        "requested_jobs_sensor",
-        "event_delivery_sensor",
+        "consolidation_projects_sensor",
+        "consolidation_task_memories_sensor",
+        "consolidation_new_memories_sensor",
+        "consolidation_unsummarized_memories_sensor",
+        "consolidation_requested_jobs_sensor",
+        "consolidation_event_delivery_sensor",
     }
     assert set(schedules) == {
-        "nightly_consolidation",
-        "daily_decay",
-        "weekly_associations",
-        "weekly_audit_retention",
-        "quarterly_forgetting",
+        "consolidation_nightly",
+        "consolidation_daily_decay",
+        "consolidation_weekly_associations",
+        "consolidation_weekly_audit_retention",
+        "consolidation_quarterly_forgetting",
     }
     assert {status.value for status in [*sensors.values(), *schedules.values()]} == {"STOPPED"}
+
+
+# A project that uses the names that ours have behind their prefix.
+OTHER_PROJECT = """
+import dagster as dg
+
+
+class Store(dg.ConfigurableResource):
+    url: str = "orders"
+
+
+@dg.asset
+def patterns(store: Store) -> None: ...
+
+
+@dg.op
+def undo_changes() -> None: ...
+
+
+@dg.job
+def rollback() -> None:
+    undo_changes()
+
+
+@dg.sensor(job=rollback)
+def projects_sensor() -> dg.SkipReason:
+    return dg.SkipReason("none")
+
+
+@dg.schedule(job=rollback, cron_schedule="0 0 * * *")
+def nightly() -> dg.RunRequest:
+    return dg.RunRequest()
+"""
+OTHER_RESOURCES = """
+import dagster as dg
+
+from shop_platform.defs.orders import Store
+
+
+@dg.definitions
+def resources() -> dg.Definitions:
+    return dg.Definitions(resources={"store": Store(), "project_runs": 1})
+"""
 
 
 def test_assets_load_beside_another_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,14 +137,15 @@ def test_assets_load_beside_another_project(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "pyproject.toml").write_text(
         '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "shop_platform"\n'
     )
-    (other_defs / "orders.py").write_text("import dagster as dg\n\n\n@dg.asset\ndef orders() -> None: ...\n")
+    (other_defs / "orders.py").write_text(OTHER_PROJECT)
+    (other_defs / "resources.py").write_text(OTHER_RESOURCES)
     monkeypatch.syspath_prepend(tmp_path)
 
     own = load_definitions()
     merged = dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=tmp_path), own)
     dg.Definitions.validate_loadable(merged)
     assets = {spec.key.to_user_string() for spec in merged.resolve_all_asset_specs()}
-    assert assets == {"orders", "task_memories", *ALL_PHASES}
+    assert assets == {"patterns", *(f"consolidation/{name}" for name in ("task_memories", *ALL_PHASES))}
     assert {job.name for job in own.jobs or ()} <= {job.name for job in merged.resolve_all_job_defs()}
 
 

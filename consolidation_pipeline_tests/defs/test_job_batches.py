@@ -14,8 +14,9 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 from consolidation_pipeline.defs.job_batches import build_batch_config, job_batch
 from consolidation_pipeline.defs.job_runs import fail_orphaned_runs, find_runs_or_batches
 from consolidation_pipeline.defs.maintenance import audit_retention
+from consolidation_pipeline.defs.names import asset_key
 from consolidation_pipeline.defs.partitions import PROJECTS
-from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG
+from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG, ConsolidationResource
 from consolidation_pipeline.defs.run_requests import MAX_SINGLE_RUNS, build_run_requests
 from consolidation_pipeline.defs.schedules import daily_decay
 from consolidation_pipeline.defs.sensors import job_status_sensor, requested_jobs_sensor
@@ -24,6 +25,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline_tests.defs.conftest import schedule_context, sensor_context
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
@@ -85,41 +87,46 @@ def test_batch_isolates_its_jobs(pipeline: Pipeline, instance: dg.DagsterInstanc
     runs = {run.tags["dagster/partition"]: run for run in instance.get_runs(dg.RunsFilter(tags={BATCH_TAG: batch}))}
     assert {slug: run.status.value for slug, run in runs.items()} == {"alpha": "FAILURE", "delta": "SUCCESS"}
     assert {runs[slug].tags[JOB_TAG] for slug in runs} == {str(jobs["alpha"]), str(jobs["delta"])}
-    records = instance.fetch_materializations(dg.AssetKey("decay_scores"), limit=9).records
+    records = instance.fetch_materializations(asset_key("decay_scores"), limit=9).records
     assert [record.partition_key for record in records] == ["delta"]
     assert run_batch(instance, list(jobs.values()))[1] == {"jobs": 4, "skipped": 3, "completed": 1}
     assert statuses(pipeline)["gamma"] == "completed"
 
 
 def test_job_waiting_in_batch_is_not_relaunched(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
-    context = dg.build_schedule_context(instance=instance, resources={"store": pipeline.engine})
+    context = schedule_context(pipeline.engine, instance)
     started = dg.DagsterRunStatus.STARTED
     (request,) = daily_decay(context)
-    assert (request.job_name, request.partition_key, request.tags["dagster/max_runtime"]) == ("job_batch", None, "2400")
+    assert (request.job_name, request.partition_key, request.tags["dagster/max_runtime"]) == (
+        "consolidation_job_batch",
+        None,
+        "2400",
+    )
     jobs = [job.job_id for job in list_pending_jobs(pipeline.engine)]
     pipeline.write("UPDATE {s}.consolidation_jobs SET created_at = created_at - interval '1 hour'")
     config = dict(request.run_config)
     run = instance.create_run_for_job(job_batch, run_config=config, status=started)
-    sensor_context = dg.build_sensor_context(instance=instance, resources={"store": pipeline.engine})
+    tick_context = sensor_context(pipeline.engine, instance)
     assert isinstance(daily_decay(context), dg.SkipReason)
-    assert isinstance(requested_jobs_sensor(sensor_context), dg.SkipReason)
+    assert isinstance(requested_jobs_sensor(tick_context), dg.SkipReason)
     child = instance.create_run_for_job(audit_retention, tags={BATCH_TAG: run.run_id}, status=started)
     assert fail_orphaned_runs(instance) == []
     instance.report_run_failed(run)
     assert fail_orphaned_runs(instance) == [child.run_id]
     assert find_runs_or_batches(instance, jobs) == {}  # the process died: the next run takes them
-    requests = requested_jobs_sensor(sensor_context).run_requests
+    requests = requested_jobs_sensor(tick_context).run_requests
     assert {request.tags[JOB_TAG] for request in requests} == {str(job) for job in jobs}
     run = instance.create_run_for_job(job_batch, run_config=config)
     instance.report_run_canceled(run)
-    job_status_sensor(sensor_context)
+    job_status_sensor(tick_context)
     assert set(statuses(pipeline).values()) == {"cancelled"}
 
 
 def test_manual_jobs_are_batched_when_many_wait(pipeline: Pipeline) -> None:
     request_jobs(pipeline.engine)
     waiting = list_pending_jobs(pipeline.engine)
-    assert [request.job_name for request in build_run_requests(pipeline.engine, waiting)] == ["decay"] * 4
-    assert {request.job_name for request in build_run_requests(pipeline.engine, waiting * MAX_SINGLE_RUNS)} == {
-        "job_batch"
+    consolidation = ConsolidationResource()
+    assert [request.job_name for request in build_run_requests(consolidation, waiting)] == ["consolidation_decay"] * 4
+    assert {request.job_name for request in build_run_requests(consolidation, waiting * MAX_SINGLE_RUNS)} == {
+        "consolidation_job_batch"
     }

@@ -10,8 +10,10 @@ from uuid import uuid4
 import dagster as dg
 import pytest
 
-from consolidation_pipeline.defs.maintenance import audit_retention, restore, rollback, weekly_audit_retention
-from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG, store
+from consolidation_pipeline.defs.maintenance import audit_retention, restore, rollback
+from consolidation_pipeline.defs.names import RESOURCE
+from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG, ConsolidationResource
+from consolidation_pipeline.defs.schedules import weekly_audit_retention
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import task_memories
@@ -37,7 +39,11 @@ def execute(
     (op,) = job.nodes
     run_config = {} if config is None else {"ops": {op.name: {"config": config}}}
     return job.execute_in_process(
-        run_config=run_config, instance=instance, resources={"store": store}, tags=tags, raise_on_error=False
+        run_config=run_config,
+        instance=instance,
+        resources={RESOURCE: ConsolidationResource()},
+        tags=tags,
+        raise_on_error=False,
     )
 
 
@@ -127,7 +133,7 @@ def test_retention_schedule_is_weekly_and_stopped() -> None:
     assert weekly_audit_retention.default_status is dg.DefaultScheduleStatus.STOPPED
     request = weekly_audit_retention(dg.build_schedule_context())
     assert isinstance(request, dg.RunRequest)
-    assert request.tags[TRIGGERED_BY_TAG] == "weekly_audit_retention"
+    assert request.tags[TRIGGERED_BY_TAG] == "consolidation_weekly_audit_retention"
 
 
 def test_maintenance_jobs_and_ops_are_described() -> None:

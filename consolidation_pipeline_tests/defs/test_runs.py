@@ -32,7 +32,13 @@ from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.jobs import append_job, get_job, start_job
 from consolidation_pipeline.store.projects import configure_project, get_project
-from consolidation_pipeline_tests.defs.conftest import Sample, load_definitions, materialize
+from consolidation_pipeline_tests.defs.conftest import (
+    Sample,
+    load_definitions,
+    materialize,
+    schedule_context,
+    sensor_context,
+)
 
 
 @pytest.fixture
@@ -44,7 +50,11 @@ def stored_instance() -> Iterator[dg.DagsterInstance]:
 
 def list_job_ids(requests: Iterable[dg.RunRequest]) -> set[str]:
     """Return the ids of the jobs in requested batches."""
-    return {job for request in requests for job in request.run_config["ops"]["run_pending_jobs"]["config"]["jobs"]}
+    return {
+        job
+        for request in requests
+        for job in request.run_config["ops"]["consolidation_run_pending_jobs"]["config"]["jobs"]
+    }
 
 
 def job_rows(engine: Engine) -> list[tuple[object, ...]]:
@@ -90,7 +100,7 @@ def test_materializations_have_stable_metadata_names(
     reject_pair(engine)
     result = materialize(instance, "alpha")
     metadata = {
-        event.asset_key.to_user_string(): event.materialization.metadata
+        event.asset_key.path[-1]: event.materialization.metadata
         for event in result.get_asset_materialization_events()
         if event.asset_key is not None
     }
@@ -156,7 +166,7 @@ def test_interrupted_run_is_cancelled_unless_done(
     build_result = asset_checks._build_result
 
     def interrupt(key: dg.AssetKey, *outcome: Any) -> dg.AssetCheckResult:
-        if key.to_user_string() != asset:
+        if key.path[-1] != asset:
             return build_result(key, *outcome)
         (run,) = instance.get_runs()
         instance.report_run_canceling(run)
@@ -198,7 +208,7 @@ def test_merging_and_summarizing_are_independent(
 
 def test_unsummarized_memories_request_one_job(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 60)
-    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    context = sensor_context(engine, instance)
     tick = unsummarized_memories_sensor(context)
     assert isinstance(unsummarized_memories_sensor(context), dg.SkipReason)
     (job,) = list_job_ids(tick.run_requests)
@@ -217,7 +227,7 @@ def test_disabled_project_does_not_run(engine: Engine, sample: Sample, instance:
 def test_projects_sensor_adds_partitions(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 3)
     sample("beta", 3)
-    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    context = sensor_context(engine, instance)
     tick = projects_sensor(context)
     assert isinstance(tick, dg.SensorResult)
     assert [list(r.partition_keys) for r in tick.dynamic_partitions_requests or ()] == [["alpha", "beta"]]
@@ -230,7 +240,7 @@ def test_enough_new_memories_request_one_job(
     engine: Engine, sample: Sample, instance: dg.DagsterInstance, rows: int, requested: int
 ) -> None:
     sample("alpha", rows)
-    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    context = sensor_context(engine, instance)
     ticks = [new_memories_sensor(context), new_memories_sensor(context)]
     jobs = list_job_ids(request for tick in ticks for request in getattr(tick, "run_requests", None) or ())
     assert len(jobs) == requested
@@ -239,28 +249,30 @@ def test_enough_new_memories_request_one_job(
 
 def test_run_executes_requested_job(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 100)
-    tick = new_memories_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine}))
+    tick = new_memories_sensor(sensor_context(engine, instance))
     (job,) = list_job_ids(tick.run_requests)
     result = materialize(instance, "alpha", **{JOB_TAG: job})
     assert job_rows(engine) == [("completed", "threshold", list(PHASES), result.run_id)]
-    assert isinstance(
-        new_memories_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine})), dg.SkipReason
-    )
+    assert isinstance(new_memories_sensor(sensor_context(engine, instance)), dg.SkipReason)
 
 
 def test_requested_job_launches_once_with_its_phases(
     engine: Engine, sample: Sample, instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
-    context = dg.build_sensor_context(instance=instance, resources={"store": engine}, definitions=load_definitions())
+    context = sensor_context(engine, instance)
     assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
     requested = request_job(engine, "alpha", job="summarize", phases=["embedding_matrix"], triggered_by="ann")
     ticks = [requested_jobs_sensor(context) for _ in range(2)]
     (request,) = {request.run_key: request for tick in ticks for request in tick.run_requests}.values()
-    assert (request.run_key, request.job_name, request.partition_key) == (str(requested.job_id), "summarize", "alpha")
+    assert (request.run_key, request.job_name, request.partition_key) == (
+        str(requested.job_id),
+        "consolidation_summarize",
+        "alpha",
+    )
     assert [list(r.partition_keys) for r in ticks[0].dynamic_partitions_requests or ()] == [["alpha"]]
     instance.add_dynamic_partitions(PROJECTS, ["alpha"])
-    job = load_definitions().resolve_job_def("summarize")
+    job = load_definitions().resolve_job_def("consolidation_summarize")
     result = job.execute_in_process(
         partition_key="alpha", instance=instance, tags=request.tags, asset_selection=list(request.asset_selection or ())
     )
@@ -272,11 +284,11 @@ def test_launched_or_cancelled_job_is_not_relaunched(
     engine: Engine, sample: Sample, instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
-    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    context = sensor_context(engine, instance)
     requested = request_job(engine, "alpha", job="decay", triggered_by="ann")
     tags = {JOB_TAG: str(requested.job_id)}
     instance.add_dynamic_partitions(PROJECTS, ["alpha"])
-    run = instance.create_run_for_job(load_definitions().resolve_job_def("decay"), tags=tags)
+    run = instance.create_run_for_job(load_definitions().resolve_job_def("consolidation_decay"), tags=tags)
     assert requested_jobs_sensor(context).run_requests  # created but not launched: the run key prevents a second launch
     instance.report_run_canceling(run)
     assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
@@ -292,7 +304,7 @@ def test_nightly_schedule_takes_changed_projects(
     engine: Engine, sample: Sample, stored_instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
-    context = dg.build_schedule_context(instance=stored_instance, resources={"store": engine})
+    context = schedule_context(engine, stored_instance)
     assert "nothing new" in nightly_consolidation(context).skip_message  # it was imported after the scheduled time
     with engine.begin() as connection:
         connection.execute(text("UPDATE consolidation.task_memories SET created_at = created_at - interval '1 day'"))
@@ -304,7 +316,7 @@ def test_nightly_schedule_takes_changed_projects(
 
 def test_daily_decay_scores_only(engine: Engine, sample: Sample, stored_instance: dg.DagsterInstance) -> None:
     sample("alpha", 5)
-    (job,) = list_job_ids(daily_decay(dg.build_schedule_context(instance=stored_instance, resources={"store": engine})))
+    (job,) = list_job_ids(daily_decay(schedule_context(engine, stored_instance)))
     result = materialize(stored_instance, "alpha", job="decay", **{JOB_TAG: job})
     assert job_rows(engine) == [("completed", "scheduled", ["decay_scores"], result.run_id)]
 
@@ -317,7 +329,7 @@ def test_lost_run_ends_its_job(engine: Engine, sample: Sample, instance: dg.Dags
     configure(engine, enabled=False)
     run = materialize(instance, "alpha", **{JOB_TAG: str(job)})
     assert not run.success
-    job_status_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine}))
+    job_status_sensor(sensor_context(engine, instance))
     assert [row[0] for row in job_rows(engine)] == ["failed"]
 
 
@@ -329,7 +341,9 @@ def test_job_status_sensor_reconciles_runs_and_jobs(engine: Engine, instance: dg
         ensure_project(engine, slug)
         requested = request_job(engine, slug, job="decay", triggered_by="ann")
         tags = {JOB_TAG: str(requested.job_id)}
-        runs[slug] = instance.create_run_for_job(load_definitions().resolve_job_def("decay"), tags=tags, status=how)
+        runs[slug] = instance.create_run_for_job(
+            load_definitions().resolve_job_def("consolidation_decay"), tags=tags, status=how
+        )
         return requested.job_id
 
     ended = {"failed": status.FAILURE, "cancelled": status.CANCELED, "waits": status.STARTING, "killed": status.STARTED}
@@ -340,7 +354,7 @@ def test_job_status_sensor_reconciles_runs_and_jobs(engine: Engine, instance: dg
     instance.delete_run(runs["deleted"].run_id)
     with engine.begin() as connection:
         start_job(connection, jobs["killed"], run_id=runs["killed"].run_id, options={})
-    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    context = sensor_context(engine, instance)
     message = job_status_sensor(context).skip_message
     assert f"runs marked as failed: {runs['killed'].run_id}" in message
     assert f"; runs cancelled with their jobs: {runs['void'].run_id}" in message
@@ -398,7 +412,7 @@ def test_run_without_daemon_is_recorded(engine: Engine, sample: Sample) -> None:
 def test_single_phases_run_and_end_killed_run(engine: Engine, sample: Sample) -> None:
     sample("alpha", 20)
     with dg.DagsterInstance.get() as instance, engine.begin() as connection:
-        job, started = load_definitions().resolve_job_def("decay"), dg.DagsterRunStatus.STARTED
+        job, started = load_definitions().resolve_job_def("consolidation_decay"), dg.DagsterRunStatus.STARTED
         killed, alive = (instance.create_run_for_job(job, status=started).run_id for _ in range(2))
         project = get_project(connection, "alpha")
         orphan = append_job(connection, project.id, trigger_type="manual", triggered_by="test", options={})

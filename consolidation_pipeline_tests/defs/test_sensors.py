@@ -11,11 +11,12 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline_tests.defs.conftest import sensor_context
 from consolidation_pipeline_tests.webhook_receiver import SECRET, run_receiver
 
 
 def tick(engine: Engine) -> str:
-    skipped = event_delivery_sensor(dg.build_sensor_context(resources={"store": engine}))
+    skipped = event_delivery_sensor(sensor_context(engine))
     assert isinstance(skipped, dg.SkipReason)
     return str(skipped.skip_message)
 

@@ -105,10 +105,10 @@ def _check_jobs(engine: Engine) -> Iterator[Finding]:
     what = "failed too often: sensors leave it alone until its schedule or a person runs it"
     yield list_finding("dead jobs", dead, what=what, fine="no job failed too often")
     waiting = [f"job {job.id} of {job.slug}, requested at {job.created_at:%Y-%m-%d %H:%M} UTC" for job in pending]
-    what = "waits for a run: no daemon runs, or requested_jobs_sensor is off; `consolidation run --pending` runs it"
+    what = "waits for a run: no daemon runs, or consolidation_requested_jobs_sensor is off; `consolidation run --pending` runs it"
     yield list_finding("requests", waiting, what=what, fine="no request waits for long")
     overdue = list_overdue(engine, now)
-    what = "due for more than a day: no daemon runs, or nightly_consolidation is off"
+    what = "due for more than a day: no daemon runs, or consolidation_nightly is off"
     yield list_finding("schedule", overdue, what=what, fine="no project is due for more than a day")
 
 
@@ -187,7 +187,7 @@ def _check_load(load: ServerLoad) -> Iterator[Finding]:
     what = "need VACUUM: autovacuum is off, or an old transaction blocks it"
     yield list_finding("bloat", bloated, what=what, fine="no table is mostly dead rows")
     many = [f"{load.events:,} events"] if load.events > MANY_EVENTS else []
-    what = "are in the outbox: switch on the schedule weekly_audit_retention, which removes old ones"
+    what = "are in the outbox: switch on the schedule consolidation_weekly_audit_retention, which removes old ones"
     yield list_finding("outbox", many, what=what, fine=f"{load.events:,} events are kept")
 
 

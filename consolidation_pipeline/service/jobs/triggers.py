@@ -170,7 +170,7 @@ def find_idle_reason(engine: Engine, slug: str, settings: Settings) -> str | Non
     """Return the reason why a whole run of the project would do nothing; None if it might do something.
 
     It would do nothing if the last run was complete, memories, options and use have not changed, and no memory has
-    become stale. The schedule ``daily_decay`` computes relevance.
+    become stale. The schedule ``consolidation_daily_decay`` computes relevance.
     """
     run = preview_run(engine, slug, settings=settings)
     with run.engine.connect() as connection:

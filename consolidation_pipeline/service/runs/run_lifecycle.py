@@ -53,6 +53,7 @@ def open_run(
     triggered_by: str = "system",
     run_id: str | None = None,
     requested: UUID | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Iterator[ProjectRun]:
     """Begin a run; at the end of the block, end its job row with the status that the run reached.
 
@@ -63,8 +64,10 @@ def open_run(
         triggered_by: Displayed name of the caller.
         run_id: Id of the Dagster run, if any.
         requested: Pending job that the run was launched for, if any.
+        overrides: Options over those of the project. Options that the job was requested with come before them.
 
     Raises:
+        InvalidOptionError: One of the ``overrides`` does not exist or is out of range.
         NotFoundError: There is no such project.
         ProjectDisabledError: Consolidation of the project is disabled.
         ProjectBusyError: Another run or a rollback holds the project.
@@ -73,6 +76,8 @@ def open_run(
     """
     project = get_runnable_project(engine, slug)
     options = effective_options(project, settings)
+    if overrides:
+        options = apply_limits(parse_options(overrides, base=options), read_limits(settings))
     with project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         with engine.begin() as connection:
             if requested is not None:
