@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,10 +10,12 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.core.knowledge.confidence import count_sessions, weigh_evidence
 from consolidation_pipeline.core.knowledge.inherited_columns import inherit_columns, most_frequent
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
+from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.reconcile import (
     GroupIds,
     TargetRow,
+    find_pending_rows,
     find_superseded_rows,
     find_target_rows,
 )
@@ -22,11 +24,14 @@ from consolidation_pipeline.service.knowledge.text_writers import (
     DraftText,
     Group,
     GroupDraft,
+    extract_texts,
+    mark_pending,
     write_texts,
 )
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.knowledge.abstractions import (
+    REWRITE_PENDING,
     ExistingRow,
     Origin,
     UnitRow,
@@ -70,7 +75,8 @@ class DeriveResult:
 
     Groups: ``covered`` by a stored row, or not wanted by a person or the plan; ``changed``, as a unit was lost;
     ``discarded`` by the confidence gate. Rows: ``created``, ``updated``, ``superseded``; ``needs_review`` of those
-    written wait for a person. ``failures``: (cluster key, error). ``stopped``: why the phase ended early, or None.
+    written wait for a person. ``failures``: (cluster key, error) of groups without a reply of the model. ``stopped``:
+    why the model is not asked for more groups, or None. Groups without its text have an extracted one.
     """
 
     groups: int = 0
@@ -88,8 +94,8 @@ class DeriveResult:
 def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence[GroupIds]) -> DeriveResult:
     """Write or update a row for each group that no stored row covers, and retire the rows that are superseded.
 
-    Each batch of texts is written in a transaction of its own. If the budget is used up or the model does not answer,
-    the batches so far stay and ``stopped`` holds the reason.
+    Each batch of texts is written in a transaction of its own. Groups for which the model gives no text, or for which
+    the budget is used up, get an extracted one, which the next run replaces. A text of a model stays.
 
     Raises:
         ConflictError: a row changed meanwhile; earlier batches stay written.
@@ -113,17 +119,27 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
     # Rows that later batches of this run write; earlier batches must not retire them.
     pending = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
     drafts: list[GroupDraft] = []
-    stopped = None
-    try:
-        for batch in write_texts(run, kind, loaded, [plan.group for plan in plans.values()]) if plans else ():
-            superseded += _write_batch(run, kind, plans, batch, present_keys=present_keys, pending=pending)
-            drafts += batch
-    except STOP_ERRORS as error:
-        stopped = run.record_stop(kind.name, error)
+
+    def write(batches: Iterable[list[GroupDraft]]) -> LLMError | BudgetExhaustedError | None:
+        nonlocal superseded
+        try:
+            for batch in batches:
+                superseded += _write_batch(run, kind, plans, batch, present_keys=present_keys, pending=pending)
+                drafts.extend(batch)
+        except STOP_ERRORS as error:
+            return error
+        return None
+
+    stopped = write(write_texts(run, kind, loaded, [plan.group for plan in plans.values()])) if plans else None
+    failures = tuple((draft.group.cluster_key, draft.error) for draft in drafts if draft.error is not None)
+    answered = {draft.group.cluster_key for draft in drafts if draft.error is None}
+    unanswered = [plan for key, plan in plans.items() if key not in answered]
+    without_text = [plan.group for plan in unanswered if not plan.target.keeps_text]
+    if without_text and run.options.llm_model is not None:
+        stopped = write(mark_pending(extract_texts(run, kind, loaded, without_text))) or stopped
+    run.record_failing(kind.name, len(unanswered), [error for _, error in failures], stopped)
     texts = [draft.text for draft in drafts if draft.text is not None]
     versions = [plans[draft.group.cluster_key].target.version for draft in drafts if draft.text is not None]
-    failures = tuple((draft.group.cluster_key, draft.error) for draft in drafts if draft.error is not None)
-    run.unfinished = run.unfinished or bool(failures)
     return DeriveResult(
         groups=len(groups),
         covered=len(groups) - len(targets),
@@ -134,7 +150,7 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         needs_review=sum(text.needs_review for text in texts),
         discarded=len(drafts) - len(texts) - len(failures),
         failures=failures,
-        stopped=stopped,
+        stopped=None if stopped is None else str(stopped),
     )
 
 
@@ -147,11 +163,14 @@ def find_writable_targets(
 ) -> dict[str, TargetRow]:
     """Return the target rows of ``find_target_rows`` that the run may write, by cluster key.
 
-    Left out are groups whose row a person undid, and rows that are not in the plan that the run applies.
+    With a model there are also those of ``find_pending_rows``. Left out are groups whose row a person undid, and rows
+    that are not in the plan that the run applies.
     """
     unwanted = load_undone_cluster_keys(connection, run.project.id, kind.name)
     wanted = [group for group in groups if group.cluster_key not in unwanted]
     targets = find_target_rows(run.project.slug, kind.name, wanted, existing)
+    if run.options.llm_model is not None:
+        targets |= find_pending_rows(wanted, existing)
     return {key: target for key, target in targets.items() if run.may_write(target.id)}
 
 
@@ -272,6 +291,7 @@ def build_abstraction_columns(
             "gotchas": list(text.gotchas),
             "key_terms": list(text.key_terms),
             "evidence": [{"unit": str(unit), "quote": quote} for unit, quote in text.evidence],
+            **({REWRITE_PENDING: True} if text.is_pending else {}),
         },
         "consolidation_method": "heuristic" if text.llm_confidence is None else "llm",
         **({"last_accessed_at": max(accesses, default=None)} if plan.target.version is None else {}),

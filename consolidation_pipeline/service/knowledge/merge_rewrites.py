@@ -59,20 +59,27 @@ def _build_prompts(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Pr
 class Rewriter:
     """Asks the model of a run for rewrites. Without a reply the merged memory is the lossless union of its texts.
 
-    ``failed``: number of groups without a reply. ``stopped``: why the model is not asked again, None if it is.
+    ``failures``: why groups got no reply, or none in the form that was asked for. ``stop``: why the model is not asked
+    again, None if it is. ``unanswered``: number of groups without a reply for either reason.
     """
 
     run: ProjectRun
-    failed: int = 0
-    stopped: str | None = field(default=None, init=False)
+    failures: list[str] = field(default_factory=list)
+    stop: LLMError | BudgetExhaustedError | None = None
+    unanswered: int = 0
 
     def rewrite(self, groups: Sequence[DuplicateTexts]) -> list[Rewrite | None]:
         """Return the rewrite of each group; None if there was no reply."""
-        if self.stopped is not None or not groups:
+        if self.stop is not None or not groups:
+            self.unanswered += len(groups)
             return [None] * len(groups)
         check = partial(find_losses, max_chars=self.run.options.merge_max_chars)
         answers = self._gateway.ask_many(_build_prompts(self.run, groups), MergeReply, check=check)
         return [self._read_answer(answer) for answer in answers]
+
+    def record_failing(self) -> None:
+        """Record on the run what the model did not answer."""
+        self.run.record_failing("merged_memories", self.unanswered, self.failures, self.stop)
 
     @cached_property
     def _gateway(self) -> Gateway:
@@ -81,11 +88,11 @@ class Rewriter:
     def _read_answer(self, answer: Answer[MergeReply] | LLMError | BudgetExhaustedError) -> Rewrite | None:
         if isinstance(answer, Answer):
             return Rewrite(answer.value.content.strip())
-        if isinstance(answer, InvalidReplyError):
+        if isinstance(answer, InvalidReplyError) and answer.is_readable:
             return Rewrite(None)
+        self.unanswered += 1
         if isinstance(answer, STOP_ERRORS):
-            self.stopped = self.stopped or self.run.record_stop("merged_memories", answer)
+            self.stop = self.stop or answer
         else:
-            self.failed += 1
-        self.run.unfinished = True
+            self.failures.append(str(answer))
         return None

@@ -20,7 +20,7 @@ from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTex
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Row
-from consolidation_pipeline.store.knowledge.abstractions import APPROVED
+from consolidation_pipeline.store.knowledge.abstractions import APPROVED, REWRITE_PENDING
 from consolidation_pipeline.store.knowledge.merged_memories import (
     LineageEdge,
     MergedMemory,
@@ -41,8 +41,6 @@ BATCH = 1000
 _ATTEMPTS = 3
 # Confidence of every merged memory. Near-duplicates agree; the missing 0.05 allows for differences that wording hides.
 CONFIDENCE = 0.95
-# Key in ``details`` of a merged memory whose rewrite got no reply. The next run asks again.
-_PENDING = "rewrite_pending"
 
 # Columns of an active merged memory that a retired one has to get back.
 _ACTIVE = {"superseded_by_id": None, "retired_at": None, "archive_reason": None}
@@ -151,6 +149,8 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
         batch = _write_batch(run, planned, rewriter, planned_keys)
         plans += batch.plans
         skipped += batch.skipped
+    if rewriter is not None:
+        rewriter.record_failing()
     return MergeResult(
         absorbed=sum(len(plan.absorbed) for plan in plans),
         created=sum(not plan.existing for plan in plans),
@@ -158,8 +158,8 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
         skipped=skipped,
         rewritten=sum(plan.method == "llm" for plan in plans),
         refused=sum(plan.method == "hybrid" for plan in plans),
-        failed=0 if rewriter is None else rewriter.failed,
-        stopped=None if rewriter is None else rewriter.stopped,
+        failed=0 if rewriter is None else len(rewriter.failures),
+        stopped=None if rewriter is None or rewriter.stop is None else str(rewriter.stop),
     )
 
 
@@ -192,7 +192,8 @@ def _plan_batches(run: ProjectRun, rewriter: Rewriter | None, planned_keys: dict
     if not run.options.merge:
         return
     with run.engine.connect() as connection:
-        unmerged = load_unmerged_groups(connection, run.project.id, pending=None if rewriter is None else _PENDING)
+        pending = None if rewriter is None else REWRITE_PENDING
+        unmerged = load_unmerged_groups(connection, run.project.id, pending=pending)
     size = BATCH if rewriter is None else min(BATCH, llm_gateway.BATCH)
     for groups in split_chunks(list(unmerged.items()), size=size):
         yield _plan_batch(run, dict(groups), rewriter, planned_keys)
@@ -256,7 +257,7 @@ def plan_merges(
             skipped += 1
             continue
         existing = sort_by_source_count(merged[id_] for id_ in into_ids if id_ is not None)
-        is_pending = is_rewriting(run) and any(_PENDING in row.details for row in existing)
+        is_pending = is_rewriting(run) and any(REWRITE_PENDING in row.details for row in existing)
         if None in into_ids or len(into_ids) > 1 or is_pending:
             plans.append(_plan_merge(run, key, found, existing))
     with run.engine.connect() as connection:
@@ -397,5 +398,5 @@ def _build_details(plan: PlannedMerge) -> dict[str, Any]:
     return {
         **({"dropped": dropped} if dropped else {}),
         **({APPROVED: True} if approved else {}),
-        **({_PENDING: True} if plan.is_pending else {}),
+        **({REWRITE_PENDING: True} if plan.is_pending else {}),
     }

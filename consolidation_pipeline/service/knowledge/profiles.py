@@ -26,7 +26,10 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
 )
 from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.knowledge.abstractions import REWRITE_PENDING
 from consolidation_pipeline.store.knowledge.summaries import (
+    ExistingProfile,
+    ProfileOwner,
     SummarySource,
     load_profiled,
     load_profiles,
@@ -45,7 +48,7 @@ class ProfileResult:
     """Counts of the phase, in profiles except ``summaries``.
 
     ``unchanged``: made of the same summaries, or archived or undone by a person. ``failures``: (user, error).
-    ``stopped``: why the phase ended early, None if it did not.
+    ``stopped``: why the model is not asked for more, None if it is.
     """
 
     summaries: int = 0
@@ -58,12 +61,16 @@ class ProfileResult:
 
 @dataclass(frozen=True)
 class _ProfilePlan:
-    """A profile to write from all summaries of a user, oldest first. ``version``: stored version, None if it is new."""
+    """A profile to write from all summaries of a user, oldest first.
+
+    ``version``: stored version, None if it is new. ``keeps_text``: without the text of a model it stays as it is.
+    """
 
     id: UUID
     version: int | None
     cluster_key: str
     summaries: Sequence[SummarySource]
+    keeps_text: bool
 
     @property
     def passages(self) -> list[Passage]:
@@ -82,9 +89,10 @@ class _ProfileText:
 def update_profiles(run: ProjectRun) -> ProfileResult:
     """Write the profile of each user whose summaries differ from those that the stored profile was made of.
 
-    A new text becomes a new version of the row. If the call fails, the old text stays. A profile that a person archived
-    stays archived; one that a person undid is made again from other summaries only. Nothing is written while
-    ``summarize`` is off, or in a run that applies a plan.
+    A new text becomes a new version of the row. If the model gives none, a text of a model stays, any other one is
+    counted without it; the next run asks again. A profile that a person archived stays archived; one that a person
+    undid is made again from other summaries only. Nothing is written while ``summarize`` is off, or in a run that
+    applies a plan.
 
     Raises:
         ConflictError: a profile changed meanwhile; earlier batches stay written.
@@ -95,39 +103,37 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
     condenser = open_condenser(run)
     written: list[_ProfilePlan] = []
     failures: list[tuple[str, str]] = []
-    stopped = None
+    unanswered, stop = 0, None
     try:
         for batch in split_chunks(plans, size=BATCH):
-            counted = _count_profiles(run, batch, is_for_model=condenser is not None)
-            if condenser is None:
-                # Where all memories are archived, nothing is left to count.
-                counted = [one for one in counted if one[1].content]
-            owners = [plan for plan, _ in counted]
-            found = _write_texts(condenser, owners, [profile for _, profile in counted])
-            results = list(zip(owners, found, strict=True))
-            texts = [(plan, result) for plan, result in results if isinstance(result, _ProfileText)]
-            method = "heuristic" if condenser is None else "llm"
-            write_summary_rows(run, [_build_row(plan, text, method) for plan, text in texts])
-            written += [plan for plan, _ in texts]
+            results = _ask_for_texts(run, condenser, batch, stop)
+            stop = stop or find_stop(results)
+            pairs = list(zip(batch, results, strict=True))
+            answered = [(plan, one) for plan, one in pairs if isinstance(one, _ProfileText)]
+            write_summary_rows(run, [_build_row(plan, text, "llm") for plan, text in answered])
+            failing = [(plan, one) for plan, one in pairs if isinstance(one, Failure)]
             failures += [
-                (plan.summaries[0].user_id or "no user", str(result))
-                for plan, result in results
-                if not isinstance(result, (_ProfileText, *STOP_ERRORS))
+                (plan.summaries[0].user_id or "no user", str(one))
+                for plan, one in failing
+                if not isinstance(one, STOP_ERRORS)
             ]
-            stop = find_stop(result for _, result in results)
-            if stop is not None:
-                raise stop
-    except STOP_ERRORS as error:
-        # Replies so far are in the cache; the next run asks for the rest.
-        stopped = run.record_stop("profile", error)
-    run.unfinished = run.unfinished or bool(failures)
+            unanswered += len(failing)
+            rest = batch if condenser is None else [plan for plan, _ in failing if not plan.keeps_text]
+            counted = _count_texts(run, rest)
+            is_pending = condenser is not None
+            rows = [_build_row(plan, text, "heuristic", is_pending=is_pending) for plan, text in counted]
+            write_summary_rows(run, rows)
+            written += [plan for plan, _ in (*answered, *counted)]
+    except STOP_ERRORS as error:  # the budget does not pay for the vectors
+        stop = error
+    run.record_failing("profile", unanswered, [error for _, error in failures], stop)
     return ProfileResult(
         summaries=sum(map(len, users)),
         created=sum(plan.version is None for plan in written),
         updated=sum(plan.version is not None for plan in written),
         unchanged=len(users) - len(plans),
         failures=tuple(failures),
-        stopped=stopped,
+        stopped=None if stop is None else str(stop),
     )
 
 
@@ -138,19 +144,51 @@ def _plan_profiles(run: ProjectRun) -> tuple[list[list[SummarySource]], list[_Pr
         existing = load_profiles(connection, run.project.id)
         unwanted = load_undone_cluster_keys(connection, run.project.id, "procedural")
     users = [list(found) for _, found in groupby(summaries, key=lambda summary: (summary.user_id, summary.scope_key))]
-    plans = []
+    ids = _choose_ids(run.project.slug, users, existing)
+    plans, has_model = [], run.options.llm_model is not None
     for user in users:
-        # A user has one profile, or one in each scope.
-        owner, scope = user[0].user_id or "", user[0].scope_key
-        names = [owner] if scope in (None, "", owner) else [owner, scope]
-        id_ = consolidated_id(run.project.slug, "procedural", names, IDENTITY_VERSION)
+        id_ = ids[_find_owner(user)]
         key = cluster_key([summary.id for summary in user], IDENTITY_VERSION)
         known = existing.get(id_)
         is_made = known is not None and known.cluster_key == key and not known.is_retired
-        if key in unwanted or is_made or (known is not None and known.is_archived):
+        # A text that a model wrote from summaries that wait for it stays until they have their texts.
+        waits = any(summary.is_pending for summary in user)
+        is_due = known is not None and known.is_pending and has_model and not (known.by_model and waits)
+        if key in unwanted or (is_made and not is_due) or (known is not None and known.is_archived):
             continue
-        plans.append(_ProfilePlan(id_, None if known is None else known.version, key, user))
+        keeps_text = known is not None and not known.is_retired and (known.by_model or is_made)
+        plans.append(_ProfilePlan(id_, None if known is None else known.version, key, user, keeps_text))
     return users, plans
+
+
+def _find_owner(user: Sequence[SummarySource]) -> ProfileOwner:
+    return user[0].user_id or "", user[0].scope_key or ""
+
+
+def _choose_ids(
+    slug: str, users: Sequence[Sequence[SummarySource]], existing: Mapping[UUID, ExistingProfile]
+) -> dict[ProfileOwner, UUID]:
+    """Return the id of each profile: of the stored row of its user and scope, or else one made from their names.
+
+    A user has one profile, or one in each scope. A row may have got another scope key when the option ``scope``
+    changed. The id of a row that is another of these profiles is not given to a second one.
+    """
+    known = {profile.owner: id_ for id_, profile in existing.items() if profile.is_archived}
+    known |= {profile.owner: id_ for id_, profile in existing.items() if not profile.is_retired}
+    wanted = set(map(_find_owner, users))
+    taken = {known[owner] for owner in wanted & known.keys()}
+    ids = {}
+    for owner in sorted(wanted):
+        id_ = known.get(owner)
+        if id_ is None:
+            user, scope = owner
+            names = [user] if scope in ("", user) else [user, scope]
+            id_ = consolidated_id(slug, "procedural", names, IDENTITY_VERSION)
+            while id_ in taken:
+                id_ = consolidated_id(slug, "procedural", [*names, str(id_)], IDENTITY_VERSION)
+        taken.add(id_)
+        ids[owner] = id_
+    return ids
 
 
 def _count_profiles(
@@ -168,16 +206,23 @@ def _count_profiles(
     return [(plan, count_profile(own, boilerplate=run.boilerplate)) for plan, own in zip(plans, memories, strict=True)]
 
 
-def _write_texts(
-    condenser: Condenser | None, plans: Sequence[_ProfilePlan], counted: Sequence[CountedProfile]
-) -> list[_ProfileText | Failure]:
-    """Return the text of each profile, from the model or from the counts alone, or the failure."""
+def _count_texts(run: ProjectRun, plans: Sequence[_ProfilePlan]) -> list[tuple[_ProfilePlan, _ProfileText]]:
+    """Return each plan with its text from the counts alone. Left out are plans whose memories are all archived."""
+    return [
+        (plan, _ProfileText(Passage(profile.content, find_language(plan.passages)), profile.parts))
+        for plan, profile in _count_profiles(run, plans, is_for_model=False)
+        if profile.content
+    ]
+
+
+def _ask_for_texts(
+    run: ProjectRun, condenser: Condenser | None, plans: Sequence[_ProfilePlan], stop: Failure | None
+) -> list[_ProfileText | Failure | None]:
+    """Return the text of each profile from the model, or why there is none: None without a model, ``stop`` if given."""
+    if condenser is None or stop is not None:
+        return [stop] * len(plans)
+    counted = [profile for _, profile in _count_profiles(run, plans, is_for_model=True)]
     parts = [plan.passages for plan in plans]
-    if condenser is None:
-        return [
-            _ProfileText(Passage(profile.content, find_language(part)), profile.parts)
-            for part, profile in zip(parts, counted, strict=True)
-        ]
     reduced = reduce_passages(condenser.condense_summaries, parts, max_passages=CHUNK_SIZE)
     prompts = [
         profile_prompt([one.text for one in part], [one.language for one in part], profile.content)
@@ -185,7 +230,7 @@ def _write_texts(
         if not isinstance(part, Failure)
     ]
     answers = iter(condenser.gateway.ask_many(prompts, ProfileReply, check=find_problems))
-    results: list[_ProfileText | Failure] = []
+    results: list[_ProfileText | Failure | None] = []
     for part in reduced:
         if isinstance(part, Failure):
             results.append(part)
@@ -197,8 +242,10 @@ def _write_texts(
     return results
 
 
-def _build_row(plan: _ProfilePlan, text: _ProfileText, method: str) -> SummaryRow:
+def _build_row(plan: _ProfilePlan, text: _ProfileText, method: str, *, is_pending: bool = False) -> SummaryRow:
     details: dict[str, Any] = {name: list(sentences) for name, sentences in text.parts.items()}
+    if is_pending or any(summary.is_pending for summary in plan.summaries):
+        details[REWRITE_PENDING] = True
     return SummaryRow(
         kind="procedural",
         id=plan.id,

@@ -31,11 +31,13 @@ class TargetRow:
     """The row that a group is written to, and the rows that it replaces.
 
     ``version``: the stored version that is updated, None for a new row. ``superseded``: (id, version) of other rows.
+    ``keeps_text``: without a reply of the model, the row stays as it is.
     """
 
     id: UUID
     version: int | None
     superseded: tuple[tuple[UUID, int], ...]
+    keeps_text: bool = False
 
 
 def find_target_rows(
@@ -71,9 +73,24 @@ def find_target_rows(
         active = sorted((row for row in rows if row.is_active), key=lambda row: (-len(row.members), row.id))
         others = tuple((row.id, row.version) for row in active[1:] if not row.is_kept)
         targets[group.cluster_key] = (
-            TargetRow(active[0].id, active[0].version, others) if active else _create_row(slug, kind, group, known)
+            TargetRow(active[0].id, active[0].version, others, keeps_text=active[0].by_model)
+            if active
+            else _create_row(slug, kind, group, known)
         )
     return targets
+
+
+def find_pending_rows(groups: Sequence[GroupIds], existing: Sequence[ExistingRow]) -> dict[str, TargetRow]:
+    """Return the rows that wait for the text of a model, by the cluster key of their groups.
+
+    Rows that a person keeps are left out.
+    """
+    keys = {group.cluster_key for group in groups}
+    return {
+        row.cluster_key: TargetRow(row.id, row.version, (), keeps_text=True)
+        for row in existing
+        if row.is_active and row.is_pending and not row.is_kept and row.cluster_key in keys
+    }
 
 
 def _create_row(slug: str, kind: str, group: GroupIds, known: Mapping[UUID, ExistingRow]) -> TargetRow:

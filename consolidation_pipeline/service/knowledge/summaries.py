@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
+from uuid import UUID
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
@@ -29,10 +30,12 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
 )
 from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.knowledge.abstractions import REWRITE_PENDING
 from consolidation_pipeline.store.knowledge.summaries import (
     SummarySource,
     count_coverage,
     count_unsummarized,
+    load_pending_summaries,
     load_unsummarized,
 )
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
@@ -50,8 +53,9 @@ class SummaryResult:
     ``memories``: without a summary before the phase; ``waiting``: after it. ``is_due``: a summary was due or requested;
     ``reason``: why one was due or not. ``created``: summaries written; ``covered``: memories in them. ``chunks``: asked
     for, none without a model; ``failed_chunks`` of them had no usable reply. ``failures``: (chunk or user, error).
-    ``ratio``: characters of memories per character of summary in the project; ``per_summary``: memories per summary.
-    ``stopped``: why the phase ended early, None if it did not.
+    ``rewritten``: summaries that a model wrote again, as it had failed before. ``ratio``: characters of memories per
+    character of summary in the project; ``per_summary``: memories per summary.
+    ``stopped``: why the model is not asked for more, None if it is. Without its text there is an extracted one.
     """
 
     memories: int = 0
@@ -59,6 +63,7 @@ class SummaryResult:
     reason: str = "summarize is off, or the run applies a plan"
     created: int = 0
     covered: int = 0
+    rewritten: int = 0
     chunks: int = 0
     failures: tuple[tuple[str, str], ...] = ()
     failed_chunks: int = 0
@@ -69,30 +74,42 @@ class SummaryResult:
 
 
 @dataclass(frozen=True)
+class _Part:
+    """Memories of one user that become one summary. ``stored``: id of their summary that waits for a model's text."""
+
+    memories: Sequence[SummarySource]
+    stored: UUID | None = None
+
+
+@dataclass(frozen=True)
 class _Chunk:
-    """Memories of one user that are summarized in one call, and the result."""
+    """Memories of one part that are summarized in one call, and the result."""
 
     memories: Sequence[SummarySource]
     result: Condensed
 
 
 @dataclass(frozen=True)
-class _UserResult:
-    """The result for one user. ``row``: the summary to write, if any. ``stop``: the failure that stops the phase."""
+class _PartResult:
+    """The result for one part. ``rows``: the summaries to write. ``stop``: why the model is not asked again.
 
-    row: SummaryRow | None
-    chunks: int
+    ``is_answered``: the model answered for all memories, or there is none.
+    """
+
+    rows: Sequence[SummaryRow]
+    chunks: int = 0
     failures: tuple[tuple[str, str], ...] = ()
     failed_chunks: int = 0
     stop: Failure | None = None
+    is_answered: bool = True
 
 
 def summarize_memories(run: ProjectRun) -> SummaryResult:
     """Write one summary per user of the memories without one, if a summary is due or the job is ``summarize``.
 
-    Users with fewer than ``MIN_MEMORIES`` wait, unless a person requested the job. Chunks without a usable reply are
-    left to the next run, and so are users whose chunk summaries could not be reduced to one. Nothing is written while
-    ``summarize`` is off, or in a run that applies a plan, as plans contain no summaries.
+    Users with fewer than ``MIN_MEMORIES`` wait, unless a person requested the job. Memories for which the model gives
+    no text get an extracted summary, which the next run replaces. Nothing is written while ``summarize`` is off, or in
+    a run that applies a plan, as plans contain no summaries.
 
     Raises:
         ConflictError: a memory is in another summary by now; earlier batches stay written.
@@ -103,45 +120,66 @@ def summarize_memories(run: ProjectRun) -> SummaryResult:
         before = count_unsummarized(connection, run.project.id, run.now)
     verdict = is_summary_due(before.memories, session_ended=before.session_ended)
     is_due = bool(verdict) or run.job == JOB
-    results, stopped = _summarize_users(run) if is_due and before.memories else ([], None)
+    parts = [_Part(memories) for memories in _load_users(run)] if is_due and before.memories else []
+    results, stop = _summarize_parts(run, parts)
     with run.engine.connect() as connection:
         after = count_unsummarized(connection, run.project.id, run.now)
         coverage = count_coverage(connection, run.project.id)
-    written = [result.row for result in results if result.row is not None]
+    created = [row for result in results for row in result.rows if not row.is_rewritten]
     failures = tuple(failure for result in results for failure in result.failures)
-    run.unfinished = run.unfinished or bool(failures)
+    unanswered = sum(not result.is_answered for result in results)
+    run.record_failing("summary", unanswered, [error for _, error in failures], stop)
     return SummaryResult(
         memories=before.memories,
         is_due=is_due,
         reason=verdict.reason,
-        created=len(written),
-        covered=sum(len(row.sources) for row in written),
+        created=len(created),
+        covered=sum(len(row.sources) for row in created),
+        rewritten=sum(row.is_rewritten for result in results for row in result.rows),
         chunks=sum(result.chunks for result in results),
         failures=failures,
         failed_chunks=sum(result.failed_chunks for result in results),
         waiting=after.memories,
         ratio=compression_ratio(coverage.source_chars, coverage.chars),
         per_summary=compression_ratio(coverage.memories, coverage.summaries),
-        stopped=stopped,
+        stopped=None if stop is None else str(stop),
     )
 
 
-def _summarize_users(run: ProjectRun) -> tuple[list[_UserResult], str | None]:
-    """Return the result of each user, and the reason if the phase ended before all were done."""
-    results: list[_UserResult] = []
-    condenser = open_condenser(run)
+def _summarize_parts(run: ProjectRun, parts: list[_Part]) -> tuple[list[_PartResult], Failure | None]:
+    """Return the result of each part, and why the model or the phase stopped before all were done."""
+    results: list[_PartResult] = []
+    condenser, stop = open_condenser(run), None
+    with run.engine.connect() as connection:
+        unwanted = load_undone_cluster_keys(connection, run.project.id, "summary")
+        if condenser is not None:
+            pending = load_pending_summaries(connection, run.project.id, scope=run.options.scope)
+            parts = parts + [_Part(memories, stored) for stored, memories in pending]
     try:
-        for users in _batch_users(_load_users(run)):
-            found = _extract_users(run, users) if condenser is None else _condense_users(run, condenser, users)
-            write_summary_rows(run, [result.row for result in found if result.row is not None])
+        for batch in _batch_parts(parts):
+            if condenser is None:
+                found = [_PartResult([_extract_row(run, part.memories)]) for part in batch]
+            elif stop is None:
+                found = _condense_parts(run, condenser, batch)
+                stop = find_stop(result.stop for result in found)
+            else:
+                found = [_PartResult((), is_answered=False) for _ in batch]
+            if condenser is not None:
+                found = [_extract_rest(run, *pair, unwanted) for pair in zip(batch, found, strict=True)]
+            write_summary_rows(run, [row for result in found for row in result.rows])
             results += found
-            stop = find_stop(result.stop for result in found)
-            if stop is not None:
-                raise stop
-    except STOP_ERRORS as error:
-        # Replies so far are in the cache; the next run asks for the rest.
-        return results, run.record_stop("summary", error)
-    return results, None
+    except STOP_ERRORS as error:  # the budget does not pay for the vectors
+        stop = error
+    return results, stop
+
+
+def _extract_rest(run: ProjectRun, part: _Part, result: _PartResult, unwanted: Collection[str]) -> _PartResult:
+    """Return the result with an extracted summary of the memories that the model gave no text for."""
+    covered = {memory.id for row in result.rows for memory in row.sources}
+    rest = [memory for memory in part.memories if memory.id not in covered]
+    if not rest or part.stored is not None or _build_key(rest) in unwanted:
+        return result
+    return replace(result, rows=[*result.rows, _extract_row(run, rest, is_pending=True)])
 
 
 def _load_users(run: ProjectRun) -> list[list[SummarySource]]:
@@ -157,57 +195,60 @@ def _load_users(run: ProjectRun) -> list[list[SummarySource]]:
     return [user for user in users if len(user) >= min_memories and _build_key(user) not in unwanted]
 
 
-def _batch_users(users: Sequence[list[SummarySource]]) -> Iterator[list[list[SummarySource]]]:
-    """Yield batches of users with ``BATCH`` chunks or more together; the last may have fewer."""
-    batch: list[list[SummarySource]] = []
-    for user in users:
-        batch.append(user)
-        if sum(len(split_chunks(one)) for one in batch) >= BATCH:
+def _batch_parts(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """Yield batches of parts with ``BATCH`` chunks or more together; the last may have fewer."""
+    batch: list[_Part] = []
+    for part in parts:
+        batch.append(part)
+        if sum(len(split_chunks(one.memories)) for one in batch) >= BATCH:
             yield batch
             batch = []
     if batch:
         yield batch
 
 
-def _extract_users(run: ProjectRun, users: Sequence[Sequence[SummarySource]]) -> list[_UserResult]:
-    """Summarize the topics of each user, without a model."""
-    results = []
-    for memories in users:
-        days = [memory.learned_at.date() for memory in memories]
-        found = summarize_topics([memory.text for memory in memories], days, boilerplate=run.boilerplate)
-        passage = Passage(found.content, most_frequent(memory.language for memory in memories))
-        results.append(_UserResult(_build_row(run, "heuristic", memories, passage, {"topics": found.topics}), chunks=0))
-    return results
+def _extract_row(run: ProjectRun, memories: Sequence[SummarySource], *, is_pending: bool = False) -> SummaryRow:
+    """Return an extracted summary of the topics of some memories. ``is_pending``: a model is to write it again."""
+    days = [memory.learned_at.date() for memory in memories]
+    found = summarize_topics([memory.text for memory in memories], days, boilerplate=run.boilerplate)
+    passage = Passage(found.content, most_frequent(memory.language for memory in memories))
+    details = {"topics": found.topics, **({REWRITE_PENDING: True} if is_pending else {})}
+    return _build_row(run, "heuristic", memories, passage, details)
 
 
-def _condense_users(
-    run: ProjectRun, condenser: Condenser, users: Sequence[Sequence[SummarySource]]
-) -> list[_UserResult]:
-    """Summarize the chunks of all users, then reduce the summaries of each user to one text."""
-    parts = [(at, chunk) for at, user in enumerate(users) for chunk in split_chunks(user)]
-    condensed = condenser.condense_memories([[Passage(m.text, m.language) for m in chunk] for _, chunk in parts])
-    chunks: list[list[_Chunk]] = [[] for _ in users]
-    for (at, chunk), result in zip(parts, condensed, strict=True):
+def _condense_parts(run: ProjectRun, condenser: Condenser, parts: Sequence[_Part]) -> list[_PartResult]:
+    """Summarize the chunks of all parts, then reduce the summaries of each part to one text."""
+    split = [(at, chunk) for at, part in enumerate(parts) for chunk in split_chunks(part.memories)]
+    condensed = condenser.condense_memories([[Passage(m.text, m.language) for m in chunk] for _, chunk in split])
+    chunks: list[list[_Chunk]] = [[] for _ in parts]
+    for (at, chunk), result in zip(split, condensed, strict=True):
         chunks[at].append(_Chunk(chunk, result))
     results = [[one.result for one in own] for own in chunks]
-    # A user with a stop gets no summary, so there is nothing to reduce.
+    # A part with a stop gets no summary by the model, so there is nothing to reduce.
     passages = [[] if find_stop(own) else [one for one in own if isinstance(one, Passage)] for own in results]
     reduced = reduce_passages(condenser.condense_summaries, passages)
-    return [_build_result(run, own, one) for own, one in zip(chunks, reduced, strict=True)]
+    return [_build_result(run, *one) for one in zip(parts, chunks, reduced, strict=True)]
 
 
-def _build_result(run: ProjectRun, chunks: Sequence[_Chunk], reduced: Sequence[Passage] | Failure) -> _UserResult:
-    """Return the result of a user. Without a stop, the row summarizes the chunks that have a usable reply."""
+def _build_result(
+    run: ProjectRun, part: _Part, chunks: Sequence[_Chunk], reduced: Sequence[Passage] | Failure
+) -> _PartResult:
+    """Return the result of a part. Without a stop, the row summarizes the chunks that have a usable reply.
+
+    A stored summary is written again only if all of them have one.
+    """
     stop = find_stop([*(one.result for one in chunks), reduced])
     failures = [(f"chunk from {one.memories[0].id}", str(one.result)) for one in chunks if _is_own_failure(one.result)]
     failed_chunks = len(failures)
     if _is_own_failure(reduced):
-        failures.append((f"user {chunks[0].memories[0].user_id or 'unknown'}", str(reduced)))
-    row = None
-    if stop is None and not isinstance(reduced, Failure) and reduced:
+        failures.append((f"user {part.memories[0].user_id or 'unknown'}", str(reduced)))
+    is_answered = stop is None and not failures
+    rows = []
+    if stop is None and not isinstance(reduced, Failure) and reduced and (is_answered or part.stored is None):
         usable = [chunk.memories for chunk in chunks if isinstance(chunk.result, Passage)]
         row = _build_row(run, "llm", list(chain.from_iterable(usable)), reduced[0], {"chunks": len(usable)})
-    return _UserResult(row, len(chunks), tuple(failures), failed_chunks, stop)
+        rows.append(row if part.stored is None else replace(row, id=part.stored, is_rewritten=True))
+    return _PartResult(rows, len(chunks), tuple(failures), failed_chunks, stop, is_answered)
 
 
 def _is_own_failure(result: object) -> bool:

@@ -35,7 +35,8 @@ class SummaryRow:
     """A summary or profile to write.
 
     ``version``: stored version that is updated, None for a new row. ``cluster_key``: identifies the set of sources.
-    ``sources``: at least one, all of one user and scope. ``method``: llm or heuristic.
+    ``sources``: at least one, all of one user and scope. ``method``: llm or heuristic. ``is_rewritten``: it replaces a
+    text that was made as the model failed.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class SummaryRow:
     details: Mapping[str, Any]
     method: str
     reason: str
+    is_rewritten: bool = False
 
 
 def write_summary_rows(run: ProjectRun, rows: Sequence[SummaryRow]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date
 from functools import cached_property
 from operator import attrgetter
@@ -74,7 +74,7 @@ class DraftText:
     """The text of a pattern or principle before it is stored.
 
     ``evidence``: (unit id, quote). ``confidence``: in [0, 1], not yet weighed by the evidence. ``llm_confidence``:
-    the model's own, None for an extracted text.
+    the model's own, None for an extracted text. ``is_pending``: the model is to be asked again.
     """
 
     content: str
@@ -88,6 +88,7 @@ class DraftText:
     needs_review: bool
     llm_confidence: float | None = None
     title: str = ""
+    is_pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,12 @@ def extract_texts(
             GroupDraft(group, _to_draft(kind, group, extracted) if extracted.is_shared else None)
             for group, extracted in batch
         ]
+
+
+def mark_pending(batches: Iterable[list[GroupDraft]]) -> Iterator[list[GroupDraft]]:
+    """Yield extracted texts marked so that the next run asks the model for them."""
+    for batch in batches:
+        yield [replace(draft, text=draft.text and replace(draft.text, is_pending=True)) for draft in batch]
 
 
 def _count_sightings(group: Group, origins: Mapping[UUID, Origin]) -> Sightings:

@@ -95,7 +95,6 @@ def propose_merges(run: ProjectRun) -> ProposalResult:
             write_suggestions(connection, run.author, new, now=run.now)
         waiting = store.count_suggestions(connection, run.project.id).get("pending", 0)
     texts = _write_texts(run)
-    run.unfinished = run.unfinished or texts.stopped is not None or bool(texts.failures)
     return ProposalResult(
         groups=len(groups),
         by_terms=sum(group.by_terms for group in groups),
@@ -149,7 +148,7 @@ def _write_texts(run: ProjectRun) -> _TextsOfModel:
         texts = _load_prompt_texts(connection, [row.original_memory_ids for row in waiting])
     asked = [(row, originals) for row, originals in zip(waiting, texts, strict=True) if _is_short(originals)]
     gateway = llm_gateway.open_gateway(run) if asked else None
-    check, stopped = partial(find_losses, max_chars=run.options.merge_max_chars), None
+    check, stop = partial(find_losses, max_chars=run.options.merge_max_chars), None
     outcomes = list[tuple[Row[Any], Outcome[SuggestionReply]]]()
     for start in range(0, len(asked), llm_gateway.BATCH):
         assert gateway is not None
@@ -157,18 +156,23 @@ def _write_texts(run: ProjectRun) -> _TextsOfModel:
         replies = gateway.ask_many([_build_prompt(run, one) for _, one in batch], SuggestionReply, check=check)
         outcomes += zip((row for row, _ in batch), replies, strict=True)
         _save_texts(run, outcomes[start:])
-        error = next((reply for reply in replies if isinstance(reply, llm_gateway.STOP_ERRORS)), None)
-        if error is not None:
-            stopped = run.record_stop(PURPOSE, error)
+        stop = next((reply for reply in replies if isinstance(reply, llm_gateway.STOP_ERRORS)), None)
+        if stop is not None:
             break
-    failures = ((row, reply) for row, reply in outcomes if isinstance(reply, LLMError))
-    passing = (InvalidReplyError, *llm_gateway.STOP_ERRORS)
-    return _TextsOfModel(
-        rewritten=sum(isinstance(reply, Answer) for _, reply in outcomes),
-        refused=sum(isinstance(reply, InvalidReplyError) for _, reply in outcomes),
-        failures=tuple((str(row.id), str(reply)) for row, reply in failures if not isinstance(reply, passing)),
-        stopped=stopped,
+    rewritten = sum(isinstance(reply, Answer) for _, reply in outcomes)
+    refused = sum(_is_refused(reply) for _, reply in outcomes)
+    failures = tuple(
+        (str(row.id), str(reply))
+        for row, reply in outcomes
+        if isinstance(reply, LLMError) and not _is_refused(reply) and not isinstance(reply, llm_gateway.STOP_ERRORS)
     )
+    run.record_failing(PURPOSE, len(asked) - rewritten - refused, [error for _, error in failures], stop)
+    return _TextsOfModel(rewritten, refused, failures, None if stop is None else str(stop))
+
+
+def _is_refused(reply: Outcome[SuggestionReply]) -> bool:
+    """Return True if a reply has the form that was asked for and loses something."""
+    return isinstance(reply, InvalidReplyError) and reply.is_readable
 
 
 def _list_without_model(connection: Connection, run: ProjectRun) -> list[Row[Any]]:
@@ -205,7 +209,7 @@ def _save_texts(run: ProjectRun, outcomes: Sequence[tuple[Row[Any], Outcome[Sugg
 
 def _read_outcome(outcome: Outcome[SuggestionReply]) -> Mapping[str, Any] | None:
     """Return the new values by column; None if there was no reply."""
-    if isinstance(outcome, InvalidReplyError):
+    if _is_refused(outcome):
         return {"method": "hybrid"}
     if not isinstance(outcome, Answer):
         return None

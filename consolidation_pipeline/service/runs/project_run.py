@@ -16,7 +16,13 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.core.calibration.model_thresholds import resolve_thresholds
 from consolidation_pipeline.embed import is_local
 from consolidation_pipeline.embed.embedder import Embedder
-from consolidation_pipeline.errors import BudgetExhaustedError, JobCancelledError, JobEndedError, TimeLimitError
+from consolidation_pipeline.errors import (
+    BudgetExhaustedError,
+    JobCancelledError,
+    JobEndedError,
+    LLMError,
+    TimeLimitError,
+)
 from consolidation_pipeline.logs import log_context
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.model_access import open_embedder
@@ -80,6 +86,7 @@ class ProjectRun:
         archived: Number of raw memories that the run archived.
         unfinished: True if the run left work to the next one.
         stopped: Work that stopped early, see ``record_stop``.
+        failing: Work that was done without the model as it failed, see ``record_failing``.
         plan: Decisions to apply, and no others; None = decide by the data.
         trigger_type: manual, scheduled or threshold.
         span: Span of the run in a trace; parent of the spans of its phases.
@@ -103,6 +110,7 @@ class ProjectRun:
     archived: int = 0
     unfinished: bool = False
     stopped: list[dict[str, str]] = field(default_factory=list)
+    failing: list[dict[str, Any]] = field(default_factory=list)
     plan: PlanDecisions | None = None
     trigger_type: str = "manual"
     span: Any = None
@@ -196,7 +204,7 @@ class ProjectRun:
 
     @contextmanager
     def _record_phase(self, name: str) -> Iterator[PhaseResult]:
-        result, began, spent = PhaseResult(), time.monotonic(), self._sum_spending()
+        result, began, spent, failing = PhaseResult(), time.monotonic(), self._sum_spending(), len(self.failing)
         try:
             with self.model_slot(name) if self.may_call_model(name) else nullcontext():
                 self._check_may_start(name)
@@ -214,7 +222,7 @@ class ProjectRun:
             self.cancelled = True
             raise
         self.completed.append(name)
-        result.metrics |= self._describe_spending(spent)
+        result.metrics |= self._describe_spending(spent) | _describe_failing(self.failing[failing:])
         numbers = {key: value for key, value in result.metrics.items() if isinstance(value, int | float)}
         tracing.set_attributes({f"consolidation.{key.replace('/', '.')}": value for key, value in numbers.items()})
         with self.engine.begin() as connection:
@@ -251,6 +259,25 @@ class ProjectRun:
             with self.engine.begin() as connection:
                 append_event(connection, self.project.id, "budget.exhausted", payload)
         return str(error)
+
+    def record_failing(
+        self, purpose: str, groups: int, errors: Sequence[str], stop: LLMError | BudgetExhaustedError | None
+    ) -> None:
+        """Record groups that the model gave no text for. They have a text without it; the next run asks again.
+
+        Args:
+            purpose: What the texts are for.
+            groups: Number of these groups.
+            errors: Failures of single groups.
+            stop: Why the model is not asked for more groups, see ``record_stop``; None if it is.
+        """
+        self.unfinished = self.unfinished or groups > 0
+        if stop is not None:
+            self.record_stop(purpose, stop)
+        if errors or isinstance(stop, LLMError):
+            by_budget = isinstance(stop, BudgetExhaustedError)
+            reason = str(stop) if stop is not None and not by_budget else errors[0]
+            self.failing.append({"purpose": purpose, "groups": len(errors) if by_budget else groups, "reason": reason})
 
     def _sum_spending(self) -> JobSpending | None:
         """Return what the job has spent so far; None if the project has no paid model."""
@@ -294,6 +321,13 @@ class ProjectRun:
         if self.missing:
             return "failed", f"did not run: {', '.join(self.missing)} (an earlier step or check failed)"
         return "completed", None
+
+
+def _describe_failing(failing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the number of texts that the model failed to write, and why, as metrics; empty without any."""
+    if not failing:
+        return {}
+    return {"llm/failed": sum(one["groups"] for one in failing), "llm/error": failing[0]["reason"]}
 
 
 def describe_error(error: BaseException) -> str:

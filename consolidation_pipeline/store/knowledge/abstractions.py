@@ -25,6 +25,8 @@ from consolidation_pipeline.store.memories.memories import join_text_columns
 
 # Key in ``details`` of a pattern or principle that a person approved, until its text changes.
 APPROVED = "approved"
+# Key in ``details`` of a row with a text made without the model, as it failed. The next run asks the model again.
+REWRITE_PENDING = "rewrite_pending"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +172,7 @@ class ExistingRow:
 
     ``members``: the raw memories of a pattern, the patterns of a principle. ``raw_ids``: the raw memories behind it.
     ``is_dismissed``: a person dismissed or archived it. ``is_kept``: a person pinned or approved it, or rolled back
-    its replacement by another row.
+    its replacement by another row. ``by_model``: a model wrote its text. ``is_pending``: a model is to write it again.
     """
 
     id: UUID
@@ -181,6 +183,8 @@ class ExistingRow:
     is_active: bool
     is_dismissed: bool
     is_kept: bool
+    by_model: bool = False
+    is_pending: bool = False
 
 
 # Only rollbacks have `reverts_change_id`, which has an index of its own: the rest of the ledger is not read.
@@ -193,7 +197,8 @@ _LOAD_EXISTING_ROWS = """
         retired_at IS NULL AND NOT /* crosses_scopes */ AND (pinned OR details ? 'approved' OR EXISTS (
             SELECT 1 FROM consolidation.consolidation_changes r
             WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
-                AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)) AS is_kept
+                AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)) AS is_kept,
+        consolidation_method = 'llm' AS by_model, details ? 'rewrite_pending' AS is_pending
     FROM consolidation.consolidated_memories c WHERE project_id = :project AND kind = :kind ORDER BY id
 """
 

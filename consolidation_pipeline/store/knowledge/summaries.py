@@ -19,7 +19,12 @@ from consolidation_pipeline.store.database.scope_keys import (
     raw_scope_key,
 )
 from consolidation_pipeline.store.database.sql import compose, conditions
-from consolidation_pipeline.store.knowledge.abstractions import SourceRow, read_source_columns
+from consolidation_pipeline.store.knowledge.abstractions import (
+    APPROVED,
+    REWRITE_PENDING,
+    SourceRow,
+    read_source_columns,
+)
 from consolidation_pipeline.store.memories.memories import join_text_columns
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
@@ -29,23 +34,24 @@ IS_UNSUMMARIZED = compose("t.summarized_into_id IS NULL AND /* is_node */", is_n
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySource(SourceRow):
-    """A source of a summary or profile. ``kind``: raw or summary. ``user_id``: None for a blank one too."""
+    """A source of a summary or profile. ``kind``: raw or summary. ``user_id``: None for a blank one too.
+
+    ``is_pending``: of a summary: it was made without the model, as it failed, and is to be made again.
+    """
 
     user_id: str | None
+    is_pending: bool = False
 
 
-_LOAD_UNSUMMARIZED = compose(
-    """
+_LOAD_RAW_SOURCES = """
     SELECT id, 'raw' AS kind, ARRAY[goal, execution_summary, result, lessons_learned, feedback] AS texts, memory_type,
         success, importance, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
         language::text AS language, learned_at, ARRAY[id] AS raw_ids, nullif(t.user_id, '') AS user_id,
         /* scope_key */ AS scope_key
-    FROM consolidation.task_memories t WHERE project_id = :project AND embedding_model = :model /* filters */
+    FROM consolidation.task_memories t WHERE project_id = :project /* filters */
     ORDER BY user_id NULLS FIRST, scope_key, learned_at, id
-    """,
-    filters=conditions(IS_UNSUMMARIZED),
-)
+"""
 
 
 def load_unsummarized(connection: Connection, project_id: UUID, model: str, *, scope: str) -> list[SummarySource]:
@@ -53,16 +59,43 @@ def load_unsummarized(connection: Connection, project_id: UUID, model: str, *, s
 
     Sorted by user, those without one first, then by scope, then oldest first. ``scope``: the project's option.
     """
-    statement = compose(_LOAD_UNSUMMARIZED, scope_key=raw_scope_key(scope))
+    filters = conditions("embedding_model = :model", IS_UNSUMMARIZED)
+    statement = compose(_LOAD_RAW_SOURCES, filters=filters, scope_key=raw_scope_key(scope))
     rows = connection.execute(text(statement), {"project": project_id, "model": model}).mappings()
     return [SummarySource(**read_source_columns(row)) for row in rows]
+
+
+_LIST_PENDING_SUMMARIES = """
+    SELECT id FROM consolidation.consolidated_memories t
+    WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL AND details ? :pending
+        AND NOT pinned AND NOT details ? :approved AND NOT /* crosses_scopes */ ORDER BY id
+"""
+
+
+def load_pending_summaries(
+    connection: Connection, project_id: UUID, *, scope: str
+) -> list[tuple[UUID, list[SummarySource]]]:
+    """Return the active summaries that wait for the text of a model: the id of each, and its memories, oldest first.
+
+    Those that a person pinned or approved are left out.
+    """
+    listed = compose(_LIST_PENDING_SUMMARIES, crosses_scopes=crosses_scopes(scope, "t"))
+    marks = {"project": project_id, "pending": REWRITE_PENDING, "approved": APPROVED}
+    statement = compose(
+        _LOAD_RAW_SOURCES, filters=conditions("t.summarized_into_id = :summary"), scope_key=raw_scope_key(scope)
+    )
+    found = []
+    for id_ in connection.execute(text(listed), marks).scalars().all():
+        rows = connection.execute(text(statement), {"project": project_id, "summary": id_}).mappings()
+        found.append((id_, [SummarySource(**read_source_columns(row)) for row in rows]))
+    return [(id_, memories) for id_, memories in found if memories]
 
 
 _LOAD_SUMMARIES = """
     SELECT id, kind, ARRAY[content] AS texts, memory_type, success, importance, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
         language::text AS language, learned_at, source_memory_ids AS raw_ids, nullif(t.user_id, '') AS user_id,
-        /* scope_key */ AS scope_key
+        details ? 'rewrite_pending' AS is_pending, /* scope_key */ AS scope_key
     FROM consolidation.consolidated_memories t WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL
         AND NOT /* crosses_scopes */
     ORDER BY user_id NULLS FIRST, scope_key, learned_at, id
@@ -162,22 +195,35 @@ def load_profiled(
     return found
 
 
+# User and scope key of a profile, each empty if it has none.
+ProfileOwner = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class ExistingProfile:
-    """A stored profile. ``is_archived``: a person archived it. ``is_retired``: so, or it was of several scopes."""
+    """A stored profile. ``is_archived``: a person archived it. ``is_retired``: so, or it was of several scopes.
+
+    ``by_model``: a model wrote its text. ``is_pending``: it or one of its summaries waits for the text of a model, and
+    no person pinned it.
+    """
 
     id: UUID
+    owner: ProfileOwner
     version: int
     cluster_key: str
     is_archived: bool
     is_retired: bool
+    by_model: bool
+    is_pending: bool
 
 
 _LOAD_PROFILES = compose(
     """
-    SELECT id, version, cluster_key,
+    SELECT id, coalesce(user_id, ''), coalesce(scope_key, ''), version, cluster_key,
         retired_at IS NOT NULL AND NOT /* dissolved */,
-        retired_at IS NOT NULL
+        retired_at IS NOT NULL,
+        consolidation_method = 'llm',
+        details ? 'rewrite_pending' AND NOT pinned
     FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'procedural'
     """,
     dissolved=is_dissolved("archive_reason"),
@@ -187,4 +233,4 @@ _LOAD_PROFILES = compose(
 def load_profiles(connection: Connection, project_id: UUID) -> dict[UUID, ExistingProfile]:
     """Return the profiles of a project by id, archived ones too."""
     rows = connection.execute(text(_LOAD_PROFILES), {"project": project_id}).tuples()
-    return {row[0]: ExistingProfile(*row) for row in rows}
+    return {row[0]: ExistingProfile(row[0], row[1:3], *row[3:]) for row in rows}

@@ -87,13 +87,19 @@ def test_unusable_reply_keeps_old_profile(llm_project: Pipeline, provider: OpenA
     assert run_summarize_job(llm_project)["procedural_profile"].updated == 1
 
 
-def test_used_up_budget_writes_no_profile(llm_project: Pipeline, provider: OpenAIServer) -> None:
+def test_used_up_budget_counts_profile(llm_project: Pipeline, provider: OpenAIServer) -> None:
     run_summaries_without_profile(llm_project)
     llm_project.configure(**MODEL, budget_tokens_per_run=0)
     done = run_summarize_job(llm_project)["procedural_profile"]
-    assert (done.created, active_rows(llm_project, "procedural")) == (0, [])
+    assert (done.created, done.failures, len(provider.requests)) == (1, (), 1)
+    row = get_profile(llm_project)
+    assert (row.consolidation_method, row.details["rewrite_pending"]) == ("heuristic", True)
     assert "budget_tokens_per_run" in str(done.stopped)
-    assert len(provider.requests) == 1
+    llm_project.configure(**MODEL)
+    assert run_summarize_job(llm_project)["procedural_profile"].updated == 1
+    row = get_profile(llm_project)
+    assert (row.consolidation_method, "rewrite_pending" in row.details) == ("llm", False)
+    assert run_summarize_job(llm_project)["procedural_profile"].unchanged == 1
 
 
 def test_profile_without_summaries_makes_no_call(pipeline: Pipeline, provider: OpenAIServer) -> None:

@@ -144,31 +144,38 @@ def test_later_memories_get_their_own_summary(llm_project: Pipeline) -> None:
     ]
 
 
-def test_failed_chunk_leaves_only_its_memories_waiting(llm_project: Pipeline, provider: OpenAIServer) -> None:
+def test_memories_of_failed_chunk_get_extracted_summary(llm_project: Pipeline, provider: OpenAIServer) -> None:
     poison = hourly_notes(25)[24]["content"]
     sound = summary_reply
     provider.behaviour = reply_with_json(
         lambda r: {"summary": " "} if poison in shown_memories(r).values() and len(shown_memories(r)) > 3 else sound(r)
     )
     done = run_summaries(llm_project)
-    assert (done.created, done.covered, done.chunks, done.failed_chunks, done.waiting) == (1, 25, 3, 1, 20)
+    assert (done.created, done.covered, done.chunks, done.failed_chunks, done.waiting) == (2, 45, 3, 1, 0)
     assert [name for name, _ in done.failures] == [f"chunk from {note_id('n-020')}"]
     assert "it says nothing" in done.failures[0][1]
-    assert sorted(set(memory_ids(45)) - load_summarized_into(llm_project).keys()) == memory_ids(20, first=20)
+    by_model, extracted = active_rows(llm_project, "summary")
+    assert (by_model.consolidation_method, "rewrite_pending" in by_model.details) == ("llm", False)
+    assert (extracted.consolidation_method, extracted.details["rewrite_pending"]) == ("heuristic", True)
+    assert extracted.source_memory_ids == memory_ids(20, first=20)
     provider.behaviour = reply_with_json(sound)
     again = run_summaries(llm_project)
-    assert (again.created, again.covered, again.waiting, again.failures) == (1, 20, 0, ())
+    assert (again.created, again.rewritten, again.waiting, again.failures) == (0, 1, 0, ())
+    rewritten = active_rows(llm_project, "summary")[1]
+    assert (rewritten.id, rewritten.version, rewritten.consolidation_method) == (extracted.id, 2, "llm")
+    assert (rewritten.source_memory_ids, rewritten.details["chunks"]) == (memory_ids(20, first=20), 1)
+    assert run_summaries(llm_project).rewritten == 0
 
 
-def test_failed_reduction_writes_nothing_keeps_chunks(llm_project: Pipeline, provider: OpenAIServer) -> None:
+def test_failed_reduction_extracts_and_keeps_chunks(llm_project: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = reply_with_json(lambda r: {"summary": ""} if len(shown_memories(r)) == 3 else summary_reply(r))
     done = run_summaries(llm_project)
-    assert (done.created, done.waiting, [name for name, _ in done.failures]) == (0, 45, ["user unknown"])
-    assert active_rows(llm_project, "summary") == []
+    assert (done.created, done.waiting, [name for name, _ in done.failures]) == (1, 0, ["user unknown"])
+    assert [row.consolidation_method for row in active_rows(llm_project, "summary")] == ["heuristic"]
     requests = len(provider.requests)
     provider.behaviour = reply_with_json(summary_reply)
     again = run_summarize_job(llm_project)["semantic_summaries"]
-    assert (again.created, again.covered) == (1, 45)
+    assert (again.created, again.rewritten) == (0, 1)
     assert len(provider.requests) - requests == 2  # the reduction and the profile
 
 
@@ -182,25 +189,26 @@ def test_killed_summarize_loses_no_llm_reply(llm_project: Pipeline, provider: Op
 
 
 @pytest.mark.parametrize(("tokens", "calls"), [(0, 0), (20_000, 3)])
-def test_used_up_budget_writes_no_summary(
+def test_used_up_budget_extracts_summary(
     llm_project: Pipeline, provider: OpenAIServer, tokens: int, calls: int
 ) -> None:
     llm_project.configure(**MODEL, budget_tokens_per_run=tokens)
     provider.behaviour = reply_with_json(summary_reply, usage=(tokens * 3 // 10, 100))
     done = run_summaries(llm_project)
-    assert (done.created, done.waiting, done.failures) == (0, 45, ())
+    assert (done.created, done.waiting, done.failures) == (1, 0, ())
     assert "budget_tokens_per_run" in str(done.stopped)
     assert len(provider.requests) == calls
     assert llm_project.value("SELECT count(*) > 0 FROM {s}.consolidation_events WHERE type = 'budget.exhausted'")
     llm_project.configure(**MODEL)
-    assert run_summaries(llm_project).created == 1
+    assert run_summaries(llm_project).rewritten == 1
     assert len(provider.requests) == 5
 
 
 def test_summary_refuses_invented_number(llm_project: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = reply_with_json(lambda _: {"summary": "The team waits 45 seconds before the next try."})
     done = run_summaries(llm_project)
-    assert (done.created, done.failed_chunks) == (0, 3)
+    assert (done.created, done.failed_chunks) == (1, 3)
+    assert "45 seconds" not in active_rows(llm_project, "summary")[0].content
     assert all("45 seconds" in error for _, error in done.failures)
 
 
