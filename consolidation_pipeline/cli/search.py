@@ -34,6 +34,9 @@ def search(
     until: Annotated[str | None, typer.Option(help="Learned at this time or earlier; a day counts to its end.")] = None,
     scope: Annotated[str | None, typer.Option(help=SCOPE_HELP)] = None,
     as_of: Annotated[str | None, typer.Option(help=AS_OF_HELP)] = None,
+    min_match: Annotated[
+        float, typer.Option(min=0, max=1, help="Lowest match of a result, 0 to 1; 0.2 loses few answers.")
+    ] = 0.0,
     include_archived: Annotated[bool, typer.Option("--include-archived", help="Include archived memories.")] = False,
     sources: Annotated[bool, typer.Option("--sources", help="Show the sources of each result.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each result was found.")] = False,
@@ -61,6 +64,7 @@ def search(
         since=_parse_time("--since", since),
         until=_parse_time("--until", until, to_end_of_day=True),
         scope=scope,
+        min_match=min_match,
         include_archived=include_archived,
         include_sources=sources,
         fusion=fusion,
@@ -105,6 +109,7 @@ def _print_results(found: SearchResults, *, explain: bool) -> None:
 
 def _result_lines(rank: int, hit: SearchHit, *, explain: bool) -> list[str]:
     details = [hit.kind, hit.memory_type, f"{hit.learned_at:%Y-%m-%d}"]
+    details.append(f"match {hit.match:.2f}")
     details += [f"similarity {hit.similarity:.2f}"] if hit.similarity is not None else []
     details += [f"rank {hit.keyword_rank} by words"] if hit.keyword_rank is not None else []
     details += [f"{hit.source_count} memories"] if hit.source_count else []

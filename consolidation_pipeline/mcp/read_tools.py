@@ -36,6 +36,15 @@ def search_consolidated_memories(
     until: Until = None,
     scope: Scope = "",
     as_of: AsOf = "",
+    min_match: Annotated[
+        float,
+        Field(
+            description="Lowest `match` of a result, 0 to 1. 0.2 loses few answers; from 0.4 on most are answers.",
+            ge=0,
+            le=1,
+            allow_inf_nan=False,
+        ),
+    ] = 0.0,
     include_archived: Annotated[bool, Field(description="Include archived memories.")] = False,
     include_sources: Annotated[bool, Field(description="Return the sources that each result was made from.")] = False,
     explain: Annotated[bool, Field(description="Explain why each result was found.")] = False,
@@ -63,6 +72,7 @@ def search_consolidated_memories(
         until=until,
         scope=caller.limit_scope(scope),
         as_of=parse_as_of(as_of),
+        min_match=min_match,
         include_archived=include_archived,
         include_sources=include_sources,
         explain=explain,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -75,6 +76,36 @@ def test_openapi_describes_every_operation(api: ApiContext) -> None:
             assert one["security"] == [{"bearer": []}, {"header": []}], name
             assert {"401", "403", "413", "422", "429", "500", "503"} <= set(one["responses"]), name
     assert set(schema["components"]["securitySchemes"]) == {"bearer", "header"}
+
+
+def test_openapi_schema_suits_client_generators(api: ApiContext) -> None:
+    """Generators refuse an enum of several types, an array without items, and two models of one name."""
+    schema = api.app.openapi()
+    for where, part in list_schema_parts(schema):
+        if "enum" in part:
+            assert len({type(value) for value in part["enum"]}) == 1, where
+            assert len(set(part["enum"])) == len(part["enum"]), where
+        if part.get("type") == "array":
+            assert part.get("items"), where
+        assert not isinstance(part.get("type"), list), where
+    models = [re.sub(r"\W", "", name).lower() for name in schema["components"]["schemas"]]
+    assert len(set(models)) == len(models)
+    for name, one in list_operations(api).items():
+        declared = {parameter["name"] for parameter in one.get("parameters", ()) if parameter["in"] == "path"}
+        assert declared == set(re.findall(r"{(\w+)}", name)), name
+        assert re.fullmatch(r"[a-z][a-z_]*", one["operationId"]), name
+
+
+def list_schema_parts(value: Any, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every object of a document with its path, but no examples."""
+    if isinstance(value, dict):
+        yield where, value
+        for key, one in value.items():
+            if key not in ("example", "examples", "default"):
+                yield from list_schema_parts(one, f"{where}/{key}")
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from list_schema_parts(one, f"{where}/{at}")
 
 
 def test_openapi_declares_errors_as_problems(api: ApiContext) -> None:

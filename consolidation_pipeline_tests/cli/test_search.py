@@ -43,6 +43,16 @@ def test_search_options_filter_results(cli: Cli) -> None:
     assert "Colour tokens" in shown.out
 
 
+def test_min_match_leaves_out_lower_results(cli: Cli) -> None:
+    query = ("search", "notes", "when do the migrations run, when does the search client time out?", "--json")
+    everything = cli(*query).json["results"]
+    best = max(hit["match"] for hit in everything)
+    some = cli(*query, "--min-match", str(best)).json["results"]
+    assert 0 < len(some) < len(everything)
+    assert {hit["id"] for hit in some} == {hit["id"] for hit in everything if hit["match"] == best}
+    assert f"match {best:.2f}" in cli(*query[:3]).out
+
+
 def test_invalid_search_is_usage_error(cli: Cli) -> None:
     for arguments, message in (
         (("nowhere", "x"), "there is no project"),
@@ -50,6 +60,7 @@ def test_invalid_search_is_usage_error(cli: Cli) -> None:
         (("notes", "x", "--type", "rock"), "'rock' is not a memory_type"),
         (("notes", "x", "--since", "soon"), "--since is 'soon'"),
         (("notes", "x", "--fusion", "sum"), "sum"),
+        (("notes", "x", "--min-match", "1.5"), "'--min-match': Input should be less than or equal to 1"),
         (("notes", "x" * 10_001), "10,000 are allowed"),
     ):
         answer = cli("search", *arguments)

@@ -156,6 +156,7 @@ def test_tools_hide_rows_of_foreign_projects(
             "usage: 7 is not a level: give one of 0, 1, 2, 3",
         ),
         ("search_consolidated_memories", {"query": "x", "types": ["rock"]}, "usage: 'rock' is not a memory_type"),
+        ("search_consolidated_memories", {"query": "x", "min_match": 2}, "invalid_arguments: min_match: "),
         ("search_consolidated_memories", {"query": "x", "since": "soon"}, "invalid_arguments: since: "),
         ("get_consolidated_context", {"task": "x", "token_budget": 0}, "invalid_arguments: token_budget: "),
         ("trace_memory_lineage", {"memory_id": "x"}, "invalid_arguments: memory_id: "),
@@ -261,6 +262,17 @@ def test_queued_run_tool_requests_one_job(
         assert agent.call("run_consolidation")["job_id"] == requested["job_id"]
         pipeline.run("shop")
         assert agent.call("consolidation_status", job_id=requested["job_id"])["status"] == "completed"
+
+
+def test_search_tool_leaves_out_results_below_min_match(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
+    with connect_agent(shop_admin) as agent:
+        for text in ("Parcels above 30 kg go by freight.", "Parcels are weighed at the gate."):
+            agent.call("add_memory", content=text)
+        query = {"query": "how do parcels above 30 kg go?"}
+        everything = agent.call("search_consolidated_memories", **query)["results"]
+        best = everything[0]["match"]
+        assert best > everything[1]["match"]
+        assert agent.call("search_consolidated_memories", **query, min_match=best)["results"] == everything[:1]
 
 
 def test_as_of_is_read_by_three_tools(connect_agent: ConnectAgent, shop_admin: Principal) -> None:

@@ -86,6 +86,7 @@ class SearchRequest(Body):
     include_archived: bool = False
     include_sources: bool = False
     min_similarity: float = Field(0.30, ge=0, le=1, description="Cosine similarity below which vectors find nothing.")
+    min_match: float = Field(0.0, ge=0, le=1, description="Lowest `match` of a result.")
     fusion: str = Field("default", json_schema_extra=enum_schema(("default", *FUSIONS)))
     explain: bool = Field(False, description="Explain of each result why it was found.")
 
@@ -146,6 +147,10 @@ class FoundMemory(Reply):
     pattern_type: PatternType | None
     confidence_score: ConfidenceScore
     relevance_score: float
+    match: float = Field(
+        description="How well it answers the query in itself, 0 to 1; comparable between searches. From 0.5 on it "
+        "mostly does, below 0.2 it hardly ever does."
+    )
     similarity: float | None = Field(description="Cosine similarity, if the memory was found by its vector.")
     keyword_rank: int | None = Field(description="Rank among the memories found by their words, from 1.")
     source_memory_count: int = Field(validation_alias=AliasChoices("source_memory_count", "source_count"))
@@ -181,6 +186,7 @@ class SearchReply(Reply):
                     "pattern_type": "success",
                     "confidence_score": 0.92,
                     "relevance_score": 0.88,
+                    "match": 0.74,
                     "similarity": 0.71,
                     "keyword_rank": 1,
                     "source_memory_count": 5,

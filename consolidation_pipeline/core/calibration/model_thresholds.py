@@ -21,6 +21,8 @@ class ThresholdProfile:
     - ``plain``: profile for vectors that are not centred, as in small projects; None = the same.
     - ``shared_words``: share of the shorter text's content words that the other text must have before a person is
       asked, see ``WordSets.overlap``. Models that add up word vectors see only the topic.
+    - ``unrelated``: cosine of a question and a text that has nothing to do with it, for plain vectors. Search places
+      cosines between it and ``t_suggest``.
     """
 
     t_suggest: float
@@ -30,6 +32,7 @@ class ThresholdProfile:
     source: str = ""
     plain: ThresholdProfile | None = None
     shared_words: float = 0.0
+    unrelated: float = 0.1
 
     def thresholds(self) -> dict[str, float]:
         """Return the four thresholds by name. ``t_merge`` is ``t_suggest``: the texts decide, not the cosine."""
@@ -67,8 +70,10 @@ CONSERVATIVE = ThresholdProfile(
 )
 
 
-def _estimate(t_suggest: float, t_pattern: float, t_principle: float, source: str) -> ThresholdProfile:
-    return ThresholdProfile(t_suggest, t_pattern, t_principle, source=source)
+def _estimate(
+    t_suggest: float, t_pattern: float, t_principle: float, source: str, *, unrelated: float = 0.1
+) -> ThresholdProfile:
+    return ThresholdProfile(t_suggest, t_pattern, t_principle, source=source, unrelated=unrelated)
 
 
 _HIGH_BASE = "unrelated texts already score 0.7 to 0.85, so all tiers are squeezed into the top"
@@ -80,16 +85,24 @@ PROFILES: Mapping[str, ThresholdProfile] = {
     "openai/text-embedding-3-small": _estimate(
         0.88, 0.80, 0.75, "estimate: unrelated texts score 0.1 to 0.4, close to the large model's, a little lower"
     ),
-    "openai/text-embedding-ada-002": _estimate(0.95, 0.90, 0.88, f"estimate: {_HIGH_BASE}"),
+    "openai/text-embedding-ada-002": _estimate(0.95, 0.90, 0.88, f"estimate: {_HIGH_BASE}", unrelated=0.7),
     "cohere/embed-english-v3.0": _estimate(
-        0.87, 0.75, 0.70, "estimate: unrelated texts score 0.2 to 0.5; routers that use it start from 0.3"
+        0.87,
+        0.75,
+        0.70,
+        "estimate: unrelated texts score 0.2 to 0.5; routers that use it start from 0.3",
+        unrelated=0.2,
     ),
     "cohere/embed-multilingual-v3.0": _estimate(
-        0.90, 0.80, 0.75, "estimate: a higher base than its English sibling's, as multilingual models have"
+        0.90,
+        0.80,
+        0.75,
+        "estimate: a higher base than its English sibling's, as multilingual models have",
+        unrelated=0.3,
     ),
-    "voyage/voyage-3": _estimate(0.88, 0.78, 0.73, "estimate: a spread like that of Cohere's v3"),
-    "gemini/text-embedding-004": _estimate(0.90, 0.82, 0.77, "estimate: a base of 0.4 to 0.6"),
-    "mistral/mistral-embed": _estimate(0.93, 0.88, 0.85, f"estimate: {_HIGH_BASE}"),
+    "voyage/voyage-3": _estimate(0.88, 0.78, 0.73, "estimate: a spread like that of Cohere's v3", unrelated=0.2),
+    "gemini/text-embedding-004": _estimate(0.90, 0.82, 0.77, "estimate: a base of 0.4 to 0.6", unrelated=0.4),
+    "mistral/mistral-embed": _estimate(0.93, 0.88, 0.85, f"estimate: {_HIGH_BASE}", unrelated=0.7),
     "sentence-transformers/all-MiniLM-L6-v2": _estimate(
         0.78,
         0.62,

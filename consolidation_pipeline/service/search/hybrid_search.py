@@ -13,8 +13,10 @@ from uuid import UUID
 import numpy as np
 
 from consolidation_pipeline import tracing
+from consolidation_pipeline.core.calibration.model_thresholds import find_profile
 from consolidation_pipeline.core.knowledge.pattern_types import PATTERN_TYPES
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
+from consolidation_pipeline.core.search.match import compute_match, compute_word_shares
 from consolidation_pipeline.core.search.ranking import bm25
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.core.search.versions import place_newer_first
@@ -39,7 +41,13 @@ from consolidation_pipeline.store.search.retrievers import (
     load_lexemes,
     open_snapshot,
 )
-from consolidation_pipeline.store.search.search_hits import RankedMemory, add_uses, load_hits, load_members
+from consolidation_pipeline.store.search.search_hits import (
+    RankedMemory,
+    add_uses,
+    load_hits,
+    load_members,
+    load_similarities,
+)
 from consolidation_pipeline.store.search.vector_indexes import VectorIndex, find_indexes
 
 MAX_QUERY_CHARS = 10_000
@@ -57,11 +65,11 @@ class SearchQuery:
     """Query of a search with its filters; None or empty: no such filter.
 
     ``levels``: 0 (raw) to 3. ``kinds``: raw, merged, pattern, summary, principle, procedural. ``pattern_types``:
-    success, failure, decision, workflow, gotcha; only patterns and principles of these types. ``tags``: at least one
-    of them. ``since``, ``until``: inclusive bounds of ``learned_at``, UTC if without a zone. ``min_similarity``: lowest
-    cosine of a memory that is found by its vector. ``explain``: add to each hit why it was found. ``scope``: key of a
-    scope, such as a user id; memories of it and of no scope in particular. ``as_of``: what was known at that time; such
-    a search counts no use.
+    success, failure, decision, workflow, gotcha; only patterns and principles of these types. ``tags``: at least one of
+    them. ``since``, ``until``: inclusive bounds of ``learned_at``, UTC if without a zone. ``min_similarity``: lowest
+    cosine of a memory that is found by its vector. ``min_match``: lowest ``match`` of a hit. ``explain``: add to each
+    hit why it was found. ``scope``: key of a scope, such as a user id; memories of it and of no scope in particular.
+    ``as_of``: what was known at that time; such a search counts no use.
     """
 
     text: str
@@ -75,6 +83,7 @@ class SearchQuery:
     include_archived: bool = False
     include_sources: bool = False
     min_similarity: float = 0.30
+    min_match: float = 0.0
     fusion: str = "default"
     explain: bool = False
     pattern_types: Sequence[str] | None = None
@@ -115,7 +124,11 @@ def search_project(
             ranked = fuse_scores(scores, query.fusion)
             found = find_versions(connection, project.id, [UUID(id_) for id_, _ in ranked], as_of=query.as_of)
             ranked = place_newer_first(ranked, found.newer_of)
-            hits = _to_hits(connection, ranked[: query.limit], scores, query=query, note=note)
+            # Without a threshold, only hits that are shown need their match.
+            compared = ranked if query.min_match else ranked[: query.limit]
+            matches = _match(connection, [id_ for id_, _ in compared], scores, vector)
+            ranked = [(id_, score) for id_, score in ranked if matches.get(id_, 1.0) >= query.min_match]
+            hits = _to_hits(connection, ranked[: query.limit], scores, matches, query=query, note=note)
             hits = [found.add_to(hit) for hit in hits]
         if count_use and query.as_of is None:
             count_uses(engine, hits)
@@ -132,6 +145,8 @@ def _check_query(query: SearchQuery, options: ConsolidationOptions) -> SearchFil
         raise UsageError(f"limit is {query.limit}; it must be from 1 to {MAX_LIMIT}")
     if not 0 <= query.min_similarity <= 1:
         raise UsageError(f"min_similarity is {query.min_similarity}; it must be from 0 to 1")
+    if not 0 <= query.min_match <= 1:
+        raise UsageError(f"min_match is {query.min_match}; it must be from 0 to 1")
     _check_values("level", query.levels, sorted(set(LEVELS.values())))
     _check_values("kind", query.kinds, LEVELS)
     _check_values("memory_type", query.types, MEMORY_TYPES)
@@ -230,6 +245,7 @@ def _retrieve(
         found_abstract,
         load_members(connection, patterns, [UUID(id_) for id_ in listed - found_abstract]),
         load_usefulness(connection, listed, query=vector) if query.as_of is None else {},
+        _share_words(matches, lexemes),
     )
 
 
@@ -254,14 +270,49 @@ def _score_matches(matches: Sequence[KeywordMatches]) -> dict[str, float]:
     return dict(sorted(best, key=_best_first))
 
 
+def _share_words(matches: Sequence[KeywordMatches], lexemes: Mapping[str, Sequence[str]]) -> dict[str, float] | None:
+    """Return the share of the query's words that each memory has, by id; None if the query has none."""
+    if not lexemes:
+        return None
+    words = sorted({word for listed in lexemes.values() for word in listed})
+    queries = [[words.index(word) for word in listed] for listed in lexemes.values()]
+    counts = np.concatenate([found.counts for found in matches])
+    shares = compute_word_shares(counts, queries, reference=len(matches[0].ids))
+    return dict(zip((id_ for found in matches for id_ in found.ids), shares.tolist(), strict=True))
+
+
 def _best_first(scored: tuple[str, float]) -> tuple[float, str]:
     return -scored[1], scored[0]
+
+
+def _match(
+    connection: Connection,
+    ids: Sequence[str],
+    scores: RetrieverScores,
+    vector: tuple[str, Vectors] | None,
+) -> dict[str, float]:
+    """Return how well each memory answers the query in itself, by id.
+
+    A memory that was found by its words alone is compared by its vector too, if it has one.
+    """
+    similarities = dict(scores.semantic)
+    if vector is not None:
+        missing = [id_ for id_ in ids if id_ not in similarities]
+        similarities |= load_similarities(connection, missing, model=vector[0], vector=vector[1])
+    profile = find_profile(vector[0] if vector else "", centered=False)
+    shares = scores.word_shares
+    levels = {"unrelated": profile.unrelated, "same": profile.t_suggest}
+    return {
+        id_: compute_match(similarities.get(id_), None if shares is None else shares.get(id_, 0.0), **levels)
+        for id_ in ids
+    }
 
 
 def _to_hits(
     connection: Connection,
     ranked: Sequence[tuple[str, float]],
     scores: RetrieverScores,
+    matches: Mapping[str, float],
     *,
     query: SearchQuery,
     note: str | None,
@@ -271,7 +322,8 @@ def _to_hits(
     for id_, score in ranked:
         reasons = [scores.explain(id_)] if query.explain else []
         why = "; ".join([*reasons, note] if note else reasons) or None
-        memories.append(RankedMemory(UUID(id_), score, scores.semantic.get(id_), keyword_ranks.get(id_), why))
+        similarity, keyword_rank = scores.semantic.get(id_), keyword_ranks.get(id_)
+        memories.append(RankedMemory(UUID(id_), score, matches[id_], similarity, keyword_rank, why))
     return load_hits(connection, memories, include_sources=query.include_sources, as_of=query.as_of)
 
 

@@ -34,6 +34,7 @@ class RetrieverScores:
 
     ``semantic``: cosine similarities. ``keyword``: BM25 scores. ``abstract``: ids of level 2 and above among them.
     ``members``: ids of the raw and merged memories of each pattern. ``usefulness``: of memories with votes, -1 to 1.
+    ``word_shares``: shares of the query's words, of memories that have some; None = the query has no words.
     """
 
     semantic: Mapping[str, float]
@@ -41,6 +42,7 @@ class RetrieverScores:
     abstract: Collection[str] = ()
     members: Mapping[str, Collection[str]] = field(default_factory=dict)
     usefulness: Mapping[str, float] = field(default_factory=dict)
+    word_shares: Mapping[str, float] | None = None
 
     def explain(self, id_: str) -> str:
         """Return in words why a memory was found."""

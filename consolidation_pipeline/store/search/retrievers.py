@@ -125,7 +125,8 @@ class SemanticMatch(NamedTuple):
 class KeywordMatches(NamedTuple):
     """Memories found by their words, n of them, with the input of ``bm25``.
 
-    ``lengths`` (n,): bytes of each text; ``counts`` (n, m): occurrences of each of the m query words.
+    ``lengths`` (n,): bytes of each text; ``counts`` (n, m): occurrences of each of the m query words, in the order of
+    the alphabet.
     """
 
     ids: list[str]

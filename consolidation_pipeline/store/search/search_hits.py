@@ -1,13 +1,14 @@
-"""Content of search hits, and the count of their uses."""
+"""Content of search hits, their similarities to a query, and the count of their uses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
+from pgvector import Vector
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy import Connection, Engine, text
 
@@ -15,6 +16,7 @@ from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.results import HitSource, SearchHit
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.memories.memories import join_text_columns
 
 
@@ -23,6 +25,7 @@ class RankedMemory(NamedTuple):
 
     id: UUID
     relevance_score: float
+    match: float
     similarity: float | None
     keyword_rank: int | None
     why: str | None
@@ -75,6 +78,7 @@ def load_hits(
                 pattern_type=pattern_type,
                 content=content,
                 relevance_score=memory.relevance_score,
+                match=memory.match,
                 similarity=memory.similarity,
                 keyword_rank=memory.keyword_rank,
                 confidence=confidence,
@@ -86,6 +90,23 @@ def load_hits(
             )
         )
     return hits
+
+
+_LOAD_SIMILARITIES = """
+    SELECT id::text, 1 - (embedding <=> CAST(%(vector)s AS vector)) FROM consolidation.task_memories
+    WHERE id = ANY(%(ids)s::uuid[]) AND embedding_model = %(model)s AND embedding_dim = %(dimension)s
+    UNION ALL
+    SELECT id::text, 1 - (embedding <=> CAST(%(vector)s AS vector)) FROM consolidation.consolidated_memories
+    WHERE id = ANY(%(ids)s::uuid[]) AND embedding_model = %(model)s AND embedding_dim = %(dimension)s
+"""
+
+
+def load_similarities(connection: Connection, ids: Collection[str], *, model: str, vector: Vectors) -> dict[str, float]:
+    """Return the cosine similarities of memories to a vector (d,) of ``model``; without those that have no vector."""
+    if not ids:
+        return {}
+    bound = {"ids": list(ids), "model": model, "dimension": len(vector), "vector": Vector(vector)}
+    return dict(fetch_rows(connection, _LOAD_SIMILARITIES, bound))
 
 
 _LOAD_HIT_SOURCES = """

@@ -32,7 +32,7 @@ from consolidation_pipeline_tests.store.sample_rows import MODEL, new_memory
 ID, NOW = UUID(int=7), datetime(2026, 1, 1, tzinfo=UTC)
 PROJECT = UUID(md5(b"1").hexdigest())
 # A memory in `OLD_ROWS`.
-RANKED = search_hits.RankedMemory(PROJECT, 0.9, None, None, None)
+RANKED = search_hits.RankedMemory(PROJECT, 0.9, 0.5, None, None, None)
 RunQuery = Callable[[Connection, UUID], Any]
 HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     (
