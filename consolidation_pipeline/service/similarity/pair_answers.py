@@ -82,4 +82,9 @@ class PairAnswers:
 
 def _order_questions(pair: Pair) -> dict[str, Pair]:
     """Return the pair in both orders by the hash of the question, the smaller hash first."""
-    return dict(sorted((sha256(json.dumps(both).encode()).hexdigest(), both) for both in (pair, (pair[1], pair[0]))))
+    return dict(sorted((hash_question(both), both) for both in (pair, (pair[1], pair[0]))))
+
+
+def hash_question(pair: Pair) -> str:
+    """Return the hash under which the answer about two texts in this order is stored."""
+    return sha256(json.dumps(pair).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,6 +17,7 @@ from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
 from consolidation_pipeline.store.ledger.cannot_link import count_cannot_links
+from consolidation_pipeline.store.ledger.erased_changes import list_erased
 from consolidation_pipeline.store.ledger.ledger_reader import (
     RollbackTarget,
     count_entities,
@@ -28,6 +29,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.ledger.revert import revert_changes
 
 _SHOWN_GROUPS = 5
+_ERASED = "memories were erased for good"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def roll_back(
         NotFoundError: There is no such id, or nothing was changed under it.
         ExpiredError: It is older than ``rollback_days``.
         ConflictError: It was rolled back before, a row has changed since, later changes depend on it, or a row that it
-            would restore has an active duplicate. ``conflicts`` are the rows or changes.
+            would restore has an active duplicate, or it changed memories that were erased since. ``conflicts`` are the
+            rows or changes. A job is undone without the groups that changed erased memories.
         ProjectBusyError: A run or another rollback holds the project.
     """
     with engine.connect() as connection:
@@ -93,7 +96,10 @@ def roll_back(
         lock_active_keys(connection, [found.project.id])
         found = find_rollback_target(connection, target) or found
         _check_target(found, target, effective_options(found.project, settings).rollback_days)
+        found = _leave_out_erased(connection, found, target)
         dependents = list_dependents(connection, found.changes)
+        if list_erased(connection, [change.seq for change in dependents]):
+            raise ConflictError(f"{target} cannot be undone: {_ERASED}, and it depends on them")
         if dependents and not cascade:
             _reject_dependents(dependents)
         changes = [*found.changes, *(change.seq for change in dependents)]
@@ -114,6 +120,15 @@ def _check_target(found: RollbackTarget, target: UUID, days: int) -> None:
         raise ExpiredError(
             f"{target} is {found.age.days} days old: changes can be rolled back for {days} days (rollback_days)"
         )
+
+
+def _leave_out_erased(connection: Connection, found: RollbackTarget, target: UUID) -> RollbackTarget:
+    """Return the changes of a job without the groups that an erasure emptied. Raise ConflictError if none is left."""
+    erased = list_erased(connection, found.changes)
+    left = [seq for seq in found.changes if seq not in erased]
+    if erased and (found.kind == "group" or not left):
+        raise ConflictError(f"{target} cannot be undone: {_ERASED}, and it changed them")
+    return replace(found, changes=left)
 
 
 def _reject_dependents(dependents: Sequence[Row[Any]]) -> None:

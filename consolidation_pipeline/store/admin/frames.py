@@ -21,7 +21,7 @@ from consolidation_pipeline.store.ledger.lineage import CONSOLIDATED_STATUS, RAW
 BATCH_ROWS = 5_000
 
 # Status of a memory, raw or consolidated.
-STATUSES = ("active", "merged", "archived", "superseded", "retired")
+STATUSES = ("active", "merged", "archived", "deleted", "superseded", "retired")
 
 Columns = dict[str, Sequence[Any]]
 

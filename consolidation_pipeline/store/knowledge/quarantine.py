@@ -286,7 +286,7 @@ def write_derived_out_of_use(
         (consolidated_memories, [change(r, archived) for r in derived if r.kind != "summary"]),
         (consolidated_memories, [change(r, {**archived, **emptied}) for r in derived if r.kind == "summary"]),
         (playbook_entries, [change(r, {"status": "retired", "updated_at": now}) for r in entries if r.is_derived]),
-        (playbook_entries, [change(r, _reduced_entry(r, now)) for r in entries if not r.is_derived]),
+        (playbook_entries, [change(r, reduce_entry(r.status, r.evidence, now)) for r in entries if not r.is_derived]),
         (consolidation_suggestions, [change(r, {"status": "superseded"}) for r in of["consolidation_suggestions"]]),
         (memory_relations, [change(r, {"status": "rejected"}) for r in of["memory_relations"]]),
         (task_memories, [change(m, {"consolidated_into_id": None}) for m in rows.shown]),
@@ -294,11 +294,11 @@ def write_derived_out_of_use(
         update_rows(connection, author, table, changes, operation="archive")
 
 
-def _reduced_entry(row: AffectedRow, now: datetime) -> dict[str, Any]:
-    """Return the columns of an entry without the evidence that is taken away."""
-    waits = row.status == "active" and len(row.evidence) < REQUIRED_EVIDENCE
+def reduce_entry(status: str, evidence: Sequence[UUID], now: datetime) -> dict[str, Any]:
+    """Return the columns of a playbook entry that is left with less ``evidence``: too little waits for a person."""
+    waits = status == "active" and len(evidence) < REQUIRED_EVIDENCE
     return {
-        "supporting_memory_ids": list(row.evidence),
-        "status": "review" if waits else row.status,
+        "supporting_memory_ids": list(evidence),
+        "status": "review" if waits else status,
         "updated_at": now,
     }

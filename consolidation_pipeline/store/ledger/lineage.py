@@ -10,10 +10,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.store.database.scope_keys import DELETED
 from consolidation_pipeline.store.database.sql import compose
 
 # SQL of the status of a raw and of a consolidated memory.
-RAW_STATUS = "CASE WHEN is_archived THEN 'archived' WHEN is_consolidated THEN 'merged' ELSE 'active' END"
+RAW_STATUS = f"""CASE
+            WHEN starts_with(archive_reason, '{DELETED}') THEN 'deleted' WHEN is_archived THEN 'archived'
+            WHEN is_consolidated THEN 'merged' ELSE 'active' END"""
 CONSOLIDATED_STATUS = """CASE
             WHEN superseded_by_id IS NOT NULL THEN 'superseded' WHEN archive_reason IS NOT NULL THEN 'archived'
             WHEN retired_at IS NOT NULL THEN 'retired' ELSE 'active' END"""
@@ -23,8 +26,8 @@ CONSOLIDATED_STATUS = """CASE
 class TracedMemory:
     """A raw memory (level 0), a consolidated memory, or a playbook entry (level 4, above principles).
 
-    ``memory_type``: of an entry, its category. ``status``: active, merged, archived, retired or superseded; of an
-    entry, active, review or retired.
+    ``memory_type``: of an entry, its category. ``status``: active, merged, archived, deleted, retired or superseded; of
+    an entry, active, review or retired.
     """
 
     id: UUID

@@ -1,0 +1,242 @@
+"""Erase: remove memories for good, with everything made of them, and certify that nothing of them is left.
+
+It is one transaction: a process that is killed leaves everything or nothing. The next run derives knowledge again from
+what stays. It cannot be undone, and no older change can bring anything of it back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID, uuid4
+
+from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.lifecycle.memory_edits import MAX_REASON_CHARS
+from consolidation_pipeline.service.runs.run_lifecycle import hold_project
+from consolidation_pipeline.service.similarity.pair_answers import hash_question
+from consolidation_pipeline.store.admin.canary_scan import locate, scan_database
+from consolidation_pipeline.store.admin.erasure import (
+    delete_erased,
+    find_erased,
+    find_memories_of_user,
+    free_survivors,
+    load_erased_texts,
+    load_judged_pairs,
+    record_erasure,
+    remove_boilerplate,
+    rename_mentions,
+    scrub_ledger,
+    stage_erased,
+)
+from consolidation_pipeline.store.database.engine import Connection, Engine
+from consolidation_pipeline.store.knowledge.quarantine import list_owners
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
+from consolidation_pipeline.store.ledger.ledger_writer import Author
+from consolidation_pipeline.store.memories.archive import lock_memories
+from consolidation_pipeline.store.projects import Project, find_project
+
+# Canaries of one scan: more of them make it slower, and each is a witness by itself.
+MAX_CANARIES = 300
+_SHORTEST_CANARY = 24
+_LONGEST_CANARY = 200
+# Characters that a dump writes in another way, and ends of sentences.
+_BREAKS = re.compile(r"[\x00-\x1f\x7f\"\\]|(?<=[.!?])\s")
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What an erasure removes. ``rows``: number of rows by table, memories and what was made of them."""
+
+    project: str
+    memories: Sequence[UUID]
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Certificate of an erasure, without content.
+
+    Attributes:
+        erasure_id: group of the record in the ledger.
+        salt: text before each id in its hash. It is in no other place: who has it and an id can check the id.
+        memories: salted SHA-256 of the id of each memory.
+        rows: number of rows removed or emptied, by table.
+        survivors: number of rows that changed as they were connected, by effect.
+        scan: ``method`` (pg_dump, or sql without that program), ``database``, ``texts`` and ``ids`` that were looked
+            for, ``found``: how many of them are left in places that no other memory explains, ``elsewhere``: texts
+            that other memories say too, and ``places``: table.column of what is left.
+    """
+
+    project: str
+    erasure_id: UUID
+    erased_at: datetime
+    erased_by: str
+    reason: str | None
+    salt: str
+    memories: Sequence[str]
+    rows: Mapping[str, int]
+    survivors: Mapping[str, int]
+    scan: Mapping[str, Any]
+
+    @property
+    def is_clean(self) -> bool:
+        """True if the scan found nothing of the memories."""
+        return not self.scan["found"]
+
+
+def preview_erasure(
+    engine: Engine, ids: Iterable[UUID] = (), *, project: str | None = None, user_id: str | None = None
+) -> Erasure:
+    """Return what ``erase_memories`` would remove. Nothing is written; the errors are the same."""
+    with engine.connect() as connection:
+        owner, memories = _find_memories(connection, list(dict.fromkeys(ids)), project, user_id)
+        found = find_erased(connection, owner.id, memories, user_id=user_id)
+    return Erasure(owner.slug, memories, {table: len(rows) for table, rows in found.items()})
+
+
+def erase_memories(
+    engine: Engine,
+    ids: Iterable[UUID] = (),
+    *,
+    project: str | None = None,
+    user_id: str | None = None,
+    reason: str | None = None,
+    changed_by: str,
+) -> Certificate:
+    """Remove raw memories for good: rows, vectors, images in the ledger, and everything that was ever made of them.
+
+    Other memories that were merged with them are active again, and the next run derives knowledge from these. Replies
+    of models that the project got since the oldest of the memories was stored leave the cache, as nobody knows which of
+    them repeat it; their costs stay recorded.
+
+    Args:
+        engine: The store.
+        ids: Raw memories of one project.
+        project: Slug or id; may be left out with ids.
+        user_id: All memories of this user of the project, and its profiles, instead of ids.
+        reason: Reason for the ledger; it must not name what is erased.
+        changed_by: Author for the ledger.
+
+    Raises:
+        UsageError: Neither ids nor a user is given, or both, or a memory is not raw.
+        NotFoundError: There is no such project or memory, or the user has none.
+        ProjectBusyError: A run or a rollback holds the project.
+    """
+    if reason is not None and len(reason) > MAX_REASON_CHARS:
+        raise UsageError(f"the reason has {len(reason):,} characters; {MAX_REASON_CHARS} are allowed")
+    given = list(dict.fromkeys(ids))
+    with engine.connect() as connection:
+        owner, _ = _find_memories(connection, given, project, user_id)
+    group_id, salt, now = uuid4(), secrets.token_hex(16), datetime.now(UTC)
+    author = Author(owner.id, None, changed_by)
+    with hold_project(engine, owner), engine.begin() as connection:
+        lock_active_keys(connection, [owner.id])
+        owner, memories = _find_memories(connection, given, owner.slug, user_id)
+        lock_memories(connection, memories)
+        texts = load_erased_texts(connection, memories)
+        canaries = _choose_canaries(texts)
+        questions = _hash_questions(load_judged_pairs(connection, owner.id, memories))
+        found = find_erased(connection, owner.id, memories, user_id=user_id)
+        pseudonyms = {id_: UUID(_hash_id(salt, id_)[:32]) for rows in found.values() for id_ in rows}
+        stage_erased(connection, found, pseudonyms)
+        survivors = free_survivors(connection, author, group_id=group_id, reason=reason, now=now)
+        rows = delete_erased(connection, owner.id, questions)
+        rows |= remove_boilerplate(connection, owner.id, ["\n".join(parts) for parts in texts.values()])
+        rows |= scrub_ledger(connection, owner.id, pseudonyms)
+        rows |= rename_mentions(connection, owner.id, pseudonyms)
+        rows = {name: count for name, count in rows.items() if count}
+        hashes = [_hash_id(salt, id_) for id_ in memories]
+        summary = {"memories": hashes, "rows": rows, "survivors": survivors}
+        record_erasure(connection, author, group_id=group_id, summary=summary, reason=reason)
+    scan = _scan(engine, canaries, list(pseudonyms))
+    return Certificate(owner.slug, group_id, now, changed_by, reason, salt, hashes, rows, survivors, scan)
+
+
+def _find_memories(
+    connection: Connection, ids: Sequence[UUID], reference: str | None, user_id: str | None
+) -> tuple[Project, list[UUID]]:
+    """Return the project and its raw memories to erase, by id. Raise the errors of ``erase_memories`` about them."""
+    if bool(ids) == (user_id is not None):
+        raise UsageError("name what to erase: ids of memories, or a user of a project")
+    if user_id is not None:
+        if reference is None or not user_id.strip():
+            raise UsageError("a user's memories are erased in one project: name both")
+        owner = find_project(connection, reference)
+        memories = find_memories_of_user(connection, owner.id, user_id)
+        if not memories:
+            raise NotFoundError(f"project {owner.slug} has no memories of user {user_id!r}")
+        return owner, memories
+    found = {row.id: row for row in list_owners(connection, ids)}
+    for id_ in ids:
+        if id_ not in found:
+            raise NotFoundError(f"there is no memory {id_}")
+        if (kind := found[id_].kind) != "raw":
+            raise UsageError(
+                f"{id_} is of kind {kind}, made from other memories: erase these, and it goes with them; "
+                f"`consolidation lineage {id_}` lists them"
+            )
+    slugs = sorted({row.project for row in found.values()})
+    if len(slugs) > 1:
+        raise UsageError(f"the memories are of several projects, {', '.join(slugs)}: give those of one")
+    owner = find_project(connection, slugs[0])
+    if reference is not None and find_project(connection, reference).id != owner.id:
+        raise NotFoundError(f"there is no memory {ids[0]} in project {reference}")
+    return owner, sorted(ids)
+
+
+def _hash_id(salt: str, id: UUID) -> str:
+    return sha256(f"{salt}{id}".encode()).hexdigest()
+
+
+def _hash_questions(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the hashes of the questions about pairs of texts, in both orders, as pair judges were asked them."""
+    return [hash_question(both) for one, other in pairs for both in ((one, other), (other, one))]
+
+
+def _choose_canaries(texts: Mapping[UUID, Sequence[str]]) -> list[str]:
+    """Return sentences of the texts that a dump writes as they are: the longest of each memory, then further ones."""
+    ranked: list[tuple[int, str]] = []
+    for parts in texts.values():
+        pieces = {piece.strip()[:_LONGEST_CANARY] for part in parts for piece in _BREAKS.split(part)}
+        usable = sorted((piece for piece in pieces if len(piece) >= _SHORTEST_CANARY), key=lambda p: (-len(p), p))
+        ranked += enumerate(usable)
+    return list(dict.fromkeys(piece for _, piece in sorted(ranked, key=lambda item: item[0])))[:MAX_CANARIES]
+
+
+def _scan(engine: Engine, canaries: Sequence[str], ids: Sequence[UUID]) -> dict[str, Any]:
+    """Look for the canaries and ids in the whole database."""
+    names = [str(id_) for id_ in ids][:MAX_CANARIES]
+    result = scan_database(engine, [*canaries, *names])
+    places: dict[str, int] = {}
+    elsewhere = 0
+    with engine.connect() as connection:
+        for canary in sorted(result.found):
+            located = locate(connection, canary)
+            # Another memory says the same, and what was made of it may repeat it.
+            if canary not in names and any(place.startswith("task_memories.") for place in located):
+                elsewhere += 1
+                continue
+            for place, count in (located or {"outside of the schema": 1}).items():
+                places[place] = places.get(place, 0) + count
+    found = len(result.found) - elsewhere
+    return {
+        "method": result.method,
+        "database": engine.url.database,
+        "texts": len(canaries),
+        "ids": len(names),
+        "found": found,
+        "elsewhere": elsewhere,
+        "places": places,
+    }
+
+
+def format_certificate(certificate: Certificate) -> str:
+    """Return the certificate as JSON, to be kept outside of the database."""
+    content = {**vars(certificate), "is_clean": certificate.is_clean}
+    return json.dumps(content, indent=2, default=str)
