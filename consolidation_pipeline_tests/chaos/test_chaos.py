@@ -25,12 +25,12 @@ from consolidation_pipeline_tests.chaos.verify import (
     count_by_action,
     find_faults,
     read_logs,
-    roll_back_everything,
     run_until_unchanged,
 )
 from consolidation_pipeline_tests.openai_server import client_environment, openai_server
 from consolidation_pipeline_tests.service.corpus import near_miss_notes, reworded_notes
 from consolidation_pipeline_tests.service.fork_server import start_fork_server
+from consolidation_pipeline_tests.service.full_undo import roll_back_everything
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.webhook_receiver import run_receiver
 

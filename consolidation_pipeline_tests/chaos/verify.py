@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,27 +106,6 @@ def _find_overspending(pipeline: Pipeline) -> Iterator[str]:
         GROUP BY job_id, prompt_hash HAVING count(*) > 1
     """
     yield from (f"job {row.job_id} paid {row.times} times for the same answer" for row in pipeline.rows(repeated))
-
-
-def roll_back_everything(pipeline: Pipeline, slug: str) -> None:
-    """Roll back all changes of a project, newest first; assert that only the raw memories are left unchanged."""
-    groups = pipeline.rows(
-        "SELECT group_id FROM {s}.consolidation_changes c JOIN {s}.projects p ON p.id = c.project_id "
-        "WHERE p.slug = :slug GROUP BY 1 ORDER BY max(seq) DESC",
-        slug=slug,
-    )
-    for row in groups:
-        pipeline.roll_back(row.group_id)
-    left: Mapping[str, str] = {
-        "hidden, archived or pinned": "SELECT id FROM {s}.task_memories WHERE project_id = :id AND (is_consolidated "
-        "OR is_archived OR pinned OR summarized_into_id IS NOT NULL OR archive_reason IS NOT NULL)",
-        "knowledge": "SELECT id FROM {s}.consolidated_memories WHERE project_id = :id",
-        "playbook entries": "SELECT id FROM {s}.playbook_entries WHERE project_id = :id",
-        "lineage": "SELECT child_id FROM {s}.memory_lineage l JOIN {s}.task_memories m ON m.id = l.parent_id "
-        "WHERE m.project_id = :id",
-    }
-    found = {what: pipeline.rows(query, id=pipeline.project(slug).id) for what, query in left.items()}
-    assert not any(found.values()), found
 
 
 def count_by_action(timeline: list[dict[str, Any]]) -> dict[str, int]:

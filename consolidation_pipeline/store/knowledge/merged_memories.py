@@ -16,7 +16,13 @@ from consolidation_pipeline.store.database.scope_keys import crosses_scopes, raw
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
-from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
+from consolidation_pipeline.store.ledger.ledger_writer import (
+    Author,
+    Change,
+    check_constraints_at_end,
+    insert_rows,
+    update_rows,
+)
 from consolidation_pipeline.store.memories.memories import join_text_columns
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
@@ -170,6 +176,14 @@ def write_derived(
         ConflictError: a row changed since it was read, or another active row has the same uniqueness key.
     """
     lock_active_keys(connection, [author.project_id])
+    with check_constraints_at_end(connection, "memory"):
+        _write_rows(connection, author, rows, operation=operation, now=now)
+    reject_duplicates(connection, author.project_id, [row.group_id for row in rows])
+
+
+def _write_rows(
+    connection: Connection, author: Author, rows: Sequence[DerivedMemory], *, operation: str, now: datetime
+) -> None:
     new = [_build_change(author, row, now) for row in rows if row.version is None]
     insert_rows(connection, author, consolidated_memories, new, operation=operation)
     updated: dict[frozenset[str], list[Change]] = defaultdict(list)
@@ -184,7 +198,6 @@ def write_derived(
         for id_, version in row.superseded
     ]
     update_rows(connection, author, consolidated_memories, superseded, operation=operation)
-    reject_duplicates(connection, author.project_id, [row.group_id for row in rows])
 
 
 def write_merged(connection: Connection, author: Author, merged: Sequence[MergedMemory], *, now: datetime) -> None:

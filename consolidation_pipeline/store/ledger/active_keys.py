@@ -21,21 +21,25 @@ def lock_active_keys(connection: Connection, project_ids: Iterable[UUID]) -> Non
     """Lock the active keys of the projects until the transaction ends: only its holder changes which rows are active.
 
     Call it before any row is locked, to avoid deadlocks. A search for duplicates after this sees all earlier changes.
-    The ledger has the changes of a key in the order of commits, so that it can be undone newest first.
+    The ledger has the changes of a key in the order of commits, so that it can be undone newest first. A transaction
+    that takes a key from one row and gives it to another must make both changes in one group, for the same reason.
     """
     for project_id in sorted(set(project_ids)):  # Sorted: two callers must not wait for each other.
         lock_until_commit(connection, f"places:{project_id}")
 
 
+# Raw memories have no key, but who locks several of them must not wait for who does so in another order. The ledger
+# knows rows that an undo has deleted: a redo may bring them back before they are locked.
 _LIST_PROJECT_IDS = """
-    SELECT project_id FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
-    UNION
-    SELECT project_id FROM consolidation.consolidation_suggestions WHERE id = ANY(:ids)
+    SELECT project_id FROM consolidation.task_memories WHERE id = ANY(:ids)
+    UNION SELECT project_id FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
+    UNION SELECT project_id FROM consolidation.consolidation_suggestions WHERE id = ANY(:ids)
+    UNION SELECT project_id FROM consolidation.consolidation_changes WHERE entity_id = ANY(:ids)
 """
 
 
 def lock_active_keys_of(connection: Connection, ids: Sequence[UUID]) -> None:
-    """Lock the active keys of the projects of these consolidated memories and suggestions."""
+    """Lock the active keys of the projects of these memories, suggestions and playbook entries."""
     lock_active_keys(connection, connection.scalars(text(_LIST_PROJECT_IDS), {"ids": list(ids)}).all())
 
 
@@ -75,13 +79,17 @@ def find_by_text(
     return {(memory_type, hash_, scope): id_ for memory_type, hash_, scope, id_ in rows}
 
 
+# Columns of which an active key is made, and that which says whether its row is active.
+_KEY_COLUMNS = ("retired_at", "kind", "memory_type", "normalized_hash", "scope_key", "cluster_key", "user_id")
+
 _LIST_ACTIVATED_KEYS = compose(
     """
     SELECT /* active_key */ AS key, m.id
     FROM consolidation.consolidation_changes c JOIN consolidation.consolidated_memories m ON m.id = c.entity_id
-    WHERE c.group_id = ANY(:groups) AND c.new_state ?| ARRAY['retired_at', 'normalized_hash'] AND m.retired_at IS NULL
+    WHERE c.group_id = ANY(:groups) AND c.new_state ?| /* columns */ AND m.retired_at IS NULL
     """,
     active_key=_active_key("m"),
+    columns=f"ARRAY{list(_KEY_COLUMNS)}",
 )
 
 # One scan of the active rows, whatever the number of keys: a join would be planned as if there were a row or two.
@@ -99,7 +107,7 @@ _LIST_ACTIVE_KEYS = compose(
 def reject_duplicates(connection: Connection, project_id: UUID, group_ids: Sequence[UUID]) -> None:
     """Raise ConflictError if a row that these groups of changes activated shares its key with another active row.
 
-    Rows count as activated if a change created or restored them, or changed their text.
+    Rows count as activated if a change created or restored them, or changed a column of their key.
 
     Raises:
         ConflictError: There is a duplicate; ``conflicts`` are the rows that were active before.

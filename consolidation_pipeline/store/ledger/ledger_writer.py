@@ -268,7 +268,8 @@ def _staged_parts(changes: Sequence[Change]) -> list[str]:
     return [name for name in _PARTS if name in changes[0].values]
 
 
-_LOCK_ROWS = "SELECT 1 FROM /* table */ t JOIN staged s USING (id) ORDER BY t.id FOR UPDATE OF t"
+# No key changes: a stronger lock would wait for inserts of rows that refer to these.
+_LOCK_ROWS = "SELECT 1 FROM /* table */ t JOIN staged s USING (id) ORDER BY t.id FOR NO KEY UPDATE OF t"
 _FIND_CHANGED = """
     SELECT s.id FROM staged s LEFT JOIN /* table */ t USING (id, project_id)
     WHERE t.version IS DISTINCT FROM s.expected

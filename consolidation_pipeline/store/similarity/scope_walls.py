@@ -12,15 +12,20 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries, task_memories
 from consolidation_pipeline.store.database.scope_keys import DISSOLVED, has_walls, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
-from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
-from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
+from consolidation_pipeline.store.ledger.ledger_writer import (
+    Author,
+    Change,
+    check_constraints_at_end,
+    update_rows,
+)
 
 
 class MisplacedMemory(NamedTuple):
     """An active row whose stored scope key is not that of its raw memories.
 
     ``kind``: of the consolidated memory, or playbook. ``scopes``: number of their scopes. ``scope_key``: the first,
-    None without walls. ``rivals``: number of profiles that one person would have in this scope; 1 for other kinds.
+    None without walls. ``rivals``: number of active rows that would have its active key in this scope.
     """
 
     id: UUID
@@ -33,22 +38,21 @@ class MisplacedMemory(NamedTuple):
 
     @property
     def is_dissolved(self) -> bool:
-        """True if it cannot stay: it is of several scopes, or not the only profile of a person in its scope."""
+        """True if it cannot stay: it is of several scopes, or another row has its active key in this scope."""
         return self.scopes > 1 or self.rivals > 1
 
     @property
     def reason(self) -> str:
         """Reason for which it is dissolved."""
-        what = (
-            f"its memories are of {self.scopes} scopes" if self.scopes > 1 else "a profile of a wider scope replaces it"
-        )
-        return f"{DISSOLVED}{what}"
+        rival = "a profile of a wider scope replaces it" if self.kind == "procedural" else "another has its text"
+        return f"{DISSOLVED}{f'its memories are of {self.scopes} scopes' if self.scopes > 1 else rival}"
 
 
 _LIST_MISPLACED = """
     SELECT id, version, kind, content, scopes, key, rivals FROM (
-        SELECT c.id, c.version, c.kind, c.content, c.scope_key, found.scopes, found.key, CASE
-            WHEN c.kind = 'procedural' THEN count(*) OVER (PARTITION BY c.kind, coalesce(c.user_id, ''), found.key)
+        SELECT c.id, c.version, c.kind, c.content, c.scope_key, found.scopes, found.key, CASE c.kind
+            WHEN 'procedural' THEN count(*) OVER (PARTITION BY c.kind, coalesce(c.user_id, ''), found.key)
+            WHEN 'merged' THEN count(*) OVER (PARTITION BY c.kind, c.memory_type, c.normalized_hash, found.key)
             ELSE 1 END AS rivals
         FROM consolidation.consolidated_memories c JOIN (
             SELECT d.id, count(DISTINCT /* key */) AS scopes, min(/* key */) AS key
@@ -121,12 +125,15 @@ def dissolve_memories(connection: Connection, author: Author, rows: Sequence[Mis
 
 
 def set_scope_keys(connection: Connection, author: Author, rows: Sequence[MisplacedMemory]) -> None:
-    """Store the scope key of consolidated memories, each as a group of its own in the ledger.
+    """Store the scope key of consolidated memories, all as one group in the ledger: they may swap their active keys.
 
     Raises:
-        ConflictError: A row changed since it was read.
+        ConflictError: A row changed since it was read, or another active row has its key.
     """
     lock_active_keys(connection, [author.project_id])
     reason = "the option scope has changed"
-    changes = [Change(row.id, uuid4(), {"scope_key": row.scope_key}, row.version, reason) for row in rows]
-    update_rows(connection, author, consolidated_memories, changes, operation="edit")
+    group_id = uuid4()
+    changes = [Change(row.id, group_id, {"scope_key": row.scope_key}, row.version, reason) for row in rows]
+    with check_constraints_at_end(connection, "memory"):
+        update_rows(connection, author, consolidated_memories, changes, operation="edit")
+    reject_duplicates(connection, author.project_id, [group_id])
