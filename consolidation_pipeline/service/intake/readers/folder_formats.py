@@ -80,6 +80,12 @@ def _find_claude_part(parts: tuple[str, ...]) -> Part | str | None:
     return Part.NOTE if {"memory", "agent-memory", "agent-memory-local"} & set(folders) else None
 
 
+_CODEX_COPIES = {
+    "memory_summary.md": "a summary of MEMORY.md",
+    "raw_memories.md": "notes that Codex has taken into MEMORY.md and rollout_summaries",
+}
+
+
 def _find_codex_part(parts: tuple[str, ...]) -> Part | str | None:
     *folders, name = parts
     if name in ("AGENTS.md", "AGENTS.override.md"):
@@ -88,11 +94,9 @@ def _find_codex_part(parts: tuple[str, ...]) -> Part | str | None:
         return None
     if "rollout_summaries" in folders:
         return Part.WHOLE
-    return {
-        "MEMORY.md": Part.RULES,
-        "memory_summary.md": "a summary of MEMORY.md",
-        "raw_memories.md": "notes that Codex has taken into MEMORY.md and rollout_summaries",
-    }.get(name)
+    if name == "MEMORY.md":
+        return Part.RULES
+    return _CODEX_COPIES.get(name)
 
 
 def _find_cursor_part(parts: tuple[str, ...]) -> Part | str | None:

@@ -28,15 +28,6 @@ class FrontMatter:
     problem: str | None = None
 
 
-class _Loader(yaml.SafeLoader):
-    """Loader of YAML without aliases, with which a short text can stand for an endless one."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("names of anchors are not allowed")
-        return super().compose_node(parent, index)  # type: ignore[no-any-return,no-untyped-call]
-
-
 def read_front_matter(text: str) -> FrontMatter:
     """Return the front matter of ``text``, whose lines end in line feeds.
 
@@ -69,7 +60,7 @@ def read_header(text: str) -> FrontMatter:
 def _parse(block: str, count: int) -> FrontMatter:
     try:
         # Cursor writes patterns such as ``globs: *.ts`` without quotes.
-        values = yaml.load(_PATTERN.sub(r'\1"\2"', block), _Loader)
+        values = _load(_PATTERN.sub(r'\1"\2"', block))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 2})" if mark else ""
@@ -82,6 +73,13 @@ def _parse(block: str, count: int) -> FrontMatter:
     if not isinstance(values, dict):
         return FrontMatter({}, count, "is no list of keys and values and was left out")
     return FrontMatter({str(key): _to_json(value) for key, value in values.items()}, count)
+
+
+def _load(block: str) -> Any:
+    # An alias is short and may stand for an endless text.
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(block, yaml.SafeLoader)):
+        raise ValueError("names of anchors are not allowed")
+    return yaml.safe_load(block)
 
 
 def _to_json(value: Any) -> Any:

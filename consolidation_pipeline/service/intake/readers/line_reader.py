@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, TypeVar
 
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
+from consolidation_pipeline.service.intake.readers.rows import BadRow
 
 STDIN = "-"
 # Far longer than any memory, and short enough that a broken file cannot exhaust the process's memory.
@@ -28,6 +28,7 @@ _BOM = b"\xef\xbb\xbf"
 _SKIPPED_BYTES = 1 << 20
 
 _Stream = BinaryIO | gzip.GzipFile
+_Item = TypeVar("_Item")
 
 
 class _ExpansionError(Exception):
@@ -71,8 +72,8 @@ def is_too_long(line: bytes) -> bool:
 
 
 def read_lines(
-    path: str | Path, parse: Callable[[LineReader], Iterator[Row | BadRow]], *, in_folder: bool = False
-) -> Iterator[Row | BadRow]:
+    path: str | Path, parse: Callable[[LineReader], Iterator[_Item]], *, in_folder: bool = False
+) -> Iterator[_Item | BadRow]:
     """Yield the rows that ``parse`` makes of the lines of ``path``.
 
     ``path`` is a file, gzip if it ends in .gz, or ``-`` for standard input. gzip data that is damaged, or that unpacks
