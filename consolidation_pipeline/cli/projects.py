@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from consolidation_pipeline.cli.cli_context import Project, open_store
-from consolidation_pipeline.cli.output import JsonFlag, fact_table, format_value, make_console, make_table, print_json
+from consolidation_pipeline.cli.output import (
+    JsonFlag,
+    fact_table,
+    format_value,
+    make_console,
+    make_table,
+    print_json,
+    print_note,
+)
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,6 +74,7 @@ def create(project: Project, assignments: Assignments = None, as_json: JsonFlag 
     enabled = _take_enabled(config, resets)
     created = create_project(engine, project, config, settings=settings)
     if enabled is False:
+    _warn_of_models(created.config, config)
         configure_project(engine, project, settings=settings, config={}, enabled=enabled)
     if as_json:
         print_json({"project": created.slug, "project_id": created.id, "config": created.config})
@@ -94,11 +104,24 @@ def configure(
         raise UsageError(f"{_ENABLED} and --enable or --disable say the same: give one of them")
     enabled = enable if assigned is None else assigned
     if config or resets or enabled is not None:
-        configure_project(engine, project, settings=settings, config=config, resets=resets, enabled=enabled)
+        configured = configure_project(
+            engine, project, settings=settings, config=config, resets=resets, enabled=enabled
+        )
+        _warn_of_models(configured.config, config)
     _show(*get_configuration(engine, project, settings=settings), as_json=as_json)
 
 
 def _parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:
+def _warn_of_models(stored: Mapping[str, Any], assigned: Mapping[str, Any]) -> None:
+    """Tell what is wrong with the models that were assigned, as far as their names tell it."""
+    from consolidation_pipeline.embed import is_local
+    from consolidation_pipeline.service.admin.model_check import MODEL_OPTIONS, find_model_problems
+
+    models = [stored.get(name) for name in MODEL_OPTIONS if stored.get(name) in assigned.values()]
+    for problem in (one for model in models if model and not is_local(model) for one in find_model_problems(model)):
+        print_note(f"warning: {problem}")
+
+
     """Return options to set and options to reset; values that are JSON are parsed. Raise UsageError if one is wrong."""
     config: dict[str, Any] = {}
     resets = []

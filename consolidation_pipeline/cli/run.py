@@ -22,7 +22,7 @@ from consolidation_pipeline.cli.output import (
     print_json,
     print_note,
 )
-from consolidation_pipeline.errors import BudgetExhaustedError, ConsolidationError, UsageError
+from consolidation_pipeline.errors import BudgetExhaustedError, ConsolidationError, LLMError, UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.plan.plan_document import Plan
@@ -142,6 +142,8 @@ def _run_one(
     engine: Engine, slug: str, arguments: Mapping[str, Any], *, as_json: bool, is_single: bool
 ) -> tuple[dict[str, Any], int]:
     """Run a project, print the outcome and return it with an exit code. With ``is_single``, raise errors."""
+    from consolidation_pipeline.service.jobs.job_status import describe_model_failure
+
     try:
         described = run_and_describe(engine, slug, arguments, as_json=as_json)
     except ConsolidationError as error:
@@ -156,6 +158,12 @@ def _run_one(
         budget = re.search(r"budget_\w+", stop["reason"])
         hint = f"consolidation projects configure {slug} {budget[0] if budget else 'budget_usd_per_run'}=.."
         print_note(f"{slug}: {stop['purpose']} ended early: {stop['reason']}; raise it with `{hint}`")
+    for failing in described["failing"]:
+        print_note(f"{slug}: {describe_model_failure(failing)}; the next run asks it again")
+    told = {failing["purpose"] for failing in described["failing"]}
+    for stop in described["stopped"]:
+        if stop["by"] == "model" and stop["purpose"] not in told:
+            print_note(f"{slug}: {stop['purpose']} ended early: {stop['reason']}; the next run asks again")
     if not as_json:
         make_console().print(_make_run_table(described))
     return described, _get_exit_code(described)
@@ -189,10 +197,14 @@ def _find_budget_stops(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _get_exit_code(run: Mapping[str, Any]) -> int:
-    """Return the exit code of a run: 4 if a used-up budget stopped any phase and nothing else failed."""
+    """Return the exit code of a run: 4 if a used-up budget stopped any phase and nothing else failed.
+
+    5 if all was done, some of it without the model, as it failed.
+    """
+    has_failed = run["failing"] or any(stop["by"] == "model" for stop in run["stopped"])
     budget = {stop["purpose"] for stop in _find_budget_stops(run)}
     if run["status"] == "completed":
-        return BudgetExhaustedError.exit_code if budget else 0
+        return LLMError.exit_code if has_failed else BudgetExhaustedError.exit_code if budget else 0
     if run["status"] == "failed" and run["phases_failed"] and budget.issuperset(run["phases_failed"]):
         return BudgetExhaustedError.exit_code
     if run["status"] == "cancelled":
@@ -230,6 +242,7 @@ def _make_run_table(run: dict[str, Any]) -> Any:
             "suggestions": _describe_suggestions(run),
             "summaries": _describe_summaries(run),
             "archived": describe_archived(run),
+            "without the model": ", ".join(f"{one['groups']} ({one['purpose']})" for one in run["failing"]) or None,
             "stopped": "; ".join(f"{stop['purpose']}: {stop['reason']}" for stop in run["stopped"]) or None,
             "relations added": run["metrics"].get("associations", {}).get("relations_added"),
             "units": f"{run['units_before']} -> {run['units_after']}",

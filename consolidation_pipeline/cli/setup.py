@@ -31,7 +31,12 @@ def init(as_json: JsonFlag = False) -> None:
         print(f"memories live in: {where}\nschema: revision {server.revision}, up to date")
 
 
-def doctor(as_json: JsonFlag = False) -> None:
+def doctor(
+    ask_models: Annotated[
+        bool, typer.Option("--ask-models", help="Send a small request to each paid model; it is billed.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
     """Check the set-up and report problems.
 
     Exit code 1 if there is a problem.
@@ -47,7 +52,7 @@ def doctor(as_json: JsonFlag = False) -> None:
     colors = {"ok": "green", "warning": "yellow", "problem": "bold red"}
     out = make_console()
     findings: list[Finding] = []
-    for finding in diagnose(read_settings(), ask_dagster):
+    for finding in diagnose(read_settings(), ask_dagster, ask_models=ask_models):
         findings.append(finding)
         if not as_json:
             out.print(f"{finding.status:8}", style=colors[finding.status], end="")

@@ -22,7 +22,7 @@ def status(
     as_json: JsonFlag = False,
 ) -> None:
     """Show the progress or result of a job."""
-    from consolidation_pipeline.service.jobs.job_status import describe_job
+    from consolidation_pipeline.service.jobs.job_status import describe_job, describe_model_failure
 
     engine, _ = open_store()
     found = describe_job(engine, job)
@@ -40,6 +40,7 @@ def status(
         "began": found["started_at"],
         "ended": found["completed_at"],
         "error": found["error_message"],
+        "failing model": [describe_model_failure(one) for one in found["metrics"].get("failing", [])] or None,
         "failures": f"{found['retry_count']} in a row of at most {found['max_retries']}"
         if found["retry_count"]
         else None,
@@ -53,7 +54,7 @@ def metrics(project: Project, as_json: JsonFlag = False) -> None:
 
     Memories, reduction, cost, last and next run.
     """
-    from consolidation_pipeline.service.jobs.job_status import describe_project
+    from consolidation_pipeline.service.jobs.job_status import describe_model_failure, describe_project
 
     engine, settings = open_store()
     found = describe_project(engine, project, settings=settings)
@@ -76,6 +77,7 @@ def metrics(project: Project, as_json: JsonFlag = False) -> None:
         "spent on models": f"${found['cost_usd']:.4f} ({found['tokens']} tokens)",
         "last run": f"{last['status']}, {format_value(last['created_at'])}" if last else "never",
         "failing": [job["told"] for job in found["failing"]] or None,
+        "failing model": [describe_model_failure(one) for one in found["model_failures"]] or None,
         "next run": f"{format_value(next_run['at'])}; {next_run['reason']}" if found["enabled"] else "disabled",
     }
     make_console().print(fact_table(project, rows))

@@ -20,6 +20,7 @@ from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.service.admin.database_checks import check_database
 from consolidation_pipeline.service.admin.findings import Finding, Status, list_finding
+from consolidation_pipeline.service.admin.model_check import check_models
 from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR, Settings
 from consolidation_pipeline.store.database.engine import DAGSTER_SCHEMA, dagster_url
 from consolidation_pipeline.store.database.inspection import hide_password
@@ -41,11 +42,20 @@ class Automation:
     daemon_seen: datetime | None
 
 
-def diagnose(settings: Settings, find_automation: Callable[[], Automation]) -> Iterator[Finding]:
-    """Run all checks and yield their findings. ``find_automation`` asks Dagster, which only ``defs`` knows."""
+def diagnose(
+    settings: Settings, find_automation: Callable[[], Automation], *, ask_models: bool = False
+) -> Iterator[Finding]:
+    """Run all checks and yield their findings.
+
+    Args:
+        settings: Settings of this process.
+        find_automation: Asks Dagster, which only ``defs`` knows.
+        ask_models: Send a small request to each paid model, which is billed.
+    """
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "database": lambda: check_database(settings),
         "embedding model": lambda: _check_model(settings),
+        "language model": lambda: check_models(settings, ask=ask_models),
         "similarity join": _check_join,
         "Dagster storage": lambda: _check_dagster_storage(settings),
         "Dagster files": _check_dagster_files,

@@ -10,6 +10,7 @@ from consolidation_pipeline.core.calibration.model_thresholds import resolve_thr
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidOptionError, UsageError
 from consolidation_pipeline.options import OPTION_NAMES, ConsolidationOptions, parse_options
+from consolidation_pipeline.service.admin.model_check import MODEL_OPTIONS, check_provider
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.operator_limits import check_limits, read_limits
 from consolidation_pipeline.settings import Settings
@@ -49,6 +50,7 @@ def create_project(engine: Engine, slug: str, config: Mapping[str, Any], *, sett
     """
     chosen = _rename_aliases(config)
     _check_options(parse_options(chosen), settings)
+    _check_providers(chosen)
     with engine.begin() as connection:
         return store.create_project(connection, slug, chosen)
 
@@ -81,6 +83,7 @@ def configure_project(
         kept = {name: value for name, value in _rename_aliases(project.config).items() if name not in dropped}
         chosen = kept | given
         _check_options(parse_options(chosen), settings)
+        _check_providers(given)
         on = project.consolidation_enabled if enabled is None else enabled
         return store.configure_project(connection, slug, config=chosen, consolidation_enabled=on)
 
@@ -125,6 +128,13 @@ def _rename_aliases(config: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidOptionError(f"{OPTION_NAMES[key]} is given twice, once as {key}: give it once")
         named[OPTION_NAMES[key]] = value
     return named
+
+
+def _check_providers(chosen: Mapping[str, Any]) -> None:
+    """Raise InvalidOptionError for a model to which no request could be sent."""
+    for name in MODEL_OPTIONS:
+        if isinstance(chosen.get(name), str):
+            check_provider(name, chosen[name])
 
 
 def _check_options(options: ConsolidationOptions, settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -130,11 +131,17 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
         "reduction": counts.reduction,
         "stopped": metrics.get("stopped", []),
         "metrics": metrics,
+        "failing": metrics.get("failing", []),
         "undo": f"consolidation rollback {job_id}" if job.get("consolidation_changes_total") else None,
     }
 
 
 def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[str, Any]:
+def describe_model_failure(failing: Mapping[str, Any]) -> str:
+    """Return a sentence on texts that the model failed to write: an item of ``failing`` of a job's metrics."""
+    return f"{failing['purpose']}: {failing['groups']} made without the model, which failed: {failing['reason']}"
+
+
     """Return the numbers of a project, its newest job, and what the next one waits for."""
     last = list_jobs(engine, slug, limit=1)
     with engine.connect() as connection:
@@ -158,3 +165,4 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
         },
         "failing": [vars(job) | {"told": describe_failing_job(job)} for job in failing],
     }
+        "model_failures": last[0]["metrics"].get("failing", []) if last else [],
