@@ -263,6 +263,21 @@ def test_odd_files_do_not_stop_the_others(tmp_path: Path) -> None:
     assert [(remark.file, remark.is_skipped) for remark in remarks] == [("broken.md", False), ("empty.md", True)]
 
 
+@pytest.mark.parametrize("format", ["notes", "markdown"])
+def test_file_with_odd_name_is_listed(tmp_path: Path, format: str) -> None:
+    names = [b"bad\xff.md", b"line\nfeed.md", b"escape\x1b[31m.md"]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text("Text.")
+    (tmp_path / "good ü.md").write_text("Text.")
+    memories, bad, _ = read(tmp_path, format)
+    assert len(memories) == 1
+    assert sorted(row.reason.split(":")[0] for row in bad) == [
+        r"'bad\udcff.md'",
+        r"'escape\x1b[31m.md'",
+        r"'line\nfeed.md'",
+    ]
+
+
 def test_ids_survive_edits_elsewhere(tmp_path: Path) -> None:
     folder = build(tmp_path / "copy", FOLDERS["claude-code"])
     before, _, _ = read(folder, "claude-code")

@@ -10,6 +10,7 @@ from enum import Enum
 from itertools import islice
 from pathlib import Path
 
+from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.intake.readers.front_matter import flatten_metadata, read_front_matter
 
 MARKDOWN_ENDINGS = (".md", ".markdown")
@@ -57,6 +58,18 @@ def list_files(folder: Path) -> Iterator[Path]:
         for path in (Path(parent, name) for name in sorted(files)):
             if not (path.is_symlink() and path.resolve().is_relative_to(root)):
                 yield path
+
+
+def name_file(path: Path, root: Path) -> str:
+    """Return the path of a file below ``root``.
+
+    Raises:
+        UsageError: It holds bytes that are no text, or control characters, which could forge lines of the output.
+    """
+    name = path.relative_to(root).as_posix()
+    if not name.isprintable():
+        raise UsageError(f"{name!a}: the name holds characters that cannot be shown; rename the file")
+    return name
 
 
 def find_parts(path: Path, root: Path) -> tuple[str, ...]:

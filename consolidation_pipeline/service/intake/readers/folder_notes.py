@@ -23,6 +23,7 @@ from consolidation_pipeline.service.intake.readers.folder_formats import (
     Part,
     find_part,
     list_files,
+    name_file,
 )
 from consolidation_pipeline.service.intake.readers.front_matter import (
     FrontMatter,
@@ -75,7 +76,11 @@ def read_memory_folder(path: str | Path, *, format: str) -> Iterator[Item]:
         if part is None and path.is_dir():
             continue
         any_file = True
-        name = file.relative_to(root).as_posix()
+        try:
+            name = name_file(file, root)
+        except UsageError as error:
+            yield BadRow(1, str(error))
+            continue
         if isinstance(part, str):
             yield Remark(name, part)
         else:

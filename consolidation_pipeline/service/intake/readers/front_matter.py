@@ -15,7 +15,7 @@ MAX_CHARS = 20_000
 
 _LINE = re.compile(r"([A-Za-z][\w .-]{0,60}?)[ \t]*:(?:[ \t]+(.*))?")
 _HEADER = re.compile(r"(?:[a-z_]+:[ \t][^\n]*\n)+\n*")
-_PATTERN = re.compile(r"^([\w-]+:[ \t]+)(\*[^\n\"\\]*?)[ \t]*$", re.M)
+_PATTERN = re.compile(r"^([\w-]+:[ \t]+)(\*[^\n\"\\]*)$", re.M)
 _KEY = re.compile(r"[\w .-]{1,60}:(\s|$)|#")
 
 

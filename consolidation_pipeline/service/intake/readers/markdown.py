@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.intake.readers.folder_formats import MARKDOWN_ENDINGS, list_files
+from consolidation_pipeline.service.intake.readers.folder_formats import MARKDOWN_ENDINGS, list_files, name_file
 from consolidation_pipeline.service.intake.readers.line_reader import MAX_LINE_BYTES, TOO_LONG, LineReader, read_lines
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 
@@ -35,8 +35,8 @@ def _read_folder(folder: Path) -> Iterator[Row | BadRow]:
     for path in list_files(folder):
         if not path.name.lower().endswith(MARKDOWN_ENDINGS):
             continue
-        name = path.relative_to(folder).as_posix()
         try:
+            name = name_file(path, folder)
             for row in read_lines(path, _read_rows, in_folder=True):
                 if isinstance(row, BadRow):
                     yield replace(row, reason=f"{name}: {row.reason}")
