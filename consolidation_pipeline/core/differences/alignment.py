@@ -16,6 +16,8 @@ MIN_WORD_SIMILARITY = 0.5
 _FAMILY_LENGTH, _FAMILY_SHARE = 4, 0.6
 # Texts with a smaller part of equal words have too little in common to look for similar ones.
 _MIN_EQUAL = 0.4
+# Beginning of the keys of paths.
+_PATH = "path:"
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
 _MOST_WORD_PAIRS = 10_000
 
@@ -58,8 +60,19 @@ class Alignment:
                     best = min(places[key], key=lambda other: abs(other - expected))
                     places[key].remove(best)
                     self._pair(at, best)
+        self._pair_paths()
         if len(self.of_a) >= _MIN_EQUAL * min(len(a), len(b)) and self.language.stemmer:
             self._pair_similar_words()
+
+    def _pair_paths(self) -> None:
+        """Pair a path with the only one that ends with it: "a.py" and "src/a.py"."""
+        rest_a, rest_b = (
+            [at for at, token in enumerate(side) if token.key.startswith(_PATH)] for side in (self.a, self.b)
+        )
+        ends = [(i, j) for i in rest_a for j in rest_b if find_longer_path(self.a[i], self.b[j])]
+        for i, j in ends:
+            if sum(i == x or j == y for x, y in ends) == 1 and i not in self.of_a and j not in self.of_b:
+                self._pair(i, j)
 
     def _pair_similar_words(self) -> None:
         rest_a = [at for at, token in enumerate(self.a) if at not in self.of_a and token.kind == "word"]
@@ -97,6 +110,18 @@ class Alignment:
 
     def _is_same_slot(self, i: int, j: int) -> bool:
         return self.of_a.get(i - 1) == j - 1 or self.of_a.get(i + 1) == j + 1
+
+
+def shorten_path(key: str) -> str:
+    """Return the key of a path without its folders, any other key as it is."""
+    return _PATH + key.removeprefix(_PATH).rpartition("/")[2] if key.startswith(_PATH) else key
+
+
+def find_longer_path(one: Token, other: Token) -> Token | None:
+    """Return the longer of two paths if it ends with the other one: "src/a.py" of "a.py" and "src/a.py"."""
+    shorter, longer = sorted((one, other), key=lambda token: len(token.key))
+    is_end = shorter.key.startswith(_PATH) and longer.key.startswith(_PATH)
+    return longer if is_end and longer.key.endswith(f"/{shorter.key.removeprefix(_PATH)}") else None
 
 
 @lru_cache(maxsize=200_000)

@@ -49,9 +49,9 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
             yield "cue", [x], [y]
         elif is_apart and one.scopes[i] and other.scopes[j] and not _is_neutral(x, language):
             yield "moved cue", _quote(x, one.tokens), _quote(y, other.tokens)
-    for kind, words in _find_added(one, paired_a, language):
+    for kind, words in _find_added(one, paired_a, language, bool(alignment.left_b)):
         yield kind, words, ()
-    for kind, words in _find_added(other, paired_b, language):
+    for kind, words in _find_added(other, paired_b, language, bool(alignment.left_a)):
         yield kind, (), words
 
 
@@ -83,10 +83,15 @@ def _find_new_clauses(tokens: Sequence[Token], left: Sequence[Token]) -> set[int
     return {clause for clause, size in missing.items() if size == sizes[clause] >= _SMALLEST_CLAUSE}
 
 
-def _find_added(side: _Side, paired: set[int], language: Language) -> Iterator[tuple[str, list[Token | Cue]]]:
+def _find_added(
+    side: _Side, paired: set[int], language: Language, has_others: bool
+) -> Iterator[tuple[str, list[Token | Cue]]]:
+    """Yield the cues that one text has alone. ``has_others``: the other text has words alone, too."""
     for at, cue in enumerate(side.cues):
         if at not in paired and (kind := _judge_added(cue, side, not side.scopes[at], language)):
-            yield kind, _quote(cue, side.tokens)
+            # "CI stops at the check" denies nothing of "CI is red at the check".
+            is_verb = kind == "polarity" and has_others and cue.text.lower() in language.denying_verbs
+            yield "added cue" if is_verb else kind, _quote(cue, side.tokens)
 
 
 def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> str:

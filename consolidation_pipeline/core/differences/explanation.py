@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from textwrap import shorten
 
-from consolidation_pipeline.core.differences.alignment import Alignment, Similarity
+from consolidation_pipeline.core.differences.alignment import Alignment, Similarity, find_longer_path
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.modifiers import find_modifier
@@ -188,6 +188,10 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
 def _compare_rest(alignment: Alignment) -> Iterator[Finding]:
     """Yield the tokens that one text has alone."""
     left_a, left_b = alignment.left_a, alignment.left_b
+    for i, j in alignment.of_a.items():
+        one, other = alignment.a[i], alignment.b[j]
+        if one.key != other.key and (longer := find_longer_path(one, other)):
+            yield "addition", [one] if longer is one else [], [other] if longer is other else []
     for kind in ("value", "name", "code"):
         one, other = ([token for token in left if token.kind == kind] for left in (left_a, left_b))
         if one and other:

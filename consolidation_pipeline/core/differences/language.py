@@ -12,12 +12,14 @@ passive_auxiliaries, agents, participles, participle_endings: Signs of a passive
 has_late_participles: True if words may stand between an auxiliary and its participle.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 adverb_endings: Endings of words that may stand anywhere in a clause.
-numbers, ordinals, days, months, contractions: As their names say.
+numbers, ordinals, days, months: As their names say.
+contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
 clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
 markers: Class = words that govern what follows them.
 cues.<category>: Pole = words that change what is claimed. Poles of a category contradict each other.
+denying_verbs: Words of the negative pole that are verbs: beside another verb they replace it.
 neutral: Category = poles that may stand in one text alone.
 synonyms.groups, antonyms.pairs: Words that may, or must not, stand for each other.
 """
@@ -88,6 +90,7 @@ class Language:
     participles: frozenset[str]
     has_late_participles: bool
     split_negations: Mapping[str, Mapping[str, str]]
+    denying_verbs: frozenset[str]
     neutral: frozenset[tuple[str, str]]
     synonyms: Mapping[str, str]
     antonyms: frozenset[frozenset[str]]
@@ -190,6 +193,7 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("participles", ())),
         raw.get("has_late_participles", False),
         raw.get("split_negations", {}),
+        frozenset(raw.get("denying_verbs", ())),
         frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
         synonyms,
         antonyms,

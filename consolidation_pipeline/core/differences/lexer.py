@@ -17,6 +17,8 @@ _SIGNS = str.maketrans(
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _FULL_STOP = re.compile(r"\.(?=\s|$|\"|[^\x00-\x7f])")
 _SENTENCE_END = re.compile(r"\.(?=\s+[A-Z]|$)")  # also the dot of "on 14 March. Then .."
+# "SHA-256" is read as "sha256" and "SHA 256" are.
+_NUMBERED = re.compile(r"([A-Za-z]{2,})-([1-9]\d*)")
 _PIECE = re.compile(
     rf"(?P<code>{_CODE.pattern})|(?P<word>(?:{WORD.pattern})(?:#|\+\+)?)|(?P<sign>[<>=+*/&|%^~]+)|(?P<stop>[.!?;\n])|(?P<comma>[,:()\-])",
     re.DOTALL,
@@ -93,6 +95,11 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
         while following <= at < len(text):
             following = next(starts)
         literal = literals.get(at)
+        if literal and (numbered := _NUMBERED.fullmatch(literal.text)):
+            yield Piece("word", numbered[1], numbered[1].lower(), "", at)
+            yield Piece("literal", numbered[2], numbered[2], f"number:{numbered[2]}", at + numbered.start(2))
+            at, word = at + len(literal.text), ""
+            continue
         if literal:
             kind = "number" if literal.kind == "version" else literal.kind
             yield Piece("literal", literal.text, literal.text.lower(), f"{kind}:{literal.value}", at)

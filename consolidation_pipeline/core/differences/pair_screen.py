@@ -6,14 +6,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consolidation_pipeline.core.differences.alignment import Similarity
+from consolidation_pipeline.core.differences.alignment import Similarity, shorten_path
 from consolidation_pipeline.core.differences.explanation import MIN_COMMON, may_merge_readings
 from consolidation_pipeline.core.differences.reading import Reading, read
 from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 # Raised when verdicts change: projects then compare their pairs again.
-RULES_VERSION = 2
+RULES_VERSION = 3
 # Texts whose readings are kept: about 200 MB.
 _KEPT_READINGS = 20_000
 # Words that are not equal but may stand for each other: at most this share of the common ones, or two.
@@ -50,15 +50,15 @@ def find_mergeable(
 
 
 class _ScreenedReading:
-    """Reading of a text and the keys of its tokens."""
+    """Reading of a text and the keys of its tokens, those of paths without folders."""
 
     __slots__ = ("reading", "values", "words")
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         tokens = reading.tokens
-        self.values = frozenset(token.key for token in tokens if token.kind == "value")
-        self.words = frozenset(token.key for token in tokens)
+        self.values = frozenset(shorten_path(token.key) for token in tokens if token.kind == "value")
+        self.words = frozenset(shorten_path(token.key) for token in tokens)
 
     def may_match(self, other: "_ScreenedReading") -> bool:
         """Return False if the texts surely differ: in values, or in more words than may stand for each other."""

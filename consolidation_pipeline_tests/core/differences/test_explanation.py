@@ -35,6 +35,11 @@ MAY_MERGE = {
         "On ARM boards the small stack stores metrics for a week in the archive.",
         "The small stack on ARM boards stores metrics in the archive and sends alerts to Maria.",
     ),
+    "negated word": ("The old format is unsupported.", "The old format is not supported."),
+    "negated predicate": ("The signature is invalid.", "The signature is not valid."),
+    "hyphen before a number": ("Check the sum with SHA-256.", "Check the sum with sha256."),
+    "folder of a file": ("Add the rule to rules.py first.", "Add the rule to src/checks/rules.py first."),
+    "German negated word": ("Die Unterschrift ist ungültig.", "Die Unterschrift ist nicht gültig."),
     "German passive": ("Das Team der Buchhaltung liest die Kopie.", "Die Kopie wird vom Team der Buchhaltung gelesen."),
     "German unit": ("Der Dienst antwortet nach 30 Sekunden.", "Der Dienst antwortet nach 30 s."),
     "Spanish unit": ("El servicio responde en dos minutos.", "El servicio responde en 120 s."),
@@ -52,6 +57,9 @@ MUST_NOT_MERGE = {
         ("Restart on Monday.", "Restart on Friday."),
         ("Read the third column.", "Read the fifth column."),
         ("Use version 1.9.8 of the client.", "Use version 1.7.5 of the client."),
+        ("Read src/rules.py first.", "Read lib/rules.py first."),
+        ("Read src/rules.py and lib/rules.py.", "Read rules.py."),
+        ("Check the sum with SHA-256.", "Check the sum with SHA-512."),
         ("The flags are in config/production/flags.yaml.", "The flags are in config/staging/flags.yaml."),
     ],
     "name": [
@@ -67,6 +75,8 @@ MUST_NOT_MERGE = {
     "polarity": [
         ("The wrapper handles resets.", "The wrapper does not handle resets."),
         ("The job verifies checksums.", "The job fails to verify checksums."),
+        ("The client retries.", "The client stops retries."),
+        ("The signature is valid.", "The signature is invalid."),
     ],
     "opposite": [
         ("Enable the cache in the proxy.", "Disable the cache in the proxy."),
@@ -105,6 +115,7 @@ MUST_NOT_MERGE = {
     ],
     "added cue": [
         ("The job runs.", "The job runs at most twice."),
+        ("The build is red at the check.", "The build stops at the check."),
         ("Files are split.", "Files may be split."),
         ("My payment was declined.", "How can a payment be declined?"),
         ("Is my card broken?", "How do I fix my card if it is broken?"),
