@@ -24,17 +24,18 @@ PREFIX = "/api/v1"
 router = APIRouter(prefix=PREFIX, tags=["jobs"])
 
 _QUEUED_MESSAGE = "Consolidation job queued"
-_LIVE_JOB_MESSAGE = "The project has a live job, which is returned; no job was created"
+_LIVE_JOB_MESSAGE = "The same job is pending or running already and is returned; no job was created"
 _SCOPE_NOTE = "; the run looks at all memories of the project, also those outside the scope"
 _SUMMARY_PHASES = ("embedding_matrix", "semantic_summaries")
 _PROFILE_PHASES = ("procedural_profile",)
 
 
-@router.post("/jobs", status_code=202, summary="Request a run", responses=declare_problems(400, 404))
+@router.post("/jobs", status_code=202, summary="Request a run", responses=declare_problems(400, 404, 409))
 def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerReply:
-    """Queue a run of a project. If the project has a live job, that job is returned instead.
+    """Queue a run of a project, behind its pending and running jobs. If one of them is the same, it is returned.
 
-    400: consolidation is disabled for the project, or `invalid_scope`.
+    Jobs of the same name, phases and options are the same. 400: consolidation is disabled for the project, or
+    `invalid_scope`. 409: too many jobs of the project are pending.
     """
     is_restricted = check_scope(body.scope or {})
     job = request_job(
@@ -59,11 +60,16 @@ def _describe_accepted(job: RequestedJob, caller: Caller, response: Response, *,
         {
             **vars(job),
             "phases": list(job.phases),
-            "message": (_QUEUED_MESSAGE if job.created else _LIVE_JOB_MESSAGE) + note,
+            "message": (_describe_queued(job.jobs_ahead) if job.created else _LIVE_JOB_MESSAGE) + note,
             "estimated_duration_seconds": seconds,
             "estimated_completion": datetime.now(UTC) + timedelta(seconds=seconds),
         }
     )
+
+
+def _describe_queued(jobs_ahead: int) -> str:
+    behind = f" behind {jobs_ahead} {'job' if jobs_ahead == 1 else 'jobs'} of the project" if jobs_ahead else ""
+    return f"{_QUEUED_MESSAGE}{behind}"
 
 
 @router.get("/jobs/{job_id}", summary="Follow a job", responses=declare_problems(404))
@@ -99,16 +105,22 @@ def _request_phases(project: str, phases: tuple[str, ...], caller: Caller, respo
 
 
 @router.post(
-    "/projects/{project}/summaries", status_code=202, summary="Summarize", responses=declare_problems(400, 404)
+    "/projects/{project}/summaries",
+    status_code=202,
+    summary="Summarize",
+    responses=declare_problems(400, 404, 409),
 )
 def summarize(project: ProjectPath, caller: Admin, response: Response) -> TriggerReply:
-    """Queue a job that summarizes the memories without a summary. A live job of the project is returned instead."""
+    """Queue a job that summarizes the memories without a summary, as `trigger` does."""
     return _request_phases(project, _SUMMARY_PHASES, caller, response)
 
 
 @router.post(
-    "/projects/{project}/profile", status_code=202, summary="Renew the profile", responses=declare_problems(400, 404)
+    "/projects/{project}/profile",
+    status_code=202,
+    summary="Renew the profile",
+    responses=declare_problems(400, 404, 409),
 )
 def profile(project: ProjectPath, caller: Admin, response: Response) -> TriggerReply:
-    """Queue a job that rebuilds the procedural profile from all summaries. A live job is returned instead."""
+    """Queue a job that rebuilds the procedural profile from all summaries, as `trigger` does."""
     return _request_phases(project, _PROFILE_PHASES, caller, response)

@@ -44,6 +44,21 @@ def test_trigger_creates_one_job_and_cancel_ends_it(admin: TestClient, api: ApiC
     assert (twice.status_code, twice.json()["error"]) == (409, "conflict")
 
 
+def test_jobs_of_other_kinds_are_queued(admin: TestClient) -> None:
+    replies = [
+        admin.post(f"{API}/jobs", json={"project": SLUG, **what}).json()
+        for what in ({}, {"job": "decay"}, {"options": {"archive": False}})
+    ]
+    assert [reply["created"] for reply in replies] == [True] * 3
+    assert [reply["jobs_ahead"] for reply in replies] == [0, 1, 2]
+    assert replies[1]["message"] == "Consolidation job queued behind 1 job of the project"
+    again = admin.post(f"{API}/jobs", json={"project": SLUG, "job": "decay"}).json()
+    assert (again["job_id"], again["jobs_ahead"]) == (replies[1]["job_id"], 1)
+    assert again["message"] == "The same job is pending or running already and is returned; no job was created"
+    listed = admin.get(f"{API}/projects/{SLUG}/jobs").json()["jobs"]
+    assert [job["id"] for job in reversed(listed)] == [reply["job_id"] for reply in replies]
+
+
 def test_triggered_job_records_key_name(admin: TestClient) -> None:
     job = admin.post(f"{API}/jobs", json={"project": SLUG}).json()
     reply = admin.get(f"{API}/jobs/{job['job_id']}").json()

@@ -25,12 +25,16 @@ READ_TOOLS = {
     "get_consolidated_context",
     "read_playbook",
     "trace_memory_lineage",
+    "list_memories",
+    "get_memory",
     "plan_consolidation",
     "consolidation_status",
 }
 TOOL_HINTS = {
     **dict.fromkeys(READ_TOOLS, (True, False, True, False)),
     "add_memory": (False, False, True, False),
+    "edit_memory": (False, True, True, False),
+    "delete_memory": (False, True, False, False),
     "memory_feedback": (False, False, False, False),
     "report_used_memories": (False, False, True, False),
     "run_consolidation": (False, True, True, False),
@@ -70,7 +74,7 @@ def test_mcp_page_lists_server_tools() -> None:
     assert listed == [(spec.name, spec.role) for spec in TOOLS]
 
 
-@pytest.mark.parametrize(("role", "count"), [("reader", 4), ("agent", 7), ("admin", 11)])
+@pytest.mark.parametrize(("role", "count"), [("reader", 5), ("agent", 11), ("admin", 15)])
 def test_role_lists_and_calls_only_its_tools(connect_agent: ConnectAgent, role: str, count: int) -> None:
     with connect_agent(replace(LOCAL, role=role)) as agent:
         listed = agent.tools()
@@ -103,6 +107,10 @@ def test_every_tool_takes_the_own_project_by_slug_or_id(connect_agent: ConnectAg
             ("trace_memory_lineage", {"memory_id": memory}),
             ("memory_feedback", {"memory_id": memory, "helpful": True}),
             ("report_used_memories", {"ids": [memory]}),
+            ("get_memory", {"memory_id": memory}),
+            ("edit_memory", {"memory_id": memory, "content": "x"}),
+            ("delete_memory", {"memory_id": memory}),
+            ("list_memories", {}),
             ("consolidation_status", {"job_id": memory}),
             ("rollback_consolidation", {"target": memory}),
         ]
@@ -229,6 +237,24 @@ def test_run_tool_joins_running_run(connect_agent: ConnectAgent, shop_admin: Pri
     assert started == ["shop"]
 
 
+def test_in_process_runs_of_other_phases_queue(pipeline: Pipeline) -> None:
+    may_begin, begun = Event(), list[Any]()
+
+    def run(slug: str, *, phases: Any, triggered_by: str) -> LaunchOutcome:
+        may_begin.wait(60)
+        begun.append(phases)
+        return LaunchOutcome(slug, None, "failed", triggered_by)
+
+    backend = InProcessRunBackend(run)
+    asked = (None, ["decay_scores"], None)
+    polls = [backend.start(pipeline.engine, "shop", phases=phases, triggered_by="ann") for phases in asked]
+    assert [poll() for poll in polls[1:2]] == [None]
+    may_begin.set()
+    while any(poll() is None for poll in polls):
+        time.sleep(0.01)
+    assert begun == [None, ["decay_scores"]]
+
+
 def test_run_tool_reports_progress(connect_agent: ConnectAgent, shop_admin: Principal, pipeline: Pipeline) -> None:
     reports: list[tuple[float, str | None]] = []
 
@@ -290,3 +316,26 @@ def test_as_of_is_read_by_three_tools(connect_agent: ConnectAgent, shop_admin: P
             refused = agent.expect_error(tool, as_of="2999-01-01", **arguments)
             assert refused.startswith("usage: as_of is '2999-01-01', in the future")
             assert agent.expect_error(tool, as_of="soon", **arguments).startswith("usage: as_of is 'soon': give a day")
+
+
+def test_memory_is_edited_deleted_and_restored(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
+    agent_key = replace(shop_admin, role="agent", name="robot")
+    with connect_agent(agent_key) as agent:
+        own = agent.call("add_memory", content="The till opens at eight.")["id"]
+        done = agent.call("edit_memory", memory_id=own, content="The till opens at nine.", tags=["till"])
+        assert done["changed"] == ["content", "tags"]
+        read = agent.call("get_memory", memory_id=own)
+        assert (read["content"], read["version"]) == ("The till opens at nine.", done["version"])
+        listed = agent.call("list_memories", text="till opens", limit=5)
+        assert [(row["id"], row["status"]) for row in listed["memories"]] == [(own, "active")]
+        deleted = agent.call("delete_memory", memory_id=own, reason="wrong")
+        assert deleted["memories"] == [own]
+        assert agent.expect_error("edit_memory", memory_id=own, content="x").startswith("conflict: ")
+    with connect_agent(shop_admin) as admin:
+        for target in (deleted["group_id"], done["group_id"]):
+            admin.call("rollback_consolidation", target=target)
+        assert admin.call("get_memory", memory_id=own)["content"] == "The till opens at eight."
+        other = admin.call("add_memory", content="The safe is checked by two.")["id"]
+    with connect_agent(agent_key) as agent:
+        error = agent.expect_error("delete_memory", memory_id=other)
+        assert error.startswith("forbidden: memory ")

@@ -47,6 +47,7 @@ class TriggerReply(Reply):
             "status": "pending",
             "message": "Consolidation job queued",
             "created": True,
+            "jobs_ahead": 0,
             "project_id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
             "project": "notes",
             "job": "consolidate",
@@ -59,7 +60,8 @@ class TriggerReply(Reply):
     job_id: UUID
     status: JobStatus
     message: str
-    created: bool = Field(description="False: this job existed before the request.")
+    created: bool = Field(description="False: the same job was pending or running before the request.")
+    jobs_ahead: int = Field(ge=0, description="Jobs of the project that run before this one.")
     project_id: UUID
     project: str
     job: str
