@@ -89,7 +89,12 @@ def dismiss(body: DecideRequest, caller: Admin) -> DecideReply:
 def _decide(body: DecideRequest, caller: Caller, decision: Literal["approved", "dismissed"]) -> DecideReply:
     caller.check_owner(body.ids, noun="memory")
     done = decide_review(
-        caller.engine, body.ids, approved=decision == "approved", changed_by=caller.name, reason=body.reason
+        caller.engine,
+        body.ids,
+        approved=decision == "approved",
+        changed_by=caller.name,
+        reason=body.reason,
+        expected=body.expected,
     )
     return DecideReply(decision=decision, decided=[ManualChange.model_validate(one) for one in done])
 

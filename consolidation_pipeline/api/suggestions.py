@@ -117,8 +117,8 @@ def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
 @router.post(
     "/suggestions/{id}/approve", summary="Approve a merge", responses=declare_problems(400, 402, 404, 409, 502)
 )
-def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> DecisionReply:
-    """Merge the originals into one memory. 409: it was decided before, or an original has changed."""
+def approve_merge(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> DecisionReply:
+    """Merge the originals into one memory. 409: it was decided before, or an original or the expected text changed."""
     caller.check_owner([id], noun="suggestion")
     request = body or ValidateRequest()
     done = suggestion_decisions.approve_suggestion(
@@ -127,6 +127,7 @@ def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> De
         content=request.content,
         lessons_learned=request.lessons_learned,
         accept_loss=request.accept_loss,
+        expected=request.expected,
         note=request.note,
         decided_by=caller.name,
         settings=caller.settings,

@@ -10,6 +10,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import Project, Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note, shorten
+from consolidation_pipeline.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge in review.")
 
@@ -52,7 +53,7 @@ def list_(
 def _format_row(row: Mapping[str, Any]) -> Iterator[str]:
     kind = row["kind"] + (f", {row['pattern_type']}" if row["pattern_type"] else "")
     confidence = "unknown" if row["confidence"] is None else f"{row['confidence']:.2f}"
-    yield f"\n{row['id']} ({kind}, confidence {confidence}, evidence {row['evidence_count']})"
+    yield f"\n{row['id']} ({kind}, confidence {confidence}, evidence {row['evidence_count']}, text {row['text_hash']})"
     yield f"  waits because {row['why']}"
     yield from (f"  careful: {risk}" for risk in row["risks"])
     yield from (f"  {line}" for line in row["content"].splitlines())
@@ -62,22 +63,38 @@ def _format_row(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 @app.command()
-def approve(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
+def approve(
+    ids: Ids,
+    reason: Reason = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HASH",
+            help="Hash of the text that you read, as `review list` shows it; one for each id. Refused if it changed.",
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
     """Approve rows: entries become active, the next run promotes patterns and principles. All or none."""
-    _decide(ids, reason, approved=True, as_json=as_json)
+    if expect and len(expect) != len(ids):
+        raise UsageError(f"--expect is given {len(expect)} times for {len(ids)} ids: give it once for each")
+    expected = dict(zip(ids, expect or (), strict=False))
+    _decide(ids, reason, approved=True, expected=expected, as_json=as_json)
 
 
 @app.command()
 def dismiss(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
     """Dismiss waiting or active rows. They are retired and not made again from the same memories. All or none."""
-    _decide(ids, reason, approved=False, as_json=as_json)
+    _decide(ids, reason, approved=False, expected={}, as_json=as_json)
 
 
-def _decide(ids: list[UUID], reason: str | None, *, approved: bool, as_json: bool) -> None:
+def _decide(
+    ids: list[UUID], reason: str | None, *, approved: bool, expected: Mapping[UUID, str], as_json: bool
+) -> None:
     from consolidation_pipeline.service.review.review_queue import decide_review
 
     engine, _ = open_store()
-    decided = decide_review(engine, ids, approved=approved, changed_by=get_actor(), reason=reason)
+    decided = decide_review(engine, ids, approved=approved, changed_by=get_actor(), reason=reason, expected=expected)
     decision = "approved" if approved else "dismissed"
     if as_json:
         print_json({decision: [vars(one) for one in decided]})

@@ -128,6 +128,10 @@ def approve(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Accept a text without some of the originals' numbers or names.")
     ] = False,
+    expect: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="Hash of the text that you read, as `show` tells it. Refused if it changed."),
+    ] = None,
     note: Note = None,
     as_json: JsonFlag = False,
 ) -> int:
@@ -135,10 +139,10 @@ def approve(
 
     `approve --project shop --min-similarity 0.93 --type warning` approves all that match the rule.
     """
-    if (content is not None or lessons is not None) and len(ids or ()) != 1:
-        raise UsageError("--content and --lessons are for one suggestion: give its id")
+    if (content, lessons, expect) != (None, None, None) and len(ids or ()) != 1:
+        raise UsageError("--content, --lessons and --expect are for one suggestion: give its id")
     rule = _read_rule(ids, project, min_similarity, type, differ_only_in, limit)
-    how = {"content": content, "lessons_learned": lessons, "accept_loss": accept_loss, "note": note}
+    how = {"content": content, "lessons_learned": lessons, "accept_loss": accept_loss, "note": note, "expected": expect}
     return _decide(ids, rule, "approve", how, as_json=as_json)
 
 
@@ -225,7 +229,7 @@ def _result_lines(done: BulkResult) -> Iterator[str]:
 
 def _summary_lines(suggestion: Suggestion) -> Iterator[str]:
     similarity = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
-    yield f"\n{suggestion.id} ({suggestion.memory_type}{similarity})"
+    yield f"\n{suggestion.id} ({suggestion.memory_type}{similarity}, text {suggestion.text_hash})"
     yield from (f"  - {shorten(original.content, _TEXT_WIDTH)}" for original in suggestion.originals)
     lines = _difference_lines(suggestion)
     yield from (f"  differ in {shorten(line, _TEXT_WIDTH)}" for line in lines[:_LISTED_DIFFERENCES])
@@ -245,7 +249,7 @@ def _detail_lines(suggestion: Suggestion) -> Iterator[str]:
         yield from (f"  {line}" for line in original.content.splitlines())
     yield ""
     yield from (f"differ in {line}" for line in _difference_lines(suggestion))
-    yield "\n= proposed"
+    yield f"\n= proposed (text {suggestion.text_hash})"
     yield from (f"  {line}" for line in suggestion.content.splitlines())
     yield from (f"  {line}" for line in (suggestion.lessons_learned or "").splitlines())
     if suggestion.keywords:

@@ -273,7 +273,9 @@ def _find_value(reply: Any, where: str) -> Any:
 
 _OLDER_NAMES = """## Older names
 
-Routes of earlier versions answer as before and are not in the schema, without the prefix `/api/v1`:
+Routes of earlier versions answer as before and are not in the schema. So do older names of fields: `project_id` is
+`project`, `task_description` is `task`, `abstraction_levels` is `levels`, `memory_types` is `types`, `consolidation_id`
+is `target`. Routes are without the prefix `/api/v1`:
 """
 _INTRODUCTION = """# HTTP API
 

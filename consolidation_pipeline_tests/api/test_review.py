@@ -70,7 +70,12 @@ def test_review_queue_lists_and_decides_entries(admin: TestClient, api: ApiConte
     review = admin.get(f"{API}/projects/{SLUG}/review", params={"kind": "playbook"}).json()
     (waiting,) = review["waiting"]
     assert (review["totals"]["playbook"], waiting["content"]) == (1, "Batch the requests.")
-    approved = admin.post(f"{API}/review/approve", json={"ids": [waiting["id"]]})
+    other = {"ids": [waiting["id"]], "expected": {waiting["id"]: "0" * 12}}
+    refused = admin.post(f"{API}/review/approve", json=other)
+    assert (refused.status_code, refused.json()["conflicts"]) == (409, [waiting["id"]])
+    assert admin.post(f"{API}/review/approve", json={**other, "ids": [api.memory]}).status_code == 400
+    read = {"ids": [waiting["id"]], "expected": {waiting["id"]: waiting["text_hash"]}}
+    approved = admin.post(f"{API}/review/approve", json=read)
     assert (approved.status_code, approved.json()["decision"]) == (200, "approved")
     assert admin.post(f"{API}/review/approve", json={"ids": [waiting["id"]]}).status_code == 409
 

@@ -60,6 +60,9 @@ def test_suggestions_are_hidden_from_foreign_key(api: ApiContext, suggestion_ids
 
 def test_suggestion_is_decided_only_once(api: ApiContext, admin: TestClient, suggestion_ids: list[str]) -> None:
     body = {"content": "Approved with this text.", "lessons_learned": "", "note": "fine"}
+    other = admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/approve", json={**body, "expected": "0" * 12})
+    assert (other.status_code, "written anew since you read it" in other.json()["message"]) == (409, True)
+    body["expected"] = admin.get(f"{SUGGESTIONS}/{suggestion_ids[0]}").json()["text_hash"]
     done = admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/approve", json=body)
     assert done.status_code == 200
     memory = admin.get(f"{API}/memories/{done.json()['memory_id']}").json()

@@ -48,7 +48,7 @@ def test_review_list_shows_reason_and_commands(cli: Cli, entries: list[str]) -> 
     listed = cli("review", "list", "notes")
     assert listed.code == 0
     assert "notes: pattern 0, principle 0, playbook 2" in listed.out
-    assert f"{entries[0]} (playbook, confidence 0.84, evidence 3)" in listed.out
+    assert f"{entries[0]} (playbook, confidence 0.84, evidence 3, text " in listed.out
     assert "waits because confidence 0.84, below 0.85" in listed.out
     assert "Instruction at 0.81." in listed.out
     assert "review approve ID" in listed.err
@@ -75,6 +75,20 @@ def test_entries_are_approved_dismissed_and_undone(cli: Cli, entries: list[str])
     assert cli("review", "list", "notes", "--json").json["waiting"] == []
     assert cli("rollback", approved["group_id"]).code == 0
     assert [row["id"] for row in cli("review", "list", "notes", "--json").json["waiting"]] == [one]
+
+
+def test_review_approves_only_the_text_that_was_read(cli: Cli, entries: list[str], engine: Engine) -> None:
+    one, two = cli("review", "list", "notes", "--json").json["waiting"]
+    with engine.begin() as connection:
+        query = "UPDATE consolidation.playbook_entries SET content = 'Written anew.' WHERE id = :id"
+        connection.execute(text(query), {"id": entries[1]})
+    expected = ("--expect", one["text_hash"], "--expect", two["text_hash"])
+    refused = cli("review", "approve", *entries, *expected, "--json")
+    assert (refused.code, refused.json["error"], refused.json["conflicts"]) == (3, "conflict", [two["id"]])
+    assert "was written anew since you read it" in refused.json["message"]
+    assert "give it once for each" in cli("review", "approve", *entries, *expected[:2]).err
+    assert cli("review", "approve", one["id"], *expected[:2]).code == 0
+    assert [row["id"] for row in cli("review", "list", "notes", "--json").json["waiting"]] == [two["id"]]
 
 
 def test_refused_review_changes_nothing(cli: Cli, entries: list[str], engine: Engine) -> None:

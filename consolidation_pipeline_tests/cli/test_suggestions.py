@@ -91,6 +91,21 @@ def test_suggestion_decision_names_undo_command(cli: Cli, waiting: list[str]) ->
     assert (rejected.code, rejected.out.count("rejected; undo: consolidation rollback")) == (0, 2)
 
 
+def test_approve_takes_only_the_text_that_was_read(cli: Cli, engine: Engine, waiting: list[str]) -> None:
+    read = cli("suggestions", "show", waiting[0], "--json").json["text_hash"]
+    assert f"(text {read})" in cli("suggestions", "show", waiting[0]).out
+    assert f"text {read})" in cli("suggestions", "list").out
+    with engine.begin() as connection:
+        query = "UPDATE consolidation.consolidation_suggestions SET suggested_content = 'Anew.' WHERE id = :id"
+        connection.execute(text(query), {"id": waiting[0]})
+    refused = cli("suggestions", "approve", waiting[0], "--expect", read)
+    assert (refused.code, f"not {read}: it was written anew since you read it" in refused.out) == (3, True)
+    assert "give its id" in cli("suggestions", "approve", *waiting, "--expect", read).err
+    now = cli("suggestions", "show", waiting[0], "--json").json
+    assert now["status"] == "pending"
+    assert cli("suggestions", "approve", waiting[0], "--expect", now["text_hash"]).code == 0
+
+
 def test_rule_decides_all_matching_suggestions(cli: Cli, engine: Engine, waiting: list[str]) -> None:
     original = cli("suggestions", "show", waiting[0], "--json").json["originals"][0]["id"]
     archive_manually(engine, [UUID(original)], changed_by="test")

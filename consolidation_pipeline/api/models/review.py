@@ -52,6 +52,9 @@ class DecideRequest(Body):
 
     ids: IdList
     reason: Reason = None
+    expected: dict[UUID, str] | None = Field(
+        None, description="`text_hash` of the texts that were read, by id. 409 if one was written anew since."
+    )
 
 
 class DecideReply(Reply):
@@ -70,6 +73,7 @@ class ReviewItem(Reply):
     confidence: float | None
     evidence_count: int
     content: str
+    text_hash: str = Field(description="Hash of the text, for `expected` of a decision.")
     best_practices: list[str]
     gotchas: list[str]
     evidence: list[dict[str, Any]]

@@ -57,6 +57,7 @@ class Suggestion(Reply):
     similarity: float | None = Field(description="Lowest cosine similarity among the originals.")
     content: str
     lessons_learned: str | None
+    text_hash: str = Field(description="Hash of the proposed text, for `expected` of an approval.")
     keywords: list[str]
     rationale: str | None
     originals: list[Original]
@@ -110,6 +111,9 @@ class ValidateRequest(RejectRequest):
     content: str | None = Field(None, max_length=_MAX_TEXT_CHARS, description="Replaces the proposed content.")
     lessons_learned: str | None = Field(
         None, max_length=_MAX_TEXT_CHARS, description='Replaces the proposed lessons; "": none.'
+    )
+    expected: str | None = Field(
+        None, max_length=100, description="`text_hash` of the text that was read. 409 if it was written anew since."
     )
     accept_loss: bool = Field(
         False, description="Accept a text that leaves out numbers or names of the originals. Else such a text is 400."

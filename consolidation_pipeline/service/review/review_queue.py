@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +12,7 @@ from consolidation_pipeline.core.knowledge.risky_text import find_risks
 from consolidation_pipeline.core.lifecycle.associations import SUPERSEDES
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
+from consolidation_pipeline.service.review.expected_text import check_expected, hash_text
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.knowledge.relations import count_relations
@@ -40,22 +41,37 @@ class ReviewDecision:
 
 
 def decide_review(
-    engine: Engine, ids: Sequence[UUID], *, approved: bool, changed_by: str, reason: str | None = None
+    engine: Engine,
+    ids: Sequence[UUID],
+    *,
+    approved: bool,
+    changed_by: str,
+    reason: str | None = None,
+    expected: Mapping[UUID, str] | None = None,
 ) -> list[ReviewDecision]:
     """Approve rows that wait for a person, or dismiss rows that wait or are active: all of them or none.
 
     An approved pattern or principle is promoted by the next run if it has enough evidence. A dismissed one is retired
     and not made again from the same memories. An approved playbook entry becomes active, a dismissed one is retired.
 
+    Args:
+        expected: Hashes of the texts that the person read, by id, as ``list_review`` tells them; None = not checked.
+
     Raises:
         NotFoundError: An id is unknown.
-        UsageError: A row is of a kind that is not reviewed.
-        ConflictError: A row to approve does not wait, or a row to dismiss is retired already.
+        UsageError: A row is of a kind that is not reviewed, or ``expected`` has an id that is not among ``ids``.
+        ConflictError: A row to approve does not wait, a row to dismiss is retired already, or a text is another one
+            than expected.
     """
+    expected = expected or {}
+    if unasked := [str(id_) for id_ in expected if id_ not in ids]:
+        raise UsageError(f"a text is expected of {', '.join(unasked)}, which is not among the ids to decide on")
     groups: dict[UUID, UUID] = {}
     with engine.begin() as connection:
         lock_active_keys_of(connection, ids)
         rows = _lock_decidable(connection, list(dict.fromkeys(ids)), approved=approved)
+        for row in rows:
+            check_expected(row.kind, row.id, row.content or "", expected.get(row.id))
         for project_id in sorted({row.project_id for row in rows}):
             own = [row for row in rows if row.project_id == project_id]
             author, why = Author(project_id, None, changed_by), reason or MANUAL_REASON
@@ -87,8 +103,8 @@ def _lock_decidable(connection: Connection, ids: Sequence[UUID], *, approved: bo
 def list_review(engine: Engine, slug: str, *, limit: int, kind: str | None = None) -> dict[str, Any]:
     """Return the rows of a project that wait for a person, highest confidence first, and their number by kind.
 
-    Each row has the ``risks`` of its text, in words. ``supersessions``: number of candidates for a relation
-    ``supersedes``, which are decided as relations.
+    Each row has the ``risks`` of its text, in words, and the hash of it, which a decision may expect.
+    ``supersessions``: number of candidates for a relation ``supersedes``, which are decided as relations.
 
     Raises:
         NotFoundError: There is no such project.
@@ -118,6 +134,7 @@ def _describe_item(row: Row[Any]) -> dict[str, Any]:
         "confidence": row.confidence,
         "evidence_count": row.evidence,
         "content": row.content,
+        "text_hash": hash_text(row.content),
         "best_practices": details.get("best_practices", []),
         "gotchas": details.get("gotchas", []),
         "evidence": details.get("evidence", []),

@@ -23,6 +23,7 @@ from consolidation_pipeline.service.knowledge.merged_memories import (
     find_retired,
     sort_by_source_count,
 )
+from consolidation_pipeline.service.review.expected_text import check_expected
 from consolidation_pipeline.service.review.suggestion_queue import refill_queue
 from consolidation_pipeline.service.review.suggestion_texts import merge_originals
 from consolidation_pipeline.service.review.suggestions import Suggestion, get_suggestion, join_parts
@@ -73,6 +74,7 @@ def approve_suggestion(
     content: str | None = None,
     lessons_learned: str | None = None,
     accept_loss: bool = False,
+    expected: str | None = None,
     note: str | None = None,
     decided_by: str,
     settings: Settings | None = None,
@@ -87,6 +89,7 @@ def approve_suggestion(
         content: Text of the memory; None = as proposed.
         lessons_learned: Lessons, appended to the content; None = as proposed.
         accept_loss: Accept a text that leaves out facts which the proposed one has.
+        expected: Hash of the proposed text that the person read (``text_hash``); None = not checked.
         settings: None = those of the environment.
         refill: Propose the next group at once.
 
@@ -94,12 +97,14 @@ def approve_suggestion(
         NotFoundError: There is no such suggestion.
         UsageError: The text is blank or too long, or it leaves out facts.
         ConflictError: The suggestion was decided before. Or an original is gone, archived, merged or changed, and the
-            suggestion is superseded now. Or another merged memory has the same text.
+            suggestion is superseded now. Or the proposed text is another one than expected. Or another merged memory
+            has the same text.
         EmbeddingError, BudgetExhaustedError: The text could not be embedded. Nothing was decided.
     """
     settings = settings or Settings()
     suggestion = get_suggestion(engine, id)
     _refuse_decided(suggestion)
+    check_expected("suggestion", id, join_parts(suggestion.content, suggestion.lessons_learned), expected)
     text = _read_edit(suggestion, content, lessons_learned, accept_loss=accept_loss)
     approval = _prepare_approval(engine, suggestion, text, settings=settings)
     return _decide(

@@ -15,6 +15,7 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.review.expected_text import hash_text
 from consolidation_pipeline.service.review.suggestion_texts import read_text
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
@@ -71,6 +72,7 @@ class Disagreement:
 class Suggestion:
     """A proposed merge.
 
+    ``text_hash``: hash of content and lessons, which an approval may expect.
     ``similarity``: lowest cosine among the originals. ``originals``: without those that were deleted. ``left_out``:
     literals of the originals that the proposed text lacks, as written. ``difference_kinds``: kinds of ``differences``,
     the most frequent first; empty if an older version proposed it. ``worth``: rank among those that wait.
@@ -86,6 +88,7 @@ class Suggestion:
     similarity: float | None
     content: str
     lessons_learned: str | None
+    text_hash: str
     keywords: tuple[str, ...]
     rationale: str | None
     originals: list[Original]
@@ -223,6 +226,7 @@ def _to_suggestion(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
         similarity=row.similarity,
         content=row.suggested_content,
         lessons_learned=row.suggested_lessons_learned,
+        text_hash=hash_text(proposed),
         keywords=tuple(row.suggested_keywords),
         rationale=row.rationale,
         originals=originals,

@@ -28,6 +28,7 @@ class ReviewItem:
     """A row that a person decides on; ``kind`` may be one that is not reviewed.
 
     ``is_waiting``: nobody has decided on it yet, so it can be approved. ``can_be_dismissed``: it is active or waits.
+    ``content``: None if the kind is not reviewed.
     """
 
     id: UUID
@@ -39,24 +40,27 @@ class ReviewItem:
     is_waiting: bool
     can_be_dismissed: bool
     details: Mapping[str, Any] | None
+    content: str | None
 
 
 _LOAD_ROWS = """
-    SELECT r.id, r.project_id, p.slug, r.found_in, r.kind, r.version, r.is_waiting, r.can_be_dismissed, r.details
+    SELECT r.id, r.project_id, p.slug, r.found_in, r.kind, r.version, r.is_waiting, r.can_be_dismissed, r.details,
+        r.content
     FROM (
         SELECT id, project_id, 'task_memories' AS found_in, 'raw' AS kind, version, false AS is_waiting,
-            false AS can_be_dismissed, NULL::jsonb AS details
+            false AS can_be_dismissed, NULL::jsonb AS details, NULL AS content
         FROM consolidation.task_memories WHERE id = ANY(:ids)
         UNION ALL
-        SELECT id, project_id, 'memory_relations', 'relation', version, false, false, NULL
+        SELECT id, project_id, 'memory_relations', 'relation', version, false, false, NULL, NULL
         FROM consolidation.memory_relations WHERE id = ANY(:ids)
         UNION ALL
         SELECT id, project_id, 'consolidated_memories', kind, version,
             needs_review AND retired_at IS NULL AND kind IN ('pattern', 'principle'),
-            retired_at IS NULL AND kind IN ('pattern', 'principle'), details
+            retired_at IS NULL AND kind IN ('pattern', 'principle'), details, content
         FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
         UNION ALL
-        SELECT id, project_id, 'playbook_entries', 'playbook', version, status = 'review', status <> 'retired', NULL
+        SELECT id, project_id, 'playbook_entries', 'playbook', version, status = 'review', status <> 'retired', NULL,
+            content
         FROM consolidation.playbook_entries WHERE id = ANY(:ids)) r
     JOIN consolidation.projects p ON p.id = r.project_id
 """
