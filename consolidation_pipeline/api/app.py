@@ -19,6 +19,7 @@ from consolidation_pipeline.api import (
     jobs,
     ledger,
     memories,
+    memory_edits,
     metrics,
     projects,
     quarantine,
@@ -55,6 +56,7 @@ WORKER_THREADS = POOL_SIZE - 3
 API_ROUTERS = (
     search.router,
     memories.router,
+    memory_edits.router,
     jobs.router,
     ledger.router,
     projects.router,

@@ -1,4 +1,4 @@
-"""Routes of memories: add, read, give feedback."""
+"""Routes of memories: add, read one, give feedback."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from consolidation_pipeline.cli import (
     context,
     cost,
     demo,
+    erase,
     events,
     export_memories,
     feedback,
@@ -26,9 +27,11 @@ from consolidation_pipeline.cli import (
     import_memories,
     keys,
     mcp,
+    memories,
     plan,
     playbook,
     projects,
+    prune,
     quarantine,
     relations,
     review,
@@ -50,7 +53,14 @@ ENV_FILE = Path(__file__).resolve().parents[2] / ".env"
 # Commands, and modules with a group of commands, under the headings of `--help`.
 _COMMANDS: dict[str, tuple[Callable[..., Any] | ModuleType, ...]] = {
     "Start": (demo.demo, setup.init, setup.doctor, projects),
-    "Memories": (import_memories.import_, export_memories.export, feedback.used, feedback.feedback),
+    "Memories": (
+        memories.add,
+        memories,
+        import_memories.import_,
+        export_memories.export,
+        feedback.used,
+        feedback.feedback,
+    ),
     "Runs": (plan.plan, run.run, run.cancel, status.status, status.metrics, cost.cost, calibration.calibrate),
     "Read": (search.search, context.context, playbook.playbook, history.lineage),
     "Decide": (review, suggestions, relations),
@@ -62,8 +72,9 @@ _COMMANDS: dict[str, tuple[Callable[..., Any] | ModuleType, ...]] = {
         archive.pin,
         quarantine.blast_radius,
         quarantine.quarantine,
+        erase.erase,
     ),
-    "Serve and operate": (setup.dev, serve.serve, mcp.mcp, keys, events, backup),
+    "Serve and operate": (setup.dev, serve.serve, mcp.mcp, keys, events, backup, prune.prune),
 }
 
 

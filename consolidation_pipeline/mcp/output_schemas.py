@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
@@ -72,6 +73,56 @@ class PlaybookAnswer(Answer):
 
 class LineageAnswer(RootModel[Lineage]):
     """Lineage of a memory or playbook entry: its sources down to raw memories, and what was derived from it."""
+
+
+class ListedMemory(Answer):
+    """Memory of a list."""
+
+    id: UUID
+    kind: str = Field(description="raw, merged, pattern, summary, principle or procedural.")
+    status: str = Field(description="active, merged, archived, deleted, superseded or retired.")
+    memory_type: str
+    content: str
+    tags: list[str]
+    user_id: str | None
+    session_id: str | None
+    agent_id: str | None
+    importance: float
+    learned_at: datetime
+    created_at: datetime
+    version: int
+
+
+class MemoryListAnswer(Answer):
+    """Page of memories, those stored last first."""
+
+    project: str
+    memories: list[ListedMemory]
+    next: str | None = Field(description="Cursor of the next page; null: this is the last one.")
+
+
+class MemoryAnswer(RootModel[dict[str, Any]]):
+    """A memory with all its fields."""
+
+
+class EditAnswer(Answer):
+    """Effect of an edit."""
+
+    id: UUID
+    project: str
+    changed: list[str] = Field(description="Fields that are new; empty: nothing was to be changed.")
+    derived: dict[str, int] = Field(description="Rows by kind that were derived from the old text: out of use now.")
+    version: int
+    group_id: UUID | None = Field(description="To undo it; null: nothing was changed.")
+
+
+class DeletionAnswer(Answer):
+    """Effect of a deletion."""
+
+    project: str
+    memories: list[UUID] = Field(description="Deleted memories: of a merged memory, its sources.")
+    derived: dict[str, int] = Field(description="Other rows by kind that went out of use with them.")
+    group_id: UUID = Field(description="To undo it.")
 
 
 class AddedMemory(Answer):

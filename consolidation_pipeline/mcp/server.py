@@ -16,7 +16,7 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, error_kind
-from consolidation_pipeline.mcp import consolidation_tools, read_tools, write_tools
+from consolidation_pipeline.mcp import consolidation_tools, memory_tools, read_tools, write_tools
 from consolidation_pipeline.mcp.tool_context import ServerContext
 from consolidation_pipeline.service.admin.api_keys import ROLES
 
@@ -24,9 +24,9 @@ _INSTRUCTIONS = """
 Long-term memory for agents, separate for each project. Before a task, call get_consolidated_context and follow its
 playbook entries. During a task, call search_consolidated_memories to answer a question, and trace_memory_lineage to
 check the sources of a claim. After a task, call add_memory for each lesson learned, report_used_memories with the ids
-that you used, and memory_feedback for a memory that misled you. plan_consolidation, run_consolidation and
-rollback_consolidation maintain the memories: a run merges memories that say the same and hides the originals. It
-deletes nothing and can be undone.
+that you used, and memory_feedback for a memory that misled you; edit_memory and delete_memory correct one that you
+wrote. plan_consolidation, run_consolidation and rollback_consolidation maintain the memories: a run merges memories
+that say the same and hides the originals. It deletes nothing and can be undone.
 """
 
 
@@ -81,7 +81,13 @@ TOOLS = (
     ToolSpec(read_tools.get_consolidated_context, "reader", "Context for a task"),
     ToolSpec(read_tools.read_playbook, "reader", "The playbook"),
     ToolSpec(read_tools.trace_memory_lineage, "reader", "Lineage of a memory"),
+    ToolSpec(memory_tools.list_memories, "reader", "List memories"),
+    ToolSpec(memory_tools.get_memory, "agent", "A memory"),
     ToolSpec(write_tools.add_memory, "agent", "Add a memory", read_only=False),
+    ToolSpec(write_tools.edit_memory, "agent", "Edit a memory", read_only=False, destructive=True),
+    ToolSpec(
+        write_tools.delete_memory, "agent", "Delete a memory", read_only=False, destructive=True, idempotent=False
+    ),
     ToolSpec(write_tools.memory_feedback, "agent", "Feedback on a memory", read_only=False, idempotent=False),
     ToolSpec(write_tools.report_used_memories, "agent", "Report used memories", read_only=False),
     ToolSpec(consolidation_tools.plan_consolidation, "admin", "Preview a consolidation"),

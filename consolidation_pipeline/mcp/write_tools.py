@@ -1,4 +1,4 @@
-"""Tools that write: add a memory, give feedback on one, report which ones were used."""
+"""Tools that write: add, edit and delete a memory, give feedback on one, report which ones were used."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from uuid import UUID
 from pydantic import Field
 
 from consolidation_pipeline.errors import InvalidMemoryError
-from consolidation_pipeline.mcp.output_schemas import AddedMemory, FeedbackAnswer, UsesAnswer
-from consolidation_pipeline.mcp.tool_arguments import MemoryId, MemoryType, Project, SessionId
+from consolidation_pipeline.mcp.output_schemas import (
+    AddedMemory,
+    DeletionAnswer,
+    EditAnswer,
+    FeedbackAnswer,
+    UsesAnswer,
+)
+from consolidation_pipeline.mcp.tool_arguments import MemoryId, MemoryType, Project, Reason, SessionId
 from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.admin.api_keys import Principal
+    from consolidation_pipeline.service.lifecycle.memory_edits import Editor
 
 _SOURCE = "mcp"
 # All agents on this machine that have no key.
@@ -51,7 +58,7 @@ def add_memory(
     """Add one memory: a lesson from a finished task, with exact names, numbers and paths.
 
     Put one lesson into each memory. Repeating a known lesson is fine: the next consolidation merges duplicates. Adding
-    the same memory again changes nothing. Free. A memory is never rewritten or deleted; a person can archive it.
+    the same memory again changes nothing. Free.
     """
     from consolidation_pipeline.service.intake.agent_memories import add_memories
 
@@ -92,6 +99,87 @@ def add_memory(
 def _find_writer(principal: Principal) -> str | None:
     """Return the writer of a caller's memories. Over stdio, the caller is an agent that has no key."""
     return LOCAL_WRITER if principal.key_id is None else principal.writer
+
+
+def edit_memory(
+    ctx: ToolContext,
+    memory_id: MemoryId,
+    project: Project = "",
+    *,
+    content: Annotated[str, Field(description="The new lesson; empty: it stays.")] = "",
+    memory_type: Annotated[str, Field(description="Its new type; empty: it stays.")] = "",
+    goal: Annotated[str, Field(description="Goal of the task.")] = "",
+    result: Annotated[str, Field(description="Result of the task.")] = "",
+    lessons_learned: Annotated[str, Field(description="What to do next time.")] = "",
+    tags: Annotated[list[str] | None, Field(description="Its new tags; [] removes them.")] = None,
+    files: Annotated[list[str] | None, Field(description="Its new paths; [] removes them.")] = None,
+    success: Annotated[bool | None, Field(description="True if the task succeeded.")] = None,
+    importance: Annotated[float | None, Field(description="0 to 1.", ge=0, le=1, allow_inf_nan=False)] = None,
+    version: Annotated[
+        int | None, Field(description="Version that you read: refused if it is another one now.")
+    ] = None,
+    reason: Reason = "",
+) -> EditAnswer:
+    """Correct a raw memory: an agent one that it wrote itself, an admin any. Fields that you leave out stay.
+
+    The ledger keeps the old text. If text or type change, what was derived from it goes out of use, and the next
+    consolidation derives it again. Use it for a mistake in a memory; a new fact is a new memory. Free. To undo it, pass
+    group_id to rollback_consolidation.
+    """
+    from consolidation_pipeline.service.intake.agent_memories import embed_edited
+    from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory as edit
+
+    caller = get_caller(ctx, of_scope=True)
+    caller.check_owner(memory_id, "memory", project=project)
+    texts = {
+        "content": content,
+        "memory_type": memory_type,
+        "goal": goal,
+        "result": result,
+        "lessons_learned": lessons_learned,
+    }
+    others = {"tags": tags, "files": files, "success": success, "importance": importance}
+    fields = {name: value for name, value in (texts | others).items() if value not in ("", None)}
+    done = edit(
+        caller.engine,
+        memory_id,
+        fields,
+        changed_by=caller.name,
+        reason=reason or None,
+        version=version,
+        editor=_get_editor(caller.principal),
+    )
+    embed_edited(caller.engine, done, settings=caller.settings)
+    return EditAnswer.model_validate(done)
+
+
+def delete_memory(
+    ctx: ToolContext, memory_id: MemoryId, project: Project = "", *, reason: Reason = ""
+) -> DeletionAnswer:
+    """Delete a memory: an agent one that it wrote itself, an admin any.
+
+    It is hidden at once from search, context, playbook and the next consolidation, with everything derived from it. A
+    merged memory is deleted with the memories that it was made from. Free. To undo it, pass group_id to
+    rollback_consolidation.
+    """
+    from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories
+
+    caller = get_caller(ctx, of_scope=True)
+    caller.check_owner(memory_id, "memory", project=project)
+    done = delete_memories(
+        caller.engine,
+        [memory_id],
+        changed_by=caller.name,
+        reason=reason or None,
+        editor=_get_editor(caller.principal),
+    )
+    return DeletionAnswer.model_validate(done)
+
+
+def _get_editor(principal: Principal) -> Editor:
+    from consolidation_pipeline.service.lifecycle.memory_edits import Editor
+
+    return Editor(None if principal.role == "admin" else _find_writer(principal), principal.scope)
 
 
 def memory_feedback(

@@ -26,6 +26,7 @@ PROMISED_ROUTES = {
         "GET /consolidated-memories/{id}",
         "GET /memories/{id}/lineage",
         "GET /projects/{project}/playbook",
+        "GET /projects/{project}/memories",
         "POST /context",
     },
     "agent": {
@@ -34,6 +35,8 @@ PROMISED_ROUTES = {
         "POST /memories/used",
         "GET /memories/{id}",
         "POST /memories/{id}/feedback",
+        "PATCH /memories/{id}",
+        "DELETE /memories/{id}",
     },
 }
 
@@ -126,6 +129,9 @@ SCOPED_ROUTES = {
     "POST /context",
     "POST /memories",
     "POST /memories/bulk",
+    "GET /projects/{project}/memories",
+    "PATCH /memories/{id}",
+    "DELETE /memories/{id}",
 }
 
 

@@ -16,6 +16,8 @@ from consolidation_pipeline.service.intake.agent_memories import MAX_NOTE_CHARS
 from consolidation_pipeline.service.intake.memory_uses import MAX_USE_CHARS, MAX_USED
 
 MAX_ROWS = 1000
+Status = Literal["active", "merged", "archived", "deleted", "superseded", "retired"]
+Kind = Literal["raw", "merged", "pattern", "summary", "principle", "procedural"]
 
 _TEXT: dict[str, Any] = {"max_length": MAX_TEXT_CHARS}
 _NAME: dict[str, Any] = {"max_length": MAX_ID_CHARS}
@@ -231,7 +233,7 @@ class StoredMemory(Reply):
     project: str
     kind: Literal["raw", "merged", "pattern", "summary", "principle", "procedural"]
     level: int = Field(description="0 raw, 1 merged, 2 pattern or summary, 3 principle or procedural profile.")
-    status: Literal["active", "merged", "archived", "superseded", "retired"]
+    status: Status
     successor: UUID | None = Field(description="The memory that replaced it.")
     content: str
     memory_type: str

@@ -1,0 +1,63 @@
+"""``consolidation erase``: remove memories for good, with a certificate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
+from consolidation_pipeline.cli.output import JsonFlag, format_value, print_json, print_note
+from consolidation_pipeline.errors import UsageError
+
+
+def erase(
+    ids: Annotated[list[UUID] | None, typer.Argument(metavar="[ID...]", help="Ids of raw memories.")] = None,
+    user: Annotated[str | None, typer.Option(help="All memories of this user of the project.")] = None,
+    project: Annotated[str | None, typer.Option(help="Project; may be left out with ids.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be erased.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase: it cannot be undone.")] = False,
+    certificate: Annotated[
+        Path | None, typer.Option(help="File for the certificate. Default: standard output.", dir_okay=False)
+    ] = None,
+    reason: Reason = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Remove memories for good: everywhere, the ledger included, with everything that was ever made of them.
+
+    The next run derives knowledge again from what stays. The certificate says what was removed, without content, and
+    what a search for it found afterwards. Exit code 1: something was found.
+    """
+    from consolidation_pipeline.service.lifecycle.erase import erase_memories, format_certificate, preview_erasure
+
+    engine, _ = open_store()
+    chosen = list(ids or ())
+    if dry_run or not yes:
+        found = preview_erasure(engine, chosen, project=project, user_id=user)
+        counts = {table: count for table, count in found.rows.items() if count}
+        words = f"{found.project}: would erase {len(found.memories)} memories for good; rows: {format_value(counts)}"
+        if not dry_run:
+            raise UsageError(f"{words}; confirm with --yes")
+        if as_json:
+            print_json({**vars(found), "rows": counts})
+        else:
+            print(words)
+        return
+    if certificate is not None and certificate.exists():
+        raise UsageError(f"{certificate} exists: name a new file for the certificate")
+    done = erase_memories(engine, chosen, project=project, user_id=user, reason=reason, changed_by=get_actor())
+    content = format_certificate(done)
+    if certificate is None:
+        print(content)
+    else:
+        try:
+            certificate.write_text(content + "\n")
+        except OSError as error:
+            print_note(f"the certificate cannot be written to {certificate}: {error.strerror}")
+            print(content)
+    print_note(f"{done.project}: {len(done.memories)} memories are erased; the next run derives the rest again")
+    if not done.is_clean:
+        print_note(f"something is left: {format_value(dict(done.scan['places']))}")
+        raise typer.Exit(1)
