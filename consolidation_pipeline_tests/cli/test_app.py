@@ -10,6 +10,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from consolidation_pipeline.cli import app, status
 from consolidation_pipeline.cli.error_report import describe_error, error_name, report_error
@@ -26,8 +28,8 @@ from consolidation_pipeline_tests.cli.conftest import Answer, Cli
 HEAVY = ("alembic", "dagster", "litellm", "numpy", "pandas", "psycopg", "pydantic", "rich", "sqlalchemy", "wordllama")
 COMMANDS = (
     "init doctor dev demo import plan run calibrate status history metrics lineage rollback archive restore pin export "
-    "projects relations review suggestions playbook cost search context keys cancel serve mcp events backup quarantine "
-    "blast-radius used feedback"
+    "projects relations review suggestions playbook cost search context keys cancel serve mcp events backup prune "
+    "quarantine blast-radius used feedback add memories erase"
 ).split()
 
 
@@ -47,6 +49,16 @@ def test_help_lists_every_command(command: Cli) -> None:
     assert {line.split()[0] for line in listed if line.startswith("  ")} == set(COMMANDS)
     headings = [line for line in listed if line and not line.startswith(" ")]
     assert headings == ["Memories:", "Runs:", "Read:", "Decide:", "Change and undo:", "Serve and operate:"]
+
+
+def test_every_list_command_has_json() -> None:
+    root = typer.main.get_command(app.app)
+    assert isinstance(root, TyperGroup)
+    groups = [root, *(command for command in root.commands.values() if isinstance(command, TyperGroup))]
+    lists = {group.name: group.commands["list"] for group in groups if "list" in group.commands}
+    assert {"projects", "keys", "events", "relations", "review", "suggestions"} <= set(lists)
+    for name, command in lists.items():
+        assert any("--json" in parameter.opts for parameter in command.params), name
 
 
 @pytest.mark.parametrize("name", COMMANDS)

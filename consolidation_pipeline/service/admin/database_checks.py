@@ -9,6 +9,7 @@ from uuid import UUID
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidWebhookError, SchemaOutOfDateError
 from consolidation_pipeline.service.admin.findings import Finding, Status, list_finding
+from consolidation_pipeline.service.admin.size_checks import check_sizes
 from consolidation_pipeline.service.jobs.retry_policy import list_failing_jobs
 from consolidation_pipeline.service.jobs.triggers import list_overdue
 from consolidation_pipeline.service.runs.effective_options import effective_options
@@ -82,6 +83,7 @@ def check_database(settings: Settings) -> Iterator[Finding]:
     yield from _check_projects(engine)
     yield from _check_jobs(engine)
     yield from check_store(engine, settings)
+    yield from check_sizes(engine)
     yield from _check_webhook(engine, settings)
 
 
@@ -105,7 +107,8 @@ def _check_jobs(engine: Engine) -> Iterator[Finding]:
     what = "failed too often: sensors leave it alone until its schedule or a person runs it"
     yield list_finding("dead jobs", dead, what=what, fine="no job failed too often")
     waiting = [f"job {job.id} of {job.slug}, requested at {job.created_at:%Y-%m-%d %H:%M} UTC" for job in pending]
-    what = "waits for a run: no daemon runs, or consolidation_requested_jobs_sensor is off; `consolidation run --pending` runs it"
+    off = "no daemon runs, or consolidation_requested_jobs_sensor is off"
+    what = f"waits for a run: {off}; `consolidation run --pending` runs it"
     yield list_finding("requests", waiting, what=what, fine="no request waits for long")
     overdue = list_overdue(engine, now)
     what = "due for more than a day: no daemon runs, or consolidation_nightly is off"
@@ -187,7 +190,7 @@ def _check_load(load: ServerLoad) -> Iterator[Finding]:
     what = "need VACUUM: autovacuum is off, or an old transaction blocks it"
     yield list_finding("bloat", bloated, what=what, fine="no table is mostly dead rows")
     many = [f"{load.events:,} events"] if load.events > MANY_EVENTS else []
-    what = "are in the outbox: switch on the schedule consolidation_weekly_audit_retention, which removes old ones"
+    what = "are in the outbox: `consolidation prune` or its weekly schedule removes old ones"
     yield list_finding("outbox", many, what=what, fine=f"{load.events:,} events are kept")
 
 
