@@ -68,11 +68,11 @@ def serve(
             print_note("\n".join(greeting))
 
     with ExitStack() as stack:
-        listeners = [stack.enter_context(one) for one in _open_listeners(settings.api_host, settings.api_port)]
+        listeners = [stack.enter_context(one) for one in open_listeners(settings.api_host, settings.api_port)]
         Server(config).run(sockets=listeners)
 
 
-def _open_listeners(host: str, port: int) -> list[socket.socket]:
+def open_listeners(host: str, port: int) -> list[socket.socket]:
     """Return a socket that listens for each address of ``host``.
 
     Raises:

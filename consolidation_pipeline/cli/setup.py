@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -68,15 +70,30 @@ def dev(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port the UI listens on.")] = 3000,
 ) -> None:
     """Start the Dagster UI with sensors and schedules running."""
+    from consolidation_pipeline.cli.serve import open_listeners
     from consolidation_pipeline.launch import register_projects
-    from consolidation_pipeline.settings import RESOURCE_DIR, use_dagster_home
+    from consolidation_pipeline.settings import use_dagster_home
 
     home = use_dagster_home()
     os.environ["CONSOLIDATION_AUTOMATION"] = "running"
     read_settings()
+    for listener in open_listeners(host, port):
+        listener.close()
     register_projects()
     print(f"Dagster UI: http://{host}:{port} (Ctrl-C stops it)", file=sys.stderr, flush=True)
     os.chdir(home)
-    workspace = str(RESOURCE_DIR / "workspace.yaml")
-    command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "--host", host, "--port", str(port)]
-    os.execv(sys.executable, command)
+    os.execv(sys.executable, [sys.executable, "-m", *_make_dev_command(home), "--host", host, "--port", str(port)])
+
+
+def _make_dev_command(home: Path) -> list[str]:
+    """Return the Python module that starts the UI, and its arguments: ``dg``, or ``dagster`` where it is missing.
+
+    In a checkout ``dg`` takes the project from pyproject.toml, elsewhere the workspace file of the package.
+    """
+    from consolidation_pipeline.settings import IS_INSTALLED, PROJECT_ROOT, RESOURCE_DIR
+
+    workspace = ["--workspace", str(RESOURCE_DIR / "workspace.yaml")]
+    if find_spec("dagster_dg_cli") is None:
+        return ["dagster", "dev", *workspace]
+    is_project = not IS_INSTALLED and home.resolve() == PROJECT_ROOT
+    return ["dagster_dg_cli.cli", "dev", *(["--use-active-venv"] if is_project else workspace)]

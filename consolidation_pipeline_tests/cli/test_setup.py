@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,6 +18,7 @@ import pytest
 from dagster._daemon.types import DaemonHeartbeat
 from sqlalchemy import text
 
+from consolidation_pipeline.cli import setup
 from consolidation_pipeline.launch import find_automation
 from consolidation_pipeline.service.admin import database_checks, doctor
 from consolidation_pipeline.service.admin.database_checks import _check_load, check_store
@@ -142,7 +144,7 @@ def test_doctor_reports_damaged_store(cli: Cli, engine: Engine, monkeypatch: pyt
     assert "llm_calls_job_id_idx is missing or incomplete: CREATE INDEX llm_calls_job_id_idx ON" in found["indexes"][1]
     assert "memory_lineage_parent_id_idx is missing or" in found["indexes"][1]
     warned = {name: message for name, (status, message) in found.items() if status == "warning"}
-    assert warned.keys() == {"search indexes", "stale vectors", "budget", "spans", "Dagster files"}
+    assert warned.keys() == {"search indexes", "stale vectors", "budget", "spans", "Dagster files", "embedding model"}
     assert "in notes, which has openai/text-embedding-3-small" in warned["stale vectors"]
     assert "in notes of texts that have changed since" in warned["stale vectors"]
     assert warned["budget"].startswith("notes met a budget today")
@@ -226,26 +228,60 @@ class ReplacedError(Exception):
     """Raised where the process would be replaced."""
 
 
-@pytest.mark.usefixtures("consolidated")
-def test_dev_registers_projects_and_starts_dagster(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, Any] = {}
+@pytest.fixture
+def dev_call(command: Cli, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Call that would replace the process of `dev`; its Dagster instance is ``instance``."""
+    del command
+    seen: dict[str, Any] = {"instance": dg.DagsterInstance.ephemeral()}
 
     def replace(program: str, arguments: list[str]) -> None:
-        seen.update(program=program, arguments=arguments, folder=Path.cwd())
+        seen.update(program=program, arguments=" ".join(arguments[1:]), folder=Path.cwd())
         seen["automation"] = os.environ["CONSOLIDATION_AUTOMATION"]
         raise ReplacedError
 
-    instance = dg.DagsterInstance.ephemeral()
-    monkeypatch.setattr(dg.DagsterInstance, "get", lambda: nullcontext(instance))
+    monkeypatch.setattr(dg.DagsterInstance, "get", lambda: nullcontext(seen["instance"]))
     monkeypatch.setattr(os, "execv", replace)
     monkeypatch.setenv("CONSOLIDATION_AUTOMATION", "")
     monkeypatch.chdir(Path.cwd())
+    return seen
+
+
+@pytest.mark.usefixtures("consolidated")
+def test_dev_registers_projects_and_starts_dagster(cli: Cli, dev_call: dict[str, Any]) -> None:
     assert cli("projects", "create", "later").code == 0
-    answer = cli("dev", "--port", "4000")
+    answer = cli("dev", "--port", free_port())
     assert "unexpected ReplacedError" in answer.err
-    assert seen["program"] == sys.executable
-    assert seen["arguments"][1:] == [
-        *f"-m dagster dev -w {PROJECT_ROOT / 'workspace.yaml'} --host 127.0.0.1 --port 4000".split()
-    ]
-    assert (seen["folder"], seen["automation"]) == (Path(os.environ["DAGSTER_HOME"]), "running")
-    assert set(instance.get_dynamic_partitions("consolidation_projects")) == {"notes", "later"}
+    assert dev_call["program"] == sys.executable
+    workspace = PROJECT_ROOT / "workspace.yaml"
+    assert dev_call["arguments"].startswith(
+        f"-m dagster_dg_cli.cli dev --workspace {workspace} --host 127.0.0.1 --port "
+    )
+    assert (dev_call["folder"], dev_call["automation"]) == (Path(os.environ["DAGSTER_HOME"]), "running")
+    assert set(dev_call["instance"].get_dynamic_partitions("consolidation_projects")) == {"notes", "later"}
+
+
+@pytest.mark.parametrize(
+    ("home", "has_dg", "expected"),
+    [
+        (PROJECT_ROOT, True, "dagster_dg_cli.cli dev --use-active-venv"),
+        (PROJECT_ROOT.parent, True, f"dagster_dg_cli.cli dev --workspace {PROJECT_ROOT / 'workspace.yaml'}"),
+        (PROJECT_ROOT, False, f"dagster dev --workspace {PROJECT_ROOT / 'workspace.yaml'}"),
+    ],
+)
+def test_dev_uses_dg_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, home: Path, has_dg: bool, expected: str
+) -> None:
+    monkeypatch.setattr(setup, "find_spec", lambda _: object() if has_dg else None)
+    assert " ".join(setup._make_dev_command(home)) == expected
+
+
+def test_dev_refuses_a_used_port(cli: Cli, dev_call: dict[str, Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        answer = cli("dev", "--port", other.getsockname()[1])
+    assert (answer.code, "another program uses it" in answer.err) == (1, True)
+    assert "arguments" not in dev_call
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
