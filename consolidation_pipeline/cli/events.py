@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Project, open_store
+from consolidation_pipeline.cli.cli_context import Limit, Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, make_table, print_json
 from consolidation_pipeline.errors import UsageError
 
@@ -49,7 +49,7 @@ def _print_attempt(attempt: DeliveryAttempt) -> None:
 @app.command(name="list")
 def list_(
     project: Project,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of events.")] = 50,
+    limit: Limit = 50,
     as_json: JsonFlag = False,
 ) -> None:
     """List the events of a project, newest first, with their deliveries to the webhook."""
@@ -61,9 +61,9 @@ def list_(
         print_json(found)
         return
     totals = ", ".join(f"{found['totals'][name]} {name.replace('_', ' ')}" for name in _MARKS)
-    table = make_table(title=f"{project}: {totals}", header=False)
+    table = make_table("id", "created", "type", "status", title=f"{project}: {totals}")
     for event in found["events"]:
-        table.add_row(format_value(event["created_at"]), event["type"], _outcome(event), str(event["id"]))
+        table.add_row(str(event["id"]), format_value(event["created_at"]), event["type"], _outcome(event))
     make_console().print(table if found["events"] else f"{project} has no events yet")
 
 

@@ -47,7 +47,7 @@ def list_(as_json: JsonFlag = False) -> None:
     if as_json:
         print_json({"keys": [vars(key) for key in found]})
         return
-    table = make_table("key", "name", "role", "project", "scope", "created", "last used", "revoked")
+    table = make_table("id", "name", "role", "project", "scope", "created", "last used", "revoked")
     for key in found:
         created, used = format_value(key.created_at), format_value(key.last_used_at or "never")
         revoked = format_value(key.revoked_at or "")

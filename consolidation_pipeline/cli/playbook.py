@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import AS_OF_HELP, Project, open_store
+from consolidation_pipeline.cli.cli_context import AS_OF_HELP, Limit, Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note
 from consolidation_pipeline.errors import UsageError
 
@@ -19,7 +19,7 @@ def playbook(
     ] = "table",
     status: Annotated[str, typer.Option(help="active, review (waiting for a person) or retired.")] = "active",
     category: Annotated[str | None, typer.Option(help="Only this category, such as gotchas or testing.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of entries.")] = 200,
+    limit: Limit = 200,
     as_of: Annotated[str | None, typer.Option(help=AS_OF_HELP)] = None,
     as_json: JsonFlag = False,
 ) -> None:

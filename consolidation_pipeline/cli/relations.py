@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Project, Reason, get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Limit, Project, Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, make_table, print_json, shorten
 
 app = typer.Typer(no_args_is_help=True, help="List, confirm and reject relations between memories.")
@@ -23,7 +23,7 @@ def list_(
     project: Project,
     status: Annotated[str | None, typer.Option(help="Only this status: candidate, confirmed or rejected.")] = None,
     type: Annotated[str | None, typer.Option(help="Only this type, such as supersedes or contradicts.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of relations.")] = 50,
+    limit: Limit = 50,
     as_json: JsonFlag = False,
 ) -> None:
     """List relations between memories, newest first. Candidates wait for a decision and have no effect yet."""
@@ -34,18 +34,19 @@ def list_(
     if as_json:
         print_json(found)
         return
-    table = make_table(title=f"{project}: {format_value(found['totals'])}", header=False)
+    table = make_table("id", "type", "status", "confidence", title=f"{project}: {format_value(found['totals'])}")
     for relation in found["relations"]:
-        table.add_row(_format_relation(relation), style="dim" if relation["status"] == "rejected" else None)
+        columns = (relation["relation_type"], relation["status"], f"{relation['confidence']:.2f}")
+        style = "dim" if relation["status"] == "rejected" else None
+        table.add_row(_format_relation(relation), *columns, style=style)
     make_console().print(table if found["relations"] else f"{project} has no such relations")
 
 
 def _format_relation(relation: Mapping[str, Any]) -> str:
-    how = f"{relation['relation_type']} ({relation['status']}, confidence {relation['confidence']:.2f})"
     why = relation["reason"] or "no reason given"
     names = {"a": "newer", "b": "older"} if relation["relation_type"] == "supersedes" else {"a": "a", "b": "b"}
     ends = [f"  {names[end]}: {shorten(relation[f'{end}_text'] or 'deleted', _TEXT_WIDTH)}" for end in ("a", "b")]
-    return "\n".join([str(relation["id"]), f"  {how}", f"  {why}", *ends])
+    return "\n".join([str(relation["id"]), f"  {why}", *ends])
 
 
 @app.command()

@@ -52,7 +52,9 @@ def test_due_events_are_delivered_and_listed(events: Cli, receiver: Receiver) ->
     listed = events("events", "list", "notes", "--json").json
     assert [event["type"] for event in listed["events"]] == ["consolidation.completed", "consolidation.started"]
     assert {event["status"] for event in listed["events"]} == {"delivered"}
-    assert "notes: 2 delivered, 0 waiting, 0 given up, 0 unsent" in events("events", "list", "notes").out
+    listed = events("events", "list", "notes").out.splitlines()
+    assert listed[0].strip() == "notes: 2 delivered, 0 waiting, 0 given up, 0 unsent"
+    assert listed[1].split() == ["id", "created", "type", "status"]
 
 
 def test_failed_delivery_is_reported_everywhere(events: Cli, receiver: Receiver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import uuid4
 
@@ -34,7 +35,8 @@ def test_relations_are_listed_with_their_texts(cli: Cli, found: list[dict[str, A
     listed = cli("relations", "list", "notes", "--status", "candidate", "--limit", "1")
     assert listed.code == 0
     assert candidates(found)[0] in listed.out
-    assert "parallel_context (candidate, confidence 0.50)" in listed.out
+    assert listed.out.splitlines()[1].split() == ["id", "type", "status", "confidence"]
+    assert re.search(rf"{candidates(found)[0]} +parallel_context +candidate +0.50", listed.out)
     assert "learned at most 7 days apart" in listed.out
     assert "a: " in listed.out
     answer = cli("relations", "list", "notes", "--status", "candidate", "--json").json
