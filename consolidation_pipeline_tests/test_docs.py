@@ -107,7 +107,7 @@ def schema_names() -> set[str]:
 def definition_names(definitions: dg.Definitions) -> set[str]:
     """Return the names of assets, checks, jobs, sensors and schedules."""
     checks = {spec.name for check in definitions.asset_checks or () for spec in check.check_specs}  # type: ignore[union-attr]
-    assets = {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
+    assets = {spec.key.path[-1] for spec in definitions.resolve_all_asset_specs()}
     named = [*(definitions.jobs or ()), *(definitions.sensors or ()), *(definitions.schedules or ())]
     return checks | assets | {one.name for one in named}
 

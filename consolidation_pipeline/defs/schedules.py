@@ -29,7 +29,7 @@ from consolidation_pipeline.service.jobs.triggers import (
 
 @dataclass(frozen=True)
 class Timing:
-    """When a job of all projects is requested, and for which of them.
+    """Time at which a job is requested for all projects that are due.
 
     ``name``: of the schedule, without prefix. ``by_project``: the option `schedule` of each project decides, and the
     cron says only how often it is looked at.

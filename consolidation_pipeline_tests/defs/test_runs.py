@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from consolidation_pipeline.defs import asset_checks
+from consolidation_pipeline.defs.names import asset_key
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG
 from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation
@@ -20,6 +22,7 @@ from consolidation_pipeline.defs.sensors import (
     new_memories_sensor,
     projects_sensor,
     requested_jobs_sensor,
+    task_memories_sensor,
     unsummarized_memories_sensor,
 )
 from consolidation_pipeline.embed.local import LOCAL_MODEL
@@ -29,6 +32,7 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.jobs.job_requests import cancel_job, request_job
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline.store.admin.asset_rows import find_model_failure
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.jobs import append_job, get_job, start_job
 from consolidation_pipeline.store.projects import configure_project, get_project
@@ -457,3 +461,97 @@ def test_run_writes_nothing_to_working_directory(
     sample("alpha", 3)
     assert run_project("alpha").status == "completed"
     assert list(elsewhere.iterdir()) == []
+
+
+def find_check_events(instance: dg.DagsterInstance, run_id: str, check: str) -> dict[str | None, bool]:
+    """Return the results of a check in a run, by partition."""
+    events = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    found = [event.dagster_event.asset_check_evaluation_data for event in events if event.dagster_event]
+    return {one.partition: one.passed for one in found if one.check_name == check}
+
+
+@pytest.mark.breaks_rules
+def test_checks_without_partition_cover_all_projects(
+    engine: Engine, sample: Sample, stored_instance: dg.DagsterInstance
+) -> None:
+    for slug in ("alpha", "beta"):
+        sample(slug, 5)
+        assert materialize(stored_instance, slug, "decay").success
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "UPDATE consolidation.task_memories SET relevance_score = NULL WHERE project_id = "
+                "(SELECT id FROM consolidation.projects WHERE slug = 'beta')"
+            )
+        )
+    # As by "Execute all" in the UI: a part of the job of all assets, without a partition.
+    job = load_definitions().resolve_implicit_global_asset_job_def()
+    checks = {dg.AssetCheckKey(asset_key("decay_scores"), "relevance_is_positive")}
+    part = job.get_subset(asset_selection=set(), asset_check_selection=checks)
+    result = part.execute_in_process(instance=stored_instance, raise_on_error=False)
+    found = find_check_events(stored_instance, result.run_id, "relevance_is_positive")
+    assert found == {"alpha": True, "beta": False, None: False}
+    assert not result.success  # it blocks
+    harmless = {dg.AssetCheckKey(asset_key("embedding_matrix"), "one_embedding_model")}
+    part = job.get_subset(asset_selection=set(), asset_check_selection=harmless)
+    result = part.execute_in_process(instance=stored_instance)
+    assert find_check_events(stored_instance, result.run_id, "one_embedding_model") == dict.fromkeys(
+        ("alpha", "beta", None), True
+    )
+
+
+def test_import_is_observed_once(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
+    sample("alpha", 3)
+    tick = task_memories_sensor(sensor_context(engine, instance))
+    assert isinstance(tick, dg.SensorResult)
+    (event,) = tick.asset_events
+    assert (event.asset_key, event.partition) == (asset_key("task_memories"), "alpha")
+    assert event.metadata["dagster/partition_row_count"].value == 3
+    assert isinstance(task_memories_sensor(sensor_context(engine, instance, cursor=tick.cursor)), dg.SkipReason)
+    sample("alpha", 5)
+    again = task_memories_sensor(sensor_context(engine, instance, cursor=tick.cursor))
+    assert isinstance(again, dg.SensorResult)
+    assert again.asset_events[0].tags != event.tags
+
+
+def test_launchpad_overrides_resource(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
+    sample("alpha", 5)
+    instance.add_dynamic_partitions(PROJECTS, ["alpha"])
+    job = load_definitions().resolve_job_def("consolidation_decay")
+    url = engine.url.render_as_string(hide_password=False)
+    config = {"database_url": url, "options": {"decay_rate": 0.2}}
+    run_config = {"resources": {"consolidation": {"config": config}}}
+    assert job.execute_in_process(partition_key="alpha", instance=instance, run_config=run_config).success
+    with engine.connect() as connection:
+        query = "SELECT (options ->> 'decay_rate')::float8 FROM consolidation.consolidation_jobs"
+        assert connection.execute(text(query)).scalar_one() == 0.2
+
+
+def test_model_failure_is_warning_check(engine: Engine, sample: Sample) -> None:
+    sample("alpha", 3)
+    failed = {"patterns": {"model/failed": 2, "model/error": "no key"}}
+    with engine.begin() as connection:
+        project = get_project(connection, "alpha")
+        job = append_job(connection, project.id, trigger_type="manual", triggered_by="test", options={})
+        connection.execute(
+            text("UPDATE consolidation.consolidation_jobs SET metrics = CAST(:metrics AS jsonb) WHERE id = :job"),
+            {"job": job, "metrics": json.dumps(failed)},
+        )
+        assert find_model_failure(connection, project.id, "patterns") == [
+            "2 groups without a text of the model: no key"
+        ]
+        assert find_model_failure(connection, project.id, "principles") == []
+
+
+def test_run_log_and_merges_tell_what_was_done(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
+    sample("alpha", 120)
+    result = materialize(instance, "alpha")
+    lines = [entry.user_message for entry in instance.all_logs(result.run_id) if not entry.is_dagster_event]
+    assert len([line for line in lines if line.startswith("merged_memories of alpha: memories_merged ")]) == 1
+    (event,) = result.asset_materializations_for_node("consolidation__merged_memories")
+    records = event.metadata["examples"].records  # type: ignore[union-attr]
+    assert 1 <= len(records) <= 3
+    assert records[0].data["texts"] == f"consolidation lineage {records[0].data['memory']}"
+    with engine.connect() as connection:
+        query = "SELECT count(*) FROM consolidation.consolidated_memories WHERE kind = 'merged' AND retired_at IS NULL"
+        assert event.metadata["dagster/partition_row_count"].value == connection.execute(text(query)).scalar_one()

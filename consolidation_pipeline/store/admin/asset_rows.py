@@ -1,4 +1,4 @@
-"""What the catalog of Dagster tells of the assets of a project: numbers of rows, examples of merges, model failures."""
+"""Numbers of rows, examples of merges and model failures of a project, for the catalog of Dagster."""
 
 from __future__ import annotations
 
