@@ -73,8 +73,8 @@ def create(project: Project, assignments: Assignments = None, as_json: JsonFlag 
     config, resets = _parse_assignments(assignments or [])
     enabled = _take_enabled(config, resets)
     created = create_project(engine, project, config, settings=settings)
-    if enabled is False:
     _warn_of_models(created.config, config)
+    if enabled is False:
         configure_project(engine, project, settings=settings, config={}, enabled=enabled)
     if as_json:
         print_json({"project": created.slug, "project_id": created.id, "config": created.config})
@@ -111,7 +111,6 @@ def configure(
     _show(*get_configuration(engine, project, settings=settings), as_json=as_json)
 
 
-def _parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:
 def _warn_of_models(stored: Mapping[str, Any], assigned: Mapping[str, Any]) -> None:
     """Tell what is wrong with the models that were assigned, as far as their names tell it."""
     from consolidation_pipeline.embed import is_local
@@ -122,6 +121,7 @@ def _warn_of_models(stored: Mapping[str, Any], assigned: Mapping[str, Any]) -> N
         print_note(f"warning: {problem}")
 
 
+def _parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Return options to set and options to reset; values that are JSON are parsed. Raise UsageError if one is wrong."""
     config: dict[str, Any] = {}
     resets = []

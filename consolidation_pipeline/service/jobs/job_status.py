@@ -130,18 +130,18 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
         "units_after": counts.units,
         "reduction": counts.reduction,
         "stopped": metrics.get("stopped", []),
-        "metrics": metrics,
         "failing": metrics.get("failing", []),
+        "metrics": metrics,
         "undo": f"consolidation rollback {job_id}" if job.get("consolidation_changes_total") else None,
     }
 
 
-def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[str, Any]:
 def describe_model_failure(failing: Mapping[str, Any]) -> str:
     """Return a sentence on texts that the model failed to write: an item of ``failing`` of a job's metrics."""
     return f"{failing['purpose']}: {failing['groups']} made without the model, which failed: {failing['reason']}"
 
 
+def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[str, Any]:
     """Return the numbers of a project, its newest job, and what the next one waits for."""
     last = list_jobs(engine, slug, limit=1)
     with engine.connect() as connection:
@@ -164,5 +164,5 @@ def describe_model_failure(failing: Mapping[str, Any]) -> str:
             "reason": due.reason,
         },
         "failing": [vars(job) | {"told": describe_failing_job(job)} for job in failing],
-    }
         "model_failures": last[0]["metrics"].get("failing", []) if last else [],
+    }
