@@ -107,9 +107,14 @@ def _make_report_table(found: DemoReport, run: dict[str, Any]) -> Table:
         state = f"nothing changed since {format_value(run['completed_at'])}"
     table = Table(title=f"{found.project}: {state}", title_justify="left", title_style="bold", show_header=False)
     table.add_row("memories in", str(counts.memories))
-    table.add_row("groups", f"{counts.merged} merged, {counts.suggest_groups} left to a person")
-    table.add_row("absorbed", f"{counts.consolidated} memories, reduction {format_percent(counts.reduction) or 'none'}")
-    table.add_row("archived", describe_archived(run))
+    if run["status"] != "unchanged":
+        table.add_row("merged by this run", f"{run['groups_merged']} groups, {run['memories_merged']} memories")
+        table.add_row("archived by this run", describe_archived(run))
+    table.add_row("left to a person", f"{counts.suggest_groups} groups")
+    table.add_row("active now", f"{counts.units} memories: {counts.active} raw, {counts.merged} merged")
+    reduction = format_percent(counts.reduction) or "none"
+    table.add_row("merged away", f"{counts.consolidated} memories, reduction {reduction}")
+    table.add_row("archived", f"{counts.archived} memories")
     for merged in found.merged:
         table.add_section()
         table.add_row("merged", shorten(merged.content, 2 * _TEXT_WIDTH))

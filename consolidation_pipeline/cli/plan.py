@@ -61,7 +61,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         "memories": plan.memories,
         "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",
         "left to a person": _describe_review(totals),
-        "archived": f"{len(plan.archives)} memories{f' now; {later}' if later else ''}{held_back}",
+        "archived": f"{totals['memories_archived']} memories{f' now; {later}' if later else ''}{held_back}",
         "kept apart": _describe_walls(plan),
         "dissolved": f"{len(plan.dissolved)} made of several scopes" if plan.dissolved else None,
         "on one topic": f"{plan.pattern_groups} groups",

@@ -47,7 +47,7 @@ def list_(as_json: JsonFlag = False) -> None:
         row = _describe(backlog)
         last = format_value(row["last_run_at"]) if row["last_run_at"] else "never"
         enabled = "yes" if row["enabled"] else "no"
-        counts = (str(row[name]) for name in ("active", "merged", "new"))
+        counts = (str(row[name]) for name in ("units", "merged", "new"))
         table.add_row(row["project"], enabled, *counts, last, format_value(row["config"]))
     make_console().print(table if found else "no projects yet: `consolidation import` and `projects create` make one")
 
@@ -56,6 +56,7 @@ def _describe(backlog: Any) -> dict[str, Any]:
     return {
         "project": backlog.slug,
         "enabled": backlog.consolidation_enabled,
+        "units": backlog.units,
         "active": backlog.active,
         "new": backlog.new,
         "merged": backlog.merged,

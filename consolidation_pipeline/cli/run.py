@@ -231,7 +231,7 @@ def _make_run_table(run: dict[str, Any]) -> Any:
         {
             "phases": run["phases_completed"],
             "failed phases": run["phases_failed"] or None,
-            "memories absorbed": run["memories_merged"],
+            "merged": f"{run['groups_merged']} groups, {run['memories_merged']} memories",
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
             "learned": _describe_learned(run["metrics"]),
             "playbook": _join_counts(
@@ -289,4 +289,4 @@ def describe_archived(run: Mapping[str, Any]) -> str:
     if done.get("held_back"):
         command = done["to_archive_them"]
         return f"none: {done['held_back']} are unused, too many to archive without a plan; archive them with {command}"
-    return str(run["memories_archived"])
+    return f"{run['memories_archived']} memories"

@@ -21,7 +21,7 @@ def archived_memories(run: ProjectRun, phase: PhaseResult) -> None:
     """Archive memories that went stale or, if forgetting is on, irrelevant. The job `restore` brings them back."""
     result = archive_memories(run)
     phase.metrics = build_archive_metrics(run.project.slug, result)
-    phase.counters = {"memories_archived": result.units}
+    phase.counters = {"memories_archived": result.memories}
 
 
 archived_memories_checks = project_checks(

@@ -125,7 +125,7 @@ def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any
                 phase.metrics = {"due": results[name].is_due}
                 phase.counters = {"summaries_created": results[name].created}
             if name == "archived_memories":
-                phase.counters = {"memories_archived": results[name].units}
+                phase.counters = {"memories_archived": results[name].memories}
     return results
 
 

@@ -103,6 +103,11 @@ def format_time(when: datetime | None) -> str:
     return "" if when is None else f"{format_day(when)}, {when.astimezone(UTC):%H:%M} UTC"
 
 
+def format_tenths(share: float | None) -> str:
+    """Return a share as ``29.9 %``, rounded as on the command line."""
+    return "–" if share is None else f"{share:.1%}".replace("%", " %")
+
+
 def format_percent(share: float | None) -> str:
     """Return a fraction from 0 to 1 as ``97 %``, rounded down: 100 % means exactly 1."""
     if share is None:
@@ -147,7 +152,8 @@ def _create_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (format_day, format_time, format_percent, person_name, spaced, one_line, excerpt, plural, plural_of)
+    formats = (format_day, format_time, format_percent, format_tenths)
+    filters = (*formats, person_name, spaced, one_line, excerpt, plural, plural_of)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {
         "format_count": format_count,

@@ -81,7 +81,8 @@ class ArchiveUnits:
     """Active raw and merged memories with the inputs of the policies, as arrays (n,).
 
     ``idle_days``: days since the last use or the import, fractional and not negative. ``pinned`` includes memories that
-    a person restored recently. ``relevance`` is infinite if it was not computed yet.
+    a person restored recently. ``relevance`` is infinite if it was not computed yet. ``memories``: number of raw
+    memories, 1 for a raw memory itself.
     """
 
     idle_days: NDArray[np.float64]
@@ -90,6 +91,7 @@ class ArchiveUnits:
     importance: NDArray[np.float64]
     memory_type: NDArray[np.str_]
     relevance: NDArray[np.float64]
+    memories: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.idle_days)
@@ -160,8 +162,8 @@ def _explain_forgotten(units: ArchiveUnits, row: int) -> str:
 def merge_units(units: ArchiveUnits, labels: NDArray[np.integer]) -> ArchiveUnits:
     """Return the units (g,) that a merge of the groups ``labels`` (n,), 0 to g - 1, would make, in that order.
 
-    A merged unit has the sum of the uses, the highest importance and the last use of its group, and the memory type of
-    its first unit. It is not forgotten, because it has no relevance yet.
+    A merged unit has the sum of the uses and of the memories, the highest importance and the last use of its group, and
+    the memory type of its first unit. It is not forgotten, because it has no relevance yet.
     """
     size = int(labels.max(initial=-1)) + 1
     idle = np.full(size, np.inf)
@@ -171,18 +173,22 @@ def merge_units(units: ArchiveUnits, labels: NDArray[np.integer]) -> ArchiveUnit
     np.logical_or.at(pinned, labels, units.pinned)
     reused = np.zeros(size, dtype=np.int64)
     np.add.at(reused, labels, units.reused_count)
+    memories = np.zeros(size, dtype=np.int64)
+    np.add.at(memories, labels, units.memories)
     first = np.unique(labels, return_index=True)[1]
-    return ArchiveUnits(idle, reused, pinned, importance, units.memory_type[first], np.full(size, np.inf))
+    return ArchiveUnits(idle, reused, pinned, importance, units.memory_type[first], np.full(size, np.inf), memories)
 
 
 def forecast_staleness(units: ArchiveUnits, policies: ArchivePolicies, as_of: datetime) -> dict[date, int]:
-    """Return how many units become stale on which later date if they are not used until then, dates ascending."""
+    """Return how many raw memories become stale on which later date if they are not used until then, ascending."""
     if not policies.staleness:
         return {}
     now, unused = (
         is_stale(days, units.reused_count, units.pinned, stale_days=policies.stale_days, min_reuse=policies.min_reuse)
         for days in (units.idle_days, np.full(len(units), np.inf))
     )
-    waits = policies.stale_days - units.idle_days[unused & ~now]
-    dates = Counter((as_of + timedelta(days=wait)).date() for wait in waits.tolist())
+    waiting = units.select(unused & ~now)
+    dates = Counter[date]()
+    for idle, memories in zip(waiting.idle_days.tolist(), waiting.memories.tolist(), strict=True):
+        dates[(as_of + timedelta(days=policies.stale_days - idle)).date()] += memories
     return dict(sorted(dates.items()))

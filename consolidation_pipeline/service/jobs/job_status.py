@@ -122,6 +122,7 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
         "phases_completed": done.get("phases_completed", []),
         "phases_failed": done.get("phases_failed", []),
         "memories_merged": done.get("memories_merged", 0),
+        "groups_merged": done.get("clusters_merged", 0),
         "merged_created": merging.get("merged_created", 0),
         "merged_extended": merging.get("merged_extended", 0),
         "memories_archived": done.get("memories_archived", 0),

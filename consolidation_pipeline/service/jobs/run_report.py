@@ -51,9 +51,10 @@ def write_report(run: ProjectRun) -> RunReport:
 def _describe_run(job: Row[Any] | None) -> dict[str, Any]:
     """Return the numbers of the run itself; zeros if its job was deleted."""
     if job is None:
-        return dict.fromkeys(("memories_merged", "memories_archived", "held_back"), 0)
+        return dict.fromkeys(("memories_merged", "groups_merged", "memories_archived", "held_back"), 0)
     return {
         "memories_merged": job.memories_merged,
+        "groups_merged": job.clusters_merged,
         "memories_archived": job.memories_archived,
         "held_back": job.metrics.get("archived_memories", {}).get("held_back", 0),
     }
@@ -68,7 +69,7 @@ def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
         "archived": counts.archived,
         "merged": counts.merged,
         "units": counts.units,
-        "reduction": None if counts.reduction is None else round(counts.reduction, 6),
+        "reduction": counts.reduction,
         "by_type": dict(counts.by_type),
         "by_level": dict(counts.by_level),
         "by_kind": dict(counts.by_kind),
@@ -99,8 +100,9 @@ def _format_markdown(
 | | |
 |---|---|
 | raw memories | {counts.memories} |
-| active | {counts.active} |
-| merged memories, of {counts.consolidated} raw ones | {counts.merged} |
+| active raw memories | {counts.active} |
+| active merged memories, of {counts.consolidated} raw ones | {counts.merged} |
+| active in all | {counts.units} |
 | archived | {counts.archived} |
 | reduction | {reduction} |
 | patterns | {counts.by_kind.get("pattern", 0)} |
@@ -108,7 +110,7 @@ def _format_markdown(
 | playbook entries | {counts.playbook.get("active", 0)} |
 | summaries | {counts.by_kind.get("summary", 0)} |
 | waiting for review | {counts.needs_review} |
-| merged by this run | {own["memories_merged"]} |
+| merged by this run | {own["groups_merged"]} groups, {own["memories_merged"]} memories |
 | archived by this run | {own["memories_archived"]} |
 | held back, too many to archive automatically | {held_back} |
 | groups to review | {counts.suggest_groups} |

@@ -91,15 +91,13 @@ def can_summarize(backlog: Backlog, options: ConsolidationOptions) -> Due:
 def has_memories(backlog: Backlog, options: ConsolidationOptions) -> Due:
     """Return a true Due if there is an active memory, raw or merged."""
     del options
-    active = backlog.active + backlog.merged
-    return Due(active > 0, f"{active} active memories")
+    return Due(backlog.units > 0, f"{backlog.units} active memories")
 
 
 def can_associate(backlog: Backlog, options: ConsolidationOptions) -> Due:
     """Return a true Due if there are two active memories, raw or merged, that may be related."""
     del options
-    units = backlog.active + backlog.merged
-    return Due(units > 1, f"{units} active memories")
+    return Due(backlog.units > 1, f"{backlog.units} active memories")
 
 
 def can_forget(backlog: Backlog, options: ConsolidationOptions) -> Due:

@@ -41,17 +41,18 @@ BATCH_ROWS = 5000
 
 @dataclass(frozen=True)
 class ArchiveResult:
-    """Numbers of units.
+    """Numbers of units, and of raw ``memories``.
 
-    ``stale``, ``forgotten``: archived, by reason. ``merged``: merged memories among them; ``sources``: the raw memories
-    merged into these. ``held_back``: not archived, as they are too many at once. ``changed``: not archived, as they
-    changed after the decision. ``active_after``: still active.
+    ``stale``, ``forgotten``: archived units, by reason. ``merged``: merged memories among them. ``memories``: the raw
+    memories archived with them, each or behind a merged memory. ``held_back``: raw memories not archived, as the units
+    are too many at once. ``changed``: units not archived, as they changed after the decision. ``active_after``: units
+    still active.
     """
 
     stale: int = 0
     forgotten: int = 0
     merged: int = 0
-    sources: int = 0
+    memories: int = 0
     held_back: int = 0
     changed: int = 0
     active_after: int = 0
@@ -60,11 +61,6 @@ class ArchiveResult:
     def units(self) -> int:
         """Number of archived raw and merged memories."""
         return self.stale + self.forgotten
-
-    @property
-    def raw_memories(self) -> int:
-        """Number of raw memories that are archived now, as ``count_raw_memories`` counts them."""
-        return self.units - self.merged + self.sources
 
 
 def archive_memories(run: ProjectRun) -> ArchiveResult:
@@ -80,7 +76,7 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
     if run.plan is not None:
         rows = rows[np.isin(ids[rows], to_ids([UUID(id_) for id_ in run.plan.archives]))]
     elif exceeds_share(len(rows), len(units), max_share=run.options.archive_max_share):
-        return ArchiveResult(held_back=len(rows), active_after=len(units))
+        return ArchiveResult(held_back=int(units.memories[rows].sum()), active_after=len(units))
     done = Counter[str]()
     for table, table_rows in (("task_memories", rows[raw[rows]]), ("consolidated_memories", rows[~raw[rows]])):
         for start in range(0, len(table_rows), BATCH_ROWS):
@@ -90,11 +86,11 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
         stale=done[STALENESS],
         forgotten=done[FORGOTTEN],
         merged=done["merged"],
-        sources=done["sources"],
+        memories=done["memories"],
         changed=len(rows) - archived,
         active_after=len(units) - archived,
     )
-    run.archived += result.raw_memories
+    run.archived += result.memories
     return result
 
 
@@ -107,11 +103,11 @@ def has_due_archives(connection: Connection, run: ProjectRun) -> bool:
 def build_archive_metrics(slug: str, done: ArchiveResult) -> dict[str, Any]:
     """Return the metrics of the phase and, if units were held back, how to archive them."""
     metrics: dict[str, Any] = {
-        "memories_archived": done.units,
+        "memories_archived": done.memories,
+        "units_archived": done.units,
         "archived_stale": done.stale,
         "archived_forgotten": done.forgotten,
         "merged_archived": done.merged,
-        "sources_archived": done.sources,
         "changed_meanwhile": done.changed,
         "held_back": done.held_back,
         "active_after": done.active_after,
@@ -165,8 +161,8 @@ def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: ArchivePolic
         plan = plan_archives(candidates.units, policies)
         archive_rows(connection, run.author, table, _build_updates(candidates, plan), at=run.now)
     merged = len(plan) if table == "consolidated_memories" else 0
-    sources = int(candidates.sources[plan.rows].sum())
-    return {**Counter(plan.reasons.tolist()), "merged": merged, "sources": sources}
+    memories = int(candidates.units.memories[plan.rows].sum())
+    return {**Counter(plan.reasons.tolist()), "merged": merged, "memories": memories}
 
 
 def _build_updates(candidates: ArchiveCandidates, plan: ArchivePlan) -> list[MemoryUpdate]:

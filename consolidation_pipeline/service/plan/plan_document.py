@@ -87,17 +87,18 @@ class PlannedKnowledge(_Part):
 
 
 class PlannedArchive(_Part):
-    """A memory that would be archived, with the policy and the reason."""
+    """A memory that would be archived, with the policy and the reason. ``memories``: number of raw ones behind it."""
 
     id: UUID
     kind: Literal["raw", "merged"]
+    memories: int = 1
     policy: str
     reason: str
     text: str
 
 
 class UpcomingArchives(_Part):
-    """Number of memories that the staleness policy would archive from a date on, if they are not used until then."""
+    """Number of raw memories that the staleness policy would archive from a date on, if they stay unused."""
 
     date: date
     memories: int
@@ -206,7 +207,7 @@ class Plan(_Part):
             **({} if self.review is None else {f"groups_{name}": n for name, n in self.review.model_dump().items()}),
             "pattern_groups": self.pattern_groups,
             **{name: sum(item.kind == kind for item in self.knowledge) for kind, name in kinds.items()},
-            "memories_archived": len(self.archives),
+            "memories_archived": sum(archive.memories for archive in self.archives),
             "dissolved": len(self.dissolved),
         }
 

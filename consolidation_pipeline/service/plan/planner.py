@@ -272,12 +272,14 @@ def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> dict[UUID, str]:
 class PlannedArchiving:
     """The units that would be archived, arrays of shape (m,): ids S16, True for raw memories, policies and reasons.
 
-    ``held_back``: they are too large a share of the project for a run without a plan. ``upcoming``: number of units
-    that become stale on a later date if they are not used, dates ascending.
+    ``memories``: number of raw memories of each. ``held_back``: they are too large a share of the project for a run
+    without a plan. ``upcoming``: number of raw memories that become stale on a later date if they are not used, dates
+    ascending.
     """
 
     ids: Ids
     raw: npt.NDArray[np.bool_]
+    memories: npt.NDArray[np.int64]
     policies: npt.NDArray[np.str_]
     reasons: list[str]
     held_back: bool
@@ -315,6 +317,7 @@ def plan_archiving(
     return PlannedArchiving(
         after_ids[plan.rows],
         after_raw[plan.rows],
+        after.memories[plan.rows],
         plan.reasons,
         explain_archives(after, plan),
         exceeds_share(len(plan), len(after), max_share=run.options.archive_max_share),
@@ -327,10 +330,11 @@ def _list_archives(
 ) -> list[PlannedArchive]:
     ids = to_uuids(archiving.ids)
     texts = _load_texts(run, ids) | {merge.id: merge.merged.content for merge in merges}
-    columns = zip(ids, archiving.raw.tolist(), archiving.policies.tolist(), archiving.reasons, strict=True)
+    kinds = np.where(archiving.raw, "raw", "merged").tolist()
+    columns = zip(ids, kinds, archiving.memories.tolist(), archiving.policies.tolist(), archiving.reasons, strict=True)
     return [
-        PlannedArchive(id=id_, kind="raw" if raw else "merged", policy=policy, reason=reason, text=texts[id_])
-        for id_, raw, policy, reason in columns
+        PlannedArchive(id=id_, kind=kind, memories=memories, policy=policy, reason=reason, text=texts[id_])
+        for id_, kind, memories, policy, reason in columns
     ]
 
 

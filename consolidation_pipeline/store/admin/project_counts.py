@@ -21,8 +21,10 @@ from consolidation_pipeline.store.knowledge.summaries import IS_UNSUMMARIZED
 
 @dataclass(frozen=True)
 class ProjectCounts:
-    """Counts of a project. Mappings are by the name in the field, the largest count first.
+    """Counts of a project, as the glossary defines them. Mappings are by name, the largest count first.
 
+    ``memories``: raw memories, each ``active``, ``consolidated`` (in an active merged memory) or ``archived``.
+    ``merged``: active merged memories.
     ``needs_review``: items that wait for a person. ``suggest_groups``, ``pattern_groups``: groups of these tiers.
     ``cost_usd`` and ``tokens``: of all model calls.
     """
@@ -49,9 +51,9 @@ class ProjectCounts:
 
     @property
     def reduction(self) -> float | None:
-        """1 - units / raw memories that are not archived, not clamped; None without any."""
+        """1 - units / raw memories that are not archived, with six digits, not clamped; None without any."""
         before = self.active + self.consolidated
-        return None if before == 0 else 1.0 - self.units / before
+        return None if before == 0 else round(1.0 - self.units / before, 6)
 
 
 _COUNT_ACTIVE_BY_TYPE = """
@@ -197,6 +199,11 @@ class Backlog:
     live_status: str | None
     asked_at: datetime | None
     cancelled_at: datetime | None
+
+    @property
+    def units(self) -> int:
+        """Number of active raw and active merged memories, as ``ProjectCounts.units``."""
+        return self.active + self.merged
 
 
 _LIST_BACKLOGS = compose(

@@ -30,13 +30,12 @@ ARCHIVED_AT = {"consolidated_memories": "retired_at", "task_memories": "archived
 class ArchiveCandidates:
     """Active memories of one table that a policy may archive, sorted by id; arrays of shape (n,).
 
-    ``ids``: S16. ``units``: inputs of the policies. ``sources``: number of raw memories that a merged memory hides.
+    ``ids``: S16. ``units``: inputs of the policies.
     """
 
     ids: Ids
     versions: npt.NDArray[np.int32]
     units: ArchiveUnits
-    sources: npt.NDArray[np.int64]
 
 
 # SQL of the memories that a person restored, and of merged memories of which a source was restored. A restored merged
@@ -65,7 +64,7 @@ _LOAD_CANDIDATES = {
         WITH restored_by_hand AS MATERIALIZED (/* restored */)
         SELECT id, version, greatest(extract(epoch FROM %(as_of)s - /* idle_start */)::float8 / 86400, 0),
             reused_count, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
-            array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), 0::bigint
+            array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), 1::bigint
         FROM consolidation.task_memories t
         WHERE project_id = %(project)s AND NOT is_archived AND NOT is_consolidated
             AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
@@ -81,10 +80,10 @@ _LOAD_CANDIDATES = {
         SELECT id, version,
             greatest(extract(epoch FROM %(as_of)s - greatest(last_accessed_at, newest))::float8 / 86400, 0),
             reuse_count, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
-            array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), sources
+            array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), memories
         FROM consolidation.consolidated_memories m, LATERAL (
             SELECT coalesce(max(/* age_start */), m.created_at) AS newest,
-                count(*) FILTER (WHERE NOT is_archived) AS sources
+                count(*) FILTER (WHERE NOT is_archived) AS memories
             FROM consolidation.task_memories t WHERE consolidated_into_id = m.id) hidden
         WHERE project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL
             AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
@@ -103,7 +102,7 @@ _CANDIDATE_COLUMNS = {
     "importance": ">f8",
     "type": ">i4",
     "relevance": ">f8",
-    "sources": ">i8",
+    "memories": ">i8",
 }
 
 
@@ -131,15 +130,16 @@ def load_archive_candidates(
         "ids": None if ids is None else to_uuids(ids),
         "types": list(MEMORY_TYPES),
     }
-    found, versions, idle, reused, pinned, importance, types, relevance, sources = load_columns(
+    found, versions, idle, reused, pinned, importance, types, relevance, memories = load_columns(
         connection, _LOAD_CANDIDATES[table], parameters, _CANDIDATE_COLUMNS
     )
     names = np.array(MEMORY_TYPES)[types]
     return ArchiveCandidates(
         found,
         versions,
-        ArchiveUnits(idle, reused.astype(np.int64), pinned.astype(bool), importance, names, relevance),
-        sources,
+        ArchiveUnits(
+            idle, reused.astype(np.int64), pinned.astype(bool), importance, names, relevance, memories.astype(np.int64)
+        ),
     )
 
 
@@ -197,10 +197,13 @@ _LIST_LOCKED = compose(
 
 
 def lock_memories(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, LockedMemory]:
-    """Lock raw and consolidated memories until the transaction ends; return those that exist, by id."""
+    """Lock raw and consolidated memories until the transaction ends; return those that exist, by id.
+
+    The sources of merged memories are locked too: to archive one changes them, and a run locks them in order of id.
+    """
     chosen = {"ids": list(ids)}
-    for table in ARCHIVED_AT:
-        lock_rows(connection, table, "id = ANY(:ids)", chosen)
+    lock_rows(connection, "consolidated_memories", "id = ANY(:ids)", chosen)
+    lock_rows(connection, "task_memories", "id = ANY(:ids) OR consolidated_into_id = ANY(:ids)", chosen)
     rows = connection.execute(text(_LIST_LOCKED), chosen)
     return {row.id: LockedMemory(*row) for row in rows}
 

@@ -37,8 +37,8 @@ units = st.lists(
 
 
 def make_units(rows):
-    columns = zip(*rows, strict=True) if rows else [()] * len(fields(ArchiveUnits))
-    kinds = (np.float64, np.int64, bool, np.float64, np.array(MEMORY_TYPES).dtype, np.float64)
+    columns = zip(*((*row, 1) for row in rows), strict=True) if rows else [()] * len(fields(ArchiveUnits))
+    kinds = (np.float64, np.int64, bool, np.float64, np.array(MEMORY_TYPES).dtype, np.float64, np.int64)
     return ArchiveUnits(*(np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
 
 
@@ -226,5 +226,6 @@ def test_merge_units_combines_fields_of_sources():
     assert merged.importance.tolist() == [0.8, 0.1]
     assert merged.memory_type.tolist() == ["learning", "learning"]
     assert merged.relevance.tolist() == [math.inf, math.inf]
+    assert merged.memories.tolist() == [3, 1]
     assert len(plan_archives(merged, ArchivePolicies(forgetting=True, min_reuse=4))) == 1
     assert len(merge_units(make_units([]), np.array([], dtype=np.int64))) == 0

@@ -66,7 +66,7 @@ def run_archive(pipeline: Pipeline, now: datetime = NOW, **how: Any) -> tuple[Ar
             run_phases(run, ("decay_scores",))
         before = count_raw(pipeline)
         done = archive_memories(run)
-        assert run.archived == done.raw_memories == count_raw(pipeline)["archived"] - before["archived"]
+        assert run.archived == done.memories == count_raw(pipeline)["archived"] - before["archived"]
     assert find_broken_rules(pipeline) == []
     return done, run.job_id
 
@@ -184,7 +184,7 @@ def test_merged_memory_is_stale_by_newest_source(pipeline: Pipeline) -> None:
     )
     consolidate(pipeline)
     done, _ = run_archive(pipeline)
-    assert (done.units, done.merged, done.sources, done.raw_memories) == (1, 1, 2, 2)
+    assert (done.units, done.merged, done.memories) == (1, 1, 2)
     (row,) = pipeline.rows("SELECT * FROM {s}.consolidated_memories WHERE retired_at IS NOT NULL")
     assert LESSON in row.content
     assert (row.retired_at, row.archive_reason, row.superseded_by_id) == (NOW, "staleness", None)
@@ -295,11 +295,11 @@ def test_report_counts_archived_and_held_back(pipeline: Pipeline) -> None:
             with run.phase("archived_memories") as phase:
                 done = archive_memories(run)
                 phase.metrics = build_archive_metrics(SLUG, done)
-                phase.counters = {"memories_archived": done.units}
+                phase.counters = {"memories_archived": done.memories}
             report = write_report(run)
-        assert report.metrics["memories_archived"] == done.units
+        assert report.metrics["memories_archived"] == done.memories
         assert report.metrics["held_back"] == done.held_back
-        assert f"| archived by this run | {done.units} |" in report.markdown
+        assert f"| archived by this run | {done.memories} |" in report.markdown
         assert f"| held back, too many to archive automatically | {cell}" in report.markdown
     assert report.metrics["archived"] == 60
 
