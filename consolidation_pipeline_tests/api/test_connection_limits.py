@@ -21,7 +21,10 @@ Connect = Callable[..., socket.socket]
 
 
 async def echo_size(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the size of the body; ``/slow`` after 0.6 s, ``/stream`` with a part each 0.1 s for 1 s; ``/large`` with 50 MB."""
+    """Answer with the size of the body.
+
+    ``/slow``: after 0.6 s. ``/stream``: after ten parts in 1 s. ``/large``: after 50 MB.
+    """
     size = 0
     while scope["method"] == "POST":
         message = await receive()

@@ -1,4 +1,4 @@
-"""What an import stored about the file of a memory, by which a later import knows that the file was edited."""
+"""Marks that an import left of the file of a memory, by which a later import knows that the file was edited."""
 
 from __future__ import annotations
 

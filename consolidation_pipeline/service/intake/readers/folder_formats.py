@@ -24,7 +24,7 @@ DATED_NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T_ -](\d\d)[-:]?(\d\d)(?:[-:]?(\d
 
 
 class Part(Enum):
-    """What a file of a memory folder holds.
+    """Content of a file of a memory folder.
 
     ``NOTE``: one memory if it has front matter, else as ``RULES``. ``WHOLE``: one memory. ``RULES``: a memory for each
     section and each item of a list.

@@ -1,4 +1,4 @@
-"""What readers yield: rows, good and bad, and remarks on files."""
+"""Results of readers: rows, good and bad, and remarks on files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BadRow:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What people should know of a file of a folder. ``is_skipped``: it holds no memories, and ``text`` says why."""
+    """Remark on a file of a folder, for people. ``is_skipped``: it holds no memories, and ``text`` says why."""
 
     file: str
     text: str
