@@ -41,6 +41,15 @@ _INTENTION = re.compile(
     r"(?!have\s|be\s|been\s)(?P<rest>\S.*)$",
     re.IGNORECASE | re.DOTALL,
 )
+# What an attempt does instead of what it should, and what came of it: of the attempt, not of the lesson.
+_OF_ATTEMPT = re.compile(
+    r"(?:,? (?:but|however|while|whereas) (?:it|the (?:(?:current|provided|given) )?(?:implementation|code|function|"
+    r"solution))\b"
+    r"|,? (?:which |and )?(?:leading to|leads to|resulting in|results in|causing|causes) (?:an? |the |some |all )?"
+    r"(?:incorrect|wrong|unexpected|inaccurate|invalid|failed|failing|failure|test|tests)\b)[^;]*$",
+    re.IGNORECASE,
+)
+_SHOULD = re.compile(r"\b(?:should|must|needs? to|has to|have to)\b", re.IGNORECASE)
 # Words that join a sentence to the one before, and a fix to the mistake that was told.
 _CONNECTOR = re.compile(
     r"^(?:(?:however|additionally|also|moreover|furthermore|instead(?! of\b)|therefore|thus|hence|so|but|and|then|"
@@ -240,12 +249,14 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
         return Lesson(caution, "warning", True, is_verdict=True)
     if _FIRST_PERSON.search(text) or _VERDICT.match(text):
         is_rule = _REQUIREMENT.match(text) is not None
+        if is_rule and (trimmed := _trim_attempt(text)) != text:
+            return Lesson(trimmed, "rule", False)
         tells_why = is_reason or is_failure(text) or _MISTAKE.search(text) is not None
         return Lesson(text, "rule" if is_rule and not is_reason else "report", tells_why)
     if _warns(text):
         return Lesson(text, "warning", is_reason)
     if is_command(text) or _MODAL.search(text) or _FOREIGN_ADVICE.search(text):
-        return Lesson(text, "rule", is_reason)
+        return Lesson(_trim_attempt(text), "rule", is_reason)
     if _PAST.search(text):
         return Lesson(text, "report", is_reason or is_failure(text))
     if _DEFINITION.match(text):
@@ -310,7 +321,16 @@ def _to_caution(text: str) -> str | None:
         return None
     what = match["what"]
     article = "" if _NO_ARTICLE.match(what) else "an " if what[0].lower() in "aeiou" else "a "
-    return f"Avoid {article}{what} that {match['rest']}"
+    return _trim_attempt(f"Avoid {article}{what} that {match['rest']}")
+
+
+def _trim_attempt(text: str) -> str:
+    """Return a lesson without what an attempt does instead, and without its effect: ", but it currently rounds"."""
+    found = _OF_ATTEMPT.search(text)
+    if found is None or not (text.startswith("Avoid ") or _SHOULD.search(text[: found.start()])):
+        return text
+    is_effect = not found[0].lstrip(", ").lower().startswith(("but", "however", "while", "whereas"))
+    return text if text.startswith("Avoid ") and not is_effect else f"{text[: found.start()]}."
 
 
 def _is_subject(text: str, *, is_opening: bool) -> bool:

@@ -89,7 +89,8 @@ def _is_plain_word(phrase: str) -> bool:
 
 def capitalize(title: str) -> str:
     """Return a title with a capital, unless it opens with an identifier."""
-    return title[:1].upper() + title[1:] if _WORDLIKE.match(title) else title
+    first = title.split(maxsplit=1)[0] if title else ""
+    return title[:1].upper() + title[1:] if first.islower() and _WORDLIKE.match(title) else title
 
 
 def _list_phrases(text: str) -> Iterator[tuple[tuple[str, ...], str]]:

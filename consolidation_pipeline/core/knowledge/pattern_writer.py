@@ -73,6 +73,8 @@ _LINE_CHARS = 240
 _ASKING = 0.25
 # Share of the units that give their kind to all examples.
 _MOST = 0.5
+# Share of failed attempts that give them their title.
+_ATTEMPTS = 1 / 3
 # Share of the weight of a group that a template family must have.
 _TEMPLATE_SHARE = 0.6
 
@@ -100,7 +102,8 @@ class PatternWriter(PatternGroup):
     def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], style: Style) -> None:
         super().__init__(units, ranking, terms, style.rule)
         self.style = style
-        self.title = write_title(list(self.texts.values()), terms)
+        # What fails must be named, even by fewer attempts.
+        self.title = write_title(list(self.texts.values()), terms, share=_ATTEMPTS if self.has_verdicts else _MOST)
 
     def write(self, sightings: Sightings) -> ExtractedPattern:
         """Return the pattern."""
@@ -300,6 +303,7 @@ class PatternWriter(PatternGroup):
         ]
         asked = {one.ranked.row for one in candidates if one.lesson.role == "question"}
         openings = [one for one in openings if one.row in asked] or openings
+        openings = [one for one in openings if not names_symptom_alone(one.sentence.text)] or openings
         scored = [replace(one, score=one.score / one.sentence.readability) for one in openings]
         scored.sort(key=lambda one: one.order)
         lessons = [Candidate(one, Lesson(one.sentence.text, "subject", False), one.score) for one in scored]

@@ -72,7 +72,7 @@ _EFFECT = re.compile(
 )
 # "Because it does not properly count": the opposite of what is wanted, without a cause.
 _UNMET = re.compile(
-    r"\b(?:because|since|as|due to)\b[^.;]{0,40}?\b(?:(?:does|do|did|is|are|was) not|(?:does|do|did|is|are|was)n['’]t|"
+    r"\b(?:because|since|as|due to)\b[^.;]{0,80}?\b(?:(?:does|do|did|is|are|was) not|(?:does|do|did|is|are|was)n['’]t|"
     r"fail(?:s|ed)? to|incorrectly|wrongly)(?: (?:properly|correctly|accurately|adequately|fully|handle|work|consider|"
     r"account))*\b"
     r"|(?:\bnot|n['’]t) (?:properly|correctly|accurately|adequately) \w+ing\b"
@@ -91,8 +91,13 @@ _REMEDY = re.compile(
     r"\b(?:instead of|rather than|but|while|whereas|when it should|which|leading|causing|resulting)\b|;", re.IGNORECASE
 )
 # "Ensure that the rules are correctly followed": the goal alone, unless the sentence says how or what instead.
+_WELL = r"(?:properly|correctly|accurately|adequately|appropriately|accordingly)"
+_ACT = (
+    r"(?:handl|account|consider|calculat|count|check|updat|implement|follow|comput|identif|process|determin|reflect|"
+    r"represent|f[io]nd|buil|work|function|manag|address|us)\w*"
+)
 _GOAL = re.compile(
-    r"\b(?:properly|correctly|accurately|adequately|appropriately|accordingly|as (?:expected|intended|required|needed)|"
+    rf"\b(?:{_WELL} {_ACT}|{_ACT}(?: \S+){{0,6}}? {_WELL}|as (?:expected|intended|required|needed)|"
     r"(?:correct|right|proper|appropriate|necessary|desired) \w+|re-?(?:evaluate|think|consider|visit)|"
     r"consider all|account for all)\b",
     re.IGNORECASE,

@@ -75,6 +75,25 @@ def test_cause_of_a_failure_becomes_a_warning(verdict: str, told: str) -> None:
     assert (lesson.text, lesson.role, lesson.is_verdict) == (told, "warning", True)
 
 
+@pytest.mark.parametrize(
+    ("sentence", "told"),
+    [
+        ("The total should be positive, but it currently is negative.", "The total should be positive."),
+        (
+            "The code is wrong because it rounds each row, leading to incorrect totals in the report.",
+            "Avoid code that rounds each row.",
+        ),
+        ("Rows must be sorted, but ties may stay.", "Rows must be sorted, but ties may stay."),
+        (
+            "Always lock the table, which causes writers to wait.",
+            "Always lock the table, which causes writers to wait.",
+        ),
+    ],
+)
+def test_lesson_leaves_out_what_came_of_an_attempt(sentence: str, told: str) -> None:
+    assert read_lesson(sentence).text == told
+
+
 def test_failure_without_a_cause_is_no_warning() -> None:
     for text in (
         "The code is wrong because it does not properly count.",

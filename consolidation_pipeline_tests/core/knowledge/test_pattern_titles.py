@@ -27,6 +27,7 @@ def test_title_keeps_names_as_written() -> None:
     texts = ["Deploy to Google Cloud.", "Google Cloud has a quota.", "The quota of Google Cloud is small."]
     assert write_title(texts, ["google", "Google", "cloud", "Cloud"]) == "Google Cloud"
     assert write_title(["Set lock_timeout.", "A lock_timeout helps."], ["lock_timeout"]) == "lock_timeout"
+    assert write_title(["Call readAll.", "It is readAll."], ["readAll"]) == "readAll"
 
 
 def test_title_prefers_nouns_to_verbs() -> None:

@@ -82,6 +82,7 @@ def test_goal_without_a_way_says_little() -> None:
     assert names_goal_alone("Properly account for the waiting time.")
     assert not names_goal_alone("Round once to get the correct total, instead of per row.")
     assert not names_goal_alone("Sort the rows by name.")
+    assert not names_goal_alone("Ensure that all brackets are properly closed.")
 
 
 def test_symptom_is_no_cause() -> None:
