@@ -44,7 +44,7 @@ def create_alias_router(routers: Iterable[APIRouter]) -> APIRouter:
         for router in routers
         for route in router.routes
         if isinstance(route, APIRoute)
-        for method in route.methods
+        for method in route.methods or ()
     }
     aliases = APIRouter()
     for old, path in ALIASES.items():

@@ -19,7 +19,7 @@ def test_every_older_name_calls_the_endpoint_of_its_route(api: ApiContext) -> No
         f"{method} {context.path}": context.original_route
         for context in iter_route_contexts(api.app.routes)
         if isinstance(context.original_route, APIRoute)
-        for method in context.original_route.methods
+        for method in context.original_route.methods or ()
     }
     paths = api.app.openapi()["paths"]
     for old, path in ALIASES.items():

@@ -79,12 +79,13 @@ def test_openapi_describes_every_operation(api: ApiContext) -> None:
 
 
 def test_openapi_schema_suits_client_generators(api: ApiContext) -> None:
-    """Generators refuse an enum of several types, an array without items, and two models of one name."""
+    """Generators refuse an enum of several types or another default, an array without items, two models of one name."""
     schema = api.app.openapi()
     for where, part in list_schema_parts(schema):
         if "enum" in part:
             assert len({type(value) for value in part["enum"]}) == 1, where
             assert len(set(part["enum"])) == len(part["enum"]), where
+            assert part.get("default", part["enum"][0]) in part["enum"], where
         if part.get("type") == "array":
             assert part.get("items"), where
         assert not isinstance(part.get("type"), list), where

@@ -38,14 +38,6 @@ AsOf = Annotated[
 ]
 
 
-def _read_level(level: object) -> object:
-    return int(level) if isinstance(level, str) and level in ("0", "1", "2", "3") else level
-
-
-# Texts such as "2" are accepted too; a schema of both types is one that generators of clients refuse.
-Level = Annotated[Literal[0, 1, 2, 3], BeforeValidator(_read_level)]
-
-
 class SearchRequest(Body):
     """Query of a search with its filters."""
 
@@ -62,7 +54,7 @@ class SearchRequest(Body):
     project: ProjectReference
     query: str = Field(min_length=3, max_length=MAX_QUERY_CHARS, description="Question or keywords.")
     limit: int = Field(10, ge=1, le=MAX_LIMIT)
-    levels: list[Level] | None = Field(
+    levels: list[Annotated[int, Field(ge=0, le=3)]] | None = Field(
         None,
         validation_alias=AliasChoices("levels", "abstraction_levels"),
         max_length=20,
