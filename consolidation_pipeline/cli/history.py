@@ -39,7 +39,7 @@ def history(
     from consolidation_pipeline.service.undo.history import list_activity, list_change_groups, list_ledger
 
     engine, _ = open_store()
-    filters = {"operation": operation, "job_id": job}
+    filters: dict[str, Any] = {"operation": operation, "job_id": job}
     has_filter = operation is not None or job is not None
     if as_json:
         found = list_ledger(engine, project, limit=limit, **filters)
