@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -37,7 +38,7 @@ def erase(
     if dry_run or not yes:
         found = preview_erasure(engine, chosen, project=project, user_id=user)
         counts = {table: count for table, count in found.rows.items() if count}
-        words = f"{found.project}: would erase {len(found.memories)} memories for good; rows: {format_value(counts)}"
+        words = f"{found.project}: would erase {_count(found.memories)} for good; rows: {format_value(counts)}"
         if not dry_run:
             raise UsageError(f"{words}; confirm with --yes")
         if as_json:
@@ -57,7 +58,11 @@ def erase(
         except OSError as error:
             print_note(f"the certificate cannot be written to {certificate}: {error.strerror}")
             print(content)
-    print_note(f"{done.project}: {len(done.memories)} memories are erased; the next run derives the rest again")
+    print_note(f"{done.project}: erased {_count(done.memories)}; the next run derives the rest again")
     if not done.is_clean:
         print_note(f"something is left: {format_value(dict(done.scan['places']))}")
         raise typer.Exit(1)
+
+
+def _count(memories: Sequence[object]) -> str:
+    return "1 memory" if len(memories) == 1 else f"{len(memories):,} memories"

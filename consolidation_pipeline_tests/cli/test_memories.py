@@ -59,14 +59,12 @@ def test_delete_command_tells_what_goes_and_undo(cli: Cli, engine: Engine) -> No
 
 def test_erase_command_writes_certificate(cli: Cli, engine: Engine, tmp_path: Path) -> None:
     id_ = find_merged_note(engine)
-    assert cli("erase", id_, "--dry-run").out.startswith(
-        "notes: would erase 1 memories for good; rows: task_memories 1"
-    )
+    assert cli("erase", id_, "--dry-run").out.startswith("notes: would erase 1 memory for good; rows: task_memories 1")
     unconfirmed = cli("erase", id_)
     assert (unconfirmed.code, "confirm with --yes" in unconfirmed.err) == (2, True)
     file = tmp_path / "certificate.json"
     done = cli("erase", id_, "--yes", "--certificate", str(file), "--reason", "asked for")
-    assert (done.code, "1 memories are erased" in done.err) == (0, True), done
+    assert (done.code, "notes: erased 1 memory" in done.err) == (0, True), done
     content = json.loads(file.read_text())
     assert (content["is_clean"], content["reason"], id_ in file.read_text()) == (True, "asked for", False)
     assert cli("erase", id_, "--yes").code == 2

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from consolidation_pipeline.api.models.base import MAX_REFERENCE_CHARS, Body, Reply, Text, enum_schema, with_examples
+from consolidation_pipeline.api.models.base import MAX_REFERENCE_CHARS, Body, Reply, Text, with_examples
 from consolidation_pipeline.api.models.memories import Kind, Status
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS, MAX_TEXT_CHARS
@@ -47,21 +47,28 @@ class MemoryListReply(Reply):
     next: str | None = Field(description="Cursor of the next page; null: this is the last one.")
 
 
+def _hide_default(schema: dict[str, Any]) -> None:
+    """Remove the default from a field's schema: a generated client would send it, and so change the field."""
+    schema.pop("default")
+
+
 class EditRequest(Body):
     """Fields of a raw memory to change. A field that is left out stays; null empties it."""
 
     model_config = with_examples({"content": "The search client times out after 20 s.", "reason": "was 30 s"})
 
-    content: str = Field("", min_length=1, description="What happened or was learned.", **_TEXT)
+    content: str = Field(
+        "", min_length=1, description="What happened or was learned.", json_schema_extra=_hide_default, **_TEXT
+    )
     goal: str | None = Field(None, **_TEXT)
     result: str | None = Field(None, **_TEXT)
     feedback: str | None = Field(None, **_TEXT)
     lessons_learned: str | None = Field(None, **_TEXT)
-    memory_type: str = Field("", json_schema_extra=enum_schema(MEMORY_TYPES))
+    memory_type: str = Field("", description=f"One of {', '.join(MEMORY_TYPES)}.", json_schema_extra=_hide_default)
     tags: list[str] | None = Field(None, max_length=1000)
     files: list[str] | None = Field(None, max_length=10_000, description="Paths of the files it is about.")
     success: bool | None = None
-    importance: float = Field(0.5, ge=0)
+    importance: float = Field(0.5, ge=0, json_schema_extra=_hide_default)
     version: int | None = Field(None, description="Version that the caller read. 409 if it is another one now.")
     reason: _Reason = None
 
@@ -128,7 +135,7 @@ class EraseRequest(Body):
 
 
 class EraseReply(Reply):
-    """What was erased, or would be."""
+    """Rows that were erased, or would be."""
 
     project: str
     erased: bool = Field(description="False: nothing was erased, as `confirm` is false.")

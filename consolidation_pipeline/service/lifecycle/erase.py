@@ -51,7 +51,7 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f\"\\]|(?<=[.!?])\s")
 
 @dataclass(frozen=True)
 class Erasure:
-    """What an erasure removes. ``rows``: number of rows by table, memories and what was made of them."""
+    """Content of an erasure. ``rows``: number of rows by table, memories and what was made of them."""
 
     project: str
     memories: Sequence[UUID]

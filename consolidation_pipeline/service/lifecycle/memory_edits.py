@@ -215,7 +215,7 @@ def revise_memories(
 
 @dataclass(frozen=True)
 class _Written:
-    """What an edit wrote: the columns and the memories that are new, and the derived rows out of use by kind."""
+    """Result of a write: the columns and the memories that are new, and the derived rows out of use by kind."""
 
     changed: frozenset[str]
     ids: Sequence[UUID]

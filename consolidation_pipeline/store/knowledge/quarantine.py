@@ -213,7 +213,7 @@ def write_quarantine(
     Raises:
         ConflictError: A row changed since it was read.
     """
-    write_derived_out_of_use(connection, author, rows, group_id=group_id, reason=reason, now=now)
+    write_derived_out_of_use(connection, author, rows, group_id=group_id, reason=reason, now=now, operation="archive")
     archived = [
         Change(
             memory.id,
@@ -251,7 +251,7 @@ def write_revisions(
     Raises:
         ConflictError: A row changed since it was read.
     """
-    write_derived_out_of_use(connection, author, rows, group_id=group_id, reason=reason, now=now)
+    write_derived_out_of_use(connection, author, rows, group_id=group_id, reason=reason, now=now, operation="edit")
     changes = [
         Change(memory.id, group_id, {**values[memory.id], "consolidated_into_id": None}, memory.version, reason)
         for memory in rows.suspects
@@ -260,7 +260,14 @@ def write_revisions(
 
 
 def write_derived_out_of_use(
-    connection: Connection, author: Author, rows: Quarantine, *, group_id: UUID, reason: str, now: datetime
+    connection: Connection,
+    author: Author,
+    rows: Quarantine,
+    *,
+    group_id: UUID,
+    reason: str,
+    now: datetime,
+    operation: str,
 ) -> None:
     """Archive what is made of raw memories. Their other sources are active again.
 
@@ -291,7 +298,7 @@ def write_derived_out_of_use(
         (memory_relations, [change(r, {"status": "rejected"}) for r in of["memory_relations"]]),
         (task_memories, [change(m, {"consolidated_into_id": None}) for m in rows.shown]),
     ):
-        update_rows(connection, author, table, changes, operation="archive")
+        update_rows(connection, author, table, changes, operation=operation)
 
 
 def reduce_entry(status: str, evidence: Sequence[UUID], now: datetime) -> dict[str, Any]:

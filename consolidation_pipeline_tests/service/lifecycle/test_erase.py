@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import time
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, StoreError, UsageError
 from consolidation_pipeline.service.intake.agent_memories import give_feedback
@@ -30,7 +34,7 @@ from consolidation_pipeline_tests.service.corpus import LESSONS, MIGRATIONS, WEB
 from consolidation_pipeline_tests.service.model_replies import pattern_reply, reply_by_schema, shown_memories
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
 from consolidation_pipeline_tests.service.playbook.test_entries import OPTIONS
-from consolidation_pipeline_tests.service.table_dumps import TABLES
+from consolidation_pipeline_tests.service.table_dumps import TABLES, compute_checksums
 
 CANARY = "Zebrafinch quokka ferries agree."
 
@@ -249,3 +253,30 @@ def test_failed_erasure_changes_nothing(notes: Pipeline, monkeypatch: pytest.Mon
         erase_all(notes, *find_canaries(notes))
     assert {table: notes.value(f"SELECT count(*) FROM {SCHEMA}.{table}") for table in TABLES} == before
     assert list_places(notes, "Zebrafinch")["task_memories.execution_summary"] == 2
+
+
+KILLED = """
+import sys
+from consolidation_pipeline.service.lifecycle.erase import erase_memories
+from consolidation_pipeline.store.database.engine import connect_engine
+erase_memories(connect_engine(sys.argv[1]), project="notes", user_id="ada", changed_by="tester")
+"""
+
+
+@pytest.mark.slow
+def test_killed_erasure_leaves_everything(notes: Pipeline) -> None:
+    before = compute_checksums(notes)
+    url = notes.engine.url.render_as_string(hide_password=False)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%memory_votes%'"
+    with notes.engine.begin() as connection:
+        connection.execute(text(f"LOCK TABLE {SCHEMA}.memory_votes IN ACCESS EXCLUSIVE MODE"))
+        process = subprocess.Popen([sys.executable, "-c", KILLED, url])
+        while not notes.value(waiting):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+    while notes.value(waiting):
+        time.sleep(0.05)
+    assert compute_checksums(notes) == before
+    assert erase_all(notes, project="notes", user_id="ada").is_clean
