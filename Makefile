@@ -6,7 +6,7 @@ UV := $(VENV)/bin/uv
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-all life chaos workers dev check images clean
+.PHONY: help demo test test-fast test-all life chaos workers dev audit check images clean
 # Compiled tests are kept, even if the environment forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -42,6 +42,9 @@ chaos: $(VENV)/.installed ## write, search, run and undo for five minutes while 
 
 workers: $(VENV)/.installed ## test that two workers share runs and that killing one loses nothing
 	@$(BIN)/python deploy/two_workers.py
+
+audit: $(VENV)/.installed ## look up known vulnerabilities of the dependencies at osv.dev
+	@$(UV) audit --frozen --preview-features audit-command
 
 check: $(VENV)/.installed ## lint, types, import contracts, definitions
 	@$(BIN)/ruff check .

@@ -114,12 +114,12 @@ def configure(
 
 def _warn_of_models(stored: Mapping[str, Any], assigned: Mapping[str, Any]) -> None:
     """Tell what is wrong with the models that were assigned, as far as their names tell it."""
-    from consolidation_pipeline.embed import is_local
     from consolidation_pipeline.service.admin.model_check import MODEL_OPTIONS, find_model_problems
 
-    models = [stored.get(name) for name in MODEL_OPTIONS if stored.get(name) in assigned.values()]
-    for problem in (one for model in models if model and not is_local(model) for one in find_model_problems(model)):
-        print_note(f"warning: {problem}")
+    for name in MODEL_OPTIONS:
+        if stored.get(name) in assigned.values():
+            for problem in find_model_problems(name, stored.get(name)):
+                print_note(f"warning: {problem}")
 
 
 def _parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from consolidation_pipeline.embed import is_local
+from consolidation_pipeline.embed import is_local, remote
 from consolidation_pipeline.errors import (
     BudgetExhaustedError,
     ConsolidationError,
@@ -43,8 +43,13 @@ def check_provider(option: str, model: str | None) -> None:
         )
 
 
-def find_model_problems(model: str) -> list[str]:
-    """Return what is wrong or unknown about a paid model by its name, without a request; empty if nothing is."""
+def find_model_problems(option: str, model: str | None) -> list[str]:
+    """Return what is wrong or unknown about a model by its name, without a request; empty if nothing is.
+
+    ``option``: the one that names it, of ``MODEL_OPTIONS``.
+    """
+    if model is None or is_local(model):
+        return []
     if not has_provider(model):
         return [f"{model} names no provider that litellm knows: every request would fail"]
     problems = []
@@ -53,9 +58,11 @@ def find_model_problems(model: str) -> list[str]:
     if keys:
         problems.append(f"{', '.join(keys)} is not set here, so requests to {model} may be refused")
     if not Pricing(model).is_listed:
+        price = remote.FALLBACK_PRICE if option == "embedding_model" else FALLBACK_PRICE
+        received = f" and ${price.output:g} received" if price.output else ""
         problems.append(
             f"{model} is in no price list: check its name; a model of your own server counts as "
-            f"${FALLBACK_PRICE.input:g} per million tokens sent and ${FALLBACK_PRICE.output:g} received"
+            f"${price.input:g} per million tokens sent{received}"
         )
     return problems
 
@@ -80,7 +87,7 @@ def check_models(settings: Settings, *, ask: bool) -> Iterator[Finding]:
         yield Finding("language model", "ok", "none is configured: texts are extracted, which costs nothing")
     for (option, model), project in used.items():
         check = "language model" if option == "llm_model" else "embedding model"
-        problems = find_model_problems(model)
+        problems = find_model_problems(option, model)
         for problem in problems:
             yield Finding(check, "warning", f"{problem} (project {project.slug})")
         if ask:
