@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="List, confirm and reject relations
 
 Relations = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Relations, as `relations list` shows them.")]
 
-_TEXT_WIDTH = 100
+_TEXT_WIDTH = 85
 
 
 @app.command(name="list")
