@@ -1,4 +1,4 @@
-"""How well a memory answers a query in itself, whatever else a search finds."""
+"""Match of a memory and a query: what the memory tells about it in itself, whatever else a search finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well a memory answers a query in itself: shares of words, and their mean with the place of the cosine."""
+"""Match of a memory and a query: shares of words, and their mean with the place of the cosine."""
 
 from __future__ import annotations
 
