@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -51,11 +52,14 @@ def build_definitions(
 
 def _adapt(asset: Any, keys: Mapping[dg.AssetKey, dg.AssetKey], group_name: str | None) -> Any:
     """Return an asset with another key and group. ``keys``: old key -> new key of all assets."""
-    group = {} if group_name is None else {"group_name": group_name}
     if isinstance(asset, dg.AssetSpec):
-        return asset.replace_attributes(key=keys.get(asset.key, asset.key), **group)
+        return _set_group(asset.replace_attributes(key=keys.get(asset.key, asset.key)), group_name)
     moved = asset.with_attributes(asset_key_replacements=keys) if keys else asset
-    return moved.map_asset_specs(lambda spec: spec.replace_attributes(**group)) if group else moved
+    return moved if group_name is None else moved.map_asset_specs(partial(_set_group, group_name=group_name))
+
+
+def _set_group(spec: dg.AssetSpec, group_name: str | None) -> dg.AssetSpec:
+    return spec if group_name is None else spec.replace_attributes(group_name=group_name)
 
 
 def _adapt_checks(checks: dg.AssetChecksDefinition, keys: Mapping[dg.AssetKey, dg.AssetKey]) -> Any:

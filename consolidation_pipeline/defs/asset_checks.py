@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import dagster as dg
@@ -89,7 +90,7 @@ def _build_result(key: dg.AssetKey, check: Check, violations: Sequence[str]) -> 
         check_name=check.name,
         passed=not violations,
         severity=_severity(check),
-        metadata={"found": len(violations), "first": list(violations[:_MAX_SHOWN])},
+        metadata=_describe(violations),
     )
 
 
@@ -108,9 +109,14 @@ def _evaluate_projects(
     for project in known:
         violations = check.find(connection, project.id)
         failed += [project.slug] if violations else []
-        shown = {"found": len(violations), "first": list(violations[:_MAX_SHOWN])}
-        yield build(passed=not violations, metadata=shown, partition=project.slug)
-    yield build(passed=not failed, metadata={"projects": len(known), "failed": failed[:_MAX_SHOWN]})
+        yield build(passed=not violations, metadata=_describe(violations), partition=project.slug)
+    whole = {"projects": dg.MetadataValue.int(len(known)), "failed": dg.MetadataValue.json(failed[:_MAX_SHOWN])}
+    yield build(passed=not failed, metadata=whole)
+
+
+def _describe(violations: Sequence[str]) -> dict[str, dg.MetadataValue[Any]]:
+    shown = dg.MetadataValue.json(list(violations[:_MAX_SHOWN]))
+    return {"found": dg.MetadataValue.int(len(violations)), "first": shown}
 
 
 def _severity(check: Check) -> dg.AssetCheckSeverity:
