@@ -46,6 +46,7 @@ _LINK = re.compile(
     r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(?:\*\*|`)*\[[^\]]*\]\(<?([^)>\s]+)>?\)|\s*(?:[-*+]\s+)?@?([\w./~-]+\.md)\b"
 )
 _WIKI_LINK = re.compile(r"\s*(?:[-*+]\s+)?\[\[([^\]|#]+)")
+_HAS_LINK = re.compile(r"\]\(|\[\[|\.md\b")
 _SESSION = re.compile(r"\s*# Session: (\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)")
 _SESSION_ID = re.compile(r"^- \*\*Session ID\*\*: *(\S+)", re.M)
 _SESSION_TEXT = re.compile(r"^## ", re.M)
@@ -123,7 +124,7 @@ class _File:
         content = body.strip() or str(fields.get("goal", "")).strip()
         if not content:
             yield Remark(self.name, "empty")
-        elif _is_index(_find_rows(body)):
+        elif _HAS_LINK.search(body) and _is_index(_find_rows(body)):
             yield Remark(self.name, "an index: a list of links")
         else:
             start = front.lines + len(body) - len(body.lstrip("\n")) + 1

@@ -77,7 +77,7 @@ def _parse(block: str, count: int) -> FrontMatter:
 
 def _load(block: str) -> Any:
     # An alias is short and may stand for an endless text.
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(block, yaml.SafeLoader)):
+    if "*" in block and any(isinstance(one, yaml.AliasEvent) for one in yaml.parse(block, yaml.SafeLoader)):
         raise ValueError("names of anchors are not allowed")
     return yaml.safe_load(block)
 
