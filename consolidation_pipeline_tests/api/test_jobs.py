@@ -56,7 +56,7 @@ def test_jobs_of_other_kinds_are_queued(admin: TestClient) -> None:
     assert (again["job_id"], again["jobs_ahead"]) == (replies[1]["job_id"], 1)
     assert again["message"] == "The same job is pending or running already and is returned; no job was created"
     listed = admin.get(f"{API}/projects/{SLUG}/jobs").json()["jobs"]
-    assert [job["id"] for job in reversed(listed)] == [reply["job_id"] for reply in replies]
+    assert [job["id"] for job in reversed(listed[:3])] == [reply["job_id"] for reply in replies]
 
 
 def test_triggered_job_records_key_name(admin: TestClient) -> None:

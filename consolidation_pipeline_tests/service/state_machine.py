@@ -7,6 +7,8 @@ After every step:
 - every invariant holds, after a run also those that hold only then;
 - a step changes rows of its own project only, and a refused step changes nothing;
 - a rollback restores every row it touches and leaves all others; the newest step of a project can be undone and redone.
+
+At the end, everything is undone newest first.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from consolidation_pipeline_tests.service.corpus import (
     WEBHOOKS,
     note,
 )
+from consolidation_pipeline_tests.service.full_undo import roll_back_everything
 from consolidation_pipeline_tests.service.ledger_replay import (
     Key,
     Replay,
@@ -156,6 +159,11 @@ class ProjectMachine(RuleBasedStateMachine):
         self.check(slug)
         if then is not None:
             getattr(self, then)(slug)
+
+    def teardown(self) -> None:
+        """Undo everything, group by group: newest first, this is never refused."""
+        for slug in self.used:
+            roll_back_everything(self.pipeline, slug)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
