@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.mcp.http_server import McpApp
+from consolidation_pipeline.mcp.server import TOOLS
 from consolidation_pipeline.service.admin.api_keys import authenticate, create_key
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.settings import Settings
@@ -93,7 +94,7 @@ def test_mcp_key_limits_role_and_project(pipeline: Pipeline, keys: Keys) -> None
             assert agent.expect_error("add_memory", content="x", project="bank").startswith("not_found: ")
             assert "needs the role admin; yours is agent" in agent.expect_error("run_consolidation")
         with connect_http_agent(url, mode="legacy", **{"X-API-Key": keys.reader}) as agent:
-            assert len(agent.tools()) == 4
+            assert set(agent.tools()) == {spec.name for spec in TOOLS if spec.role == "reader"}
             found = agent.call("search_consolidated_memories", query="orders", project="shop")["results"]
             assert [hit["id"] for hit in found] == [added["id"]]
         with connect_http_agent(url, Authorization=f"bearer {keys.admin}") as agent:
