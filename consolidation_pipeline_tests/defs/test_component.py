@@ -34,9 +34,9 @@ ATTRIBUTES = {
 def write_project(folder: Path, attributes: dict[str, Any] | None) -> None:
     """Write a project of Dagster; with ``attributes``, its only definitions are the component."""
     (folder / "pyproject.toml").write_text(
-        '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "shop_platform"\n'
+        '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "shop_with_component"\n'
     )
-    package = folder / "shop_platform"
+    package = folder / "shop_with_component"
     (package / "defs").mkdir(parents=True)
     for name in ("__init__.py", "defs/__init__.py"):
         (package / name).touch()
@@ -122,5 +122,5 @@ def test_component_is_listed_and_scaffolded(tmp_path: Path) -> None:
         return done.stdout + done.stderr
 
     run("scaffold", "defs", "consolidation_pipeline.ConsolidationComponent", "memory")
-    assert (tmp_path / "shop_platform" / "defs" / "memory" / "defs.yaml").is_file()
+    assert (tmp_path / "shop_with_component" / "defs" / "memory" / "defs.yaml").is_file()
     assert "loaded successfully" in run("check", "defs")
