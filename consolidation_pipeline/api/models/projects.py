@@ -116,7 +116,7 @@ class ConfigurationReply(Reply):
 class NextRun(Reply):
     """Time of the next run and its reason."""
 
-    at: datetime | None = Field(description="Next time of the project's schedule, if nightly_consolidation is on.")
+    at: datetime | None = Field(description="Next time of the project's schedule, if consolidation_nightly is on.")
     schedule: str
     new_memories: int
     due: bool
