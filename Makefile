@@ -6,7 +6,7 @@ UV := $(VENV)/bin/uv
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-all life chaos workers dev audit check images clean
+.PHONY: help demo demo-mem0 test test-fast test-all life chaos workers dev audit check images clean
 # Compiled tests are kept, even if the environment forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -21,6 +21,9 @@ $(VENV)/.installed: pyproject.toml uv.lock
 
 demo: $(VENV)/.installed ## import two projects, consolidate them, show what happened
 	@$(BIN)/consolidation demo
+
+demo-mem0: $(VENV)/.installed ## consolidate memories where mem0 keeps them, and undo it
+	@$(BIN)/python examples/demo_mem0.py
 
 dev: $(VENV)/.installed ## open the Dagster UI on http://localhost:3000
 	@$(BIN)/consolidation dev

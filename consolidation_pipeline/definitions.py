@@ -15,6 +15,7 @@ from consolidation_pipeline.defs.names import RESOURCE
 from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.schedules import build_schedules
 from consolidation_pipeline.defs.sensors import build_sensors
+from consolidation_pipeline.defs.sources import build_update_job
 
 
 @dg.definitions
@@ -37,13 +38,13 @@ def build_definitions(
     keys = {asset.key: resource.asset_key(asset.key.path[-1]) for asset in assets}
     if all(old == new for old, new in keys.items()):
         keys = {}
-    batch = build_job_batch(resource)
+    batch, update = build_job_batch(resource), build_update_job(resource)
     return dg.Definitions(
         assets=[_adapt(asset, keys, group_name) for asset in assets],
         asset_checks=[_adapt_checks(check, keys) for check in checks] if keys else checks,
-        jobs=[*ASSET_JOBS, batch, rollback, restore, audit_retention],
+        jobs=[*ASSET_JOBS, batch, update, rollback, restore, audit_retention],
         schedules=build_schedules(crons or {}, batch),
-        sensors=build_sensors(batch),
+        sensors=build_sensors([batch, update]),
         resources={RESOURCE: resource},
         # The phases of a project depend on each other: one process shares their imports, model and lock.
         executor=dg.in_process_executor,

@@ -16,6 +16,7 @@ from consolidation_pipeline.cli import (
     archive,
     backup,
     calibration,
+    connect,
     context,
     cost,
     demo,
@@ -40,6 +41,7 @@ from consolidation_pipeline.cli import (
     search,
     serve,
     setup,
+    source,
     status,
     suggestions,
 )
@@ -54,6 +56,8 @@ ENV_FILE = Path(__file__).resolve().parents[2] / ".env"
 _COMMANDS: dict[str, tuple[Callable[..., Any] | ModuleType, ...]] = {
     "Start": (demo.demo, setup.init, setup.doctor, projects),
     "Memories": (
+        connect.connect,
+        source,
         memories.add,
         memories,
         import_memories.import_,

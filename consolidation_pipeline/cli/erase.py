@@ -31,7 +31,7 @@ def erase(
     The next run derives knowledge again from what stays. The certificate says what was removed, without content, and
     what a search for it found afterwards. Exit code 1: something was found.
     """
-    from consolidation_pipeline.service.lifecycle.erase import erase_memories, format_certificate, preview_erasure
+    from consolidation_pipeline.service.admin.erase import erase_memories, format_certificate, preview_erasure
 
     engine, _ = open_store()
     chosen = list(ids or ())
@@ -59,6 +59,8 @@ def erase(
             print_note(f"the certificate cannot be written to {certificate}: {error.strerror}")
             print(content)
     print_note(f"{done.project}: erased {_count(done.memories)}; the next run derives the rest again")
+    for source, count in done.left_in_sources.items():
+        print_note(f"{count} rows stay in the store of source {source}, which is only read: delete them there")
     if not done.is_clean:
         print_note(f"something is left: {format_value(dict(done.scan['places']))}")
         raise typer.Exit(1)

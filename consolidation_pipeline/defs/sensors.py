@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from consolidation_pipeline.defs.run_requests import (
     explain_decision,
     limit_to_selected,
 )
+from consolidation_pipeline.defs.sources import sources_sensor
 from consolidation_pipeline.defs.task_memories import build_observations
 from consolidation_pipeline.service.jobs.job_requests import list_unlaunched_jobs
 from consolidation_pipeline.service.jobs.retry_policy import request_retries
@@ -194,20 +195,22 @@ _SENSORS = (
     new_memories_sensor,
     unsummarized_memories_sensor,
     requested_jobs_sensor,
+    sources_sensor,
     event_delivery_sensor,
     job_status_sensor,
 )
 
 
-def build_sensors(batch: dg.JobDefinition) -> list[dg.SensorDefinition]:
-    """Return all sensors. ``batch``: `job_batch` with its resource, which some of them launch."""
+def build_sensors(bound: Sequence[dg.JobDefinition]) -> list[dg.SensorDefinition]:
+    """Return all sensors. ``bound``: jobs with their resource, in place of those of the same name."""
+    jobs = {job.name: job for job in bound}
     with warnings.catch_warnings():
         # Dagster passes a beta parameter to itself.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return [_set_batch(sensor, batch) for sensor in _SENSORS]
+        return [_set_jobs(sensor, jobs) for sensor in _SENSORS]
 
 
-def _set_batch(sensor: dg.SensorDefinition, batch: dg.JobDefinition) -> dg.SensorDefinition:
+def _set_jobs(sensor: dg.SensorDefinition, jobs: Mapping[str, dg.JobDefinition]) -> dg.SensorDefinition:
     if not sensor.targets:
         return sensor
-    return sensor.with_attributes(jobs=[batch if job is job_batch else job for job in sensor.jobs])
+    return sensor.with_attributes(jobs=[jobs.get(job.name, job) for job in sensor.jobs])

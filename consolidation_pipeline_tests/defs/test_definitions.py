@@ -30,7 +30,7 @@ def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
 
 
 def test_assets_match_phases(specs: dict[str, dg.AssetSpec]) -> None:
-    assert set(specs) == {"task_memories", *ALL_PHASES}
+    assert set(specs) == {"task_memories", "synced_memories", "written_back", *ALL_PHASES}
 
 
 def test_assets_are_partitioned_by_project(specs: dict[str, dg.AssetSpec]) -> None:
@@ -76,6 +76,7 @@ def test_automation_is_stopped_by_default(definitions: dg.Definitions) -> None:
         "consolidation_new_memories_sensor",
         "consolidation_unsummarized_memories_sensor",
         "consolidation_requested_jobs_sensor",
+        "consolidation_sources_sensor",
         "consolidation_event_delivery_sensor",
     }
     assert set(schedules) == {
@@ -145,7 +146,10 @@ def test_assets_load_beside_another_project(tmp_path: Path, monkeypatch: pytest.
     merged = dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=tmp_path), own)
     dg.Definitions.validate_loadable(merged)
     assets = {spec.key.to_user_string() for spec in merged.resolve_all_asset_specs()}
-    assert assets == {"patterns", *(f"consolidation/{name}" for name in ("task_memories", *ALL_PHASES))}
+    assert assets == {
+        "patterns",
+        *(f"consolidation/{name}" for name in ("task_memories", "synced_memories", "written_back", *ALL_PHASES)),
+    }
     assert {job.name for job in own.jobs or ()} <= {job.name for job in merged.resolve_all_job_defs()}
 
 

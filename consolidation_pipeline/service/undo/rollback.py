@@ -12,6 +12,7 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
+from consolidation_pipeline.service.sources.write_back import undo_dissolved
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
@@ -158,6 +159,7 @@ def _revert(
     reason = reason or f"{'redoes what was undone by' if redone else 'undoes'} {found.kind} {target}"
     done = revert_changes(connection, author, changes, group_id=rollback_id, reason=reason, scope=found.kind)
     reject_duplicates(connection, project.id, [rollback_id])
+    undo_dissolved(connection, project.id)
     payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": found.kind}
     append_event(connection, project.id, "consolidation.rolled_back", payload)
     if entries := count_entities(connection, rollback_id, "playbook_entries"):

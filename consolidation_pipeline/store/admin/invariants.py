@@ -581,3 +581,31 @@ _FIND_INVALID_APPROVALS = """
 def find_invalid_approvals(connection: Connection, project_id: UUID) -> list[str]:
     """Find approved suggestions without a merged memory of the project, and others that have one."""
     return _list_violations(connection, project_id, _FIND_INVALID_APPROVALS)
+
+
+# --- connected stores ----------------------------------------------------------------------------------------------
+
+
+_FIND_UNMIRRORED_ROWS = """
+    SELECT s.name, r.key FROM consolidation.sources s JOIN consolidation.source_rows r ON r.source_id = s.id
+    WHERE s.project_id = :project AND r.state IN ('mirrored', 'hidden') AND NOT EXISTS (
+        SELECT FROM consolidation.task_memories t WHERE t.id = r.memory_id AND t.project_id = :project)
+"""
+
+
+def find_unmirrored_rows(connection: Connection, project_id: UUID) -> list[str]:
+    """Find rows of connected stores that have no raw memory."""
+    return _list_violations(connection, project_id, _FIND_UNMIRRORED_ROWS)
+
+
+_FIND_UNEXPLAINED_HIDDEN_ROWS = """
+    SELECT s.name, r.key FROM consolidation.sources s JOIN consolidation.source_rows r ON r.source_id = s.id
+    WHERE s.project_id = :project AND r.state = 'hidden' AND NOT EXISTS (
+        SELECT FROM consolidation.source_writes w
+        WHERE w.source_id = s.id AND w.status IN ('written', 'gone') AND w.plan -> 'stamps' ? r.key)
+"""
+
+
+def find_unexplained_hidden_rows(connection: Connection, project_id: UUID) -> list[str]:
+    """Find rows that are hidden in their store and belong to no written group."""
+    return _list_violations(connection, project_id, _FIND_UNEXPLAINED_HIDDEN_ROWS)

@@ -622,6 +622,64 @@ vote_queries = Table(
     comment="Queries for which memories helped.",
 )
 
+SOURCE_MODES = ("mirror", "review", "write")
+SOURCE_ROW_STATES = ("mirrored", "hidden", "successor", "gone", "refused", "erased")
+SOURCE_WRITE_STATUSES = ("intended", "written", "refused", "undone", "gone")
+
+sources = Table(
+    "sources",
+    metadata,
+    _id("Source id."),
+    _project(),
+    _column("name", Text, "What people type; it is the source of its memories too.", unique=True),
+    _column("config", JSONB, "Kind, table and fields of the store, and the variable that holds its URL."),
+    _column("mode", Text, "mirror = only read; review = write what a person approves; write = write by itself."),
+    _time("created_at", "When the store was connected."),
+    _optional_time("synced_at", "When the last sync ended."),
+    _column("last_sync", JSONB, "Numbers of the last sync.", server_default=_EMPTY_OBJECT),
+    _one_of("mode", SOURCE_MODES),
+    comment="Connected stores, where agents keep their memories.",
+)
+
+source_rows = Table(
+    "source_rows",
+    metadata,
+    _column("source_id", Uuid, "Store.", ForeignKey(f"{SCHEMA}.sources.id", ondelete="CASCADE")),
+    _column("key", Text, "Key of the row in the store; of several columns, a JSON array."),
+    _column("memory_id", Uuid, "Raw memory that mirrors it, or merged memory that it was written for."),
+    _column("stamp", Text, "SHA-256 of text, scope and metadata, as they were read last."),
+    _column(
+        "state",
+        Text,
+        "mirrored; hidden = by our write; successor = our new row; gone = deleted by its program; refused = not legal; "
+        "erased = never copied again.",
+    ),
+    _optional("reason", Text, "Why it was refused."),
+    _time("changed_at", "When its program changed it last, as far as the store tells; else when that was seen."),
+    PrimaryKeyConstraint("source_id", "key"),
+    Index("source_rows_memory_id_idx", "memory_id"),
+    _one_of("state", SOURCE_ROW_STATES),
+    comment="Rows of connected stores and the memories that mirror them.",
+)
+
+source_writes = Table(
+    "source_writes",
+    metadata,
+    _column("id", Uuid, "Id of the write, also in the store's sidecar.", primary_key=True),
+    _column("source_id", Uuid, "Store.", ForeignKey(f"{SCHEMA}.sources.id", ondelete="CASCADE")),
+    _column("memory_id", Uuid, "Merged memory that was written."),
+    _column("version", Integer, "Its version then."),
+    _column("status", Text, "intended, written, refused, undone; gone = its program removed or changed it."),
+    _column("plan", JSONB, "Kept or new row, hidden rows with their stamps, text."),
+    _optional("reason", Text, "Why it was refused."),
+    _time("intended_at", "When it was decided."),
+    _optional_time("ended_at", "When it was written, refused or undone."),
+    Index("source_writes_source_id_status_idx", "source_id", "status"),
+    Index("source_writes_memory_id_idx", "memory_id"),
+    _one_of("status", SOURCE_WRITE_STATUSES),
+    comment="Merged memories written into connected stores.",
+)
+
 consolidation_jobs = Table(
     "consolidation_jobs",
     metadata,

@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -20,6 +20,7 @@ from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.memory_edits import MAX_REASON_CHARS
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
 from consolidation_pipeline.service.similarity.pair_answers import hash_question
+from consolidation_pipeline.service.sources.erase import erase_in_sources
 from consolidation_pipeline.store.admin.canary_scan import locate, scan_database
 from consolidation_pipeline.store.admin.erasure import (
     delete_erased,
@@ -71,6 +72,7 @@ class Certificate:
         scan: ``method`` (pg_dump, or sql without that program), ``database``, ``texts`` and ``ids`` that were looked
             for, ``found``: how many of them are left in places that no other memory explains, ``elsewhere``: texts
             that other memories say too, and ``places``: table.column of what is left.
+        left_in_sources: number of rows that stay in connected stores, by source: those of mode mirror are only read.
     """
 
     project: str
@@ -83,6 +85,7 @@ class Certificate:
     rows: Mapping[str, int]
     survivors: Mapping[str, int]
     scan: Mapping[str, Any]
+    left_in_sources: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_clean(self) -> bool:
@@ -143,6 +146,7 @@ def erase_memories(
         canaries = _choose_canaries(texts)
         questions = _hash_questions(load_judged_pairs(connection, owner.id, memories))
         found = find_erased(connection, owner.id, memories, user_id=user_id)
+        in_sources = erase_in_sources(connection, owner.id, memories)
         pseudonyms = {id_: UUID(_hash_id(salt, id_)[:32]) for rows in found.values() for id_ in rows}
         stage_erased(connection, found, pseudonyms)
         survivors = free_survivors(connection, author, group_id=group_id, reason=reason, now=now)
@@ -150,12 +154,15 @@ def erase_memories(
         rows |= remove_boilerplate(connection, owner.id, ["\n".join(parts) for parts in texts.values()])
         rows |= scrub_ledger(connection, owner.id, pseudonyms)
         rows |= rename_mentions(connection, owner.id, pseudonyms)
+        rows |= {f"{name} (source)": count for name, count in in_sources.removed.items()}
         rows = {name: count for name, count in rows.items() if count}
         hashes = [_hash_id(salt, id_) for id_ in memories]
         summary = {"memories": hashes, "rows": rows, "survivors": survivors}
         record_erasure(connection, author, group_id=group_id, summary=summary, reason=reason)
     scan = _scan(engine, canaries, list(pseudonyms))
-    return Certificate(owner.slug, group_id, now, changed_by, reason, salt, hashes, rows, survivors, scan)
+    return Certificate(
+        owner.slug, group_id, now, changed_by, reason, salt, hashes, rows, survivors, scan, in_sources.left
+    )
 
 
 def _find_memories(

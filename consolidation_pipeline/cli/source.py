@@ -1,0 +1,177 @@
+"""``consolidation source``: connected stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.output import (
+    JsonFlag,
+    format_value,
+    make_console,
+    make_table,
+    print_json,
+    print_note,
+    shorten,
+    show_progress,
+)
+from consolidation_pipeline.errors import ConflictError
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.connect.undo import Conflict
+
+app = typer.Typer(no_args_is_help=True, help="Sync, write to and disconnect stores that `connect` connected.")
+
+Name = Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as `source list` shows it.")]
+Memories = Annotated[
+    list[UUID] | None, typer.Argument(metavar="[MEMORY]...", help="Merged memories, as `source diff` shows them.")
+]
+_TEXT_WIDTH = 100
+
+
+@app.command(name="list")
+def list_(as_json: JsonFlag = False) -> None:
+    """List connected stores with their last sync."""
+    from consolidation_pipeline.service.sources.connections import list_connected
+
+    engine, _ = open_store()
+    found = list_connected(engine)
+    if as_json:
+        print_json({"sources": found})
+        return
+    table = make_table("name", "project", "kind", "mode", "synced", "last sync")
+    for source in found:
+        numbers = {key: value for key, value in source.last_sync.items() if value and key != "reasons"}
+        table.add_row(
+            source.name,
+            source.project,
+            source.config["kind"],
+            source.mode,
+            format_value(source.synced_at) if source.synced_at else "never",
+            format_value(numbers),
+        )
+    make_console().print(table if found else "no store is connected: consolidation connect --help")
+
+
+@app.command()
+def sync(name: Name, as_json: JsonFlag = False) -> None:
+    """Bring a project up to date with its store: new, changed and deleted rows."""
+    from consolidation_pipeline.service.sources.sync import sync_source
+
+    engine, _ = open_store()
+    with show_progress(f"sync {name}", as_json=as_json):
+        result = sync_source(engine, name)
+    if as_json:
+        print_json({"source": name, "sync": result})
+        return
+    print(
+        f"{name}: {result.added:,} added, {result.revised:,} revised, {result.gone:,} gone, "
+        f"{result.unchanged:,} unchanged, {result.refused:,} refused"
+    )
+    for reason in result.reasons:
+        print_note(f"refused: {reason}")
+
+
+@app.command()
+def diff(
+    name: Name,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of groups.")] = 20,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what `source write` would keep, add and hide in the store, row by row."""
+    from consolidation_pipeline.service.sources.write_back import plan_writes
+
+    engine, _ = open_store()
+    planned = plan_writes(engine, name, quiet_seconds=0)
+    if as_json:
+        print_json({"source": name, "total": len(planned), "groups": planned[:limit]})
+        return
+    for plan in planned[:limit]:
+        print(f"{plan.memory_id}")
+        for key, body in plan.texts.items():
+            print(f"  {'keep' if key == plan.keep else 'hide'}  {key}  {shorten(body, _TEXT_WIDTH)}")
+        if plan.keep is None:
+            print(f"  add   {shorten(plan.text, _TEXT_WIDTH)}")
+    hidden = sum(len(plan.hidden) for plan in planned)
+    print(f"{len(planned):,} groups; {hidden:,} rows would be hidden")
+
+
+@app.command()
+def write(name: Name, memories: Memories = None, as_json: JsonFlag = False) -> None:
+    """Write merged memories into the store: those that you name, or all, up to 5 % of a scope at once.
+
+    A row that says everything is kept, the others are removed with their images in schema consolidation_sidecar. A
+    group whose successor the store's own search would find worse is not written. `rollback` undoes both sides.
+    """
+    from consolidation_pipeline.service.sources.write_back import write_source
+
+    engine, _ = open_store()
+    with show_progress(f"writing to {name}", as_json=as_json):
+        result = write_source(engine, name, memory_ids=memories or None)
+    if as_json:
+        print_json({"source": name, "write": result})
+        return
+    print(
+        f"{name}: {result.written:,} groups written, {result.hidden:,} rows hidden, {result.inserted:,} added; "
+        f"{result.waiting:,} groups wait for the next time, {len(result.refused):,} refused"
+    )
+    for memory_id, reason in list(result.refused.items())[:10]:
+        print_note(f"refused {memory_id}: {reason}")
+
+
+@app.command()
+def undo(name: Name, memories: Memories = None, as_json: JsonFlag = False) -> None:
+    """Undo writes in the store only: those of the merged memories that you name, or all. The project stays as it is."""
+    from consolidation_pipeline.service.sources.write_back import undo_writes
+
+    engine, _ = open_store()
+    conflicts = undo_writes(engine, name, memories or None)
+    _end(conflicts, f"{name}: everything asked for is undone", as_json=as_json)
+
+
+@app.command()
+def disconnect(
+    name: Name,
+    restore: Annotated[
+        bool,
+        typer.Option("--restore/--keep", help="Undo all writes and remove the sidecar, or leave the store as it is."),
+    ],
+    as_json: JsonFlag = False,
+) -> None:
+    """End the connection of a store. Its memories stay in the project."""
+    from consolidation_pipeline.service.sources.connections import disconnect_source
+
+    engine, _ = open_store()
+    conflicts = disconnect_source(engine, name, restore=restore)
+    _end(conflicts, f"{name} is disconnected", as_json=as_json)
+
+
+@app.command()
+def restore(
+    url_env: Annotated[str, typer.Option(help="Environment variable that holds the URL of the store's database.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Undo all writes in a store from its sidecar alone, if our database is lost."""
+    from consolidation_pipeline.service.sources.connections import restore_store
+
+    _end(restore_store(url_env), "everything that was written is undone", as_json=as_json)
+
+
+def _end(conflicts: Mapping[UUID, Sequence[Conflict]], message: str, *, as_json: bool) -> None:
+    """Tell that it is done, or raise ConflictError with what stands in the way."""
+    if conflicts:
+        lines = [f"{id_}: {each.reason}, {each.table} {each.key}" for id_, found in conflicts.items() for each in found]
+        raise ConflictError(
+            f"{len(conflicts)} groups are not undone, as the store's program changed what was written: "
+            f"{'; '.join(lines[:5])}",
+            tuple(each.key for found in conflicts.values() for each in found),
+        )
+    if as_json:
+        payload: dict[str, Any] = {"undone": True}
+        print_json(payload)
+        return
+    print(message)

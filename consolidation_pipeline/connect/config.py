@@ -1,0 +1,156 @@
+"""Configuration of a connected store: from what people give to a mapping, and to a connection."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from consolidation_pipeline.connect import presets
+from consolidation_pipeline.connect.mapping import SCOPE_FIELDS, TableMapping, Vector
+from consolidation_pipeline.connect.mapping import Field as StoreField
+from consolidation_pipeline.errors import StoreError, UsageError
+
+# Connection to the database of a store, in autocommit.
+StoreConnection = psycopg.Connection[Any]
+
+TABLE = "table"
+KINDS = (*presets.PRESETS, TABLE)
+# Seconds that a lock in the store is waited for, so that its program is never held up behind us.
+_LOCK_TIMEOUT = "2s"
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class SourceConfig(BaseModel):
+    """Configuration of a connected store. Its URL is not part of it: it stays in the environment.
+
+    Attributes:
+        kind: One of ``KINDS``.
+        url_env: Variable that holds the URL of its database.
+        table: ``name`` or ``schema.name``; None = the preset's.
+        key: Columns of the primary key, for the kind ``table``.
+        text: Field of the text.
+        scope: Fields that separate memories, by ``user_id``, ``agent_id``, ``session_id`` or ``metadata.KEY``; None =
+            the preset's.
+        created, updated, metadata, vector: Fields of the kind ``table``.
+        embedding_model: Model of the vectors, if it is that of the project: they are taken along then.
+        memory_type: Type of its memories.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: str
+    url_env: str
+    table: str | None = None
+    key: list[str] = Field(default_factory=list)
+    text: str | None = None
+    scope: dict[str, str] | None = None
+    created: str | None = None
+    updated: str | None = None
+    metadata: str | None = None
+    vector: str | None = None
+    embedding_model: str | None = None
+    memory_type: str = "learning"
+
+
+def read_config(values: Mapping[str, Any]) -> SourceConfig:
+    """Return the configuration.
+
+    Raises:
+        UsageError: A field is unknown, missing or of the wrong type, or the kind is unknown.
+    """
+    try:
+        config = SourceConfig.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{'.'.join(map(str, first['loc']))} of the source: {first['msg']}") from error
+    if config.kind not in KINDS:
+        raise UsageError(f"there is no kind of store {config.kind!r}; kinds: {', '.join(KINDS)}")
+    if not _VARIABLE.fullmatch(config.url_env):
+        raise UsageError(
+            f"{config.url_env!r} is not the name of an environment variable: set one to the URL of the store's "
+            "database, and give its name"
+        )
+    return config
+
+
+def make_mapping(config: SourceConfig) -> TableMapping:
+    """Return where the store keeps what.
+
+    Raises:
+        UsageError: A field that the kind ``table`` needs is missing, a field does not apply to the kind, or cannot be
+            read.
+    """
+    if config.kind == TABLE:
+        return _map_table(config)
+    for name in ("key", "created", "updated", "metadata", "vector"):
+        if getattr(config, name):
+            raise UsageError(f"{name} is known for {config.kind}: give it with the kind {TABLE} only")
+    given = {"table": config.table, "text": config.text}
+    if config.text and config.kind != "langgraph":
+        raise UsageError(f"text is known for {config.kind}: give it with langgraph or the kind {TABLE} only")
+    mapping = presets.PRESETS[config.kind](**{name: value for name, value in given.items() if value})
+    if config.scope is None:
+        return mapping
+    unknown = [name for name in config.scope if name not in mapping.scope]
+    if unknown:
+        raise UsageError(f"{config.kind} has no scope {unknown[0]}: it has {', '.join(mapping.scope)}")
+    return replace(mapping, scope={name: mapping.scope[name] for name in config.scope})
+
+
+def _map_table(config: SourceConfig) -> TableMapping:
+    for name in ("table", "key", "text"):
+        if not getattr(config, name):
+            raise UsageError(f"{name} is missing: a source of kind {TABLE} needs table, key and text")
+    for name in config.scope or {}:
+        if name not in SCOPE_FIELDS and not name.startswith("metadata."):
+            raise UsageError(f"scope {name!r} is not one of {', '.join(SCOPE_FIELDS)} or metadata.KEY")
+    return TableMapping(
+        kind=TABLE,
+        table=config.table or "",
+        key=tuple(config.key),
+        text=StoreField.parse(config.text or ""),
+        scope={name: StoreField.parse(field) for name, field in (config.scope or {}).items()},
+        created=_parse(config.created),
+        updated=_parse(config.updated),
+        metadata=_parse(config.metadata),
+        vector=None if config.vector is None else Vector(config.vector),
+        can_insert=False,  # What else a new row needs is known to its program only.
+    )
+
+
+def _parse(name: str | None) -> StoreField | None:
+    return None if name is None else StoreField.parse(name)
+
+
+@contextmanager
+def open_store(url_env: str) -> Iterator[StoreConnection]:
+    """Open the database of a store, in autocommit.
+
+    Raises:
+        UsageError: The variable is not set.
+        StoreError: The database cannot be reached. The message has no password.
+    """
+    url = os.environ.get(url_env)
+    if not url:
+        raise UsageError(f"the variable {url_env} is not set: set it to the URL of the store's database")
+    url = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url)
+    try:
+        connection = psycopg.connect(
+            url, autocommit=True, connect_timeout=10, application_name="consolidation", client_encoding="utf8"
+        )
+    except psycopg.Error as error:
+        reason = re.sub(r"//[^@/]*@", "//", str(error).strip())
+        raise StoreError(f"the database of {url_env} cannot be reached: {reason}") from None
+    with connection:
+        connection.execute(
+            "SELECT set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false)", [_LOCK_TIMEOUT]
+        )
+        yield connection

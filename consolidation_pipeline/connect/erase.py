@@ -1,0 +1,43 @@
+"""Removal of rows from a store for good, with all that the sidecar has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import Connection, sql
+
+from consolidation_pipeline.connect.mapping import table_identifier
+from consolidation_pipeline.connect.source_table import SourceTable
+from consolidation_pipeline.connect.write_back import set_links
+
+
+def erase_rows(connection: Connection[Any], table: SourceTable, keys: Sequence[str]) -> int:
+    """Delete rows with their parts, links to them, and every write of the sidecar that has an image of one.
+
+    Writes that hide other rows too have to be undone before.
+
+    Returns:
+        The number of rows that were deleted.
+    """
+    bound = {"keys": list(keys)}
+    for part in table.mapping.parts:
+        connection.execute(
+            sql.SQL("DELETE FROM {} t WHERE {}").format(table_identifier(part.table), table.among_keys(part.key)), bound
+        )
+    deleted = connection.execute(
+        sql.SQL("DELETE FROM {} t WHERE {}").format(table.mapping.identifier(), table.among_keys()), bound
+    ).rowcount
+    for links in table.mapping.links:
+        arrays = {
+            key: [each for each in linked if each not in set(keys)]
+            for key, linked in table.find_links(connection, links, keys)
+        }
+        set_links(connection, table, links, arrays)
+    connection.execute(
+        "DELETE FROM consolidation_sidecar.writes WHERE receipt -> 'hidden' ?| %(keys)s "
+        "OR receipt ->> 'successor' = ANY(%(keys)s)",
+        bound,
+    )
+    connection.execute("DELETE FROM consolidation_sidecar.outbox WHERE key = ANY(%(keys)s)", bound)
+    return deleted

@@ -1,0 +1,181 @@
+"""Schema ``consolidation_sidecar`` in the database of a store: images of changed rows, and an outbox of changes.
+
+It holds all that undo needs, so that a store can be put back without our database and even without this program: an
+image is a whole row as Postgres writes it, and ``INSERT INTO t SELECT (image::t).*`` brings it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from psycopg import Connection, errors, sql
+from psycopg.types.json import Jsonb
+
+from consolidation_pipeline.connect.mapping import table_identifier
+from consolidation_pipeline.errors import UsageError
+
+SCHEMA = "consolidation_sidecar"
+# Version of the tables below; another one is refused.
+VERSION = 1
+
+_CREATE = """
+    CREATE SCHEMA IF NOT EXISTS consolidation_sidecar;
+    CREATE TABLE IF NOT EXISTS consolidation_sidecar.sidecar (version int NOT NULL);
+    INSERT INTO consolidation_sidecar.sidecar
+    SELECT {version} WHERE NOT EXISTS (SELECT FROM consolidation_sidecar.sidecar);
+    CREATE TABLE IF NOT EXISTS consolidation_sidecar.sources (name text PRIMARY KEY, config jsonb NOT NULL);
+    CREATE TABLE IF NOT EXISTS consolidation_sidecar.writes (
+        id uuid PRIMARY KEY,
+        number bigint GENERATED ALWAYS AS IDENTITY,
+        source text NOT NULL,
+        group_id text NOT NULL,
+        receipt jsonb NOT NULL,
+        written_at timestamptz NOT NULL DEFAULT now(),
+        undone_at timestamptz);
+    CREATE TABLE IF NOT EXISTS consolidation_sidecar.images (
+        write_id uuid NOT NULL REFERENCES consolidation_sidecar.writes ON DELETE CASCADE,
+        position int NOT NULL,
+        action text NOT NULL CHECK (action IN ('deleted', 'inserted', 'updated')),
+        table_name text NOT NULL,
+        key text NOT NULL,
+        before text,
+        after text,
+        PRIMARY KEY (write_id, position));
+    CREATE TABLE IF NOT EXISTS consolidation_sidecar.outbox (
+        seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+        table_name text NOT NULL,
+        key text NOT NULL);
+"""
+
+_CREATE_FUNCTION = """
+    CREATE OR REPLACE FUNCTION consolidation_sidecar.{function}() RETURNS trigger LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog AS $body$
+    BEGIN
+        IF TG_OP <> 'INSERT' THEN
+            INSERT INTO consolidation_sidecar.outbox (table_name, key) SELECT {table_name}, {key} FROM (SELECT OLD.*) t;
+        END IF;
+        IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE' AND NEW IS DISTINCT FROM OLD) THEN
+            INSERT INTO consolidation_sidecar.outbox (table_name, key) SELECT {table_name}, {key} FROM (SELECT NEW.*) t;
+        END IF;
+        RETURN NULL;
+    END $body$
+"""
+
+
+def find_version(connection: Connection[Any]) -> int | None:
+    """Return the version of the sidecar of this database; None if there is none."""
+    if connection.execute("SELECT to_regclass('consolidation_sidecar.sidecar') IS NULL").fetchone() == (True,):
+        return None
+    found = connection.execute("SELECT version FROM consolidation_sidecar.sidecar").fetchone()
+    return None if found is None else int(found[0])
+
+
+def install(connection: Connection[Any]) -> None:
+    """Create the sidecar if it is missing.
+
+    Raises:
+        UsageError: This user may not create a schema, or the sidecar is of another version.
+    """
+    version = find_version(connection)
+    if version not in (None, VERSION):
+        raise UsageError(
+            f"schema {SCHEMA} is of version {version}, this program writes {VERSION}: use the other program"
+        )
+    if version is None:
+        try:
+            connection.execute(sql.SQL(_CREATE).format(version=sql.Literal(VERSION)))
+        except errors.InsufficientPrivilege as error:
+            raise UsageError(
+                f"this user may not create schema {SCHEMA} ({str(error).strip()}): grant CREATE on the database, or "
+                "connect with mode mirror, which writes nothing"
+            ) from error
+
+
+def save_source(connection: Connection[Any], name: str, config: Mapping[str, Any]) -> None:
+    """Store the configuration of a source, from which its writes can be undone without our database."""
+    connection.execute(
+        "INSERT INTO consolidation_sidecar.sources (name, config) VALUES (%s, %s) "
+        "ON CONFLICT (name) DO UPDATE SET config = excluded.config",
+        [name, Jsonb(dict(config))],
+    )
+
+
+def list_sources(connection: Connection[Any]) -> dict[str, dict[str, Any]]:
+    """Return the configuration of the sources of this sidecar by name."""
+    return dict(connection.execute("SELECT name, config FROM consolidation_sidecar.sources ORDER BY name").fetchall())
+
+
+def forget_source(connection: Connection[Any], name: str) -> None:
+    """Remove the configuration of a source."""
+    connection.execute("DELETE FROM consolidation_sidecar.sources WHERE name = %s", [name])
+
+
+def watch(connection: Connection[Any], table: str, key_sql: sql.Composable) -> None:
+    """Write the key of each row that changes from now on into the outbox, by a trigger on the table.
+
+    Args:
+        key_sql: SQL of the key of row ``t`` as text.
+    """
+    function = sql.Identifier(_trigger_name(table))
+    connection.execute(sql.SQL(_CREATE_FUNCTION).format(function=function, table_name=sql.Literal(table), key=key_sql))
+    connection.execute(
+        sql.SQL(
+            "DROP TRIGGER IF EXISTS {function} ON {table}; "
+            "CREATE TRIGGER {function} AFTER INSERT OR UPDATE OR DELETE ON {table} "
+            "FOR EACH ROW EXECUTE FUNCTION consolidation_sidecar.{function}()"
+        ).format(function=function, table=table_identifier(table))
+    )
+
+
+def unwatch(connection: Connection[Any], table: str) -> None:
+    """Remove the trigger of ``watch``."""
+    function = sql.Identifier(_trigger_name(table))
+    connection.execute(sql.SQL("DROP TRIGGER IF EXISTS {} ON {}").format(function, table_identifier(table)))
+    connection.execute(sql.SQL("DROP FUNCTION IF EXISTS consolidation_sidecar.{}()").format(function))
+
+
+def is_watched(connection: Connection[Any], table: str) -> bool:
+    """Return True if the trigger of ``watch`` is on the table and fires."""
+    found = connection.execute(
+        "SELECT count(*) FROM pg_trigger WHERE tgname = %s AND tgrelid = to_regclass(%s) AND tgenabled <> 'D'",
+        [_trigger_name(table), table_identifier(table).as_string(connection)],
+    ).fetchone()
+    return found == (1,)
+
+
+def _trigger_name(table: str) -> str:
+    return f"watch_{sha256(table.encode()).hexdigest()[:16]}"
+
+
+def read_outbox(connection: Connection[Any], table: str) -> tuple[list[int], list[str]]:
+    """Return numbers and distinct keys of the entries whose transactions, and all older ones, have ended."""
+    rows = connection.execute(
+        """
+        SELECT seq, key FROM consolidation_sidecar.outbox
+        WHERE table_name = %s AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY seq
+        """,
+        [table],
+    ).fetchall()
+    return [seq for seq, _ in rows], list(dict.fromkeys(key for _, key in rows))
+
+
+def drop_from_outbox(connection: Connection[Any], numbers: Sequence[int]) -> None:
+    """Remove entries that were read and stored."""
+    connection.execute("DELETE FROM consolidation_sidecar.outbox WHERE seq = ANY(%s)", [list(numbers)])
+
+
+def remove_if_unused(connection: Connection[Any]) -> bool:
+    """Remove the sidecar if no source uses it and no write is left to be undone; return True if it is gone."""
+    used = connection.execute(
+        """
+        SELECT EXISTS (SELECT FROM consolidation_sidecar.sources)
+            OR EXISTS (SELECT FROM consolidation_sidecar.writes WHERE undone_at IS NULL)
+        """
+    ).fetchone()
+    if used == (True,):
+        return False
+    connection.execute("DROP SCHEMA consolidation_sidecar CASCADE")
+    return True

@@ -1,0 +1,336 @@
+"""A mapped table of a store: its columns, and statements that read, lock and find its memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from psycopg import Connection, sql
+from psycopg.rows import class_row
+
+from consolidation_pipeline.connect.mapping import Field, Links, TableMapping, table_identifier
+from consolidation_pipeline.errors import UsageError
+
+# Rows that a server-side cursor sends at once.
+_FETCH_ROWS = 2_000
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """A memory as its store has it.
+
+    ``key``: the value of the key column, or a JSON array of several. ``stamp``: SHA-256 of text, scope and metadata.
+    ``vector``: as Postgres text, None if it was not asked for.
+    """
+
+    key: str
+    stamp: str
+    text: str
+    scope: dict[str, str]
+    created: str | None
+    updated: str | None
+    metadata: dict[str, Any]
+    vector: str | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table in Postgres' words. ``generated``: its value cannot be written."""
+
+    name: str
+    type: str
+    generated: bool
+
+
+_LIST_COLUMNS = """
+    SELECT attname, format_type(atttypid, atttypmod), attgenerated <> ''
+    FROM pg_attribute
+    WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+    ORDER BY attnum
+"""
+
+
+def _drop_missing(connection: Connection[Any], mapping: TableMapping) -> TableMapping:
+    """Return the mapping without the parts and links whose tables do not exist: stores make them when needed first."""
+    wanted = list(mapping.other_tables)
+    rows = connection.execute(
+        "SELECT name FROM unnest(%s::text[], %s::text[]) t(name, quoted) WHERE to_regclass(quoted) IS NOT NULL",
+        [wanted, [table_identifier(name).as_string(connection) for name in wanted]],
+    )
+    present = {name for (name,) in rows}
+    vector = mapping.vector
+    return replace(
+        mapping,
+        parts=tuple(part for part in mapping.parts if part.table in present),
+        links=tuple(links for links in mapping.links if links.table in present),
+        vector=vector if vector is not None and (vector.part is None or vector.part in present) else None,
+    )
+
+
+def list_columns(connection: Connection[Any], table: str) -> dict[str, Column]:
+    """Return the columns of a table by name.
+
+    Raises:
+        UsageError: There is no such table, or this user may not see its schema.
+    """
+    found = connection.execute(_LIST_COLUMNS, [table_identifier(table).as_string(connection)]).fetchall()
+    if not found:
+        raise UsageError(f"table {table} does not exist in this database, or this user may not see it")
+    return {name: Column(name, type_, generated) for name, type_, generated in found}
+
+
+class SourceTable:
+    """A mapping that fits the tables of one database.
+
+    Raises:
+        UsageError: A table or column of the mapping does not exist, or the vector column holds no vectors.
+    """
+
+    def __init__(self, connection: Connection[Any], mapping: TableMapping) -> None:
+        self.mapping = mapping = _drop_missing(connection, mapping)
+        self.columns = list_columns(connection, mapping.table)
+        self.other_columns = {name: list_columns(connection, name) for name in mapping.other_tables}
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        mapping = self.mapping
+        named = [*mapping.key, *(each.column for each in self._fields())]
+        _check_present(mapping.table, self.columns, named)
+        for part in mapping.parts:
+            _check_present(part.table, self.other_columns[part.table], part.key)
+        for links in mapping.links:
+            _check_present(links.table, self.other_columns[links.table], [*links.key, links.keys.column])
+        if mapping.vector is not None:
+            table = mapping.vector.part or mapping.table
+            columns = self.columns_of(table)
+            _check_present(table, columns, [mapping.vector.column])
+            type_ = columns[mapping.vector.column].type
+            if type_.partition("(")[0].rpartition(".")[2] not in ("vector", "halfvec"):
+                raise UsageError(
+                    f"{table}.{mapping.vector.column} is of type {type_}: name a column of type vector or halfvec"
+                )
+
+    def _fields(self) -> list[Field]:
+        mapping = self.mapping
+        optional = (mapping.created, mapping.updated, mapping.metadata)
+        return [mapping.text, *mapping.scope.values(), *(each for each in optional if each is not None)]
+
+    def columns_of(self, table: str) -> Mapping[str, Column]:
+        """Return the columns of the mapped table, a part or a table of links by name."""
+        return self.columns if table == self.mapping.table else self.other_columns[table]
+
+    def writable_columns(self, table: str) -> list[str]:
+        """Return the columns of the mapped table, a part or a table of links that are not generated."""
+        return [column.name for column in self.columns_of(table).values() if not column.generated]
+
+    @cached_property
+    def key_sql(self) -> sql.Composable:
+        """SQL of the key of row ``t`` as text."""
+        return key_sql(self.mapping.key)
+
+    def among_keys(self, columns: Sequence[str] | None = None) -> sql.Composable:
+        """Return SQL that is true if the key of row ``t`` is in the bound array ``keys``.
+
+        Args:
+            columns: Columns of ``t`` that hold the key; None = those of the mapped table.
+        """
+        names = sql.SQL(", ").join(sql.Identifier("t", name) for name in columns or self.mapping.key)
+        types = [sql.SQL(self.columns[name].type) for name in self.mapping.key]
+        if len(types) == 1:
+            values = sql.SQL("k::{}").format(types[0])
+        else:
+            values = sql.SQL(", ").join(
+                sql.SQL("(k::jsonb ->> {})::{}").format(sql.Literal(at), type_) for at, type_ in enumerate(types)
+            )
+        return sql.SQL("({}) IN (SELECT {} FROM unnest(%(keys)s::text[]) k)").format(names, values)
+
+    @cached_property
+    def stamp_sql(self) -> sql.Composable:
+        """SQL of the stamp of row ``t``: SHA-256 of text, scope and metadata."""
+        parts = [self.mapping.text.as_text(), *(each.as_text() for each in self.mapping.scope.values())]
+        if self.mapping.metadata is not None:
+            parts.append(sql.SQL("{}::text").format(self._metadata_sql))
+        packed = sql.SQL("jsonb_build_array({})::text").format(sql.SQL(", ").join(parts))
+        return sql.SQL("encode(sha256(convert_to({}, 'UTF8')), 'hex')").format(packed)
+
+    @cached_property
+    def _metadata_sql(self) -> sql.Composable:
+        if self.mapping.metadata is None:
+            return sql.SQL("'{}'::jsonb")
+        value = self.mapping.metadata.as_json()
+        return sql.SQL(
+            "CASE WHEN jsonb_typeof({value}) = 'object' THEN {value} - {keys}::text[] ELSE '{{}}' END"
+        ).format(value=value, keys=sql.Literal(list(self.mapping.metadata_without)))
+
+    @cached_property
+    def _scope_sql(self) -> sql.Composable:
+        pairs = [part for name, each in self.mapping.scope.items() for part in (sql.Literal(name), each.as_text())]
+        return sql.SQL("jsonb_strip_nulls(jsonb_build_object({}))").format(sql.SQL(", ").join(pairs))
+
+    def _vector_sql(self, wanted: bool) -> sql.Composable:
+        vector = self.mapping.vector
+        if not wanted or vector is None:
+            return sql.SQL("NULL::text")
+        if vector.part is None:
+            return sql.SQL("{}::text").format(sql.Identifier("t", vector.column))
+        part = next(each for each in self.mapping.parts if each.table == vector.part)
+        same = [
+            sql.SQL("v.{} = t.{}").format(sql.Identifier(theirs), sql.Identifier(ours))
+            for theirs, ours in zip(part.key, self.mapping.key, strict=True)
+        ]
+        return sql.SQL("(SELECT v.{}::text FROM {} v WHERE {} ORDER BY v::text LIMIT 1)").format(
+            sql.Identifier(vector.column), table_identifier(part.table), sql.SQL(" AND ").join(same)
+        )
+
+    @cached_property
+    def memories_sql(self) -> sql.Composable:
+        """SQL of the table and the condition that all memories meet: ``table t WHERE ..``."""
+        return sql.SQL("{} t WHERE ({}) AND nullif(btrim({}), '') IS NOT NULL").format(
+            self.mapping.identifier(),
+            sql.SQL(self.mapping.where),
+            self.mapping.text.as_text(),
+        )
+
+    def iter_stamps(self, connection: Connection[Any]) -> Iterator[tuple[str, str]]:
+        """Yield key and stamp of every memory, in one scan."""
+        query = sql.SQL("SELECT {}, {} FROM {}").format(self.key_sql, self.stamp_sql, self.memories_sql)
+        with connection.cursor("consolidation_stamps") as cursor:
+            cursor.itersize = _FETCH_ROWS * 10
+            yield from cursor.execute(query)
+
+    def sample_rows(self, connection: Connection[Any], count: int) -> list[SourceRow]:
+        """Return up to ``count`` memories that have a vector, by key."""
+        return list(islice((row for row in self.iter_rows(connection, vectors=True) if row.vector is not None), count))
+
+    def iter_rows(
+        self, connection: Connection[Any], keys: Sequence[str] | None = None, *, vectors: bool = False
+    ) -> Iterator[SourceRow]:
+        """Yield the memories with ``keys``, or all of them.
+
+        Args:
+            vectors: Read their vectors too.
+        """
+        query = sql.SQL(
+            "SELECT {key} AS key, {stamp} AS stamp, {text} AS text, {scope} AS scope, {created} AS created, "
+            "{updated} AS updated, {metadata} AS metadata, {vector} AS vector FROM {memories} AND {chosen}"
+        ).format(
+            key=self.key_sql,
+            stamp=self.stamp_sql,
+            text=self.mapping.text.as_text(),
+            scope=self._scope_sql,
+            created=_as_text_or_null(self.mapping.created),
+            updated=_as_text_or_null(self.mapping.updated),
+            metadata=self._metadata_sql,
+            vector=self._vector_sql(vectors),
+            memories=self.memories_sql,
+            chosen=sql.SQL("true") if keys is None else self.among_keys(),
+        )
+        with connection.cursor("consolidation_rows", row_factory=class_row(SourceRow)) as cursor:
+            cursor.itersize = _FETCH_ROWS
+            yield from cursor.execute(query, {"keys": None if keys is None else list(keys)})
+
+    def lock(self, connection: Connection[Any], keys: Sequence[str]) -> dict[str, str]:
+        """Lock the memories with ``keys`` until the transaction ends; return the stamps of those that exist."""
+        query = sql.SQL("SELECT {}, {} FROM {} AND {} ORDER BY {} FOR UPDATE").format(
+            self.key_sql,
+            self.stamp_sql,
+            self.memories_sql,
+            self.among_keys(),
+            sql.SQL(", ").join(sql.Identifier("t", name) for name in self.mapping.key),
+        )
+        return dict(connection.execute(query, {"keys": list(keys)}).fetchall())
+
+    def find_present(self, connection: Connection[Any], keys: Sequence[str]) -> set[str]:
+        """Return those of ``keys`` that exist in the table."""
+        query = sql.SQL("SELECT {} FROM {} t WHERE {}").format(
+            self.key_sql, self.mapping.identifier(), self.among_keys()
+        )
+        return {key for (key,) in connection.execute(query, {"keys": list(keys)})}
+
+    def find_links(self, connection: Connection[Any], links: Links, keys: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """Return key and array of the rows of a table of links that link one of ``keys``, locked."""
+        query = sql.SQL("SELECT {key}, {keys} FROM {table} t WHERE {keys} ?| %(keys)s ORDER BY 1 FOR UPDATE").format(
+            key=key_sql(links.key), keys=links.keys.as_json(), table=table_identifier(links.table)
+        )
+        return connection.execute(query, {"keys": list(keys)}).fetchall()
+
+    def find_nearest(self, connection: Connection[Any], vector: str, scope: Mapping[str, str], limit: int) -> list[str]:
+        """Return the keys that the store's own search by meaning would show, nearest first.
+
+        Args:
+            vector: As Postgres text.
+            scope: Values of the scope fields; others are not searched.
+
+        Raises:
+            UsageError: The store has no vectors.
+        """
+        place = self.mapping.vector
+        if place is None:
+            raise UsageError(f"{self.mapping.table} has no vectors, so its own search cannot be repeated")
+        table = place.part or self.mapping.table
+        alias = "t" if place.part is None else "v"
+        type_ = self.columns_of(table)[place.column].type
+        joined: sql.Composable = sql.SQL("")
+        if place.part is not None:
+            part = next(each for each in self.mapping.parts if each.table == place.part)
+            on = [
+                sql.SQL("v.{} = t.{}").format(sql.Identifier(theirs), sql.Identifier(ours))
+                for theirs, ours in zip(part.key, self.mapping.key, strict=True)
+            ]
+            joined = sql.SQL("JOIN {} v ON {}").format(table_identifier(part.table), sql.SQL(" AND ").join(on))
+        walls = [
+            sql.SQL("{} IS NOT DISTINCT FROM {}").format(each.as_text(), sql.Literal(scope.get(name)))
+            for name, each in self.mapping.scope.items()
+        ]
+        query = sql.SQL("SELECT {} FROM {} t {} WHERE {} ORDER BY {} {} %(vector)s::{} LIMIT %(limit)s").format(
+            self.key_sql,
+            self.mapping.identifier(),
+            joined,
+            sql.SQL(" AND ").join(walls) if walls else sql.SQL("true"),
+            sql.Identifier(alias, place.column),
+            sql.SQL(place.operator),
+            sql.SQL(type_),
+        )
+        return [key for (key,) in connection.execute(query, {"vector": vector, "limit": limit})]
+
+    def count_scopes(self, connection: Connection[Any]) -> list[tuple[dict[str, str], int]]:
+        """Return scope and number of memories of every scope, largest first."""
+        query = sql.SQL("SELECT {} AS scope, count(*) FROM {} GROUP BY 1 ORDER BY 2 DESC, 1::text").format(
+            self._scope_sql, self.memories_sql
+        )
+        return list(connection.execute(query).fetchall())
+
+
+def key_sql(columns: Sequence[str]) -> sql.Composable:
+    """Return SQL of the key of row ``t`` as text: the value of one column, or a JSON array of several."""
+    names = [sql.Identifier("t", name) for name in columns]
+    if len(names) == 1:
+        return sql.SQL("{}::text").format(names[0])
+    return sql.SQL("jsonb_build_array({})::text").format(sql.SQL(", ").join(names))
+
+
+def _as_text_or_null(field: Field | None) -> sql.Composable:
+    return sql.SQL("NULL::text") if field is None else field.as_text()
+
+
+def _check_present(table: str, columns: Mapping[str, Column], wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        raise UsageError(f"table {table} has no column {', '.join(missing)}: it has {', '.join(columns)}")
+
+
+def parse_time(value: str | None) -> datetime | None:
+    """Return a store's time: ISO format, or seconds since 1970; None if it cannot be read."""
+    if not value:
+        return None
+    try:
+        if value.replace(".", "", 1).isdigit():
+            return datetime.fromtimestamp(float(value), UTC)
+        found = datetime.fromisoformat(value)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,208 @@
+"""Exact inverse of what was written into a store, from the images of the sidecar alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from psycopg import Connection, sql
+
+from consolidation_pipeline.connect.mapping import Links, table_identifier
+from consolidation_pipeline.connect.source_table import SourceTable, key_sql
+from consolidation_pipeline.connect.write_back import set_links
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A row that somebody changed after it was written, so that its write cannot be undone as it was."""
+
+    table: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Image:
+    action: str
+    table: str
+    key: str
+    before: str | None
+    after: str | None
+
+
+def read_receipts(connection: Connection[Any], write_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+    """Return what committed writes did, by id: successor, inserted, hidden, links, and ``undone``."""
+    if not write_ids:
+        return {}
+    rows = connection.execute(
+        "SELECT id, receipt, undone_at IS NOT NULL FROM consolidation_sidecar.writes WHERE id = ANY(%s)",
+        [list(write_ids)],
+    )
+    return {id_: {**receipt, "undone": undone} for id_, receipt, undone in rows}
+
+
+def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) -> list[Conflict]:
+    """Put back what one write changed, in the transaction of ``connection``.
+
+    Rows come back byte for byte. An array of links that was changed since keeps these changes.
+
+    Returns:
+        What stands in the way; if there is anything, nothing was changed. Empty if the write is undone, also earlier.
+    """
+    found = connection.execute(
+        "SELECT receipt FROM consolidation_sidecar.writes WHERE id = %s AND undone_at IS NULL FOR UPDATE", [write_id]
+    ).fetchone()
+    if found is None:
+        return []
+    images = [_Image(*row) for row in _load_images(connection, write_id)]
+    conflicts = _find_conflicts(connection, table, images)
+    if not found[0]["inserted"] and not table.find_present(connection, [found[0]["successor"]]):
+        conflicts.append(Conflict(table.mapping.table, found[0]["successor"], "the kept row was deleted"))
+    if conflicts:
+        return conflicts
+    _delete_inserted(connection, table, [each for each in images if each.action == "inserted"])
+    _restore_deleted(connection, table, [each for each in reversed(images) if each.action == "deleted"])
+    for links in table.mapping.links:
+        updated = [each for each in images if each.action == "updated" and each.table == links.table]
+        _restore_links(connection, table, links, updated, successor=found[0]["successor"])
+    connection.execute("UPDATE consolidation_sidecar.writes SET undone_at = now() WHERE id = %s", [write_id])
+    return []
+
+
+def _load_images(connection: Connection[Any], write_id: UUID) -> list[tuple[Any, ...]]:
+    return connection.execute(
+        "SELECT action, table_name, key, before, after FROM consolidation_sidecar.images WHERE write_id = %s "
+        "ORDER BY position",
+        [write_id],
+    ).fetchall()
+
+
+def _find_conflicts(connection: Connection[Any], table: SourceTable, images: Sequence[_Image]) -> list[Conflict]:
+    conflicts = []
+    for name in dict.fromkeys(each.table for each in images if each.action != "updated"):
+        key = _key_columns(table, name)
+        mine = [each for each in images if each.table == name]
+        now = _load_rows(connection, name, key, {each.key for each in mine})
+        for image in mine:
+            rows = now.get(image.key, [])
+            if image.action == "deleted" and rows and not _is_own(rows, mine):
+                conflicts.append(Conflict(name, image.key, "a hidden row was written again"))
+            elif image.action == "inserted" and image.after not in rows:
+                conflicts.append(
+                    Conflict(name, image.key, "the new row was changed" if rows else "the new row is gone")
+                )
+    return conflicts
+
+
+def _is_own(rows: Sequence[str], images: Sequence[_Image]) -> bool:
+    return all(any(each.after == row for each in images) for row in rows)
+
+
+def _key_columns(table: SourceTable, name: str) -> tuple[str, ...]:
+    if name == table.mapping.table:
+        return table.mapping.key
+    return table.mapping.other_tables[name]
+
+
+def _load_rows(connection: Connection[Any], name: str, key: Sequence[str], keys: set[str]) -> dict[str, list[str]]:
+    """Return the present rows with ``keys`` as text, by key, locked."""
+    rows = connection.execute(
+        sql.SQL("SELECT {key}, t::text FROM {table} t WHERE {key} = ANY(%s) FOR UPDATE").format(
+            key=key_sql(key), table=table_identifier(name)
+        ),
+        [sorted(keys)],
+    )
+    found: dict[str, list[str]] = {}
+    for row_key, row in rows:
+        found.setdefault(row_key, []).append(row)
+    return found
+
+
+def _delete_inserted(connection: Connection[Any], table: SourceTable, images: Sequence[_Image]) -> None:
+    for image in reversed(images):
+        connection.execute(
+            sql.SQL("DELETE FROM {} t WHERE {} = %s AND t::text = %s").format(
+                table_identifier(image.table), key_sql(_key_columns(table, image.table))
+            ),
+            [image.key, image.after],
+        )
+
+
+def _restore_deleted(connection: Connection[Any], table: SourceTable, images: Sequence[_Image]) -> None:
+    for image in images:
+        names = sql.SQL(", ").join(map(sql.Identifier, table.writable_columns(image.table)))
+        connection.execute(
+            sql.SQL(
+                "INSERT INTO {table} ({names}) OVERRIDING SYSTEM VALUE SELECT {names} FROM (SELECT (%s::{table}).*) r"
+            ).format(table=table_identifier(image.table), names=names),
+            [image.before],
+        )
+
+
+def _restore_links(
+    connection: Connection[Any], table: SourceTable, links: Links, images: Sequence[_Image], *, successor: str
+) -> None:
+    """Put arrays of links back: as they were, or, if they were changed since, with the hidden keys added again."""
+    now = _load_rows(connection, links.table, links.key, {each.key for each in images})
+    merged: dict[str, list[str]] = {}
+    for image in images:
+        row = now.get(image.key, [None])[0]
+        if row is None:  # The store removed it, with all that it linked.
+            continue
+        if row == image.after:
+            _replace_row(connection, table, links, image)
+            continue
+        before, after, present = (_read_array(connection, links, each) for each in (image.before, image.after, row))
+        added = successor not in before
+        merged[image.key] = [
+            *(each for each in present if not (added and each == successor)),
+            *(each for each in before if each not in after and each not in present),
+        ]
+    if merged:
+        set_links(connection, table, links, merged)
+
+
+def _replace_row(connection: Connection[Any], table: SourceTable, links: Links, image: _Image) -> None:
+    names = sql.SQL(", ").join(map(sql.Identifier, table.writable_columns(links.table)))
+    connection.execute(
+        sql.SQL(
+            "UPDATE {table} t SET ({names}) = (SELECT {names} FROM (SELECT (%s::{table}).*) r) WHERE {key} = %s"
+        ).format(table=table_identifier(links.table), names=names, key=key_sql(links.key)),
+        [image.before, image.key],
+    )
+
+
+def _read_array(connection: Connection[Any], links: Links, image: str | None) -> list[str]:
+    row = connection.execute(
+        sql.SQL("SELECT {} FROM (SELECT (%s::{}).*) t").format(links.keys.as_json(), table_identifier(links.table)),
+        [image],
+    ).fetchone()
+    value = None if row is None else row[0]
+    if isinstance(value, str):
+        value = json.loads(value)
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def undo_all(connection: Connection[Any], tables: Mapping[str, SourceTable]) -> dict[UUID, list[Conflict]]:
+    """Undo every open write of these sources, newest first, each in a transaction; return conflicts by write.
+
+    Args:
+        tables: Name of a source -> its table.
+    """
+    writes = connection.execute(
+        """
+        SELECT id, source FROM consolidation_sidecar.writes WHERE undone_at IS NULL AND source = ANY(%s)
+        ORDER BY number DESC
+        """,
+        [list(tables)],
+    ).fetchall()
+    conflicts: dict[UUID, list[Conflict]] = {}
+    for write_id, source in writes:
+        with connection.transaction():
+            found = undo_write(connection, tables[source], write_id)
+        if found:
+            conflicts[write_id] = found
+    return conflicts

@@ -1,0 +1,141 @@
+"""Connected stores: assets `synced_memories` and `written_back`, the job that updates them, and its sensor.
+
+One run updates all stores: most ticks find nothing new, and a run for each store would cost more than the work.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import dagster as dg
+
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_metadata import describe_table
+from consolidation_pipeline.defs.names import RESOURCE, asset_key, prefixed
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ConsolidationResource
+from consolidation_pipeline.defs.run_requests import SENSOR_STATUS
+from consolidation_pipeline.service.sources.connections import list_connected
+from consolidation_pipeline.service.sources.update import SourceUpdate, update_sources
+from consolidation_pipeline.store.admin.invariants import find_unexplained_hidden_rows, find_unmirrored_rows
+
+synced_memories = dg.AssetSpec(
+    asset_key("synced_memories"),
+    description="Rows of connected stores as raw memories; one event for each sync that changed something.",
+    partitions_def=projects,
+    group_name=prefixed("memories"),
+    owners=["team:memory"],
+    kinds={"postgres"},
+    metadata=describe_table("source_rows"),
+)
+written_back = dg.AssetSpec(
+    asset_key("written_back"),
+    description="Merged memories in the stores that their sources came from; one event for each write.",
+    deps=[asset_key("merged_memories"), synced_memories],
+    partitions_def=projects,
+    group_name=prefixed("knowledge"),
+    owners=["team:memory"],
+    kinds={"postgres"},
+    metadata=describe_table("source_writes"),
+)
+
+
+synced_memories_checks = project_checks(
+    synced_memories,
+    Check(
+        "every_row_has_a_memory", find_unmirrored_rows, "Every row that was read from a connected store has a memory."
+    ),
+)
+written_back_checks = project_checks(
+    written_back,
+    Check(
+        "every_hidden_row_was_written",
+        find_unexplained_hidden_rows,
+        "Every row that is hidden in its store belongs to a written group, which can be undone.",
+    ),
+)
+
+
+@dg.op(name=prefixed("update_connected_stores"))
+def update(context: dg.OpExecutionContext, consolidation: ConsolidationResource) -> None:
+    """Sync connected stores and write merged memories into those of mode write."""
+    done = update_sources(consolidation.engine, consolidation.selects)
+    for one in done:
+        context.log.info(_describe(one))
+        for event in _build_events(consolidation, one):
+            context.log_event(event)
+    failed = [f"{one.name}: {one.error}" for one in done if one.error is not None]
+    if failed:
+        raise dg.Failure("; ".join(failed), metadata={"sources": len(done), "failed": len(failed)}, allow_retries=False)
+    context.add_output_metadata({"sources": len(done)})
+
+
+def build_update_job(resource: ConsolidationResource) -> dg.JobDefinition:
+    """Return the job with its resource bound, as the job that runs batches (``build_job_batch``)."""
+
+    @dg.job(
+        name=prefixed("update_sources"),
+        resource_defs={RESOURCE: resource},
+        executor_def=dg.in_process_executor,
+        description="Sync all connected stores, and write merged memories into those of mode write.",
+    )
+    def update_job() -> None:
+        update()
+
+    return update_job
+
+
+update_job = build_update_job(ConsolidationResource())
+
+
+@dg.sensor(
+    name=prefixed("sources_sensor"),
+    job=update_job,
+    minimum_interval_seconds=300,
+    default_status=SENSOR_STATUS,
+)
+def sources_sensor(
+    context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
+) -> dg.RunRequest | dg.SkipReason:
+    """Update connected stores every five minutes, one run at a time."""
+    if not any(consolidation.selects(source.project) for source in list_connected(consolidation.engine)):
+        return dg.SkipReason("no store is connected")
+    unfinished = dg.RunsFilter(
+        job_name=update_job.name,
+        statuses=[dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED],
+    )
+    if context.instance.get_runs(unfinished, limit=1):
+        return dg.SkipReason("the last update is still running")
+    return dg.RunRequest()
+
+
+def _build_events(consolidation: ConsolidationResource, one: SourceUpdate) -> Iterator[dg.AssetMaterialization]:
+    """Yield what changed in a project as events of its partition."""
+    sync, write = one.sync, one.write
+    if sync is not None and (sync.added or sync.revised or sync.gone):
+        numbers = {name: value for name, value in asdict(sync).items() if name != "reasons"}
+        yield _build_event(consolidation, "synced_memories", one, numbers)
+    if write is not None and write.written:
+        numbers = {**asdict(write), "refused": len(write.refused)}
+        yield _build_event(consolidation, "written_back", one, numbers)
+
+
+def _build_event(
+    consolidation: ConsolidationResource, name: str, one: SourceUpdate, numbers: dict[str, Any]
+) -> dg.AssetMaterialization:
+    return dg.AssetMaterialization(
+        consolidation.asset_key(name), partition=one.project, metadata={"source": one.name, **numbers}
+    )
+
+
+def _describe(one: SourceUpdate) -> str:
+    """Return what was done with one store, in words."""
+    parts = [f"source {one.name} of {one.project}"]
+    if one.sync is not None:
+        sync = one.sync
+        parts.append(f"{sync.added} added, {sync.revised} revised, {sync.gone} gone, {sync.refused} refused")
+    if one.write is not None:
+        parts.append(f"{one.write.written} groups written, {one.write.waiting} wait, {len(one.write.refused)} refused")
+    if one.error is not None:
+        parts.append(one.error)
+    return "; ".join(parts)

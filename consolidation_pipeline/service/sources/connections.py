@@ -1,0 +1,169 @@
+"""Connection of a store, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.connect.config import SourceConfig, make_mapping, open_store, read_config
+from consolidation_pipeline.connect.probe import Recognition, probe
+from consolidation_pipeline.connect.source_table import SourceTable
+from consolidation_pipeline.connect.undo import Conflict, undo_all
+from consolidation_pipeline.core.memories.memories import check_memory_type
+from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.scopes import NO_WALLS, normalize_scope
+from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.sources.write_back import undo_writes
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import SOURCE_MODES
+from consolidation_pipeline.store.sources.sources import Source, create_source, delete_source, get_source, list_sources
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A new connection and what was found in the store. ``watched``: the store tells of changes by itself."""
+
+    source: Source
+    found: Recognition
+    watched: bool
+
+
+def probe_source(config: Mapping[str, Any]) -> Recognition:
+    """Examine a store without changing anything.
+
+    Raises:
+        UsageError: The configuration does not fit the store, or this user may not read it.
+        StoreError: The database cannot be reached.
+    """
+    checked = read_config(config)
+    check_memory_type(checked.memory_type)
+    with open_store(checked.url_env) as store:
+        return probe(store, SourceTable(store, make_mapping(checked)))
+
+
+def connect_source(
+    engine: Engine, name: str, *, project: str, config: Mapping[str, Any], mode: str = "mirror"
+) -> Connected:
+    """Connect a store with a project, which is created if it is missing. Its memories come with the first sync.
+
+    In modes other than mirror the schema of the sidecar is created in the store, with a trigger that tells of changes.
+
+    Args:
+        name: Name of the source; the memories have it as their source.
+        project: The project. Its option ``scope`` has to separate at least what the store separates.
+        config: As ``SourceConfig``.
+        mode: One of ``SOURCE_MODES``.
+
+    Raises:
+        UsageError: The configuration does not fit the store, the user has too few rights for the mode, or the project
+            would mix scopes of the store.
+        ConflictError: The name is taken, or the same table is connected already.
+        StoreError: The database cannot be reached.
+    """
+    if mode not in SOURCE_MODES:
+        raise UsageError(f"mode is {mode!r}: expected one of {', '.join(SOURCE_MODES)}")
+    checked = read_config(config)
+    found = probe_source(config)
+    mapping = make_mapping(checked)
+    if mode != "mirror" and not (found.rights.write and found.rights.create_schema):
+        raise UsageError(f"mode {mode} needs more rights: {'; '.join(found.warnings)}")
+    wanted = normalize_scope(",".join(mapping.scope)) if mapping.scope else NO_WALLS
+    owner = ensure_project(engine, project, {"scope": wanted} if mapping.scope else {})
+    _check_walls(parse_options(owner.config).scope, wanted, project)
+    with engine.begin() as connection:
+        _check_unconnected(list_sources(connection), checked)
+        source = create_source(connection, owner.id, name, config=_dump(checked), mode=mode)
+    watched = False
+    if mode != "mirror":
+        with open_store(checked.url_env) as store, store.transaction():
+            sidecar.install(store)
+            sidecar.save_source(store, name, _dump(checked))
+            if found.rights.watch:
+                table = SourceTable(store, mapping)
+                sidecar.watch(store, mapping.table, table.key_sql)
+                watched = True
+    return Connected(source, found, watched)
+
+
+def _check_walls(own: str, wanted: str, project: str) -> None:
+    missing = set(wanted.split(",")) - set(own.split(",")) if wanted != NO_WALLS else set()
+    if missing:
+        raise UsageError(
+            f"project {project} has scope = {own}, which would mix memories that the store keeps apart by "
+            f"{', '.join(sorted(missing))}: connect another project, set its scope, or give --scope without these"
+        )
+
+
+def _check_unconnected(sources: list[Source], config: SourceConfig) -> None:
+    table = make_mapping(config).table
+    for source in sources:
+        other = read_config(source.config)
+        if other.url_env == config.url_env and make_mapping(other).table == table:
+            raise ConflictError(
+                f"table {table} of {config.url_env} is connected as {source.name} already", (source.name,)
+            )
+
+
+def _dump(config: SourceConfig) -> dict[str, Any]:
+    return config.model_dump(exclude_none=True, exclude_defaults=True) | {"kind": config.kind}
+
+
+def list_connected(engine: Engine) -> list[Source]:
+    """Return all connected stores by name."""
+    with engine.connect() as connection:
+        return list_sources(connection)
+
+
+def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID, list[Conflict]]:
+    """End the connection of a store; its memories stay in the project.
+
+    Args:
+        restore: Undo all that was written into the store; if something stands in the way, the connection stays.
+
+    Returns:
+        The conflicts by merged memory; empty if the store is disconnected.
+
+    Raises:
+        NotFoundError: There is no such source.
+        StoreError: The store's database cannot be reached.
+    """
+    with engine.connect() as connection:
+        source = get_source(connection, name)
+    config = read_config(source.config)
+    if restore:
+        conflicts = undo_writes(engine, name)
+        if conflicts:
+            return conflicts
+    with open_store(config.url_env) as store, store.transaction():
+        if sidecar.find_version(store) is not None:
+            sidecar.unwatch(store, make_mapping(config).table)
+            if restore:
+                sidecar.forget_source(store, name)
+                sidecar.remove_if_unused(store)
+    with engine.begin() as connection:
+        delete_source(connection, source.id)
+    return {}
+
+
+def restore_store(url_env: str) -> dict[UUID, list[Conflict]]:
+    """Undo all that was written into a store from its sidecar alone, as if our database were lost.
+
+    Returns:
+        The conflicts by write; what has none is undone.
+
+    Raises:
+        UsageError: The variable is not set, or the store has no sidecar.
+        StoreError: The database cannot be reached.
+    """
+    with open_store(url_env) as store:
+        if sidecar.find_version(store) is None:
+            raise UsageError(f"the database of {url_env} has no schema {sidecar.SCHEMA}: nothing was written there")
+        tables = {
+            name: SourceTable(store, make_mapping(read_config(config)))
+            for name, config in sidecar.list_sources(store).items()
+        }
+        return undo_all(store, tables)

@@ -1,0 +1,64 @@
+"""Erasure of memories in the stores that they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.connect.config import StoreConnection, make_mapping, open_store, read_config
+from consolidation_pipeline.connect.erase import erase_rows
+from consolidation_pipeline.connect.source_table import SourceTable
+from consolidation_pipeline.service.sources.write_back import undo_or_refuse
+from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.sources.source_writes import forget_rows, forget_writes, list_writes
+from consolidation_pipeline.store.sources.sources import Source, bury_rows, list_keys_of_memories, list_sources
+
+
+@dataclass
+class ErasedRows:
+    """Rows by source: ``removed`` from the store, and ``left`` there, as it is in mode mirror and only read."""
+
+    removed: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+
+
+def erase_in_sources(connection: Connection, project_id: UUID, memory_ids: Sequence[UUID]) -> ErasedRows:
+    """Remove memories from their stores, in the transaction of ``connection``, which commits after the stores.
+
+    Groups that hide one of them are undone first, so that the rows of others are there again. Rows of a store in mode
+    mirror stay there; they are marked so that no sync copies them again.
+
+    Raises:
+        ConflictError: The program of a store changed what was written for one of these groups.
+        UsageError, StoreError: The database of a store is not known or cannot be reached.
+    """
+    result = ErasedRows()
+    for source in list_sources(connection, project_id):
+        keys = list_keys_of_memories(connection, source.id, memory_ids)
+        if not keys:
+            continue
+        if source.mode == "mirror":
+            bury_rows(connection, source.id, keys)
+            result.left[source.name] = len(keys)
+            continue
+        config = read_config(source.config)
+        with open_store(config.url_env) as store, store.transaction():
+            result.removed[source.name] = _erase(
+                connection, source, store, SourceTable(store, make_mapping(config)), keys
+            )
+    return result
+
+
+def _erase(
+    connection: Connection, source: Source, store: StoreConnection, table: SourceTable, keys: Sequence[str]
+) -> int:
+    sidecar.install(store)
+    for write in list_writes(connection, source.id, ["written"]):
+        if set(keys) & set(write.plan["stamps"]):
+            undo_or_refuse(connection, source, store, table, write)
+    deleted = erase_rows(store, table, keys)
+    forget_writes(connection, source.id, keys)
+    forget_rows(connection, source.id, keys)
+    return deleted

@@ -1,0 +1,305 @@
+"""Sync of a connected store: its rows as raw memories, its changes as revisions, what it deleted as deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.connect.config import StoreConnection, make_mapping, open_store, read_config
+from consolidation_pipeline.connect.source_table import SourceRow, SourceTable, parse_time
+from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
+from consolidation_pipeline.core.memories.row_parser import parse_memory
+from consolidation_pipeline.core.vectors import find_unusable, normalize
+from consolidation_pipeline.embed import load_embedder
+from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
+from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, revise_memories
+from consolidation_pipeline.service.sources.store_vectors import parse_vectors, shares_model
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
+from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.memories.embeddings import save_embeddings
+from consolidation_pipeline.store.memories.memories import append_memories
+from consolidation_pipeline.store.projects import Project, get_project
+from consolidation_pipeline.store.sources.source_writes import abandon_writes
+from consolidation_pipeline.store.sources.sources import (
+    Source,
+    SourceRowState,
+    get_source,
+    list_active,
+    load_row_states,
+    load_stand_ins,
+    save_row_states,
+    save_sync,
+    try_lock_source,
+    unlock_source,
+)
+
+# Rows of one transaction.
+BATCH_ROWS = 5_000
+# Author of the changes in the ledger.
+AUTHOR = "sync"
+# States of rows that are in the store.
+PRESENT = ("mirrored", "refused", "successor")
+GONE_REASON = "gone at source"
+CHANGED_REASON = "changed at source"
+
+
+@dataclass
+class SyncResult:
+    """Result of a sync: numbers of rows. ``refused``: those that are no legal memories, with the first reasons."""
+
+    read: int = 0
+    added: int = 0
+    revised: int = 0
+    gone: int = 0
+    unchanged: int = 0
+    refused: int = 0
+    with_vectors: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+def sync_source(engine: Engine, name: str) -> SyncResult:
+    """Bring the memories of a connected store up to date with it. A sync that was cut off is completed by the next.
+
+    The first sync reads all rows. Later ones read the keys in the outbox of the store or, without one, compare the
+    stamps of all rows, and then read what changed.
+
+    Raises:
+        NotFoundError: There is no such source.
+        ConflictError: Another sync of it is running.
+        StoreError: The store's database cannot be reached.
+        ProjectBusyError: A run holds the project, and rows that changed or are gone have to be written.
+    """
+    with engine.connect() as connection:
+        source = get_source(connection, name)
+        project = get_project(connection, source.project)
+    with hold_source(engine, source), open_store(read_config(source.config).url_env) as store:
+        table = SourceTable(store, make_mapping(read_config(source.config)))
+        sync = _Sync(engine, project, source, table)
+        numbers = _read_outbox(store, source, table)
+        if numbers is None:
+            sync.compare_all(store)
+        else:
+            sync.compare(store, numbers[1])
+        with engine.begin() as connection:
+            save_sync(connection, source.id, asdict(sync.result))
+        if numbers is not None:
+            sidecar.drop_from_outbox(store, numbers[0])
+        return sync.result
+
+
+@contextmanager
+def hold_source(engine: Engine, source: Source) -> Iterator[None]:
+    """Hold the lock of a source: one sync or write at a time."""
+    connection = autocommit_connection(engine)
+    try:
+        if not try_lock_source(connection, source.id):
+            raise ConflictError(f"another sync of source {source.name} is running: try again when it is done")
+        try:
+            yield
+        finally:
+            unlock_source(connection, source.id)
+    finally:
+        connection.close()
+
+
+def _read_outbox(store: StoreConnection, source: Source, table: SourceTable) -> tuple[list[int], list[str]] | None:
+    """Return entries and keys of the outbox; None if all rows have to be compared."""
+    if source.synced_at is None or sidecar.find_version(store) != sidecar.VERSION:
+        return None
+    if not sidecar.is_watched(store, table.mapping.table):
+        return None
+    return sidecar.read_outbox(store, table.mapping.table)
+
+
+class _Sync:
+    """One sync: what it compares is read from the store, what differs is written to the memories."""
+
+    def __init__(self, engine: Engine, project: Project, source: Source, table: SourceTable) -> None:
+        self.engine, self.project, self.source, self.table = engine, project, source, table
+        self.config = read_config(source.config)
+        self.model = load_embedder(parse_options(project.config).embedding_model).name
+        self.takes_vectors = table.mapping.vector is not None and shares_model(self.config, project)
+        self.result = SyncResult()
+
+    def compare_all(self, store: StoreConnection) -> None:
+        """Compare the stamps of all rows, in one snapshot of the store."""
+        with self.engine.connect() as connection:
+            known = load_row_states(connection, self.source.id)
+        with store.transaction():
+            store.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            if not known:
+                self._store(self.table.iter_rows(store, vectors=self.takes_vectors), known)
+                return
+            changed = []
+            missing = {key for key, state in known.items() if state.state in PRESENT}
+            for key, stamp in self.table.iter_stamps(store):
+                self.result.read += 1
+                missing.discard(key)
+                state = known.get(key)
+                if not _is_current(state, stamp):
+                    changed.append(key)
+            self.result.unchanged = self.result.read - len(changed)
+            for batch in _batches(changed):
+                self._store(self.table.iter_rows(store, batch, vectors=self.takes_vectors), known)
+        self._drop(sorted(missing), known)
+
+    def compare(self, store: StoreConnection, keys: Sequence[str]) -> None:
+        """Compare the rows with ``keys``; those that are not there are gone."""
+        for batch in _batches(keys):
+            with self.engine.connect() as connection:
+                known = load_row_states(connection, self.source.id, batch)
+            with store.transaction():
+                rows = list(self.table.iter_rows(store, batch, vectors=self.takes_vectors))
+            self.result.read += len(rows)
+            found = {row.key for row in rows}
+            fresh = [row for row in rows if not _is_current(known.get(row.key), row.stamp)]
+            self.result.unchanged += len(rows) - len(fresh)
+            self._store(fresh, known)
+            missing = [key for key in batch if key in known and key not in found]
+            self._drop([key for key in missing if known[key].state in PRESENT], known)
+
+    def _store(self, rows: Iterable[SourceRow], known: dict[str, SourceRowState]) -> None:
+        """Store new and changed rows in batches.
+
+        A changed row is a revision of its memory. If that is archived or deleted, or the row is one that was written
+        by us, a new memory is made, as for a new row.
+        """
+        for batch in _batches(rows):
+            with self.engine.connect() as connection:
+                active = list_active(connection, [known[row.key].memory_id for row in batch if row.key in known])
+            revised = [row for row in batch if row.key in known and known[row.key].memory_id in active]
+            new = [row for row in batch if row.key not in known or known[row.key].memory_id not in active]
+            self._end_successors([known[row.key] for row in new if row.key in known])
+            self._append(new, known)
+            self._revise(revised, known)
+
+    def _append(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> None:
+        states, memories, vectors = [], [], {}
+        for number, row in enumerate(rows):
+            # A row that had a memory before gets a new one beside it.
+            external_id = f"{row.key}@{row.stamp[:16]}" if row.key in known else row.key
+            id_ = memory_id(self.project.slug, self.source.name, external_id)
+            try:
+                memories.append((number, self._read_memory(row, external_id)))
+            except InvalidMemoryError as error:
+                states.append(self._refuse(row, id_, str(error)))
+                continue
+            states.append(_mirror(row, id_, is_new=True))
+            if row.vector is not None:
+                vectors[id_] = row.vector
+        if not states:
+            return
+        with self.engine.begin() as connection:
+            stored = append_memories(connection, self.project.id, self.project.slug, memories)
+            self._save_vectors(connection, {id_: vectors[id_] for id_ in stored.ids if id_ in vectors})
+            save_row_states(connection, self.source.id, states)
+        self.result.added += stored.added
+
+    def _save_vectors(self, connection: Any, vectors: dict[UUID, str]) -> None:
+        """Write vectors of the store to new memories; those that cannot be used are made anew by the next run."""
+        if not vectors:
+            return
+        ids = np.array(list(vectors), dtype=object)
+        found = parse_vectors(list(vectors.values()))
+        usable = np.ones(len(found), bool)
+        usable[find_unusable(found)] = False
+        save_embeddings(connection, "task_memories", to_ids(list(ids[usable])), normalize(found[usable]), self.model)
+        self.result.with_vectors += int(usable.sum())
+
+    def _revise(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> None:
+        """Give memories the text that their rows have now."""
+        revisions, states = {}, []
+        for row in rows:
+            id_ = known[row.key].memory_id
+            try:
+                revisions[id_] = self._read_memory(row, row.key)
+            except InvalidMemoryError as error:
+                states.append(self._refuse(row, id_, str(error)))
+                continue
+            states.append(_mirror(row, id_, is_new=False))
+        if revisions:
+            done = revise_memories(
+                self.engine, self.project, revisions, changed_by=AUTHOR, reason=f"{CHANGED_REASON}: {self.source.name}"
+            )
+            self.result.revised += len(done.ids)
+        if states:
+            with self.engine.begin() as connection:
+                save_row_states(connection, self.source.id, states)
+
+    def _drop(self, keys: Sequence[str], known: dict[str, SourceRowState]) -> None:
+        """Delete the memories of rows that their program deleted.
+
+        A row that stands for hidden ones takes them with it: its program deleted all that it said.
+        """
+        gone = [known[key] for key in keys if known[key].state in ("mirrored", "successor")]
+        if gone:
+            with self.engine.connect() as connection:
+                stand_ins = load_stand_ins(connection, self.source.id, [state.memory_id for state in gone])
+            ids = [stand_ins.get(state.memory_id, state.memory_id) for state in gone]
+            self._delete(ids, GONE_REASON)
+            with self.engine.begin() as connection:
+                abandon_writes(connection, self.source.id, ids, GONE_REASON)
+        refused = [known[key] for key in keys if known[key].state == "refused"]
+        with self.engine.begin() as connection:
+            states = [SourceRowState(each.key, each.memory_id, each.stamp, "gone") for each in [*gone, *refused]]
+            save_row_states(connection, self.source.id, states)
+        self.result.gone += len(gone)
+
+    def _end_successors(self, states: Sequence[SourceRowState]) -> None:
+        """Delete merged memories whose row in the store was changed by its program: that row is a memory of its own."""
+        ids = [state.memory_id for state in states if state.state == "successor"]
+        if ids:
+            self._delete(ids, CHANGED_REASON)
+            with self.engine.begin() as connection:
+                abandon_writes(connection, self.source.id, ids, CHANGED_REASON)
+
+    def _delete(self, ids: Sequence[UUID], reason: str) -> None:
+        with self.engine.connect() as connection:
+            ids = sorted(list_active(connection, ids))
+        if ids:
+            delete_memories(self.engine, ids, changed_by=AUTHOR, reason=f"{reason}: {self.source.name}")
+
+    def _read_memory(self, row: SourceRow, external_id: str) -> NewMemory:
+        """Return the memory of a row. Raise InvalidMemoryError if it is not legal."""
+        scope = {name: value for name, value in row.scope.items() if not name.startswith("metadata.")}
+        walls = {name[9:]: value for name, value in row.scope.items() if name.startswith("metadata.")}
+        fields = {
+            "external_id": external_id,
+            "content": row.text,
+            "memory_type": self.config.memory_type,
+            "learned_at": parse_time(row.created),
+            "metadata": {**row.metadata, **walls},
+            **scope,
+        }
+        return parse_memory(fields, source=self.source.name)
+
+    def _refuse(self, row: SourceRow, id_: UUID, reason: str) -> SourceRowState:
+        self.result.refused += 1
+        if len(self.result.reasons) < 5:
+            self.result.reasons = (*self.result.reasons, f"{row.key}: {reason}")
+        return SourceRowState(row.key, id_, row.stamp, "refused", reason)
+
+
+def _mirror(row: SourceRow, id_: UUID, *, is_new: bool) -> SourceRowState:
+    """Return the state of a row that a memory mirrors. A row that is new here may be old in the store."""
+    changed_at = parse_time(row.updated) or (parse_time(row.created) if is_new else None)
+    return SourceRowState(row.key, id_, row.stamp, "mirrored", changed_at=changed_at)
+
+
+def _is_current(state: SourceRowState | None, stamp: str) -> bool:
+    """Return True if nothing is to be done about a row with this stamp."""
+    return state is not None and ((state.stamp == stamp and state.state in PRESENT) or state.state == "erased")
+
+
+def _batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    rest = iter(rows)
+    return iter(lambda: list(islice(rest, BATCH_ROWS)), [])

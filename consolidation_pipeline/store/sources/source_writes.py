@@ -1,0 +1,170 @@
+"""Merged memories that are written into connected stores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True)
+class WritableMerge:
+    """An active merged memory whose sources are all rows of one store.
+
+    ``keys``, ``stamps``, ``texts``: of the rows that are visible there now, the new row of an earlier write included.
+    """
+
+    id: UUID
+    version: int
+    content: str
+    memory_type: str
+    keys: Sequence[str]
+    stamps: Sequence[str]
+    texts: Sequence[str]
+
+
+_LIST_WRITABLE = """
+    WITH members AS (
+        SELECT t.consolidated_into_id AS id, t.id AS raw_id, t.execution_summary AS body, r.key, r.stamp, r.state,
+            r.source_id, r.changed_at
+        FROM consolidation.task_memories t LEFT JOIN consolidation.source_rows r ON r.memory_id = t.id
+        WHERE t.project_id = :project AND t.consolidated_into_id IS NOT NULL
+        UNION ALL
+        SELECT m.id, NULL, m.content, r.key, r.stamp, r.state, r.source_id, r.changed_at
+        FROM consolidation.source_rows r JOIN consolidation.consolidated_memories m ON m.id = r.memory_id
+        WHERE r.source_id = :source AND r.state = 'successor')
+    SELECT m.id, m.version, m.content, m.memory_type,
+        array_agg(g.key ORDER BY g.key) FILTER (WHERE g.state IN ('mirrored', 'successor')),
+        array_agg(g.stamp ORDER BY g.key) FILTER (WHERE g.state IN ('mirrored', 'successor')),
+        array_agg(g.body ORDER BY g.key) FILTER (WHERE g.state IN ('mirrored', 'successor'))
+    FROM consolidation.consolidated_memories m JOIN members g USING (id)
+    WHERE m.project_id = :project AND m.kind = 'merged' AND m.retired_at IS NULL
+    GROUP BY m.id
+    HAVING bool_and(g.source_id IS NOT DISTINCT FROM :source)
+        AND bool_and(g.state IN ('mirrored', 'hidden', 'successor'))
+        AND count(*) FILTER (WHERE g.state IN ('mirrored', 'successor')) > 1
+        AND max(g.changed_at) <= now() - make_interval(secs => :quiet)
+    ORDER BY m.id
+"""
+
+
+def list_writable(
+    connection: Connection, project_id: UUID, source_id: UUID, *, quiet_seconds: float
+) -> list[WritableMerge]:
+    """Return the merged memories that can be written into a store: more than one of their rows is visible there.
+
+    Args:
+        quiet_seconds: A row that was read first or changed within these seconds keeps its group waiting.
+    """
+    bound = {"project": project_id, "source": source_id, "quiet": quiet_seconds}
+    return [WritableMerge(*row) for row in connection.execute(text(_LIST_WRITABLE), bound)]
+
+
+@dataclass(frozen=True)
+class SourceWrite:
+    """A write into a store. ``plan``: kept key or text, and the hidden keys with their stamps."""
+
+    id: UUID
+    memory_id: UUID
+    version: int
+    status: str
+    plan: Mapping[str, Any]
+    reason: str | None
+
+
+_INTEND = """
+    INSERT INTO consolidation.source_writes (id, source_id, memory_id, version, status, plan)
+    VALUES (:id, :source, :memory, :version, 'intended', CAST(:plan AS jsonb))
+"""
+
+
+def intend_write(
+    connection: Connection, source_id: UUID, id: UUID, *, memory_id: UUID, version: int, plan: Mapping[str, Any]
+) -> None:
+    """Record that a merged memory is about to be written."""
+    bound = {"id": id, "source": source_id, "memory": memory_id, "version": version, "plan": json.dumps(dict(plan))}
+    connection.execute(text(_INTEND), bound)
+
+
+_END = """
+    UPDATE consolidation.source_writes SET status = :status, reason = :reason, ended_at = now() WHERE id = :id
+"""
+
+
+def end_write(connection: Connection, id: UUID, status: str, reason: str | None = None) -> None:
+    """Record how a write ended: written, refused or undone."""
+    connection.execute(text(_END), {"id": id, "status": status, "reason": reason})
+
+
+_ABANDON = """
+    UPDATE consolidation.source_writes SET status = 'gone', reason = :reason, ended_at = now()
+    WHERE source_id = :source AND memory_id = ANY(:memories) AND status = 'written'
+"""
+
+
+def abandon_writes(connection: Connection, source_id: UUID, memory_ids: Sequence[UUID], reason: str) -> None:
+    """Record that the store's program removed or changed what was written: what was hidden stays hidden."""
+    connection.execute(text(_ABANDON), {"source": source_id, "memories": list(memory_ids), "reason": reason})
+
+
+_LIST = """
+    SELECT id, memory_id, version, status, plan, reason FROM consolidation.source_writes
+    WHERE source_id = :source AND status = ANY(:statuses) ORDER BY intended_at DESC, id
+"""
+
+
+def list_writes(connection: Connection, source_id: UUID, statuses: Sequence[str]) -> list[SourceWrite]:
+    """Return the writes of a store with these statuses, newest first."""
+    bound = {"source": source_id, "statuses": list(statuses)}
+    return [SourceWrite(*row) for row in connection.execute(text(_LIST), bound)]
+
+
+# A write is dissolved if one of the memories whose rows it hides is in no merged memory any more.
+_LIST_DISSOLVED = """
+    SELECT s.name, w.id, w.memory_id, w.version, w.status, w.plan, w.reason
+    FROM consolidation.source_writes w JOIN consolidation.sources s ON s.id = w.source_id
+    WHERE s.project_id = :project AND w.status = 'written' AND EXISTS (
+        SELECT FROM consolidation.source_rows r JOIN consolidation.task_memories t ON t.id = r.memory_id
+        WHERE r.source_id = w.source_id AND r.state = 'hidden' AND w.plan -> 'stamps' ? r.key
+            AND w.plan ->> 'keep' IS DISTINCT FROM r.key
+            AND t.archived_at IS NULL AND t.consolidated_into_id IS NULL)
+    ORDER BY w.intended_at DESC, w.id
+"""
+
+
+def list_dissolved(connection: Connection, project_id: UUID) -> list[tuple[str, SourceWrite]]:
+    """Return the writes of a project that hide rows whose merge was undone, newest first, with their source."""
+    rows = connection.execute(text(_LIST_DISSOLVED), {"project": project_id})
+    return [(row[0], SourceWrite(*row[1:])) for row in rows]
+
+
+_SET_STATES = """
+    UPDATE consolidation.source_rows SET state = :state WHERE source_id = :source AND key = ANY(:keys)
+"""
+
+
+def set_row_states(connection: Connection, source_id: UUID, keys: Sequence[str], state: str) -> None:
+    """Set the state of rows of a store."""
+    connection.execute(text(_SET_STATES), {"source": source_id, "keys": list(keys), "state": state})
+
+
+_FORGET_WRITES = """
+    DELETE FROM consolidation.source_writes WHERE source_id = :source AND plan -> 'stamps' ?| CAST(:keys AS text[])
+"""
+
+
+def forget_writes(connection: Connection, source_id: UUID, keys: Sequence[str]) -> None:
+    """Forget the writes of a store in which one of these rows was, with the texts that they planned."""
+    connection.execute(text(_FORGET_WRITES), {"source": source_id, "keys": list(keys)})
+
+
+_FORGET = "DELETE FROM consolidation.source_rows WHERE source_id = :source AND key = ANY(:keys)"
+
+
+def forget_rows(connection: Connection, source_id: UUID, keys: Sequence[str]) -> None:
+    """Forget rows of a store: new rows of writes that were undone."""
+    connection.execute(text(_FORGET), {"source": source_id, "keys": list(keys)})

@@ -1,0 +1,202 @@
+"""Connected stores and their rows: which memory mirrors which row, and in what state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import IntegrityError
+
+from consolidation_pipeline.errors import ConflictError, NotFoundError
+from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
+
+
+@dataclass(frozen=True)
+class Source:
+    """A connected store. ``config``: as ``read_mapping`` takes it; ``last_sync``: numbers of the last sync."""
+
+    id: UUID
+    project_id: UUID
+    project: str
+    name: str
+    config: Mapping[str, Any]
+    mode: str
+    synced_at: datetime | None
+    last_sync: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SourceRowState:
+    """A row of a store as it was read last. ``changed_at``: None = now."""
+
+    key: str
+    memory_id: UUID
+    stamp: str
+    state: str
+    reason: str | None = None
+    changed_at: datetime | None = None
+
+
+_SOURCES = """
+    SELECT s.id, s.project_id, p.slug, s.name, s.config, s.mode, s.synced_at, s.last_sync
+    FROM consolidation.sources s JOIN consolidation.projects p ON p.id = s.project_id
+"""
+_CREATE_SOURCE = """
+    INSERT INTO consolidation.sources (project_id, name, config, mode)
+    VALUES (:project, :name, CAST(:config AS jsonb), :mode)
+"""
+
+
+def create_source(
+    connection: Connection, project_id: UUID, name: str, *, config: Mapping[str, Any], mode: str
+) -> Source:
+    """Store a connected store.
+
+    Raises:
+        ConflictError: Another one has this name.
+    """
+    bound = {"project": project_id, "name": name, "config": json.dumps(dict(config)), "mode": mode}
+    try:
+        with connection.begin_nested():
+            connection.execute(text(_CREATE_SOURCE), bound)
+    except IntegrityError as error:
+        raise ConflictError(f"a source is named {name} already: choose another --name", (name,)) from error
+    return get_source(connection, name)
+
+
+def get_source(connection: Connection, name: str) -> Source:
+    """Return the connected store with this name.
+
+    Raises:
+        NotFoundError: There is none; the message lists those that are there.
+    """
+    row = connection.execute(text(f"{_SOURCES} WHERE s.name = :name"), {"name": name}).one_or_none()
+    if row is None:
+        known = ", ".join(source.name for source in list_sources(connection)) or "none"
+        raise NotFoundError(f"there is no source {name!r}; sources: {known}")
+    return Source(*row)
+
+
+def list_sources(connection: Connection, project_id: UUID | None = None) -> list[Source]:
+    """Return the connected stores of a project, or of all, by name."""
+    statement = f"{_SOURCES} WHERE CAST(:project AS uuid) IS NULL OR s.project_id = :project ORDER BY s.name"
+    return [Source(*row) for row in connection.execute(text(statement), {"project": project_id})]
+
+
+def delete_source(connection: Connection, source_id: UUID) -> None:
+    """Forget a connected store with its rows and writes; its memories stay."""
+    connection.execute(text("DELETE FROM consolidation.sources WHERE id = :source"), {"source": source_id})
+
+
+_LOAD_STATES = """
+    SELECT key, memory_id, stamp, state, reason FROM consolidation.source_rows
+    WHERE source_id = :source AND (CAST(:keys AS text[]) IS NULL OR key = ANY(:keys))
+"""
+
+
+def load_row_states(
+    connection: Connection, source_id: UUID, keys: Sequence[str] | None = None
+) -> dict[str, SourceRowState]:
+    """Return the rows of a store by key, as they were read last: those with ``keys``, or all."""
+    bound = {"source": source_id, "keys": None if keys is None else list(keys)}
+    return {row.key: SourceRowState(*row) for row in connection.execute(text(_LOAD_STATES), bound)}
+
+
+_STAGED = ("key", "memory_id", "stamp", "state", "reason", "changed_at")
+_CREATE_STAGING = """
+    CREATE TEMP TABLE read_rows (key text, memory_id uuid, stamp text, state text, reason text, changed_at timestamptz) ON COMMIT DROP
+"""
+_SAVE_STATES = """
+    INSERT INTO consolidation.source_rows (source_id, key, memory_id, stamp, state, reason, changed_at)
+    SELECT :source, key, memory_id, stamp, state, reason, least(coalesce(changed_at, now()), now()) FROM read_rows
+    ORDER BY key
+    ON CONFLICT (source_id, key) DO UPDATE SET
+        memory_id = excluded.memory_id, stamp = excluded.stamp, state = excluded.state, reason = excluded.reason,
+        changed_at = excluded.changed_at
+"""
+
+
+def save_row_states(connection: Connection, source_id: UUID, rows: Iterable[SourceRowState]) -> None:
+    """Write rows as they were read now: one COPY and one statement."""
+    connection.execute(text("DROP TABLE IF EXISTS read_rows"))
+    connection.execute(text(_CREATE_STAGING))
+    copy_rows(connection, "read_rows", ([getattr(row, name) for name in _STAGED] for row in rows))
+    connection.execute(text(_SAVE_STATES), {"source": source_id})
+
+
+_LIST_KEYS = (
+    "SELECT key FROM consolidation.source_rows WHERE source_id = :source AND memory_id = ANY(:ids) ORDER BY key"
+)
+
+
+def list_keys_of_memories(connection: Connection, source_id: UUID, ids: Sequence[UUID]) -> list[str]:
+    """Return the keys of the rows that these memories mirror."""
+    return list(connection.scalars(text(_LIST_KEYS), {"source": source_id, "ids": list(ids)}))
+
+
+_BURY = """
+    UPDATE consolidation.source_rows SET state = 'erased', stamp = '', reason = NULL, memory_id = gen_random_uuid()
+    WHERE source_id = :source AND key = ANY(:keys)
+"""
+
+
+def bury_rows(connection: Connection, source_id: UUID, keys: Sequence[str]) -> None:
+    """Mark rows of a store so that no sync copies them again; nothing but the key stays known of them."""
+    connection.execute(text(_BURY), {"source": source_id, "keys": list(keys)})
+
+
+_LIST_ACTIVE = """
+    SELECT id FROM consolidation.task_memories WHERE id = ANY(:ids) AND archived_at IS NULL
+    UNION ALL
+    SELECT id FROM consolidation.consolidated_memories WHERE id = ANY(:ids) AND retired_at IS NULL
+"""
+
+
+def list_active(connection: Connection, ids: Sequence[UUID]) -> set[UUID]:
+    """Return those raw and merged memories that exist and are neither archived nor deleted."""
+    return set(connection.scalars(text(_LIST_ACTIVE), {"ids": list(ids)}))
+
+
+# A kept row is mirrored by a source of the merged memory that it stands for; a new row has the merged memory itself.
+_LOAD_STAND_INS = """
+    SELECT t.id, w.memory_id FROM consolidation.task_memories t
+    JOIN consolidation.source_rows r ON r.memory_id = t.id AND r.source_id = :source
+    JOIN consolidation.source_writes w ON w.source_id = :source AND w.memory_id = t.consolidated_into_id
+        AND w.status = 'written' AND w.plan ->> 'keep' = r.key
+    WHERE t.id = ANY(:ids)
+"""
+
+
+def load_stand_ins(connection: Connection, source_id: UUID, ids: Sequence[UUID]) -> dict[UUID, UUID]:
+    """Return, for raw memories whose rows stand for a written group, the merged memory of that group."""
+    found = connection.execute(text(_LOAD_STAND_INS), {"source": source_id, "ids": list(ids)})
+    return {row.id: row.memory_id for row in found}
+
+
+_SAVE_SYNC = """
+    UPDATE consolidation.sources SET synced_at = now(), last_sync = CAST(:numbers AS jsonb) WHERE id = :source
+"""
+
+
+def save_sync(connection: Connection, source_id: UUID, numbers: Mapping[str, Any]) -> None:
+    """Record that a sync ended."""
+    connection.execute(text(_SAVE_SYNC), {"source": source_id, "numbers": json.dumps(dict(numbers))})
+
+
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('consolidation:source:' || CAST(:source AS text), 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('consolidation:source:' || CAST(:source AS text), 0))"
+
+
+def try_lock_source(connection: Connection, source_id: UUID) -> bool:
+    """Take the lock of a source for this session; return False if another session has it."""
+    return bool(connection.execute(text(_LOCK), {"source": source_id}).scalar())
+
+
+def unlock_source(connection: Connection, source_id: UUID) -> None:
+    """Release the lock of ``try_lock_source``."""
+    connection.execute(text(_UNLOCK), {"source": source_id})

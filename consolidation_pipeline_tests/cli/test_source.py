@@ -1,0 +1,85 @@
+"""`connect` and `source`: a store from the first look to the last trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from consolidation_pipeline_tests.cli.conftest import Cli
+from consolidation_pipeline_tests.database_pool import temporary_database
+from consolidation_pipeline_tests.service.sources.stores import FACTS, MEM0, USERS, WORDINGS, Store, all_wordings
+
+CONNECT = ("connect", "mem0", "--url-env", "MEM0_URL", "--project", "shop", "--embedding-model", "local")
+GROUPS = len(FACTS) * len(USERS)
+
+
+@pytest.fixture
+def store(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """Filled collection of mem0 in a database that the environment names."""
+    with temporary_database(server) as url, psycopg.connect(url, autocommit=True) as connection:
+        monkeypatch.setenv("MEM0_URL", url)
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute(MEM0.create)
+        filled = Store(MEM0, connection)
+        filled.add(all_wordings())
+        yield filled
+
+
+def test_store_is_connected_written_and_disconnected(store: Store, cli: Cli) -> None:
+    before = store.checksum()
+    connected = cli(*CONNECT, "--mode", "review", "--yes")
+    assert connected.code == 0, connected
+    assert "24 in 2 scopes" in connected.err
+    assert "24 memories added, 24 with their vectors" in connected.out
+    assert cli("run", "shop", "--json").code == 0
+    assert "0 added, 0 revised, 0 gone" in cli("source", "sync", "shop-mem0").out
+    diff = cli("source", "diff", "shop-mem0")
+    assert f"{GROUPS} groups; {GROUPS * (WORDINGS - 1)} rows would be hidden" in diff.out
+    chosen = cli("source", "diff", "shop-mem0", "--json").json["groups"][0]["memory_id"]
+    written = cli("source", "write", "shop-mem0", chosen, "--json").json["write"]
+    assert (written["written"], written["hidden"]) == (1, WORDINGS - 1)
+    assert len(store.texts()) == GROUPS * WORDINGS - WORDINGS + 1
+    assert "shop-mem0" in cli("source", "list").out
+    assert cli("source", "undo", "shop-mem0", chosen).code == 0
+    assert store.checksum() == before
+    assert cli("source", "disconnect", "shop-mem0", "--restore").code == 0
+    assert store.checksum() == before
+    assert cli("source", "list", "--json").json == {"sources": []}
+
+
+def test_connect_asks_before_it_connects(store: Store, cli: Cli) -> None:
+    del store
+    answer = cli(*CONNECT)
+    assert answer.code != 0
+    assert "nothing is changed in the store" in answer.err
+    assert cli("source", "list", "--json").json == {"sources": []}
+
+
+def test_restore_needs_only_the_store(store: Store, cli: Cli) -> None:
+    before = store.checksum()
+    assert cli(*CONNECT, "--mode", "review", "--yes", "--json").json["sync"]["added"] == len(all_wordings())
+    assert cli("run", "shop", "--json").code == 0
+    chosen = [group["memory_id"] for group in cli("source", "diff", "shop-mem0", "--json").json["groups"]]
+    assert cli("source", "write", "shop-mem0", *chosen, "--json").json["write"]["written"] == GROUPS
+    assert cli("source", "restore", "--url-env", "MEM0_URL").code == 0
+    assert store.checksum() == before
+
+
+def test_conflicting_undo_is_told_with_the_rows(store: Store, cli: Cli) -> None:
+    assert cli(*CONNECT, "--mode", "review", "--yes", "--json").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    group = cli("source", "diff", "shop-mem0", "--json").json["groups"][0]
+    assert cli("source", "write", "shop-mem0", group["memory_id"]).code == 0
+    store.connection.execute("DELETE FROM mem0 WHERE id = %s", [group["keep"]])
+    answer = cli("source", "undo", "shop-mem0")
+    assert answer.code == 3
+    assert f"the kept row was deleted, mem0 {group['keep']}" in answer.err
+
+
+def test_unknown_mode_is_refused(store: Store, cli: Cli) -> None:
+    del store
+    answer = cli(*CONNECT, "--mode", "overwrite", "--yes")
+    assert answer.code == 2
+    assert "expected one of mirror, review, write" in answer.err

@@ -1,0 +1,87 @@
+"""Connected stores in Dagster: the job that updates them, its events and checks, and its sensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from consolidation_pipeline.defs.names import RESOURCE
+from consolidation_pipeline.defs.resources import ConsolidationResource
+from consolidation_pipeline.defs.sources import sources_sensor, update_job
+from consolidation_pipeline.service.sources.connections import connect_source
+from consolidation_pipeline.service.sources.sync import sync_source
+from consolidation_pipeline_tests.defs.conftest import sensor_context
+from consolidation_pipeline_tests.service.conftest import pipeline as pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV
+from consolidation_pipeline_tests.service.sources.conftest import make_store as make_store
+from consolidation_pipeline_tests.service.sources.conftest import mem0_store as mem0_store
+from consolidation_pipeline_tests.service.sources.conftest import store_url as store_url
+from consolidation_pipeline_tests.service.sources.stores import Store, all_wordings
+
+
+def connect_store(engine: Any, store: Store) -> None:
+    config = {**store.kind.config, "url_env": URL_ENV}
+    connect_source(engine, SOURCE, project=PROJECT, config=config, mode="write")
+
+
+def update(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    resources = {RESOURCE: ConsolidationResource(**config)}
+    return update_job.execute_in_process(instance=instance, resources=resources, raise_on_error=False)
+
+
+def read_events(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
+    """Return the metadata of the materializations by the last part of their asset keys."""
+    events = result.filter_events(lambda event: event.event_type_value == "ASSET_MATERIALIZATION")
+    made = [event.step_materialization_data.materialization for event in events]
+    assert all(one.partition == PROJECT for one in made)
+    return {one.asset_key.path[-1]: {name: value.value for name, value in one.metadata.items()} for one in made}
+
+
+def test_update_syncs_and_writes_back(mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+    connect_store(pipeline.engine, mem0_store)
+    first = update(instance)
+    assert first.success
+    assert read_events(first)["synced_memories"]["added"] == len(all_wordings())
+    pipeline.run(PROJECT)
+    written = read_events(update(instance))
+    assert list(written) == ["written_back"]
+    assert written["written_back"]["source"] == SOURCE
+    assert written["written_back"]["written"] == 2
+    assert read_events(update(instance)) != {}
+
+
+def test_unreachable_store_fails_by_name(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect_store(pipeline.engine, mem0_store)
+    monkeypatch.setenv(URL_ENV, "postgresql://me:secret@127.0.0.1:1/x")
+    result = update(instance)
+    assert not result.success
+    (event,) = result.filter_events(lambda event: event.is_step_failure)
+    message = event.step_failure_data.user_failure_data.description
+    assert message.startswith(f"{SOURCE}: the database of {URL_ENV} cannot be reached")
+    assert "secret" not in message
+
+
+def test_update_leaves_other_projects_alone(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance
+) -> None:
+    connect_store(pipeline.engine, mem0_store)
+    assert read_events(update(instance, projects=["other"])) == {}
+    assert sync_source(pipeline.engine, SOURCE).added == len(all_wordings())
+
+
+def test_sensor_starts_one_update_at_a_time(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance
+) -> None:
+    context = sensor_context(pipeline.engine, instance)
+    assert isinstance(sources_sensor(context), dg.SkipReason)
+    connect_store(pipeline.engine, mem0_store)
+    assert isinstance(sources_sensor(sensor_context(pipeline.engine, instance)), dg.RunRequest)
+    instance.create_run_for_job(update_job, status=dg.DagsterRunStatus.STARTED)
+    skipped = sources_sensor(sensor_context(pipeline.engine, instance))
+    assert isinstance(skipped, dg.SkipReason)
+    assert "still running" in (skipped.skip_message or "")

@@ -1,0 +1,63 @@
+"""Stores of other programs, in a database of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from consolidation_pipeline.service.sources.connections import connect_source
+from consolidation_pipeline.service.sources.sync import sync_source
+from consolidation_pipeline_tests.database_pool import temporary_database
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.sources.stores import KINDS, MEM0, Kind, Store, all_wordings
+
+SOURCE = "shop"
+PROJECT = "shop"
+URL_ENV = "SHOP_DATABASE_URL"
+
+Connect = Callable[..., Store]
+
+
+@pytest.fixture
+def store_url(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of the database of a store, in the environment."""
+    with temporary_database(server) as url:
+        monkeypatch.setenv(URL_ENV, url)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE EXTENSION vector")
+        yield url
+
+
+@pytest.fixture
+def make_store(store_url: str) -> Iterator[Callable[[Kind], Store]]:
+    """Function that makes the tables of a kind and fills them."""
+    with psycopg.connect(store_url, autocommit=True) as connection:
+
+        def make(kind: Kind) -> Store:
+            connection.execute(kind.create)
+            store = Store(kind, connection)
+            store.add(all_wordings())
+            return store
+
+        yield make
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+def any_store(request: pytest.FixtureRequest, make_store: Callable[[Kind], Store]) -> Store:
+    """Filled store of each kind in turn."""
+    return make_store(request.param)
+
+
+@pytest.fixture
+def mem0_store(make_store: Callable[[Kind], Store]) -> Store:
+    """Filled collection of mem0."""
+    return make_store(MEM0)
+
+
+def connect(pipeline: Pipeline, store: Store, mode: str = "write") -> None:
+    """Connect a store and copy its memories."""
+    config = {**store.kind.config, "url_env": URL_ENV}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode=mode)
+    sync_source(pipeline.engine, SOURCE)

@@ -1,0 +1,216 @@
+"""Connection of stores: what is found, and what is refused in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, NotFoundError, StoreError, UsageError
+from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.sources.connections import (
+    connect_source,
+    disconnect_source,
+    list_connected,
+    probe_source,
+    restore_store,
+)
+from consolidation_pipeline.service.sources.sync import sync_source
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
+from consolidation_pipeline_tests.service.sources.stores import (
+    LANGGRAPH,
+    NOTES,
+    Kind,
+    Store,
+    all_wordings,
+)
+
+CONFIG = {"kind": "mem0", "url_env": URL_ENV}
+NOTES_CONFIG = {**NOTES.config, "url_env": URL_ENV}
+
+
+@pytest.fixture
+def reader_env(store_url: str, mem0_store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Variable with the URL of a user who may only read the collection."""
+    store = mem0_store.connection
+    store.execute("CREATE ROLE reader LOGIN PASSWORD 'reads'")
+    store.execute("GRANT SELECT ON mem0, mem0_entities TO reader")
+    url = make_url(store_url).set(username="reader", password="reads", drivername="postgresql")
+    monkeypatch.setenv("READER_URL", url.render_as_string(hide_password=False))
+    yield "READER_URL"
+    store.execute("DROP OWNED BY reader")
+    store.execute("DROP ROLE reader")
+
+
+def test_probe_tells_what_is_there(any_store: Store) -> None:
+    found = probe_source({**any_store.kind.config, "url_env": URL_ENV})
+    assert (found.kind, found.memories, found.scopes) == (any_store.kind.name, len(all_wordings()), 2)
+    assert found.dimension == {"agno": None, "claude_mem": None, "letta": 4096}.get(found.kind, 256)
+    assert found.rights.write
+    assert sidecar.find_version(any_store.connection) is None
+
+
+def test_keys_with_a_meaning_are_no_memories(make_store: Callable[[Kind], Store]) -> None:
+    store = make_store(LANGGRAPH)
+    store.connection.execute(
+        "INSERT INTO store (prefix, key, value) VALUES ('memories.alice', 'profile', '{\"content\": \"x\"}')"
+    )
+    found = probe_source({**LANGGRAPH.config, "url_env": URL_ENV})
+    assert (found.memories, found.skipped) == (len(all_wordings()), 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"kind": "mem1", "url_env": URL_ENV}, "there is no kind of store 'mem1'; kinds: mem0,"),
+        ({"kind": "mem0", "url_env": "postgresql://a:b@c/d"}, "is not the name of an environment variable"),
+        ({"kind": "mem0", "url_env": "NO_SUCH_URL"}, "the variable NO_SUCH_URL is not set"),
+        ({"kind": "mem0", "url_env": URL_ENV, "color": "red"}, "color of the source"),
+        ({**CONFIG, "table": "memoirs"}, "table memoirs does not exist"),
+        ({**CONFIG, "vector": "v"}, "vector is known for mem0"),
+        ({**CONFIG, "text": "v"}, "text is known for mem0"),
+        ({**CONFIG, "scope": {"team": "x"}}, "mem0 has no scope team"),
+        ({"kind": "table", "url_env": URL_ENV, "table": "mem0"}, "key is missing"),
+        ({**NOTES_CONFIG, "table": "mem0"}, "table mem0 has no column body, tenant, at: it has id, vector, payload"),
+        ({**CONFIG, "kind": "table", "table": "mem0", "key": ["id"], "text": ""}, "text is missing"),
+        ({**CONFIG, "kind": "table", "table": "mem0", "key": ["id"], "text": "a..b"}, "cannot be read"),
+        ({**CONFIG, "kind": "table", "table": "mem0", "key": ["id"], "text": "payload.none"}, "none of the 24 rows"),
+        (
+            {**CONFIG, "kind": "table", "table": "mem0", "key": ["id"], "text": "payload.data", "vector": "payload"},
+            "mem0.payload is of type jsonb",
+        ),
+        (
+            {**CONFIG, "kind": "table", "table": "mem0", "key": ["id"], "text": "payload.data", "scope": {"x": "id"}},
+            "scope 'x' is not one of user_id",
+        ),
+    ],
+)
+def test_wrong_configurations_are_refused(mem0_store: Store, config: dict[str, Any], words: str) -> None:
+    before = mem0_store.checksum()
+    with pytest.raises(UsageError, match=words.replace("(", r"\(")):
+        probe_source(config)
+    assert mem0_store.checksum() == before
+
+
+def test_unknown_memory_type_is_refused(mem0_store: Store) -> None:
+    del mem0_store
+    with pytest.raises(InvalidMemoryError, match="memory_type is 'poem'"):
+        probe_source({**CONFIG, "memory_type": "poem"})
+
+
+def test_empty_table_is_refused(mem0_store: Store) -> None:
+    mem0_store.connection.execute("TRUNCATE mem0")
+    with pytest.raises(UsageError, match="table mem0 is empty"):
+        probe_source(CONFIG)
+
+
+def test_unreachable_database_is_named_without_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(URL_ENV, "postgresql://me:secret@127.0.0.1:1/x")
+    with pytest.raises(StoreError, match=f"the database of {URL_ENV} cannot be reached") as error:
+        probe_source(CONFIG)
+    assert "secret" not in str(error.value)
+
+
+def test_vectors_of_two_models_are_told(mem0_store: Store) -> None:
+    mem0_store.connection.execute("DROP INDEX mem0_vector_idx; ALTER TABLE mem0 ALTER COLUMN vector TYPE vector")
+    mem0_store.connection.execute(
+        "UPDATE mem0 SET vector = '[1,2,3]' WHERE id = (SELECT id FROM mem0 ORDER BY id LIMIT 1)"
+    )
+    (warning,) = probe_source(CONFIG).warnings
+    assert "vectors of several lengths (23 of 256, 1 of 3)" in warning
+
+
+def test_rows_without_scope_are_told(mem0_store: Store) -> None:
+    mem0_store.connection.execute("UPDATE mem0 SET payload = payload - 'user_id' WHERE payload ->> 'user_id' = 'bob'")
+    (warning,) = probe_source(CONFIG).warnings
+    assert warning.startswith("12 memories have none of payload.user_id")
+
+
+def test_reader_may_mirror_and_not_write(reader_env: str, pipeline: Pipeline) -> None:
+    config = {"kind": "mem0", "url_env": reader_env}
+    found = probe_source(config)
+    assert not found.rights.write
+    assert any("only mode mirror works" in warning for warning in found.warnings)
+    with pytest.raises(UsageError, match="mode write needs more rights"):
+        connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="write")
+    assert list_connected(pipeline.engine) == []
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+    assert sync_source(pipeline.engine, SOURCE).added == len(all_wordings())
+
+
+def test_store_without_read_right_is_refused(reader_env: str, mem0_store: Store) -> None:
+    mem0_store.connection.execute("REVOKE SELECT ON mem0 FROM reader")
+    with pytest.raises(UsageError, match="this user may not read mem0"):
+        probe_source({"kind": "mem0", "url_env": reader_env})
+
+
+def test_project_that_would_mix_scopes_is_refused(mem0_store: Store, pipeline: Pipeline) -> None:
+    del mem0_store
+    ensure_project(pipeline.engine, PROJECT)
+    with pytest.raises(
+        UsageError,
+        match="scope = user_id, which would mix memories that the store keeps apart by agent_id",
+    ):
+        connect_source(pipeline.engine, SOURCE, project=PROJECT, config=CONFIG)
+    assert list_connected(pipeline.engine) == []
+
+
+def test_table_is_connected_once(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    with pytest.raises(ConflictError, match="table mem0 of SHOP_DATABASE_URL is connected as shop already"):
+        connect_source(pipeline.engine, "again", project=PROJECT, config=CONFIG)
+    disconnect_source(pipeline.engine, SOURCE, restore=True)
+    connect_source(pipeline.engine, "again", project=PROJECT, config=CONFIG)
+
+
+def test_name_is_given_once(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    config = {**NOTES_CONFIG, "table": "mem0", "text": "payload.data", "scope": {}, "created": None, "vector": None}
+    other = {name: value for name, value in config.items() if value is not None}
+    os.environ["OTHER_URL"] = os.environ[URL_ENV]
+    try:
+        with pytest.raises(ConflictError, match="a source is named shop already"):
+            connect_source(pipeline.engine, SOURCE, project="other", config={**other, "url_env": "OTHER_URL"})
+    finally:
+        del os.environ["OTHER_URL"]
+
+
+def test_unknown_source_is_named(pipeline: Pipeline) -> None:
+    with pytest.raises(NotFoundError, match="there is no source 'none'; sources: none"):
+        sync_source(pipeline.engine, "none")
+
+
+def test_store_that_was_never_written_has_nothing_to_restore(mem0_store: Store) -> None:
+    del mem0_store
+    with pytest.raises(UsageError, match="has no schema consolidation_sidecar"):
+        restore_store(URL_ENV)
+
+
+def test_sidecar_of_another_version_is_refused(mem0_store: Store, pipeline: Pipeline) -> None:
+    sidecar.install(mem0_store.connection)
+    mem0_store.connection.execute("UPDATE consolidation_sidecar.sidecar SET version = 9")
+    with pytest.raises(UsageError, match="is of version 9, this program writes 1"):
+        connect_source(pipeline.engine, SOURCE, project=PROJECT, config=CONFIG, mode="write")
+
+
+def test_column_that_vanishes_later_is_named(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store)
+    mem0_store.connection.execute("ALTER TABLE mem0 RENAME COLUMN payload TO content")
+    with pytest.raises(UsageError, match="table mem0 has no column payload"):
+        sync_source(pipeline.engine, SOURCE)
+
+
+def test_odd_names_are_quoted(store_url: str, pipeline: Pipeline) -> None:
+    table = 'My "odd" table'
+    with psycopg.connect(store_url, autocommit=True) as store:
+        store.execute('CREATE TABLE "My ""odd"" table" ("the id" text PRIMARY KEY, "the; text" text)')
+        store.execute("""INSERT INTO "My ""odd"" table" VALUES ('a''b', 'Lunch is at noon')""")
+    config = {"kind": "table", "url_env": URL_ENV, "table": table, "key": ["the id"], "text": "the; text"}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="write")
+    assert sync_source(pipeline.engine, SOURCE).added == 1

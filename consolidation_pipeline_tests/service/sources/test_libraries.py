@@ -1,0 +1,180 @@
+"""Stores as the real libraries fill and read them: mem0, LangGraph with LangMem, Agno."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import psycopg
+import pytest
+
+from consolidation_pipeline.embed import load_embedder
+from consolidation_pipeline.service.sources.connections import connect_source
+from consolidation_pipeline.service.sources.sync import sync_source
+from consolidation_pipeline.service.sources.write_back import write_source
+from consolidation_pipeline_tests.openai_server import Reply, Request, json_response, openai_server
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV
+from consolidation_pipeline_tests.service.sources.stores import DIMENSION, FACTS, USERS, WORDINGS, all_wordings
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+GROUPS = len(FACTS) * len(USERS)
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library with its store. ``search`` returns the texts that it finds for a user's query, best first."""
+
+    config: dict[str, Any]
+    tables: Sequence[str]
+    add: Callable[[str, str], Any]
+    search: Callable[[str, str], list[str]]
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    return [[float(value) for value in vector] for vector in load_embedder("local").embed(list(texts))]
+
+
+def reply_with_local_vectors(request: Request) -> Reply:
+    """Answer as an embedding model of OpenAI does, with vectors of the local model."""
+    given = request.body["input"]
+    vectors = embed([given] if isinstance(given, str) else given)
+    packed = request.body.get("encoding_format") == "base64"
+    data = [
+        {
+            "object": "embedding",
+            "index": at,
+            "embedding": base64.b64encode(np.array(vector, "<f4").tobytes()).decode() if packed else vector,
+        }
+        for at, vector in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": 1, "total_tokens": 1}
+    return json_response({"object": "list", "data": data, "model": "local", "usage": usage})
+
+
+@pytest.fixture
+def mem0_library(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+    """Memory of mem0 in a collection of pgvector."""
+    monkeypatch.setenv("MEM0_TELEMETRY", "False")
+    monkeypatch.setenv("MEM0_DIR", str(tmp_path / "mem0"))
+    from mem0 import Memory
+
+    with openai_server(reply_with_local_vectors) as server:
+        model = {"model": "local", "openai_base_url": server.api_base, "api_key": "none"}
+        store = {"connection_string": store_url, "collection_name": "memories", "embedding_model_dims": DIMENSION}
+        memory = Memory.from_config(
+            {
+                "vector_store": {"provider": "pgvector", "config": {**store, "hnsw": True}},
+                "embedder": {"provider": "openai", "config": {**model, "embedding_dims": DIMENSION}},
+                "llm": {"provider": "openai", "config": model},
+                "history_db_path": str(tmp_path / "history.db"),
+            }
+        )
+        yield Library(
+            {"kind": "mem0", "table": "memories", "embedding_model": "local"},
+            ["memories"],
+            lambda user, text: memory.add(text, user_id=user, infer=False),
+            lambda user, query: [
+                hit["memory"] for hit in memory.search(query, filters={"user_id": user}, top_k=WORDINGS)["results"]
+            ],
+        )
+        memory.vector_store.connection_pool.close()
+
+
+@pytest.fixture
+def langgraph_library(store_url: str) -> Iterator[Library]:
+    """Store of LangGraph, filled by the memory tool of LangMem."""
+    from langgraph.store.postgres import PostgresStore
+    from langmem import create_manage_memory_tool
+
+    index: Any = {"dims": DIMENSION, "embed": embed, "fields": ["content"]}
+    with PostgresStore.from_conn_string(store_url, index=index) as store:
+        store.setup()
+
+        def add(user: str, text: str) -> None:
+            tool = create_manage_memory_tool(namespace=("memories", user), store=store)
+            tool.invoke({"content": text, "action": "create"})
+
+        yield Library(
+            {"kind": "langgraph", "embedding_model": "local"},
+            ["store", "store_vectors"],
+            add,
+            lambda user, query: [
+                item.value["content"] for item in store.search(("memories", user), query=query, limit=WORDINGS)
+            ],
+        )
+
+
+@pytest.fixture
+def agno_library(store_url: str) -> Iterator[Library]:
+    """Memories of Agno, which are listed and not searched."""
+    from agno.db.postgres import PostgresDb
+    from agno.db.schemas import UserMemory
+
+    database = PostgresDb(
+        db_url=store_url.replace("postgresql://", "postgresql+psycopg://"), memory_table="agno_memories"
+    )
+
+    def add(user: str, text: str) -> None:
+        database.upsert_user_memory(UserMemory(memory=text, memory_id=str(uuid4()), user_id=user, topics=["work"]))
+
+    def find(user: str, query: str) -> list[str]:
+        found = [each.memory for each in database.get_user_memories(user_id=user)]
+        return [text for text in found if query[5:20] in text]
+
+    yield Library({"kind": "agno"}, ["ai.agno_memories"], add, find)
+    database.db_engine.dispose()
+
+
+@pytest.fixture(params=["mem0_library", "langgraph_library", "agno_library"])
+def library(request: pytest.FixtureRequest) -> Library:
+    """Each library in turn, with facts in several wordings."""
+    chosen: Library = request.getfixturevalue(request.param)
+    for user, text in all_wordings():
+        chosen.add(user, text)
+    return chosen
+
+
+def test_library_finds_what_was_written_and_undone(library: Library, store_url: str, pipeline: Pipeline) -> None:
+    def checksum() -> list[Any]:
+        with psycopg.connect(store_url) as store:
+            query = "SELECT md5(string_agg(t::text, E'\\n' ORDER BY t::text)) FROM {} t"
+            return [store.execute(query.format(name)).fetchone() for name in library.tables]
+
+    before = checksum()
+    found = {(user, fact): library.search(user, fact) for user in USERS for fact in FACTS}
+    assert all(sum(fact[5:] in text for text in texts) == WORDINGS for (_, fact), texts in found.items())
+    config = {**library.config, "url_env": URL_ENV}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="write")
+    assert sync_source(pipeline.engine, SOURCE).added == len(all_wordings())
+    outcome = pipeline.run(PROJECT)
+    result = write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    assert (result.written, result.refused) == (GROUPS, {})
+    for user, fact in found:
+        assert sum(fact[5:] in text for text in library.search(user, fact)) == 1
+        assert fact[5:] in library.search(user, fact)[0]
+    library.add("alice", f"{FACTS[0]}!")
+    assert sync_source(pipeline.engine, SOURCE).added == 1
+    pipeline.run(PROJECT)
+    assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).written == 1
+    pipeline.roll_back(outcome.job_id, cascade=True)
+    with psycopg.connect(store_url, autocommit=True) as store:
+        store.execute(f"DELETE FROM {library.tables[0]} t WHERE t::text LIKE '%restart!%'")
+    assert checksum() == before
+    assert {key: sorted(library.search(*key)) for key in found} == {key: sorted(texts) for key, texts in found.items()}
+
+
+def test_demo_runs_and_undoes_everything() -> None:
+    demo = Path(__file__).parents[3] / "examples" / "demo_mem0.py"
+    done = subprocess.run([sys.executable, demo], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert "5 groups written, 10 rows hidden, 0 added" in done.stdout
+    assert "checksum of the collection equals the one at the start" in done.stdout

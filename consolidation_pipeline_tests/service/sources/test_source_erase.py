@@ -1,0 +1,77 @@
+"""Erasure of memories that came from a connected store."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.service.admin.erase import erase_memories
+from consolidation_pipeline.service.sources.sync import sync_source
+from consolidation_pipeline.service.sources.write_back import write_source
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, connect
+from consolidation_pipeline_tests.service.sources.stores import Store
+
+# Two wordings of one fact: one of them is erased after they were merged.
+CANARY = "The quarterly audit of the warehouse robots starts in the northern aisle before the night shift"
+OTHER = f"Note: {CANARY[0].lower()}{CANARY[1:]}"
+
+
+def find_memory(pipeline: Pipeline, body: str) -> UUID:
+    found: UUID = pipeline.value("SELECT id FROM {s}.task_memories WHERE execution_summary = :body", body=body)
+    return found
+
+
+def search_everything(store: Store, words: str) -> list[str]:
+    """Return the tables of the store's database in which a row has these words."""
+    names = store.connection.execute(
+        "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname !~ '^(pg_|information_schema)'"
+    ).fetchall()
+    found = []
+    for (name,) in names:
+        row: Any = store.connection.execute(
+            f"SELECT count(*) FROM {name} t WHERE strpos(lower(t::text), %s) > 0", [words.lower()]
+        ).fetchone()
+        if row[0]:
+            found.append(name)
+    return found
+
+
+def test_erased_memory_leaves_store_and_sidecar(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add([("alice", CANARY), ("alice", OTHER), ("alice", "Robots rest on Sundays")])
+    connect(pipeline, mem0_store)
+    pipeline.run(PROJECT)
+    assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).refused == {}
+    done = erase_memories(
+        pipeline.engine, [find_memory(pipeline, body) for body in (CANARY, OTHER)], changed_by="tester"
+    )
+    assert done.is_clean
+    assert done.rows[f"{SOURCE} (source)"] == 2
+    assert search_everything(mem0_store, "warehouse robots") == []
+    assert pipeline.value("SELECT count(*) FROM {s}.source_writes WHERE plan::text LIKE '%warehouse%'") == 0
+    assert "Robots rest on Sundays" in mem0_store.texts()
+    again = sync_source(pipeline.engine, SOURCE)
+    assert (again.added, again.revised, again.gone) == (0, 0, 0)
+
+
+def test_other_rows_of_the_group_are_shown_again(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add([("alice", CANARY), ("alice", OTHER)])
+    connect(pipeline, mem0_store)
+    pipeline.run(PROJECT)
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    erase_memories(pipeline.engine, [find_memory(pipeline, CANARY)], changed_by="tester")
+    texts = mem0_store.texts()
+    assert OTHER in texts
+    assert CANARY not in texts
+    assert sync_source(pipeline.engine, SOURCE).gone == 0
+
+
+def test_mirrored_row_stays_and_is_not_copied_again(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add([("alice", CANARY)])
+    connect(pipeline, mem0_store, "mirror")
+    before = mem0_store.checksum()
+    done = erase_memories(pipeline.engine, [find_memory(pipeline, CANARY)], changed_by="tester")
+    assert done.left_in_sources == {SOURCE: 1}
+    assert mem0_store.checksum() == before
+    assert sync_source(pipeline.engine, SOURCE).added == 0
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE execution_summary = :body", body=CANARY) == 0

@@ -1,0 +1,196 @@
+"""Copies of connected stores, and what changes in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.sources.sync import hold_source, sync_source
+from consolidation_pipeline.service.sources.write_back import plan_writes, write_source
+from consolidation_pipeline.store.sources.sources import get_source
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, connect
+from consolidation_pipeline_tests.service.sources.stores import (
+    FACTS,
+    Store,
+    all_wordings,
+    row_id,
+    word,
+)
+
+ROWS = len(all_wordings())
+
+
+def load_texts(pipeline: Pipeline) -> list[str]:
+    """Return the texts of the active memories of the project, sorted."""
+    rows = pipeline.rows("SELECT execution_summary AS body FROM {s}.task_memories WHERE archived_at IS NULL ORDER BY 1")
+    return [row.body for row in rows]
+
+
+def edit(store: Store, key: str, body: str) -> None:
+    store.connection.execute(
+        "UPDATE mem0 SET payload = jsonb_set(payload, '{data}', to_jsonb(%s::text)) WHERE id = %s", [body, key]
+    )
+
+
+def test_rows_become_memories_of_their_scopes(any_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, any_store)
+    assert load_texts(pipeline) == sorted(body for _, body in all_wordings())
+    key = "coalesce(user_id, metadata ->> 'project_id', metadata ->> 'archive_id')"
+    assert pipeline.value(f"SELECT count(DISTINCT {key}) FROM {{s}}.task_memories") == 2
+    vectors = pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE embedding IS NOT NULL")
+    assert vectors == (0 if "embedding_model" not in any_store.kind.config else ROWS)
+    pipeline.run(PROJECT)
+    mixed = pipeline.value(
+        f"SELECT count(*) FROM {{s}}.consolidated_memories m WHERE kind = 'merged' AND (SELECT count(DISTINCT {key}) "
+        "FROM {s}.task_memories t WHERE t.id = ANY (m.source_memory_ids)) > 1"
+    )
+    assert mixed == 0
+
+
+@pytest.mark.parametrize("mode", ["mirror", "write"])
+def test_second_sync_changes_nothing(mem0_store: Store, pipeline: Pipeline, mode: str) -> None:
+    connect(pipeline, mem0_store, mode)
+    again = sync_source(pipeline.engine, SOURCE)
+    assert (again.added, again.revised, again.gone) == (0, 0, 0)
+    assert again.read == (ROWS if mode == "mirror" else 0)
+
+
+@pytest.mark.parametrize("mode", ["mirror", "write"])
+def test_changes_of_the_program_arrive(mem0_store: Store, pipeline: Pipeline, mode: str) -> None:
+    connect(pipeline, mem0_store, mode)
+    edited, deleted = (row_id("alice", word(FACTS[0], at)) for at in (0, 1))
+    edit(mem0_store, edited, "The billing service has no migrations any more")
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [deleted])
+    mem0_store.add([("bob", "Lunch is at noon")])
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.added, result.revised, result.gone) == (1, 1, 1)
+    texts = load_texts(pipeline)
+    assert len(texts) == ROWS
+    assert {"The billing service has no migrations any more", "Lunch is at noon"} <= set(texts)
+
+
+def test_late_commit_is_not_missed(mem0_store: Store, store_url: str, pipeline: Pipeline) -> None:
+    """A transaction that began before a sync and commits after it."""
+    import psycopg
+
+    connect(pipeline, mem0_store)
+    with psycopg.connect(store_url) as late:
+        late.execute(
+            'INSERT INTO mem0 SELECT gen_random_uuid(), vector, payload || \'{"data": "late"}\' FROM mem0 LIMIT 1'
+        )
+        mem0_store.add([("bob", "early")])
+        sync_source(pipeline.engine, SOURCE)
+        late.commit()
+    sync_source(pipeline.engine, SOURCE)
+    assert {"late", "early"} <= set(load_texts(pipeline))
+
+
+def test_row_that_comes_back_is_a_new_memory(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store)
+    body = word(FACTS[0], 0)
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [row_id("alice", body)])
+    sync_source(pipeline.engine, SOURCE)
+    assert load_texts(pipeline).count(body) == 1
+    mem0_store.add([("alice", body)])
+    assert sync_source(pipeline.engine, SOURCE).added == 1
+    assert load_texts(pipeline).count(body) == 2
+
+
+def test_row_without_legal_text_is_refused_and_named(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add([("alice", "x" * 200_001)])
+    connect(pipeline, mem0_store)
+    row = pipeline.rows("SELECT key, reason FROM {s}.source_rows WHERE state = 'refused'")
+    assert len(row) == 1
+    assert "characters" in row[0].reason
+    key = row[0].key
+    edit(mem0_store, key, "Short enough")
+    assert sync_source(pipeline.engine, SOURCE).added == 1
+    assert "Short enough" in load_texts(pipeline)
+
+
+def test_two_syncs_at_once_are_refused(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store)
+    with pipeline.engine.connect() as connection:
+        source = get_source(connection, SOURCE)
+    with hold_source(pipeline.engine, source), pytest.raises(ConflictError, match="another sync of source shop"):
+        sync_source(pipeline.engine, SOURCE)
+
+
+def test_sync_that_was_cut_off_is_completed(
+    mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from consolidation_pipeline.service.sources import sync
+
+    connect(pipeline, mem0_store)
+    edit(mem0_store, row_id("alice", word(FACTS[0], 0)), "Edited")
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [row_id("bob", word(FACTS[0], 0))])
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    for cut in ("save_row_states", "save_sync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sync, cut, stop)
+            with pytest.raises(KeyboardInterrupt):
+                sync_source(pipeline.engine, SOURCE)
+    sync_source(pipeline.engine, SOURCE)
+    assert "Edited" in load_texts(pipeline)
+    assert len(load_texts(pipeline)) == ROWS - 1
+    assert sidecar.read_outbox(mem0_store.connection, "mem0") == ([], [])
+
+
+def test_deleted_stand_in_takes_its_group_along(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store)
+    pipeline.run(PROJECT)
+    plan = next(each for each in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if each.keep is not None)
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [plan.keep])
+    assert sync_source(pipeline.engine, SOURCE).gone == 1
+    active = pipeline.value(
+        "SELECT count(*) FROM {s}.task_memories t JOIN {s}.source_rows r ON r.memory_id = t.id "
+        "WHERE r.key = ANY(:keys) AND t.archived_at IS NULL",
+        keys=list(plan.stamps),
+    )
+    assert active == 0
+    assert len(mem0_store.texts()) == 7
+
+
+def test_edited_stand_in_brings_the_others_back(mem0_store: Store, pipeline: Pipeline) -> None:
+    """The merged memory says what its program does not want any more, so its sources are separate again."""
+    connect(pipeline, mem0_store)
+    pipeline.run(PROJECT)
+    plan = next(each for each in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if each.keep is not None)
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    assert plan.keep is not None
+    edit(mem0_store, plan.keep, "Something else entirely")
+    assert sync_source(pipeline.engine, SOURCE).revised == 1
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    texts = mem0_store.texts()
+    assert set(plan.texts.values()) - {plan.texts[plan.keep]} <= set(texts)
+    assert "Something else entirely" in texts
+
+
+def test_restated_fact_is_absorbed(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store)
+    pipeline.run(PROJECT)
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    before = mem0_store.texts()
+    restated = f"{FACTS[0]}!"
+    mem0_store.add([("alice", restated)])
+    assert sync_source(pipeline.engine, SOURCE).added == 1
+    pipeline.run(PROJECT)
+    result = write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    assert (result.written, result.hidden) == (1, 1)
+    assert len(mem0_store.texts()) == len(before)
+
+
+def test_source_is_deleted_with_its_project(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    with pipeline.engine.begin() as connection:
+        connection.execute(text("DELETE FROM consolidation.projects"))
+    assert pipeline.value("SELECT count(*) FROM {s}.source_rows") == 0

@@ -1,0 +1,269 @@
+"""Merged memories in the stores that their sources came from, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.errors import ConflictError, StoreError, UsageError
+from consolidation_pipeline.service.sources import write_back
+from consolidation_pipeline.service.sources.connections import disconnect_source, restore_store
+from consolidation_pipeline.service.sources.sync import sync_source
+from consolidation_pipeline.service.sources.write_back import WriteResult, plan_writes, undo_writes, write_source
+from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
+from consolidation_pipeline_tests.service.sources.stores import (
+    AGNO,
+    FACTS,
+    USERS,
+    WORDINGS,
+    Store,
+    row_id,
+    word,
+)
+
+GROUPS = len(FACTS) * len(USERS)
+HIDDEN = GROUPS * (WORDINGS - 1)
+# Two rows that may be merged, each with a detail of its own.
+PARTIAL = (
+    (
+        "alice",
+        "The parser tests need the fixture folder mounted read-only and a fresh cache to pass on the build machine",
+    ),
+    ("alice", "The parser tests need the fixture folder mounted read-only to pass on the build machine and on laptops"),
+)
+# SQL of a vector that belongs to none of the texts.
+FOREIGN_VECTOR = "(SELECT array_agg(-value)::vector FROM unnest(vector::real[]) value)"
+
+
+def write_all(pipeline: Pipeline, **how: Any) -> WriteResult:
+    return write_source(pipeline.engine, SOURCE, **{"quiet_seconds": 0, "max_share": 1, **how})
+
+
+def consolidate(pipeline: Pipeline, store: Store) -> Outcome:
+    connect(pipeline, store)
+    return pipeline.run(PROJECT)
+
+
+def count_writes(pipeline: Pipeline) -> dict[str, int]:
+    rows = pipeline.rows("SELECT status, count(*) AS n FROM {s}.source_writes GROUP BY 1")
+    return {row.status: row.n for row in rows}
+
+
+def test_one_row_is_kept_and_rollback_restores_all(any_store: Store, pipeline: Pipeline) -> None:
+    before = any_store.checksum()
+    outcome = consolidate(pipeline, any_store)
+    result = write_all(pipeline)
+    assert (result.written, result.hidden, result.inserted, result.refused) == (GROUPS, HIDDEN, 0, {})
+    texts = any_store.texts()
+    assert len(texts) == GROUPS
+    assert {text.rstrip(".").removeprefix("Note: ")[1:] for text in texts} == {fact[1:] for fact in FACTS}
+    assert sync_source(pipeline.engine, SOURCE).added == 0
+    pipeline.roll_back(outcome.job_id)
+    assert any_store.checksum() == before
+    assert count_writes(pipeline) == {"undone": GROUPS}
+
+
+def test_links_of_hidden_rows_lead_to_the_successor(mem0_store: Store, pipeline: Pipeline) -> None:
+    consolidate(pipeline, mem0_store)
+    write_all(pipeline)
+    linked = mem0_store.connection.execute(
+        "SELECT jsonb_array_elements_text(payload -> 'linked_memory_ids') FROM mem0_entities"
+    ).fetchall()
+    present = mem0_store.connection.execute("SELECT id::text FROM mem0").fetchall()
+    assert sorted(linked) == sorted(present)
+
+
+def test_one_group_is_undone_alone(mem0_store: Store, pipeline: Pipeline) -> None:
+    outcome = consolidate(pipeline, mem0_store)
+    write_all(pipeline)
+    group = pipeline.value(
+        "SELECT group_id FROM {s}.consolidation_changes WHERE operation = 'merge' AND job_id = :job LIMIT 1",
+        job=outcome.job_id,
+    )
+    pipeline.roll_back(group)
+    assert len(mem0_store.texts()) == GROUPS + WORDINGS - 1
+    assert count_writes(pipeline) == {"undone": 1, "written": GROUPS - 1}
+
+
+def test_new_row_unites_facts_of_several_rows(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add(PARTIAL)
+    before = mem0_store.checksum()
+    outcome = consolidate(pipeline, mem0_store)
+    result = write_all(pipeline)
+    assert result.inserted == 1
+    (united,) = [text for text in mem0_store.texts() if "laptops" in text]
+    assert "fresh cache" in united
+    payload = mem0_store.connection.execute("SELECT payload FROM mem0 WHERE payload ->> 'data' = %s", [united])
+    row: Mapping[str, Any] = payload.fetchone()[0]  # type: ignore[index]
+    assert (row["user_id"], row["color"]) == ("alice", "blue")
+    assert {"laptops", "fresh"} <= set(row["text_lemmatized"].split())
+    assert sync_source(pipeline.engine, SOURCE).added == 0
+    pipeline.roll_back(outcome.job_id)
+    assert mem0_store.checksum() == before
+
+
+def test_new_row_needs_the_model_of_the_vectors(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add(PARTIAL)
+    mem0_store.connection.execute(f"UPDATE mem0 SET vector = {FOREIGN_VECTOR}")
+    consolidate(pipeline, mem0_store)
+    (reason,) = write_all(pipeline).refused.values()
+    assert "did not make the vectors of the store" in reason
+
+
+def test_changed_row_keeps_its_group_from_being_written(mem0_store: Store, pipeline: Pipeline) -> None:
+    consolidate(pipeline, mem0_store)
+    changed = row_id("alice", word(FACTS[0], 0))
+    mem0_store.connection.execute(
+        'UPDATE mem0 SET payload = payload || \'{"data": "Somebody edits this now"}\' WHERE id = %s', [changed]
+    )
+    result = write_all(pipeline)
+    (reason,) = result.refused.values()
+    assert "1 of its 3 rows changed or are gone in the store" in reason
+    assert result.written == GROUPS - 1
+    assert len(mem0_store.texts()) == GROUPS + WORDINGS - 1
+
+
+def test_group_that_search_would_lose_is_not_written(mem0_store: Store, pipeline: Pipeline) -> None:
+    """The vector of the row that would be kept belongs to another text."""
+    consolidate(pipeline, mem0_store)
+    plan = next(plan for plan in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if plan.keep is not None)
+    mem0_store.connection.execute(f"UPDATE mem0 SET vector = {FOREIGN_VECTOR} WHERE id = %s", [plan.keep])
+    result = write_all(pipeline, memory_ids=[plan.memory_id])
+    assert "the store's own search finds the successor worse" in result.refused[str(plan.memory_id)]
+    assert len(mem0_store.texts()) == GROUPS * WORDINGS
+    assert mem0_store.connection.execute("SELECT count(*) FROM consolidation_sidecar.images").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("after", ["intended", "committed"])
+def test_write_that_was_cut_off_is_completed(
+    mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    before = mem0_store.checksum()
+    outcome = consolidate(pipeline, mem0_store)
+    cut = "write_group" if after == "intended" else "_record"
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write_back, cut, stop)
+        with pytest.raises(KeyboardInterrupt):
+            write_all(pipeline)
+    assert count_writes(pipeline) == {"intended": 1}
+    assert write_all(pipeline).refused == {}
+    assert count_writes(pipeline)["written"] == GROUPS
+    assert len(mem0_store.texts()) == GROUPS
+    pipeline.roll_back(outcome.job_id)
+    assert mem0_store.checksum() == before
+
+
+def test_rollback_needs_the_store(mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = consolidate(pipeline, mem0_store)
+    write_all(pipeline)
+    with monkeypatch.context() as patch:
+        patch.setenv(URL_ENV, "postgresql://nobody:secret@127.0.0.1:1/none")
+        with pytest.raises(StoreError, match=f"the database of {URL_ENV} cannot be reached") as error:
+            pipeline.roll_back(outcome.job_id)
+        assert "secret" not in str(error.value)
+    assert count_writes(pipeline) == {"written": GROUPS}
+    pipeline.roll_back(outcome.job_id)
+    assert len(mem0_store.texts()) == GROUPS * WORDINGS
+
+
+def test_row_written_again_by_its_program_is_a_conflict(mem0_store: Store, pipeline: Pipeline) -> None:
+    outcome = consolidate(pipeline, mem0_store)
+    hidden = next(iter(plan_writes(pipeline.engine, SOURCE, quiet_seconds=0))).hidden[0]
+    row = mem0_store.connection.execute("SELECT vector, payload::text FROM mem0 WHERE id = %s", [hidden]).fetchone()
+    assert row is not None
+    write_all(pipeline)
+    mem0_store.connection.execute("INSERT INTO mem0 VALUES (%s, %s, %s)", [hidden, *row])
+    with pytest.raises(ConflictError, match="a hidden row was written again") as error:
+        pipeline.roll_back(outcome.job_id)
+    assert error.value.conflicts == (hidden,)
+    assert count_writes(pipeline) == {"written": GROUPS}
+
+
+def test_link_added_since_survives_the_undo(mem0_store: Store, pipeline: Pipeline) -> None:
+    consolidate(pipeline, mem0_store)
+    before = dict(mem0_store.connection.execute("SELECT id, payload FROM mem0_entities").fetchall())
+    write_all(pipeline)
+    mem0_store.connection.execute(
+        "UPDATE mem0_entities SET payload = jsonb_set(payload, '{linked_memory_ids}', "
+        "payload -> 'linked_memory_ids' || '[\"new\"]')"
+    )
+    assert undo_writes(pipeline.engine, SOURCE) == {}
+    after = dict(mem0_store.connection.execute("SELECT id, payload FROM mem0_entities").fetchall())
+    for id_, payload in after.items():
+        assert sorted(payload["linked_memory_ids"]) == sorted([*before[id_]["linked_memory_ids"], "new"])
+
+
+def test_automatic_write_leaves_most_of_a_scope(mem0_store: Store, pipeline: Pipeline) -> None:
+    consolidate(pipeline, mem0_store)
+    result = write_all(pipeline, max_share=0.2)
+    assert (result.written, result.waiting) == (len(USERS), GROUPS - len(USERS))
+
+
+def test_fresh_rows_are_left_alone(mem0_store: Store, pipeline: Pipeline) -> None:
+    consolidate(pipeline, mem0_store)
+    mem0_store.connection.execute(
+        'UPDATE mem0 SET payload = payload || \'{"color": "red"}\' WHERE id = %s', [row_id("bob", word(FACTS[1], 0))]
+    )
+    assert sync_source(pipeline.engine, SOURCE).revised == 1
+    pipeline.run(PROJECT)
+    assert write_all(pipeline, quiet_seconds=600).written == GROUPS - 1
+    assert write_all(pipeline, quiet_seconds=0).written == 1
+
+
+def test_mirror_never_writes(mem0_store: Store, pipeline: Pipeline) -> None:
+    before = mem0_store.checksum()
+    connect(pipeline, mem0_store, mode="mirror")
+    pipeline.run(PROJECT)
+    with pytest.raises(UsageError, match="mode mirror"):
+        write_all(pipeline)
+    assert mem0_store.checksum() == before
+    assert sidecar.find_version(mem0_store.connection) is None
+
+
+def test_store_is_restored_without_our_database(any_store: Store, pipeline: Pipeline) -> None:
+    before = any_store.checksum()
+    consolidate(pipeline, any_store)
+    write_all(pipeline)
+    assert any_store.checksum() != before
+    assert restore_store(URL_ENV) == {}
+    assert any_store.checksum() == before
+    assert restore_store(URL_ENV) == {}
+
+
+def test_rows_come_back_by_sql_alone(mem0_store: Store, pipeline: Pipeline) -> None:
+    """The statements of docs/connect.md."""
+    mem0_store.add(PARTIAL)
+    before = mem0_store.checksum()
+    consolidate(pipeline, mem0_store)
+    assert write_all(pipeline).inserted == 1
+    page = (PROJECT_ROOT / "docs" / "connect.md").read_text()
+    mem0_store.connection.execute(page.partition("```sql\n")[2].partition("```")[0])
+    assert mem0_store.checksum()[0] == before[0]
+
+
+def test_disconnect_removes_every_trace(mem0_store: Store, pipeline: Pipeline) -> None:
+    before = mem0_store.checksum()
+    consolidate(pipeline, mem0_store)
+    write_all(pipeline)
+    assert disconnect_source(pipeline.engine, SOURCE, restore=True) == {}
+    assert mem0_store.checksum() == before
+    assert sidecar.find_version(mem0_store.connection) is None
+    triggers = mem0_store.connection.execute("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal").fetchone()
+    assert triggers == (0,)
+
+
+def test_store_without_vectors_keeps_rows_only(make_store: Any, pipeline: Pipeline) -> None:
+    store = make_store(AGNO)
+    store.add(PARTIAL)
+    consolidate(pipeline, store)
+    result = write_all(pipeline)
+    assert (result.written, result.inserted) == (GROUPS + 1, 1)
