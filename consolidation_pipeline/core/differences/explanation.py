@@ -189,9 +189,9 @@ def _compare_rest(alignment: Alignment) -> Iterator[Finding]:
     """Yield the tokens that one text has alone."""
     left_a, left_b = alignment.left_a, alignment.left_b
     for i, j in alignment.of_a.items():
-        one, other = alignment.a[i], alignment.b[j]
-        if one.key != other.key and (longer := find_longer_path(one, other)):
-            yield "addition", [one] if longer is one else [], [other] if longer is other else []
+        first, second = alignment.a[i], alignment.b[j]
+        if first.key != second.key and (longer := find_longer_path(first, second)):
+            yield "addition", [first] if longer is first else [], [second] if longer is second else []
     for kind in ("value", "name", "code"):
         one, other = ([token for token in left if token.kind == kind] for left in (left_a, left_b))
         if one and other:

@@ -55,8 +55,8 @@ class DerivedKnowledge:
 class Lineage(TracedMemory):
     """Memory or playbook entry with the tree of its sources, and what was derived from it.
 
-    ``level``: 0 to 3; 4 for a playbook entry. ``status``: active, merged, archived, deleted, retired or superseded; of a
-    playbook entry active, review or retired.
+    ``level``: 0 to 3; 4 for a playbook entry. ``status``: active, merged, archived, deleted, retired or superseded; of
+    a playbook entry active, review or retired.
     """
 
     sources: list[LineageSource]

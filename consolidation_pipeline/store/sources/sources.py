@@ -109,7 +109,8 @@ def load_row_states(
 
 _STAGED = ("key", "memory_id", "stamp", "state", "reason", "changed_at")
 _CREATE_STAGING = """
-    CREATE TEMP TABLE read_rows (key text, memory_id uuid, stamp text, state text, reason text, changed_at timestamptz) ON COMMIT DROP
+    CREATE TEMP TABLE read_rows (
+        key text, memory_id uuid, stamp text, state text, reason text, changed_at timestamptz) ON COMMIT DROP
 """
 _SAVE_STATES = """
     INSERT INTO consolidation.source_rows (source_id, key, memory_id, stamp, state, reason, changed_at)
