@@ -529,7 +529,7 @@ def test_launchpad_overrides_resource(engine: Engine, sample: Sample, instance: 
 
 def test_model_failure_is_warning_check(engine: Engine, sample: Sample) -> None:
     sample("alpha", 3)
-    failed = {"patterns": {"model/failed": 2, "model/error": "no key"}}
+    failed = {"patterns": {"llm/failed": 2, "llm/error": "no key"}}
     with engine.begin() as connection:
         project = get_project(connection, "alpha")
         job = append_job(connection, project.id, trigger_type="manual", triggered_by="test", options={})

@@ -51,7 +51,7 @@ def list_largest_merges(connection: Connection, job_id: UUID, *, limit: int) -> 
 
 
 _FIND_MODEL_FAILURE = """
-    SELECT metrics -> :phase ->> 'model/failed' AS failed, metrics -> :phase ->> 'model/error' AS error
+    SELECT metrics -> :phase ->> 'llm/failed' AS failed, metrics -> :phase ->> 'llm/error' AS error
     FROM consolidation.consolidation_jobs
     WHERE project_id = :project AND metrics ? :phase ORDER BY created_at DESC LIMIT 1
 """

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from consolidation_pipeline.store.admin.asset_rows import find_model_failure
 from consolidation_pipeline_tests.openai_server import (
     Behaviour,
     OpenAIServer,
@@ -82,6 +83,8 @@ def test_broken_model_gives_what_no_model_gives(
         "completed",
         ["merged_memories", "pattern", "profile", "suggestion", "summary"],
     )
+    with pipeline.engine.connect() as connection:
+        assert find_model_failure(connection, pipeline.project().id, "patterns")
     billed = pipeline.value("SELECT sum(cost_usd) FROM {s}.llm_calls")
     assert (billed > 0) == (behaviour is BROKEN["nonsense"])
     # A run with the broken model changes nothing, one with a working model replaces every text.
@@ -94,6 +97,8 @@ def test_broken_model_gives_what_no_model_gives(
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories WHERE details ? 'rewrite_pending'") == 0
     done = pipeline.rows("SELECT metrics FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1")[0]
     assert ("failing" in done.metrics, "state" in done.metrics) == (False, True)
+    with pipeline.engine.connect() as connection:
+        assert find_model_failure(connection, pipeline.project().id, "patterns") == []
 
 
 def find_texts(derived: dict[str, list[dict[str, Any]]]) -> set[tuple[Any, ...]]:
