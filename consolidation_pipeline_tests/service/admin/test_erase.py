@@ -257,7 +257,7 @@ def test_failed_erasure_changes_nothing(notes: Pipeline, monkeypatch: pytest.Mon
 
 KILLED = """
 import sys
-from consolidation_pipeline.service.lifecycle.erase import erase_memories
+from consolidation_pipeline.service.admin.erase import erase_memories
 from consolidation_pipeline.store.database.engine import connect_engine
 erase_memories(connect_engine(sys.argv[1]), project="notes", user_id="ada", changed_by="tester")
 """

@@ -58,6 +58,7 @@ from consolidation_pipeline.store.knowledge.supersessions import SupersessionCha
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, update_rows
 from consolidation_pipeline.store.memories.archive import MemoryUpdate
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
+from consolidation_pipeline.store.memories.listing import ListFilter
 from consolidation_pipeline.store.review.review_queue import lock_review_items
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, lock_suggestion
 from consolidation_pipeline.store.search.retrievers import SearchFilters
@@ -216,6 +217,8 @@ class StoreArguments:
             "job_id": self.job,
             "run_id": "run",
             "phase": "clusters",
+            "asset": "patterns",
+            "prompt_hash": "hash",
             "planned": 3,
             "error": "broke",
             "status": "completed",
@@ -262,6 +265,11 @@ class StoreArguments:
             "list_affected": {"suspects": self.raw[7:]},
             "list_hidden": {"affected": [], "suspects": []},
             "write_quarantine": {"rows": Quarantine([SuspectMemory(self.raw[7], 1, "Do.", None, None)], [])},
+            "write_derived_out_of_use": {"rows": Quarantine([], [])},
+            "write_revisions": {"rows": Quarantine([], []), "values": {}},
+            "list_memories": {"where": ListFilter()},
+            "scan_database": {"canaries": ["a text that is nowhere"]},
+            "locate": {"canary": "a text that is nowhere"},
             "write_supersessions": {
                 "changes": [SupersessionChange(uuid4(), self.raw[4], self.raw[5], "candidate", 0.6, "dates")]
             },
@@ -417,11 +425,16 @@ class StoreArguments:
         return {name: known[name] for name in needed}
 
 
+# Modules that write tables of their own only; the backup, which restores rows with their ledger; and the erasure, which
+# removes rows and empties the ledger about them.
+_EXEMPT = {"migrations", "engine", "embedded_server", "backup", "erasure", "sources", "source_writes"}
+
+
 def _public_functions() -> list[Callable[..., Any]]:
     """Return all public functions of the store with a connection or engine; ``delete_project`` comes last."""
     found = []
     for module in pkgutil.walk_packages(store.__path__, f"{store.__name__}."):
-        if module.name.rpartition(".")[2] in {"migrations", "engine", "embedded_server"} or module.ispkg:
+        if module.name.rpartition(".")[2] in _EXEMPT or module.ispkg:
             continue
         members = vars(importlib.import_module(module.name)).values()
         found += [f for f in members if inspect.isfunction(f) and f.__module__ == module.name]
