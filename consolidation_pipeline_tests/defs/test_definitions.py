@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
 
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.service.runs.phases import ALL_PHASES
@@ -89,6 +91,7 @@ def test_automation_is_stopped_by_default(definitions: dg.Definitions) -> None:
     assert {status.value for status in [*sensors.values(), *schedules.values()]} == {"STOPPED"}
 
 
+ASSETS_PAGE = PROJECT_ROOT / "docs" / "assets.md"
 # A project that uses the names that ours have behind their prefix.
 OTHER_PROJECT = """
 import dagster as dg
@@ -140,10 +143,15 @@ def test_assets_load_beside_another_project(tmp_path: Path, monkeypatch: pytest.
     )
     (other_defs / "orders.py").write_text(OTHER_PROJECT)
     (other_defs / "resources.py").write_text(OTHER_RESOURCES)
+    described = re.search(r"merge the definitions.*?```python\n(.*?)```", ASSETS_PAGE.read_text(), flags=re.DOTALL)
+    assert described
+    (other_defs.parent / "definitions.py").write_text(described[1])
     monkeypatch.syspath_prepend(tmp_path)
 
     own = load_definitions()
-    merged = dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=tmp_path), own)
+    # As Dagster loads a code location: more than one function of definitions in a module is refused.
+    [target] = loadable_targets_from_python_module("shop_platform.definitions", str(tmp_path))
+    merged = target.target_definition()  # type: ignore[operator]
     dg.Definitions.validate_loadable(merged)
     assets = {spec.key.to_user_string() for spec in merged.resolve_all_asset_specs()}
     assert assets == {
