@@ -26,6 +26,7 @@ from consolidation_pipeline.api import (
     relations,
     review,
     search,
+    sources,
     suggestions,
 )
 from consolidation_pipeline.api.access import check_exposure, create_key_cache, create_project_finder
@@ -63,6 +64,7 @@ API_ROUTERS = (
     review.router,
     quarantine.router,
     relations.router,
+    sources.router,
     suggestions.router,
     health.router,
     metrics.router,

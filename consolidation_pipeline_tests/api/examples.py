@@ -6,16 +6,22 @@ Add an example for each new route. ``{name}`` in a path or body stands for a val
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+import psycopg
+
 from consolidation_pipeline.api.aliases import ALIASES
+from consolidation_pipeline.service.sources.connections import connect_source
+from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext, add_suggestions
 from consolidation_pipeline_tests.api.routes import PUBLIC_PATHS
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
+from consolidation_pipeline_tests.service.sources.stores import AGNO, FACTS, Store, word
 
 LONGEST_TEXT = 150
 SHOWN_ITEMS = 2
@@ -160,6 +166,12 @@ CHAPTERS = {
         Example("Confirm relations", "POST /relations/confirm", {"ids": ["{relation}"], "reason": "It did change"}),
         Example("Reject relations", "POST /relations/reject", {"ids": ["{relation}"], "reason": "Two gateways"}),
     ],
+    "Connected stores": [
+        Example("Sources", "GET /projects/{project}/sources", path="agents", keep={"source": "sources.0.id"}),
+        Example("Diff of a source", "GET /sources/{id}/diff", path="{source}", keep={"group": "groups.0.memory_id"}),
+        Example("Write to a source", "POST /sources/{id}/write", {"ids": ["{group}"]}, path="{source}"),
+        Example("Undo in a source", "POST /sources/{id}/undo", {"ids": ["{group}"]}, path="{source}"),
+    ],
     "Suggestions": [
         Example("List suggestions", "GET /suggestions", query=f"?project={SLUG}&limit=1"),
         Example("A suggestion", "GET /suggestions/{id}", path="{suggestion}"),
@@ -215,6 +227,19 @@ class ExampleReply:
     media_type: str
 
 
+def connect_store(api: ApiContext) -> None:
+    """Connect a store with the project ``agents``, which has one merge to write."""
+    url = api.pipeline.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    os.environ["AGNO_DATABASE_URL"] = url
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(AGNO.create)
+        Store(AGNO, connection).add(("ada", word(FACTS[0], at)) for at in range(2))
+    config = {"kind": "agno", "url_env": "AGNO_DATABASE_URL"}
+    connect_source(api.pipeline.engine, "agents-agno", project="agents", config=config, mode="review")
+    sync_source(api.pipeline.engine, "agents-agno")
+    api.pipeline.run("agents")
+
+
 def prepare_rows(api: ApiContext) -> dict[str, str]:
     """Add rows that the examples need; return ids of a job, memories and suggestions by name."""
     api.pipeline.write(
@@ -237,6 +262,7 @@ def prepare_rows(api: ApiContext) -> dict[str, str]:
         b=others[1].id,
     )
     suggestion, rejected, kept, withdrawn, _ = add_suggestions(api, 5)
+    connect_store(api)
     return {
         "merged": str(merged),
         "job": str(api.job_id),

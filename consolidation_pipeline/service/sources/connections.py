@@ -112,10 +112,20 @@ def _dump(config: SourceConfig) -> dict[str, Any]:
     return config.model_dump(exclude_none=True, exclude_defaults=True) | {"kind": config.kind}
 
 
-def list_connected(engine: Engine) -> list[Source]:
-    """Return all connected stores by name."""
+def list_connected(engine: Engine, project_id: UUID | None = None) -> list[Source]:
+    """Return the connected stores of a project, or all, by name."""
     with engine.connect() as connection:
-        return list_sources(connection)
+        return list_sources(connection, project_id)
+
+
+def find_source(engine: Engine, id: UUID) -> Source | None:
+    """Return the connected store with this id; None if there is none."""
+    return next((source for source in list_connected(engine) if source.id == id), None)
+
+
+def describe_table(source: Source) -> str:
+    """Return the name of the table that is connected."""
+    return make_mapping(read_config(source.config)).table
 
 
 def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID, list[Conflict]]:

@@ -1,0 +1,80 @@
+"""Bodies of the routes for connected stores."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from consolidation_pipeline.api.models.base import Body, IdList, Reply, with_examples
+
+
+class SourceItem(Reply):
+    """A connected store."""
+
+    id: UUID
+    name: str
+    kind: str
+    table: str
+    mode: Literal["mirror", "review", "write"]
+    synced_at: datetime | None = Field(description="Null before the first sync.")
+    last_sync: dict[str, Any] = Field(description="Numbers of the last sync.")
+
+
+class SourcesReply(Reply):
+    """Connected stores of a project, by name."""
+
+    project: str
+    sources: list[SourceItem]
+
+
+class PlannedWrite(Reply):
+    """A merged memory and the rows of its sources in the store."""
+
+    memory_id: UUID
+    keep: str | None = Field(description="Key of the row that says everything and stays; null: `text` is a new row.")
+    text: str
+    hidden: list[str] = Field(description="Keys of the rows that are hidden.")
+    texts: dict[str, str] = Field(description="Text of each row by key.")
+
+
+class SourceDiffReply(Reply):
+    """Merged memories that can be written now. Nothing is changed."""
+
+    total: int
+    groups: list[PlannedWrite]
+
+
+class SourceMemoriesRequest(Body):
+    """Merged memories, as the diff of the source lists them."""
+
+    model_config = with_examples({"ids": ["3da4125e-7674-5b2b-8df6-0dbdb0e6c7e3"]})
+
+    ids: IdList
+
+
+class SourceWriteReply(Reply):
+    """Groups that were written. A rollback of their merges undoes both sides."""
+
+    written: int
+    hidden: int
+    inserted: int
+    refused: dict[str, str] = Field(description="Reason by merged memory.")
+
+
+class SourceConflict(Reply):
+    """A row that its program changed after it was written."""
+
+    memory_id: UUID
+    table: str
+    key: str
+    reason: str
+
+
+class SourceUndoReply(Reply):
+    """Result of an undo in the store. The project stays as it is."""
+
+    undone: list[UUID] = Field(description="Merged memories without open writes now.")
+    conflicts: list[SourceConflict] = Field(description="Rows that stand in the way; their groups stay written.")
