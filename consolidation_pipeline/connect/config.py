@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from consolidation_pipeline.connect import presets
@@ -130,25 +131,44 @@ def _parse(name: str | None) -> StoreField | None:
     return None if name is None else StoreField.parse(name)
 
 
-@contextmanager
-def open_store(url_env: str) -> Iterator[StoreConnection]:
-    """Open the database of a store, in autocommit.
+def _read_url(url_env: str) -> str:
+    """Return the URL of a store in the words of libpq.
 
-    Raises:
-        UsageError: The variable is not set.
-        StoreError: The database cannot be reached. The message has no password.
+    No message repeats any of it: another variable may have been named, and libpq takes parts of a password that is not
+    percent-encoded for host, port or database, which it names.
     """
     url = os.environ.get(url_env)
     if not url:
         raise UsageError(f"the variable {url_env} is not set: set it to the URL of the store's database")
     url = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url)
     try:
+        if re.search(r"//[^/?@]*[/@][^?]*@", url):
+            raise UsageError(
+                f"the URL in {url_env} has an @ too many: write /, ? and @ in a name or password as %2F, %3F and %40"
+            )
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise UsageError(
+            f"the variable {url_env} does not hold the URL of a Postgres: postgresql://USER@HOST/NAME"
+        ) from None
+    return url
+
+
+@contextmanager
+def open_store(url_env: str) -> Iterator[StoreConnection]:
+    """Open the database of a store, in autocommit.
+
+    Raises:
+        UsageError: The variable is not set, or holds no URL of a database.
+        StoreError: The database cannot be reached. The message has no password.
+    """
+    url = _read_url(url_env)
+    try:
         connection = psycopg.connect(
             url, autocommit=True, connect_timeout=10, application_name="consolidation", client_encoding="utf8"
         )
     except psycopg.Error as error:
-        reason = re.sub(r"//[^@/]*@", "//", str(error).strip())
-        raise StoreError(f"the database of {url_env} cannot be reached: {reason}") from None
+        raise StoreError(f"the database of {url_env} cannot be reached: {str(error).strip()}") from None
     with connection:
         connection.execute(
             "SELECT set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false)", [_LOCK_TIMEOUT]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib import import_module
@@ -46,9 +47,9 @@ def _list_files(path: Path) -> list[Path]:
     config = path.with_name(_CONFIG)
     files = [path, path.with_name(_TOKENIZER)]
     for file in files:
-        if not file.is_file():
+        if not os.path.isfile(file):  # False, not an error, for a name that is too long or a folder that is closed
             raise UsageError(f"pair_judge: {file} is not a file; onnx:PATH needs a model with {_TOKENIZER} beside it")
-    return [*files, config] if config.is_file() else files
+    return [*files, config] if os.path.isfile(config) else files
 
 
 class CrossEncoder:

@@ -52,6 +52,7 @@ def test_judge_with_many_errors_is_said_not_to_merge(cli: Cli, judged: OpenAISer
 
 def test_missing_cross_encoder_is_a_usage_error(cli: Cli, write: Write) -> None:
     cli("import", write(*map(json.dumps, pair_notes())), "--project", "notes")
-    cli("projects", "configure", "notes", "pair_judge=onnx:/nowhere/judge.onnx")
-    answer = cli("calibrate", "notes")
-    assert (answer.code, "/nowhere/judge.onnx is not a file" in answer.err) == (2, True)
+    for path in ("/nowhere/judge.onnx", "~nobody-of-that-name/judge.onnx", f"/{'a' * 5000}"):
+        cli("projects", "configure", "notes", f"pair_judge=onnx:{path}")
+        answer = cli("calibrate", "notes")
+        assert (answer.code, f"{path} is not a file" in answer.err) == (2, True)

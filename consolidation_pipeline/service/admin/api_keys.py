@@ -23,7 +23,7 @@ from consolidation_pipeline.store.database.raw_connections import autocommit_con
 from consolidation_pipeline.store.projects import get_project
 
 # Continues a refusal.
-OF_SCOPE = "it searches, asks for context and adds memories"
+OF_SCOPE = "it searches, asks for context, and lists, adds, edits and deletes memories"
 # A role includes the roles before it.
 ROLES = ("reader", "agent", "admin")
 

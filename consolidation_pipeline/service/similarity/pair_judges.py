@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -148,7 +149,7 @@ def name_judge(options: ConsolidationOptions) -> str | None:
             raise InvalidOptionError("pair_judge = llm needs llm_model: set a litellm model, or pair_judge = none")
         return f"llm {options.llm_model}, prompt {pair_prompts.VERSION}"
     path = _find_model_path(options)
-    changed = path.stat().st_mtime_ns if path.is_file() else 0
+    changed = path.stat().st_mtime_ns if os.path.isfile(path) else 0
     return f"onnx {path.name} {_hash_model_once(path, changed)[:16]}"
 
 
@@ -163,7 +164,7 @@ def open_judge(context: ProjectContext) -> PairJudge | None:
 
 
 def _find_model_path(options: ConsolidationOptions) -> Path:
-    return Path(options.pair_judge.removeprefix("onnx:")).expanduser()
+    return Path(os.path.expanduser(options.pair_judge.removeprefix("onnx:")))
 
 
 @lru_cache(maxsize=8)

@@ -117,6 +117,18 @@ def test_unreachable_database_is_named_without_password(monkeypatch: pytest.Monk
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["sk-hidden", "http://me:hidden@host/x", "postgresql://me:%hidden@host/x", "postgresql://host/x?hidden=1"]
+    + [f"postgresql://me:{password}@127.0.0.1:1/x" for password in ("a@hidden", "a/hidden", "1/hidden@x")],
+)
+def test_variable_without_url_is_not_repeated(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(URL_ENV, value)
+    with pytest.raises(UsageError, match=URL_ENV) as error:
+        probe_source(CONFIG)
+    assert "hidden" not in str(error.value)
+
+
 def test_vectors_of_two_models_are_told(mem0_store: Store) -> None:
     mem0_store.connection.execute("DROP INDEX mem0_vector_idx; ALTER TABLE mem0 ALTER COLUMN vector TYPE vector")
     mem0_store.connection.execute(
