@@ -1,5 +1,6 @@
 """Metadata and tags that several assets share: table columns, numbers of derived texts, failures, execution order."""
 
+import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import getsourcefile, getsourcelines
@@ -32,8 +33,10 @@ def describe_table(table: str) -> dict[str, Any]:
 def describe_code(work: Callable[..., Any]) -> dict[str, dg.CodeReferencesMetadataValue]:
     """Return definition metadata of an asset: the place of the function that computes it."""
     file, line = getsourcefile(work) or "", getsourcelines(work)[1]
-    reference = dg.LocalFileCodeReference(file_path=file, line_number=line, label=f"{work.__name__} (line {line})")
-    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        reference = dg.LocalFileCodeReference(file_path=file, line_number=line, label=f"{work.__name__} (line {line})")
+        return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 
 
 def build_table(columns: Mapping[str, str], rows: Iterable[tuple[str | int, ...]]) -> dg.TableMetadataValue:

@@ -2,7 +2,6 @@
 
 import inspect
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,26 +54,23 @@ def phase_asset(
             # Only now: the end of the phase has added its costs to the metrics.
             return dg.MaterializeResult(metadata={**phase.metrics, **more, "dagster/partition_row_count": rows})
 
-        with warnings.catch_warnings():
-            # A backfill starts a run for each project, as phases of several cannot share a run's lock and job.
-            warnings.simplefilter("ignore", dg.BetaWarning)
-            policy = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
-            return dg.asset(
-                key_prefix=PREFIX,
-                name=name,
-                description=inspect.getdoc(work),
-                partitions_def=projects,
-                deps=deps,
-                group_name=prefixed(group),
-                kinds=set(kinds),
-                owners=["team:memory"],
-                code_version=code_version,
-                metadata=describe_table(table) | describe_code(work),
-                tags={PHASE_TAG: name},
-                op_tags=op_tags,
-                backfill_policy=policy,
-                freshness_policy=freshness,
-            )(materialize)
+        # No backfill policy: with one, runs of a backfill have a range of partitions in place of the tag that checks
+        # and limits of concurrency go by. Without one, each project gets a usual run.
+        return dg.asset(
+            key_prefix=PREFIX,
+            name=name,
+            description=inspect.getdoc(work),
+            partitions_def=projects,
+            deps=deps,
+            group_name=prefixed(group),
+            kinds=set(kinds),
+            owners=["team:memory"],
+            code_version=code_version,
+            metadata=describe_table(table) | describe_code(work),
+            tags={PHASE_TAG: name},
+            op_tags=op_tags,
+            freshness_policy=freshness,
+        )(materialize)
 
     return decorate
 

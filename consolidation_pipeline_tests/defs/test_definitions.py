@@ -13,10 +13,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.automation_tick_evaluation_context import build_run_requests_with_backfill_policies
+from dagster._core.definitions.events import AssetKeyPartitionKey
+from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
 
-from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.service.runs.phases import ALL_PHASES
+from consolidation_pipeline.defs.names import asset_key
+from consolidation_pipeline.defs.partitions import PROJECTS, projects
+from consolidation_pipeline.service.runs.phases import ALL_PHASES, JOB_PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.defs.conftest import load_definitions
 
@@ -37,6 +41,18 @@ def test_assets_match_phases(specs: dict[str, dg.AssetSpec]) -> None:
 
 def test_assets_are_partitioned_by_project(specs: dict[str, dg.AssetSpec]) -> None:
     assert all(spec.partitions_def == projects for spec in specs.values())
+
+
+def test_backfill_starts_a_usual_run_for_each_project(
+    definitions: dg.Definitions, instance: dg.DagsterInstance
+) -> None:
+    slugs = {"north", "office", "south"}
+    instance.add_dynamic_partitions(PROJECTS, list(slugs))
+    asked = [AssetKeyPartitionKey(asset_key(name), slug) for name in JOB_PHASES["consolidate"] for slug in slugs]
+    with partition_loading_context(dynamic_partitions_store=instance):
+        requests = build_run_requests_with_backfill_policies(asked, definitions.resolve_asset_graph(), instance)
+    # A range of partitions has another tag. Checks, and limits of concurrency, go by this one.
+    assert sorted(request.tags["dagster/partition"] for request in requests) == sorted(slugs)
 
 
 def test_assets_have_description_owner_and_version(specs: dict[str, dg.AssetSpec]) -> None:
