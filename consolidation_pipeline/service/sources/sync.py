@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
 from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.scopes import make_scope_key
 from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, revise_memories
 from consolidation_pipeline.service.sources.store_vectors import parse_vectors, shares_model
 from consolidation_pipeline.store.database.engine import Engine
@@ -32,10 +33,12 @@ from consolidation_pipeline.store.sources.source_writes import abandon_writes
 from consolidation_pipeline.store.sources.sources import (
     Source,
     SourceRowState,
+    StoredMemory,
     get_source,
     list_active,
     load_row_states,
     load_stand_ins,
+    load_stored,
     save_row_states,
     save_sync,
     try_lock_source,
@@ -183,26 +186,64 @@ class _Sync:
             self._revise(revised, known)
 
     def _append(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> None:
-        states, memories, vectors = [], [], {}
-        for number, row in enumerate(rows):
+        states: list[SourceRowState] = []
+        waiting: list[tuple[SourceRow, NewMemory, int]] = []
+        for row in rows:
             # A row that had a memory before gets a new one beside it.
-            external_id = f"{row.key}@{row.stamp[:16]}" if row.key in known else row.key
-            id_ = memory_id(self.project.slug, self.source.name, external_id)
+            attempt = int(row.key in known)
             try:
-                memories.append((number, self._read_memory(row, external_id)))
+                waiting.append((row, self._read_memory(row, _name(row, attempt)), attempt))
             except InvalidMemoryError as error:
-                states.append(self._refuse(row, id_, str(error)))
+                states.append(self._refuse(row, self._id(_name(row, attempt)), str(error)))
+        memories, stale, vectors = self._place(waiting), list[SourceRow](), dict[UUID, str]()
+        for row, memory, is_stale in memories:
+            id_ = self._id(memory.external_id)
+            if is_stale:
+                stale.append(row)
+                known[row.key] = SourceRowState(row.key, id_, "", "mirrored")
                 continue
             states.append(_mirror(row, id_, is_new=True))
             if row.vector is not None:
                 vectors[id_] = row.vector
-        if not states:
-            return
-        with self.engine.begin() as connection:
-            stored = append_memories(connection, self.project.id, self.project.slug, memories)
-            self._save_vectors(connection, {id_: vectors[id_] for id_ in stored.ids if id_ in vectors})
-            save_row_states(connection, self.source.id, states)
-        self.result.added += stored.added
+        if states:
+            new = [(number, memory) for number, (_, memory, is_stale) in enumerate(memories) if not is_stale]
+            with self.engine.begin() as connection:
+                stored = append_memories(connection, self.project.id, self.project.slug, new)
+                self._save_vectors(connection, {id_: vectors[id_] for id_ in stored.ids if id_ in vectors})
+                save_row_states(connection, self.source.id, states)
+            self.result.added += stored.added
+        if stale:
+            self._revise(stale, known)
+
+    def _place(self, waiting: list[tuple[SourceRow, NewMemory, int]]) -> list[tuple[SourceRow, NewMemory, bool]]:
+        """Return rows with memories under ids that are free or stand for the row already; True = with an older text.
+
+        Somebody who adds memories may give one the id of a row, and an earlier connection leaves memories behind. One
+        of another scope, or out of use with another text, is not the row's.
+        """
+        option = parse_options(self.project.config).scope
+        placed: list[tuple[SourceRow, NewMemory, bool]] = []
+        while waiting:
+            with self.engine.connect() as connection:
+                stored = load_stored(
+                    connection, [self._id(memory.external_id) for _, memory, _ in waiting], scope=option
+                )
+            later = []
+            for row, memory, attempt in waiting:
+                there = stored.get(self._id(memory.external_id))
+                is_same = there is None or there.body == memory.execution_summary
+                # One with the row's text may be archived; one that the row had before this attempt is out of use.
+                if there is None or (
+                    _is_in_scope(memory, there, option) and (there.is_active or (is_same and not attempt))
+                ):
+                    placed.append((row, memory, not is_same))
+                else:
+                    later.append((row, replace(memory, external_id=_name(row, attempt + 1)), attempt + 1))
+            waiting = later
+        return placed
+
+    def _id(self, external_id: str) -> UUID:
+        return memory_id(self.project.slug, self.source.name, external_id)
 
     def _save_vectors(self, connection: Any, vectors: dict[UUID, str]) -> None:
         """Write vectors of the store to new memories; those that cannot be used are made anew by the next run."""
@@ -287,6 +328,17 @@ class _Sync:
         if len(self.result.reasons) < 5:
             self.result.reasons = (*self.result.reasons, f"{row.key}: {reason}")
         return SourceRowState(row.key, id_, row.stamp, "refused", reason)
+
+
+def _name(row: SourceRow, attempt: int) -> str:
+    """Return the external id of the memory of a row; the first is the row's key."""
+    return row.key if not attempt else f"{row.key}@{row.stamp[:16]}" + (f".{attempt}" if attempt > 1 else "")
+
+
+def _is_in_scope(memory: NewMemory, stored: StoredMemory, option: str) -> bool:
+    values = {f"metadata.{name}": str(value) for name, value in memory.metadata.items()}
+    own = {"user_id": memory.user_id, "agent_id": memory.agent_id, "session_id": memory.session_id}
+    return stored.scope_key is None or stored.scope_key == make_scope_key(values | own, option)
 
 
 def _mirror(row: SourceRow, id_: UUID, *, is_new: bool) -> SourceRowState:

@@ -13,6 +13,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError
+from consolidation_pipeline.store.database.scope_keys import raw_scope_key
+from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 
 
@@ -161,6 +163,28 @@ _LIST_ACTIVE = """
 def list_active(connection: Connection, ids: Sequence[UUID]) -> set[UUID]:
     """Return those raw and merged memories that exist and are neither archived nor deleted."""
     return set(connection.scalars(text(_LIST_ACTIVE), {"ids": list(ids)}))
+
+
+_LOAD_STORED = """
+    SELECT id, execution_summary, /* scope_key */, archived_at IS NULL FROM consolidation.task_memories t
+    WHERE id = ANY(:ids)
+"""
+
+
+@dataclass(frozen=True)
+class StoredMemory:
+    """A raw memory that is stored already. ``scope_key``: None in a project without walls."""
+
+    id: UUID
+    body: str
+    scope_key: str | None
+    is_active: bool
+
+
+def load_stored(connection: Connection, ids: Sequence[UUID], *, scope: str) -> dict[UUID, StoredMemory]:
+    """Return those raw memories that exist, by id. ``scope``: the project's option."""
+    statement = compose(_LOAD_STORED, scope_key=raw_scope_key(scope))
+    return {row[0]: StoredMemory(*row) for row in connection.execute(text(statement), {"ids": list(ids)})}
 
 
 # A kept row is mirrored by a source of the merged memory that it stands for; a new row has the merged memory itself.

@@ -8,9 +8,13 @@ import pytest
 from sqlalchemy import text
 
 from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.sources.connections import disconnect_source
 from consolidation_pipeline.service.sources.sync import hold_source, sync_source
 from consolidation_pipeline.service.sources.write_back import plan_writes, write_source
+from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, connect
@@ -90,15 +94,44 @@ def test_late_commit_is_not_missed(mem0_store: Store, store_url: str, pipeline: 
     assert {"late", "early"} <= set(load_texts(pipeline))
 
 
+def test_memory_with_the_id_of_a_row_is_not_taken_for_it(mem0_store: Store, pipeline: Pipeline) -> None:
+    ours, theirs, stale = (row_id("alice", word(FACTS[0], at)) for at in range(3))
+    project = ensure_project(pipeline.engine, PROJECT, {"scope": "user_id,agent_id,session_id"})
+    rows = [
+        (ours, {"content": word(FACTS[0], 0), "user_id": "alice"}),
+        (theirs, {"content": "Planted by bob", "user_id": "bob"}),
+        (stale, {"content": "An older text", "user_id": "alice"}),
+    ]
+    memories = [(line, parse_memory({"id": key, **row}, source=SOURCE)) for line, (key, row) in enumerate(rows)]
+    with pipeline.engine.begin() as connection:
+        append_memories(connection, project.id, PROJECT, memories)
+    connect(pipeline, mem0_store)
+    assert load_texts(pipeline) == sorted([*(body for _, body in all_wordings()), "Planted by bob"])
+    planted = pipeline.value(
+        "SELECT id FROM {s}.task_memories WHERE user_id = 'bob' AND external_id = :key", key=theirs
+    )
+    assert pipeline.value("SELECT count(*) FROM {s}.source_rows WHERE memory_id = :id", id=planted) == 0
+    assert pipeline.value("SELECT count(*) FROM {s}.source_rows") == ROWS
+
+
 def test_row_that_comes_back_is_a_new_memory(mem0_store: Store, pipeline: Pipeline) -> None:
     connect(pipeline, mem0_store)
     body = word(FACTS[0], 0)
-    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [row_id("alice", body)])
-    sync_source(pipeline.engine, SOURCE)
-    assert load_texts(pipeline).count(body) == 1
-    mem0_store.add([("alice", body)])
-    assert sync_source(pipeline.engine, SOURCE).added == 1
+    for _ in range(3):
+        mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [row_id("alice", body)])
+        sync_source(pipeline.engine, SOURCE)
+        mem0_store.add([("alice", body)])
+        assert sync_source(pipeline.engine, SOURCE).added == 1
     assert load_texts(pipeline).count(body) == 2
+
+
+def test_row_changed_while_disconnected_is_revised(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    disconnect_source(pipeline.engine, SOURCE, restore=False)
+    edit(mem0_store, row_id("alice", word(FACTS[0], 0)), "The billing service has no migrations any more")
+    connect(pipeline, mem0_store, "mirror")
+    texts = load_texts(pipeline)
+    assert (len(texts), "The billing service has no migrations any more" in texts) == (ROWS, True)
 
 
 def test_row_without_legal_text_is_refused_and_named(mem0_store: Store, pipeline: Pipeline) -> None:
