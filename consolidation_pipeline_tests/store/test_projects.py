@@ -23,6 +23,7 @@ from consolidation_pipeline.store.projects import (
     list_projects,
 )
 from consolidation_pipeline.store.similarity.similarity_graph import TOPIC, Neighbors, append_neighbors, load_neighbors
+from consolidation_pipeline.store.sources.sources import SourceRowState, create_source, save_row_states
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
@@ -108,6 +109,8 @@ def test_delete_project_keeps_ledger(engine: Engine) -> None:
         columns = "project_id, purpose, model, prompt_hash, status"
         call = f"INSERT INTO {SCHEMA}.llm_calls ({columns}) VALUES (:project, '', '', '', 'failed')"
         connection.execute(text(call), {"project": deleted.id})
+        source = create_source(connection, deleted.id, "store", config={"kind": "mem0"}, mode="mirror")
+        save_row_states(connection, source.id, [SourceRowState("key", raw[0], "stamp", "mirrored")])
         low, high = (to_ids([id_]) for id_ in sorted(raw))
         pair = Neighbors(low, high, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
         for project in (kept, deleted):
@@ -117,8 +120,11 @@ def test_delete_project_keeps_ledger(engine: Engine) -> None:
     with engine.connect() as connection:
         row_counts = {}
         for table in metadata.sorted_tables:
-            owner = "id" if table.name == "projects" else "project_id"
-            query = f"SELECT count(*) FROM {table} WHERE {owner} = :project"
+            if table.name in ("source_rows", "source_writes"):  # They have no project of their own.
+                query = f"SELECT count(*) FROM {table} r JOIN {SCHEMA}.sources s ON s.id = r.source_id"
+            else:
+                owner = "id" if table.name == "projects" else "project_id"
+                query = f"SELECT count(*) FROM {table} WHERE {owner} = :project"
             row_counts[table.name] = connection.execute(text(query), {"project": deleted.id}).scalar_one()
         filled = {name for name, rows in row_counts.items() if rows}
         assert filled == {"consolidation_changes", "consolidation_events", "llm_calls"}

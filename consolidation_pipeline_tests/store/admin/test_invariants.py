@@ -57,7 +57,15 @@ CROSSING = (
     f", l AS (UPDATE {LINEAGE} SET job_id = (SELECT id FROM j) WHERE child_id = :m) "
     f"UPDATE {RAW} SET user_id = 'ann' WHERE id = :a"
 )
+SOURCE_ROW = (
+    f"WITH s AS (INSERT INTO {SCHEMA}.sources (project_id, name, config, mode) "
+    f"SELECT project_id, 'shop', 'null', 'mirror' FROM {RAW} WHERE id = :a RETURNING id) "
+    f"INSERT INTO {SCHEMA}.source_rows (source_id, key, memory_id, stamp, state) "
+    f"SELECT id, 'key', {{}}, '', {{}} FROM s"
+)
 VIOLATIONS: list[tuple[str, str, str]] = [
+    ("find_unmirrored_rows", SOURCE_ROW.format("gen_random_uuid()", "'mirrored'"), "shop key"),
+    ("find_unexplained_hidden_rows", SOURCE_ROW.format(":b", "'hidden'"), "shop key"),
     ("find_crossing_scopes", CROSSING, "{m}"),
     ("find_shared_originals", SUGGESTION.format("'pending', NULL") + ", generate_series(1, 2) WHERE id = :a", "{a} 2"),
     ("find_invalid_approvals", SUGGESTION.format("'validated', NULL") + " WHERE id = :a", "None"),

@@ -79,7 +79,7 @@ HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     ("job of a run", lambda c, _: jobs.find_job_by_run(c, "r"), "consolidation_jobs_dagster_run_id_idx"),
     ("ended runs", lambda c, _: jobs.list_ended_runs(c, ["r"], died="d"), "consolidation_jobs_dagster_run_id_idx"),
     ("history", lambda c, p: jobs.list_jobs(c, p, limit=9), "consolidation_jobs_project_id_created_at_idx"),
-    ("jobs that wait", lambda c, _: monitoring.load_waiting_work(c), "consolidation_jobs_live_key"),
+    ("jobs that wait", lambda c, _: monitoring.load_waiting_work(c), "consolidation_jobs_live_idx"),
     ("changes", lambda c, p: ledger_reader.list_changes(c, p, limit=9), "consolidation_changes_project_id_seq_idx"),
     (
         "changes of a job",

@@ -86,14 +86,14 @@ def test_archive_candidates_load_policy_inputs(connection: Connection, project: 
     assert [units.memory_type[at] for at in (a, b, e)] == ["learning", "decision", "learning"]
     assert set(units.relevance) == {math.inf}
     assert found.versions.tolist() == [1, 1, 1]
-    assert found.sources.tolist() == [0, 0, 0]
+    assert units.memories.tolist() == [1, 1, 1]
 
 
 def test_newest_source_counts_as_access_of_merged(connection: Connection, project: Project, raw: list[UUID]) -> None:
     del raw
     found = load_candidates(connection, project, "consolidated_memories")
     assert (found.units.idle_days.tolist(), found.units.reused_count.tolist()) == ([200.0], [4])
-    assert found.sources.tolist() == [2]
+    assert found.units.memories.tolist() == [2]
 
 
 def test_import_without_use_count_restarts_idle_days(connection: Connection, project: Project) -> None:
