@@ -117,8 +117,15 @@ def write(name: Name, memories: Memories = None, as_json: JsonFlag = False) -> N
         return
     print(
         f"{name}: {result.written:,} groups written, {result.hidden:,} rows hidden, {result.inserted:,} added; "
-        f"{result.waiting:,} groups wait for the next time, {len(result.refused):,} refused"
+        f"{result.waiting:,} groups wait, {len(result.refused):,} refused"
     )
+    if result.restored:
+        print(f"{result.restored:,} earlier writes undone, as their merged memories are not there any more")
+    if result.waiting and not memories:
+        print_note(
+            "note: in mode review the groups that you name are written (`source diff`); in mode write at most 5 % of a "
+            "scope at once, and none with a row that changed within ten minutes"
+        )
     for memory_id, reason in list(result.refused.items())[:10]:
         print_note(f"refused {memory_id}: {reason}")
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from consolidation_pipeline.connect import presets
 from consolidation_pipeline.connect.mapping import SCOPE_FIELDS, TableMapping, Vector
 from consolidation_pipeline.connect.mapping import Field as StoreField
-from consolidation_pipeline.errors import StoreError, UsageError
+from consolidation_pipeline.errors import ConflictError, StoreError, UsageError
 
 # Connection to the database of a store, in autocommit.
 StoreConnection = psycopg.Connection[Any]
@@ -173,4 +173,18 @@ def open_store(url_env: str) -> Iterator[StoreConnection]:
         connection.execute(
             "SELECT set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false)", [_LOCK_TIMEOUT]
         )
-        yield connection
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise StoreError(f"the database of {url_env} refused or broke off: {str(error).strip()}") from error
+
+
+@contextmanager
+def refuse_locked() -> Iterator[None]:
+    """Raise ConflictError if another session of the store holds a row or table for longer than we wait."""
+    try:
+        yield
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
+        raise ConflictError(
+            f"another session of the store's program holds one of its rows for more than {_LOCK_TIMEOUT}: try again"
+        ) from error

@@ -9,11 +9,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.connect import sidecar
-from consolidation_pipeline.connect.config import StoreConnection, make_mapping, open_store, read_config
+from consolidation_pipeline.connect.config import StoreConnection, make_mapping, open_store, read_config, refuse_locked
 from consolidation_pipeline.connect.source_table import SourceRow, SourceTable
 from consolidation_pipeline.connect.undo import Conflict, read_receipts, undo_write
 from consolidation_pipeline.connect.write_back import GroupWrite, Receipt, write_group
-from consolidation_pipeline.errors import ConflictError, ConsolidationError, UsageError
+from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError, UsageError
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.sync import hold_source
 from consolidation_pipeline.store.database.engine import Connection, Engine
@@ -67,12 +67,18 @@ class PlannedWrite:
 
 @dataclass
 class WriteResult:
-    """Result of writing. ``refused``: reason by merged memory. ``waiting``: groups over the limit of a scope."""
+    """Result of writing.
+
+    ``refused``: reason by merged memory. ``waiting``: groups that were not tried: over the limit of a scope, with rows
+    that changed a moment ago, or not named in mode review. ``restored``: earlier writes that were undone, as their
+    merged memory is gone or the store shows nothing of it any more.
+    """
 
     written: int = 0
     hidden: int = 0
     inserted: int = 0
     waiting: int = 0
+    restored: int = 0
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -111,10 +117,11 @@ def write_source(
     """Write merged memories into their store, each in a transaction of its own there.
 
     Args:
-        memory_ids: Merged memories that a person approved; None = all, up to ``max_share`` of the rows of each scope.
+        memory_ids: Merged memories that a person approved; None = all, up to ``max_share`` of the rows of each scope,
+            and none in mode review.
 
     Raises:
-        NotFoundError: There is no such source.
+        NotFoundError: There is no such source, or one of ``memory_ids`` is not to be written.
         UsageError: The source is in mode mirror.
         ConflictError: A sync or another write of it is running.
         StoreError: The store's database cannot be reached.
@@ -133,11 +140,15 @@ def write_source(
         embedder = StoreEmbedder(engine, project, config, store, table)
         sidecar.install(store)
         recover_writes(engine, source, store)
-        undo_dissolved_here(engine, source, store, table)
-        if memory_ids is None:
-            planned = plan_writes(engine, name, quiet_seconds=quiet_seconds)
+        result.restored = undo_dissolved_here(engine, source, store, table)
+        planned = plan_writes(engine, name, quiet_seconds=0)
+        if memory_ids is not None:
+            _check_named(memory_ids, planned, name)
+            planned = [plan for plan in planned if plan.memory_id in memory_ids]
         else:
-            planned = [plan for plan in plan_writes(engine, name, quiet_seconds=0) if plan.memory_id in memory_ids]
+            result.waiting = len(planned)
+            planned = [] if source.mode == "review" else plan_writes(engine, name, quiet_seconds=quiet_seconds)
+            result.waiting -= len(planned)
         room = None if memory_ids is not None else _count_room(store, table, max_share)
         for plan in planned:
             rows = _read_rows(store, table, plan)
@@ -148,6 +159,14 @@ def write_source(
             if _write(engine, source, store, table, plan, rows, embedder, result) and room is not None:
                 room[_scope_key(scope)] -= len(plan.hidden)
     return result
+
+
+def _check_named(memory_ids: Sequence[UUID], planned: Sequence[PlannedWrite], name: str) -> None:
+    unknown = sorted({str(each) for each in memory_ids} - {str(plan.memory_id) for plan in planned})
+    if unknown:
+        raise NotFoundError(
+            f"nothing is to be written to {name} for {', '.join(unknown[:5])}: `source diff {name}` shows what is"
+        )
 
 
 def _count_room(store: StoreConnection, table: SourceTable, share: float) -> Counter[str]:
@@ -202,7 +221,7 @@ def _write(
             text=plan.text,
             vector=vector,
         )
-        with store.transaction():
+        with refuse_locked(), store.transaction():
             before = _find_places(store, table, rows, set(plan.stamps))
             receipt = write_group(store, table, source.name, group)
             _check_recall(before, _find_places(store, table, rows, {receipt.successor}))
@@ -365,8 +384,13 @@ def undo_or_refuse(
     record_undo(connection, source, write, receipt)
 
 
-def undo_dissolved_here(engine: Engine, source: Source, store: StoreConnection, table: SourceTable) -> None:
-    """Undo the writes of one source whose merges were dissolved, as by an edit; those with conflicts stay."""
+def undo_dissolved_here(engine: Engine, source: Source, store: StoreConnection, table: SourceTable) -> int:
+    """Undo the writes of one source whose merges were dissolved, as by an edit; those with conflicts stay.
+
+    Returns:
+        The number of writes that were undone.
+    """
+    undone = 0
     with engine.connect() as connection:
         writes = [write for name, write in list_dissolved(connection, source.project_id) if name == source.name]
     receipts = read_receipts(store, [write.id for write in writes])
@@ -376,3 +400,5 @@ def undo_dissolved_here(engine: Engine, source: Source, store: StoreConnection, 
         if not conflicts:
             with engine.begin() as connection:
                 record_undo(connection, source, write, receipts[write.id])
+            undone += 1
+    return undone

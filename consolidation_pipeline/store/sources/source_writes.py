@@ -123,7 +123,8 @@ def list_writes(connection: Connection, source_id: UUID, statuses: Sequence[str]
     return [SourceWrite(*row) for row in connection.execute(text(_LIST), bound)]
 
 
-# A write is dissolved if one of the memories whose rows it hides is in no merged memory any more.
+# A write is dissolved if one of the memories whose rows it hides is in no merged memory any more, or in one of which
+# the store shows no row: nothing there would say any more what the hidden row says.
 _LIST_DISSOLVED = """
     SELECT s.name, w.id, w.memory_id, w.version, w.status, w.plan, w.reason
     FROM consolidation.source_writes w JOIN consolidation.sources s ON s.id = w.source_id
@@ -131,7 +132,12 @@ _LIST_DISSOLVED = """
         SELECT FROM consolidation.source_rows r JOIN consolidation.task_memories t ON t.id = r.memory_id
         WHERE r.source_id = w.source_id AND r.state = 'hidden' AND w.plan -> 'stamps' ? r.key
             AND w.plan ->> 'keep' IS DISTINCT FROM r.key
-            AND t.archived_at IS NULL AND t.consolidated_into_id IS NULL)
+            AND t.archived_at IS NULL AND NOT EXISTS (
+                SELECT FROM consolidation.source_rows shown
+                LEFT JOIN consolidation.task_memories own ON own.id = shown.memory_id
+                WHERE shown.source_id = w.source_id
+                    AND (shown.state = 'mirrored' AND own.consolidated_into_id = t.consolidated_into_id
+                        OR shown.state = 'successor' AND shown.memory_id = t.consolidated_into_id)))
     ORDER BY w.intended_at DESC, w.id
 """
 

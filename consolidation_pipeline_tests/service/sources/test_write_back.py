@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
+import psycopg
 import pytest
 
 from consolidation_pipeline.connect import sidecar
-from consolidation_pipeline.errors import ConflictError, StoreError, UsageError
+from consolidation_pipeline.errors import ConflictError, NotFoundError, StoreError, UsageError
 from consolidation_pipeline.service.sources import write_back
 from consolidation_pipeline.service.sources.connections import disconnect_source, restore_store
 from consolidation_pipeline.service.sources.sync import sync_source
@@ -217,6 +219,62 @@ def test_fresh_rows_are_left_alone(mem0_store: Store, pipeline: Pipeline) -> Non
     pipeline.run(PROJECT)
     assert write_all(pipeline, quiet_seconds=600).written == GROUPS - 1
     assert write_all(pipeline, quiet_seconds=0).written == 1
+
+
+def test_groups_with_fresh_rows_are_counted_as_waiting(mem0_store: Store, pipeline: Pipeline) -> None:
+    consolidate(pipeline, mem0_store)
+    mem0_store.connection.execute(
+        'UPDATE mem0 SET payload = payload || \'{"color": "red"}\' WHERE id = %s', [row_id("bob", word(FACTS[1], 0))]
+    )
+    sync_source(pipeline.engine, SOURCE)
+    pipeline.run(PROJECT)
+    assert write_all(pipeline, quiet_seconds=600).waiting == 1
+
+
+def test_review_writes_named_groups_only(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, mode="review")
+    pipeline.run(PROJECT)
+    result = write_all(pipeline)
+    assert (result.written, result.waiting) == (0, GROUPS)
+    named = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0].memory_id
+    assert write_all(pipeline, memory_ids=[named]).written == 1
+
+
+def test_unknown_group_is_named(mem0_store: Store, pipeline: Pipeline) -> None:
+    consolidate(pipeline, mem0_store)
+    unknown = UUID("00000000-0000-0000-0000-000000000001")
+    known = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0].memory_id
+    with pytest.raises(NotFoundError, match=f"nothing is to be written to {SOURCE} for {unknown}"):
+        write_all(pipeline, memory_ids=[known, unknown])
+    assert count_writes(pipeline) == {}
+
+
+def test_locked_row_holds_up_its_group_only(mem0_store: Store, pipeline: Pipeline, store_url: str) -> None:
+    consolidate(pipeline, mem0_store)
+    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    with psycopg.connect(store_url) as other:
+        other.execute("SELECT FROM mem0 WHERE id = %s FOR UPDATE", [plan.hidden[0]])
+        result = write_all(pipeline)
+    assert result.written == GROUPS - 1
+    assert "another session" in result.refused[str(plan.memory_id)]
+    assert write_all(pipeline).written == 1
+
+
+def test_rows_come_back_if_the_rest_merges_again(mem0_store: Store, pipeline: Pipeline) -> None:
+    """Their program edits the row that stood for two hidden ones, and a run merges these before the next write."""
+    consolidate(pipeline, mem0_store)
+    plan = next(each for each in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if each.keep is not None)
+    write_all(pipeline)
+    mem0_store.connection.execute(
+        'UPDATE mem0 SET payload = payload || \'{"data": "Something else entirely"}\' WHERE id = %s', [plan.keep]
+    )
+    assert sync_source(pipeline.engine, SOURCE).revised == 1
+    pipeline.run(PROJECT)
+    assert write_all(pipeline).restored == 1
+    texts = mem0_store.texts()
+    assert {plan.texts[key] for key in plan.hidden} & set(texts)
+    assert "Something else entirely" in texts
+    assert write_all(pipeline).restored == 0
 
 
 def test_mirror_never_writes(mem0_store: Store, pipeline: Pipeline) -> None:
