@@ -270,10 +270,12 @@ def _join_counts(metrics: Mapping[str, Any], prefix: str, actions: Sequence[str]
 def _describe_suggestions(run: Mapping[str, Any]) -> str | None:
     """Return how many merges a run proposed and how many wait; None if none waits."""
     done = run["metrics"].get("consolidation_suggestions", {})
-    made, waiting = done.get("suggestions_created", 0), done.get("suggestions_waiting", 0)
+    ended = run["metrics"].get("archived_memories", {}).get("suggestions_superseded", 0)
+    made, waiting = done.get("suggestions_created", 0), done.get("suggestions_waiting", 0) - ended
     beyond = f", {count} beyond review_limit" if (count := done.get("groups_beyond_limit", 0)) else ""
     listing = f"consolidation suggestions list {run['project']}"
-    return f"{made} created, {waiting} waiting{beyond}: {listing}" if waiting or beyond else None
+    archived = f", {ended} ended as an original was archived" if ended else ""
+    return f"{made} created{archived}, {waiting} waiting{beyond}: {listing}" if waiting or beyond else None
 
 
 def _describe_summaries(run: Mapping[str, Any]) -> str | None:

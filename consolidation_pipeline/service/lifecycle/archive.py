@@ -34,6 +34,7 @@ from consolidation_pipeline.store.memories.archive import (
     load_archive_candidates,
 )
 from consolidation_pipeline.store.memories.memories import lock_rows
+from consolidation_pipeline.store.review.suggestions import supersede_stale
 
 # Memories per transaction. A killed run has archived whole batches, and the next run archives the rest.
 BATCH_ROWS = 5000
@@ -45,8 +46,8 @@ class ArchiveResult:
 
     ``stale``, ``forgotten``: archived units, by reason. ``merged``: merged memories among them. ``memories``: the raw
     memories archived with them, each or behind a merged memory. ``held_back``: raw memories not archived, as the units
-    are too many at once. ``changed``: units not archived, as they changed after the decision. ``active_after``: units
-    still active.
+    are too many at once. ``changed``: units not archived, as they changed after the decision. ``superseded``: proposed
+    merges that ended with their originals. ``active_after``: units still active.
     """
 
     stale: int = 0
@@ -55,6 +56,7 @@ class ArchiveResult:
     memories: int = 0
     held_back: int = 0
     changed: int = 0
+    superseded: int = 0
     active_after: int = 0
 
     @property
@@ -88,6 +90,7 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
         merged=done["merged"],
         memories=done["memories"],
         changed=len(rows) - archived,
+        superseded=done["superseded"],
         active_after=len(units) - archived,
     )
     run.archived += result.memories
@@ -109,6 +112,7 @@ def build_archive_metrics(slug: str, done: ArchiveResult) -> dict[str, Any]:
         "archived_forgotten": done.forgotten,
         "merged_archived": done.merged,
         "changed_meanwhile": done.changed,
+        "suggestions_superseded": done.superseded,
         "held_back": done.held_back,
         "active_after": done.active_after,
     }
@@ -160,9 +164,10 @@ def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: ArchivePolic
         candidates = _load_candidates(connection, run, table, ids)
         plan = plan_archives(candidates.units, policies)
         archive_rows(connection, run.author, table, _build_updates(candidates, plan), at=run.now)
+        superseded = supersede_stale(connection, run.author, scope=run.options.scope)
     merged = len(plan) if table == "consolidated_memories" else 0
     memories = int(candidates.units.memories[plan.rows].sum())
-    return {**Counter(plan.reasons.tolist()), "merged": merged, "memories": memories}
+    return {**Counter(plan.reasons.tolist()), "merged": merged, "memories": memories, "superseded": superseded}
 
 
 def _build_updates(candidates: ArchiveCandidates, plan: ArchivePlan) -> list[MemoryUpdate]:

@@ -22,16 +22,18 @@ from consolidation_pipeline.service.lifecycle.archive import (
     load_archive_units,
 )
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories, restore_memories
+from consolidation_pipeline.service.review.suggestions import list_suggestions
 from consolidation_pipeline.service.runs.project_run import PlanDecisions
 from consolidation_pipeline.store.admin.project_counts import count_raw_memories
 from consolidation_pipeline.store.database.vector_copy import to_uuids
-from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
+from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, corpus, note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id, run_phases
 from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 NOW = datetime.now(UTC)
 MERGING = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories")
+SUGGESTING = "consolidation_suggestions"
 LESSON = LESSONS[0]
 
 
@@ -445,6 +447,22 @@ def test_archived_memories_stay_out_of_groups(pipeline: Pipeline) -> None:
     by_merged = {row[0]: row[1] for row in pipeline.rows(query)}
     assert by_merged.pop(merged) == ["a", "b", "d"]
     assert list(by_merged.values()) == [["c", "e"]]
+    assert find_broken_rules(pipeline) == []
+
+
+def test_archived_originals_end_their_suggestion(pipeline: Pipeline) -> None:
+    pair, other = NEAR_MISSES[:2]
+    pipeline.add([unused_note("a", pair[0]), note("b", pair[1]), note("c", other[0]), note("d", other[1])])
+    with pipeline.open() as run:
+        proposed = run_phases(run, (*MERGING, SUGGESTING))[SUGGESTING]
+    assert proposed.waiting == 2
+    done, job = run_archive(pipeline)
+    assert (done.units, done.superseded) == (1, 1)
+    assert build_archive_metrics(SLUG, done)["suggestions_superseded"] == 1
+    waiting = list_suggestions(pipeline.engine, SLUG).suggestions
+    assert [{one.id for one in row.originals} for row in waiting] == [{note_id("c"), note_id("d")}]
+    pipeline.roll_back(job)
+    assert list_suggestions(pipeline.engine, SLUG).total == 2
     assert find_broken_rules(pipeline) == []
 
 
