@@ -38,6 +38,7 @@ class Recognition:
         scopes: Number of scopes.
         dimension: Length of the vectors; None = there are none.
         sidecar: Version of the sidecar that is there; None = there is none.
+        is_table: It is a table; False = a view or a foreign table, which can only be read.
         warnings: Sentences for the person who connects.
     """
 
@@ -50,6 +51,7 @@ class Recognition:
     dimension: int | None
     rights: Rights
     sidecar: int | None
+    is_table: bool = True
     warnings: list[str] = field(default_factory=list)
 
 
@@ -57,7 +59,8 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
     """Examine a store, in one read-only transaction.
 
     Raises:
-        UsageError: Postgres is too old, this user may not read, or nothing in the table is a memory.
+        UsageError: Postgres is too old, this user may not read, nothing in the table is a memory, or the columns of
+            the key do not tell its rows apart.
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION READ ONLY")
@@ -70,6 +73,7 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
         total, memories = _count(connection, table)
         if not memories:
             raise UsageError(_describe_no_memories(table, total))
+        _check_keys(connection, table)
         dimensions = _list_dimensions(connection, table)
         scopes = table.count_scopes(connection)
         return Recognition(
@@ -82,6 +86,7 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
             dimension=dimensions[0][0] if dimensions else None,
             rights=rights,
             sidecar=sidecar.find_version(connection),
+            is_table=_is_table(connection, table),
             warnings=[*_find_warnings(table, rights, dimensions, scopes)],
         )
 
@@ -119,6 +124,27 @@ def _describe_no_memories(table: SourceTable, total: int) -> str:
         f"none of the {total} rows of {table.mapping.table} has a text at {table.mapping.text}: name the column, or "
         "column.key for a value in JSON, that holds it"
     )
+
+
+def _check_keys(connection: Connection[Any], table: SourceTable) -> None:
+    found = connection.execute(
+        sql.SQL(
+            "SELECT {key}, count(*) FROM {memories} GROUP BY 1 HAVING {key} IS NULL OR count(*) > 1 LIMIT 1"
+        ).format(key=table.key_sql, memories=table.memories_sql)
+    ).fetchone()
+    if found is not None:
+        raise UsageError(
+            f"{', '.join(table.mapping.key)} is no key of {table.mapping.table}: {found[1]} rows have {found[0]!r}; "
+            "name the columns that tell every row from the others"
+        )
+
+
+def _is_table(connection: Connection[Any], table: SourceTable) -> bool:
+    found = connection.execute(
+        "SELECT relkind IN ('r', 'p') FROM pg_class WHERE oid = to_regclass(%s)",
+        [table_identifier(table.mapping.table).as_string(connection)],
+    ).fetchone()
+    return found == (True,)
 
 
 def _list_dimensions(connection: Connection[Any], table: SourceTable) -> list[tuple[int, int]]:

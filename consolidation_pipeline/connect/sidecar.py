@@ -66,8 +66,17 @@ _CREATE_FUNCTION = """
 
 
 def find_version(connection: Connection[Any]) -> int | None:
-    """Return the version of the sidecar of this database; None if there is none."""
-    if connection.execute("SELECT to_regclass('consolidation_sidecar.sidecar') IS NULL").fetchone() == (True,):
+    """Return the version of the sidecar of this database; None if there is none, or this user may not read it."""
+    # to_regclass() fails for a schema that this user may not use.
+    readable = connection.execute(
+        """
+        SELECT CASE WHEN has_schema_privilege(oid, 'USAGE')
+            THEN has_table_privilege(to_regclass('consolidation_sidecar.sidecar')::oid, 'SELECT') END
+        FROM pg_namespace WHERE nspname = %s
+        """,
+        [SCHEMA],
+    ).fetchone()
+    if readable != (True,):
         return None
     found = connection.execute("SELECT version FROM consolidation_sidecar.sidecar").fetchone()
     return None if found is None else int(found[0])

@@ -69,9 +69,13 @@ def connect_source(
     checked = read_config(config)
     found = probe_source(config)
     mapping = make_mapping(checked)
+    if mode != "mirror" and not found.is_table:
+        raise UsageError(f"mode {mode} needs a table, and {found.table} is none: connect what it reads, or mode mirror")
     if mode != "mirror" and not (found.rights.write and found.rights.create_schema):
         raise UsageError(f"mode {mode} needs more rights: {'; '.join(found.warnings)}")
     wanted = normalize_scope(",".join(mapping.scope)) if mapping.scope else NO_WALLS
+    with engine.connect() as connection:
+        _check_unconnected(list_sources(connection), checked)  # Before a project is made.
     owner = ensure_project(engine, project, {"scope": wanted} if mapping.scope else {})
     _check_walls(parse_options(owner.config).scope, wanted, project)
     with engine.begin() as connection:

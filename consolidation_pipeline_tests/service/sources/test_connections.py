@@ -162,6 +162,29 @@ def test_store_without_read_right_is_refused(reader_env: str, mem0_store: Store)
         probe_source({"kind": "mem0", "url_env": reader_env})
 
 
+def test_reader_may_mirror_beside_a_sidecar(reader_env: str, mem0_store: Store, pipeline: Pipeline) -> None:
+    sidecar.install(mem0_store.connection)
+    config = {"kind": "mem0", "url_env": reader_env}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+    assert sync_source(pipeline.engine, SOURCE).added == len(all_wordings())
+
+
+def test_view_is_only_mirrored(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.connection.execute("CREATE VIEW seen AS SELECT * FROM mem0")
+    config = {**CONFIG, "table": "seen"}
+    with pytest.raises(UsageError, match="mode write needs a table, and seen is none"):
+        connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="write")
+    assert list_connected(pipeline.engine) == []
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+
+
+def test_key_that_rows_share_is_refused(mem0_store: Store) -> None:
+    mem0_store.connection.execute("CREATE TABLE bare AS SELECT 'same' AS id, 'Text' AS body FROM generate_series(1, 2)")
+    config = {"kind": "table", "url_env": URL_ENV, "table": "bare", "key": ["id"], "text": "body"}
+    with pytest.raises(UsageError, match="id is no key of bare: 2 rows have 'same'"):
+        probe_source(config)
+
+
 def test_project_that_would_mix_scopes_is_refused(mem0_store: Store, pipeline: Pipeline) -> None:
     del mem0_store
     ensure_project(pipeline.engine, PROJECT)
@@ -176,7 +199,8 @@ def test_project_that_would_mix_scopes_is_refused(mem0_store: Store, pipeline: P
 def test_table_is_connected_once(mem0_store: Store, pipeline: Pipeline) -> None:
     connect(pipeline, mem0_store, "mirror")
     with pytest.raises(ConflictError, match="table mem0 of SHOP_DATABASE_URL is connected as shop already"):
-        connect_source(pipeline.engine, "again", project=PROJECT, config=CONFIG)
+        connect_source(pipeline.engine, "again", project="other", config=CONFIG)
+    assert pipeline.value("SELECT count(*) FROM {s}.projects WHERE slug = 'other'") == 0
     disconnect_source(pipeline.engine, SOURCE, restore=True)
     connect_source(pipeline.engine, "again", project=PROJECT, config=CONFIG)
 
