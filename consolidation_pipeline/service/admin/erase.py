@@ -32,10 +32,12 @@ from consolidation_pipeline.store.admin.erasure import (
     record_erasure,
     remove_boilerplate,
     rename_mentions,
+    renew_statistics,
     scrub_ledger,
     stage_erased,
 )
 from consolidation_pipeline.store.database.engine import Connection, Engine
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.knowledge.quarantine import list_owners
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author
@@ -159,6 +161,8 @@ def erase_memories(
         hashes = [_hash_id(salt, id_) for id_ in memories]
         summary = {"memories": hashes, "rows": rows, "survivors": survivors}
         record_erasure(connection, author, group_id=group_id, summary=summary, reason=reason)
+    with autocommit_connection(engine) as connection:
+        renew_statistics(connection)
     scan = _scan(engine, canaries, list(pseudonyms))
     return Certificate(
         owner.slug, group_id, now, changed_by, reason, salt, hashes, rows, survivors, scan, in_sources.left

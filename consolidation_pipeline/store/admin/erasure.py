@@ -411,3 +411,18 @@ def record_erasure(
         "changed_by": author.changed_by,
     }
     connection.execute(text(_RECORD_ERASURE), parameters)
+
+
+_LIST_ANALYZED = """
+    SELECT DISTINCT format('%I.%I', schemaname, tablename) FROM pg_stats WHERE schemaname = 'consolidation' ORDER BY 1
+"""
+
+
+def renew_statistics(connection: Connection) -> None:
+    """Renew the statistics of the query planner: they quote values of rows, also of rows that are gone.
+
+    Args:
+        connection: In autocommit, as each table is locked against other maintenance until its transaction ends.
+    """
+    for table in connection.scalars(text(_LIST_ANALYZED)).all():
+        connection.execute(text(f"ANALYZE {table}"))

@@ -111,6 +111,16 @@ def test_nothing_of_erased_memories_is_left(notes: Pipeline) -> None:
     assert list_places(notes, "Zebrafinch") == {}
 
 
+def test_statistics_quote_no_erased_memory(notes: Pipeline) -> None:
+    notes.write("ANALYZE")
+    quoted = (
+        "SELECT count(*) FROM pg_stats WHERE schemaname = 'consolidation' AND strpos(pg_stats::text, 'Zebrafinch') > 0"
+    )
+    assert notes.value(quoted) > 0
+    erase_all(notes, *find_canaries(notes))
+    assert notes.value(quoted) == 0
+
+
 def test_certificate_has_no_content(notes: Pipeline) -> None:
     memories = find_canaries(notes)
     done = erase_all(notes, *memories)
