@@ -38,6 +38,9 @@ MAX_SHARE = 0.05
 # Places of the store's own search in which a successor has to be.
 SEARCH_LIMIT = 20
 
+# Conflict of a write whose images somebody removed, as with the whole sidecar.
+_LOST = Conflict(f"{sidecar.SCHEMA}.images", "its rows", "the images of a write are gone from the store")
+
 
 class RecallError(ConsolidationError):
     """The store's own search would find the successor worse than a source."""
@@ -327,6 +330,9 @@ def undo_writes(engine: Engine, name: str, memory_ids: Sequence[UUID] | None = N
         wanted = [write for write in writes if memory_ids is None or write.memory_id in memory_ids]
         done = read_receipts(store, [write.id for write in wanted])
         for write in wanted:
+            if write.id not in done:
+                conflicts[write.memory_id] = [_LOST]
+                continue
             with store.transaction():
                 found = undo_write(store, table, write.id)
             if found:
@@ -372,8 +378,8 @@ def undo_or_refuse(
     connection: Connection, source: Source, store: StoreConnection, table: SourceTable, write: SourceWrite
 ) -> None:
     """Undo a write in both transactions. Raise ConflictError if rows stand in the way."""
-    receipt = read_receipts(store, [write.id])[write.id]
-    conflicts = undo_write(store, table, write.id)
+    receipt = read_receipts(store, [write.id]).get(write.id, {})
+    conflicts = undo_write(store, table, write.id) if receipt else [_LOST]
     if conflicts:
         first = conflicts[0]
         raise ConflictError(
@@ -394,7 +400,7 @@ def undo_dissolved_here(engine: Engine, source: Source, store: StoreConnection, 
     with engine.connect() as connection:
         writes = [write for name, write in list_dissolved(connection, source.project_id) if name == source.name]
     receipts = read_receipts(store, [write.id for write in writes])
-    for write in writes:
+    for write in [write for write in writes if write.id in receipts]:
         with store.transaction():
             conflicts = undo_write(store, table, write.id)
         if not conflicts:

@@ -277,6 +277,17 @@ def test_rows_come_back_if_the_rest_merges_again(mem0_store: Store, pipeline: Pi
     assert write_all(pipeline).restored == 0
 
 
+def test_undo_without_images_is_a_conflict(mem0_store: Store, pipeline: Pipeline) -> None:
+    outcome = consolidate(pipeline, mem0_store)
+    write_all(pipeline)
+    mem0_store.connection.execute("DELETE FROM consolidation_sidecar.writes")
+    conflicts = undo_writes(pipeline.engine, SOURCE)
+    assert len(conflicts) == GROUPS
+    with pytest.raises(ConflictError, match="the images of a write are gone from the store"):
+        pipeline.roll_back(outcome.job_id)
+    assert disconnect_source(pipeline.engine, SOURCE, restore=False) == {}
+
+
 def test_mirror_never_writes(mem0_store: Store, pipeline: Pipeline) -> None:
     before = mem0_store.checksum()
     connect(pipeline, mem0_store, mode="mirror")
