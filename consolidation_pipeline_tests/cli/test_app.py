@@ -29,7 +29,7 @@ HEAVY = ("alembic", "dagster", "litellm", "numpy", "pandas", "psycopg", "pydanti
 COMMANDS = (
     "init doctor dev demo import plan run calibrate status history metrics lineage rollback archive restore pin export "
     "projects relations review suggestions playbook cost search context keys cancel serve mcp events backup prune "
-    "quarantine blast-radius used feedback add memories erase"
+    "quarantine blast-radius used feedback add memories erase connect source"
 ).split()
 
 
@@ -47,6 +47,7 @@ def test_help_lists_every_command(command: Cli) -> None:
     assert (answer.code, answer.err) == (0, "")
     listed = answer.out.partition("Start:")[2].splitlines()
     assert {line.split()[0] for line in listed if line.startswith("  ")} == set(COMMANDS)
+    assert "4 budget, 5 done, but a model failed." in " ".join(answer.out.split())
     headings = [line for line in listed if line and not line.startswith(" ")]
     assert headings == ["Memories:", "Runs:", "Read:", "Decide:", "Change and undo:", "Serve and operate:"]
 

@@ -117,6 +117,7 @@ def test_import_tells_recognized_folder_and_skipped_files(cli: Cli, tmp_path: Pa
     [
         ("missing.jsonl", "jsonl", "cannot read"),
         ("missing.jsonl", "xml", "unknown format 'xml'"),
+        ("missing", None, "cannot read missing: No such file"),
         ("notes.txt", None, "cannot tell the format"),
         (".", "markdown", "holds no notes"),
         (".", "git", "git cannot read the history"),
@@ -127,6 +128,7 @@ def test_unreadable_import_is_usage_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    (tmp_path / "notes.txt").touch()
     answer = cli("import", file, "--project", "p", *(("--format", format) if format else ()))
     assert (answer.code, message in answer.err) == (2, True), answer.err
     assert cli("projects", "list", "--json").json["projects"] == []

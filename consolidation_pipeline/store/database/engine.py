@@ -213,6 +213,9 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
         _migrate(connection, revision)
 
 
+_CREATE_EXTENSION = "`CREATE EXTENSION vector`"
+
+
 def _migrate(connection: Connection, revision: str) -> None:
     from psycopg.errors import InsufficientPrivilege
 
@@ -222,7 +225,11 @@ def _migrate(connection: Connection, revision: str) -> None:
         if not isinstance(error.orig, InsufficientPrivilege):
             raise
         reason = str(error.orig).strip()
-        raise StoreError(f"this user may not create schema `consolidation` and extension `vector`: {reason}") from error
+        # pgvector is no trusted extension: the owner of the database cannot create it.
+        advice = f"; let a superuser run {_CREATE_EXTENSION} in this database once" if "extension" in reason else ""
+        raise StoreError(
+            f"this user may not create schema `consolidation` and extension `vector`: {reason}{advice}"
+        ) from error
     connection.commit()
 
 

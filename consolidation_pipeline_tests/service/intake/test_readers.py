@@ -668,6 +668,8 @@ def test_file_extension_determines_format(name: str, format: str) -> None:
 def test_path_without_known_format_is_refused(tmp_path: Path, name: str) -> None:
     if name.startswith("folder"):
         (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).touch()
     with pytest.raises(UsageError, match=rf"{name}; name one of: jsonl .*csv .*git"):
         guess_format(tmp_path / name)
 

@@ -300,6 +300,17 @@ def test_missing_create_privilege_is_reported(unprivileged: Engine) -> None:
         upgrade(unprivileged)
 
 
+def test_owner_is_told_who_creates_the_extension(unprivileged: Engine) -> None:
+    with unprivileged.begin() as connection:
+        role, database = connection.execute(text("SELECT current_user, current_database()")).one()
+        connection.execute(text(f'RESET ROLE; GRANT CREATE ON DATABASE "{database}" TO {role}'))
+    unprivileged.dispose()
+    with pytest.raises(StoreError, match="let a superuser run `CREATE EXTENSION vector` in this database once"):
+        upgrade(unprivileged)
+    with unprivileged.begin() as connection:
+        connection.execute(text(f'RESET ROLE; REVOKE CREATE ON DATABASE "{database}" FROM {role}'))
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -63,6 +63,8 @@ def guess_format(path: str | Path) -> str:
         return "jsonl"
     found = _guess_folder_format(path) if path.is_dir() else _guess_file_format(path)
     if found is None:
+        if not path.exists():
+            raise UsageError(f"cannot read {path}: No such file or directory")
         raise UsageError(f"cannot tell the format of {path}; name one of: {_FORMAT_LIST}")
     return found
 
