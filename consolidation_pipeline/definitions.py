@@ -54,7 +54,11 @@ def build_definitions(
 def _adapt(asset: Any, keys: Mapping[dg.AssetKey, dg.AssetKey], group_name: str | None) -> Any:
     """Return an asset with another key and group. ``keys``: old key -> new key of all assets."""
     if isinstance(asset, dg.AssetSpec):
-        return _set_group(asset.replace_attributes(key=keys.get(asset.key, asset.key)), group_name)
+        deps = [
+            dg.AssetDep(keys.get(dep.asset_key, dep.asset_key), partition_mapping=dep.partition_mapping)
+            for dep in asset.deps
+        ]
+        return _set_group(asset.replace_attributes(key=keys.get(asset.key, asset.key), deps=deps), group_name)
     moved = asset.with_attributes(asset_key_replacements=keys) if keys else asset
     return moved if group_name is None else moved.map_asset_specs(partial(_set_group, group_name=group_name))
 
