@@ -120,11 +120,8 @@ def test_delete_project_keeps_ledger(engine: Engine) -> None:
     with engine.connect() as connection:
         row_counts = {}
         for table in metadata.sorted_tables:
-            if table.name in ("source_rows", "source_writes"):  # They have no project of their own.
-                query = f"SELECT count(*) FROM {table} r JOIN {SCHEMA}.sources s ON s.id = r.source_id"
-            else:
-                owner = "id" if table.name == "projects" else "project_id"
-                query = f"SELECT count(*) FROM {table} WHERE {owner} = :project"
+            owner = "id" if table.name == "projects" else "project_id"
+            query = f"SELECT count(*) FROM {table} WHERE {owner} = :project"
             row_counts[table.name] = connection.execute(text(query), {"project": deleted.id}).scalar_one()
         filled = {name for name, rows in row_counts.items() if rows}
         assert filled == {"consolidation_changes", "consolidation_events", "llm_calls"}

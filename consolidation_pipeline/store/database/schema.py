@@ -644,6 +644,7 @@ sources = Table(
 source_rows = Table(
     "source_rows",
     metadata,
+    _project(),
     _column("source_id", Uuid, "Store.", ForeignKey(f"{SCHEMA}.sources.id", ondelete="CASCADE")),
     _column("key", Text, "Key of the row in the store; of several columns, a JSON array."),
     _column("memory_id", Uuid, "Raw memory that mirrors it, or merged memory that it was written for."),
@@ -665,6 +666,7 @@ source_rows = Table(
 source_writes = Table(
     "source_writes",
     metadata,
+    _project(),
     _column("id", Uuid, "Id of the write, also in the store's sidecar.", primary_key=True),
     _column("source_id", Uuid, "Store.", ForeignKey(f"{SCHEMA}.sources.id", ondelete="CASCADE")),
     _column("memory_id", Uuid, "Merged memory that was written."),

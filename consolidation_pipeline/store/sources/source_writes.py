@@ -77,8 +77,9 @@ class SourceWrite:
 
 
 _INTEND = """
-    INSERT INTO consolidation.source_writes (id, source_id, memory_id, version, status, plan)
-    VALUES (:id, :source, :memory, :version, 'intended', CAST(:plan AS jsonb))
+    INSERT INTO consolidation.source_writes (id, project_id, source_id, memory_id, version, status, plan)
+    SELECT :id, project_id, id, :memory, :version, 'intended', CAST(:plan AS jsonb)
+    FROM consolidation.sources WHERE id = :source
 """
 
 

@@ -115,9 +115,9 @@ _CREATE_STAGING = """
         key text, memory_id uuid, stamp text, state text, reason text, changed_at timestamptz) ON COMMIT DROP
 """
 _SAVE_STATES = """
-    INSERT INTO consolidation.source_rows (source_id, key, memory_id, stamp, state, reason, changed_at)
-    SELECT :source, key, memory_id, stamp, state, reason, least(coalesce(changed_at, now()), now()) FROM read_rows
-    ORDER BY key
+    INSERT INTO consolidation.source_rows (project_id, source_id, key, memory_id, stamp, state, reason, changed_at)
+    SELECT s.project_id, s.id, key, memory_id, stamp, state, reason, least(coalesce(changed_at, now()), now())
+    FROM read_rows, consolidation.sources s WHERE s.id = :source ORDER BY key
     ON CONFLICT (source_id, key) DO UPDATE SET
         memory_id = excluded.memory_id, stamp = excluded.stamp, state = excluded.state, reason = excluded.reason,
         changed_at = excluded.changed_at

@@ -306,7 +306,7 @@ def test_run_report_counts_project_and_run(pipeline: Pipeline) -> None:
     assert report.metrics["units"] == report.metrics["active"] + report.metrics["merged"] == 24
     assert report.metrics["reduction"] == pytest.approx(1 - 24 / len(corpus()), abs=1e-6)
     assert report.metrics["suggest_groups"] == 3
-    assert "| merged by this run | 40 |" in report.markdown
+    assert f"| merged by this run | {report.metrics['groups_merged']} groups, 40 memories |" in report.markdown
     assert pipeline.run().report.metrics["memories_merged"] == 0
 
 

@@ -59,9 +59,9 @@ CROSSING = (
 )
 SOURCE_ROW = (
     f"WITH s AS (INSERT INTO {SCHEMA}.sources (project_id, name, config, mode) "
-    f"SELECT project_id, 'shop', 'null', 'mirror' FROM {RAW} WHERE id = :a RETURNING id) "
-    f"INSERT INTO {SCHEMA}.source_rows (source_id, key, memory_id, stamp, state) "
-    f"SELECT id, 'key', {{}}, '', {{}} FROM s"
+    f"SELECT project_id, 'shop', 'null', 'mirror' FROM {RAW} WHERE id = :a RETURNING id, project_id) "
+    f"INSERT INTO {SCHEMA}.source_rows (project_id, source_id, key, memory_id, stamp, state) "
+    f"SELECT project_id, id, 'key', {{}}, '', {{}} FROM s"
 )
 VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_unmirrored_rows", SOURCE_ROW.format("gen_random_uuid()", "'mirrored'"), "shop key"),

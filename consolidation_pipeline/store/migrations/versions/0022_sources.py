@@ -58,6 +58,7 @@ def upgrade() -> None:
 
     op.create_table(
         "source_rows",
+        sa.Column("project_id", sa.Uuid(), nullable=False, comment="Owner."),
         sa.Column("source_id", sa.Uuid(), nullable=False, comment="Store."),
         sa.Column(
             "key", sa.Text(), nullable=False, comment="Key of the row in the store; of several columns, a JSON array."
@@ -90,6 +91,9 @@ def upgrade() -> None:
             name=op.f("source_rows_state_check"),
         ),
         sa.ForeignKeyConstraint(
+            ["project_id"], ["consolidation.projects.id"], name=op.f("source_rows_project_id_fkey"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
             ["source_id"], ["consolidation.sources.id"], name=op.f("source_rows_source_id_fkey"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("source_id", "key", name=op.f("source_rows_pkey")),
@@ -100,6 +104,7 @@ def upgrade() -> None:
 
     op.create_table(
         "source_writes",
+        sa.Column("project_id", sa.Uuid(), nullable=False, comment="Owner."),
         sa.Column("id", sa.Uuid(), nullable=False, comment="Id of the write, also in the store's sidecar."),
         sa.Column("source_id", sa.Uuid(), nullable=False, comment="Store."),
         sa.Column("memory_id", sa.Uuid(), nullable=False, comment="Merged memory that was written."),
@@ -129,6 +134,12 @@ def upgrade() -> None:
         ),
         sa.CheckConstraint(
             "status IN ('intended', 'written', 'refused', 'undone', 'gone')", name=op.f("source_writes_status_check")
+        ),
+        sa.ForeignKeyConstraint(
+            ["project_id"],
+            ["consolidation.projects.id"],
+            name=op.f("source_writes_project_id_fkey"),
+            ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
             ["source_id"], ["consolidation.sources.id"], name=op.f("source_writes_source_id_fkey"), ondelete="CASCADE"
