@@ -66,8 +66,8 @@ def _run(folder: Path) -> None:
         print("\n== 3. consolidation run shop; consolidation source diff shop-mem0")
         _check(run_command(["run", "shop"]))
         _check(run_command(["source", "diff", "shop-mem0"]))
-        print("\n== 4. consolidation source write shop-mem0 MEMORY..  (all that the diff shows)")
-        _check(run_command(["source", "write", "shop-mem0", *_list_groups()]))
+        print("\n== 4. consolidation source write shop-mem0 --all")
+        _check(run_command(["source", "write", "shop-mem0", "--all"]))
         _search(memory)
         print("\n== 5. consolidation source disconnect shop-mem0 --restore")
         _check(run_command(["source", "disconnect", "shop-mem0", "--restore"]))
@@ -106,14 +106,6 @@ def _search(memory: Any) -> None:
     print(f'mem0 search of alice for "{QUERY}":')
     for hit in memory.search(QUERY, filters={"user_id": "alice"}, top_k=3)["results"]:
         print(f"  {hit['score']:.2f}  {hit['memory']}")
-
-
-def _list_groups() -> list[str]:
-    from consolidation_pipeline.cli.cli_context import open_store
-    from consolidation_pipeline.service.sources.write_back import plan_writes
-
-    engine, _ = open_store()
-    return [str(plan.memory_id) for plan in plan_writes(engine, "shop-mem0", quiet_seconds=0)]
 
 
 def _checksum(store: Any) -> str:

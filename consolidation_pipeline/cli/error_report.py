@@ -48,6 +48,8 @@ def error_message(error: Exception) -> str:
         return error.format_message()
     if isinstance(error, ConsolidationError):
         return str(error)
+    if isinstance(error, typer.Abort):
+        return "not confirmed, nothing was done (--yes does not ask)"
     first = next(iter(str(error).splitlines()), "")
     hint = "--debug shows the traceback; `consolidation doctor` checks the set-up"
     return f"unexpected {type(error).__name__}: {first} ({hint})"

@@ -19,7 +19,7 @@ from consolidation_pipeline.cli.output import (
     shorten,
     show_progress,
 )
-from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.connect.undo import Conflict
@@ -101,17 +101,38 @@ def diff(
 
 
 @app.command()
-def write(name: Name, memories: Memories = None, as_json: JsonFlag = False) -> None:
+def mode(
+    name: Name, mode: Annotated[str, typer.Argument(help="mirror, review or write; see `connect --help`.")]
+) -> None:
+    """Change the mode of a source. The sidecar in the store is made, or removed for a mirror."""
+    from consolidation_pipeline.service.sources.connections import set_mode
+
+    engine, _ = open_store()
+    set_mode(engine, name, mode)
+    print(f"{name} is in mode {mode}")
+
+
+@app.command()
+def write(
+    name: Name,
+    memories: Memories = None,
+    all_: Annotated[bool, typer.Option("--all", help="Write all that `source diff` shows.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
     """Write merged memories into the store: those that you name, or all, up to 5 % of a scope at once.
 
     A row that says everything is kept, the others are removed with their images in schema consolidation_sidecar. A
     group whose successor the store's own search would find worse is not written. `rollback` undoes both sides.
     """
-    from consolidation_pipeline.service.sources.write_back import write_source
+    from consolidation_pipeline.service.sources.write_back import plan_writes, write_source
 
+    if all_ and memories:
+        raise UsageError("give memories or --all, not both")
     engine, _ = open_store()
+    if all_:
+        memories = [plan.memory_id for plan in plan_writes(engine, name, quiet_seconds=0)]
     with show_progress(f"writing to {name}", as_json=as_json):
-        result = write_source(engine, name, memory_ids=memories or None)
+        result = write_source(engine, name, memory_ids=memories if all_ else memories or None)
     if as_json:
         print_json({"source": name, "write": result})
         return

@@ -305,6 +305,13 @@ class SourceTable:
         return list(connection.execute(query).fetchall())
 
 
+def same_table(connection: Connection[Any], one: str, other: str) -> bool:
+    """Return True if two names, with or without their schema, are of one table."""
+    names = [table_identifier(name).as_string(connection) for name in (one, other)]
+    found = connection.execute("SELECT to_regclass(%s) = to_regclass(%s)", names).fetchone()
+    return found == (True,)
+
+
 def key_sql(columns: Sequence[str]) -> sql.Composable:
     """Return SQL of the key of row ``t`` as text: the value of one column, or a JSON array of several."""
     names = [sql.Identifier("t", name) for name in columns]

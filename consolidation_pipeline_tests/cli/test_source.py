@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 import psycopg
@@ -49,10 +50,12 @@ def test_store_is_connected_written_and_disconnected(store: Store, cli: Cli) -> 
     assert cli("source", "list", "--json").json == {"sources": []}
 
 
-def test_connect_asks_before_it_connects(store: Store, cli: Cli) -> None:
+def test_connect_asks_before_it_connects(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     del store
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     answer = cli(*CONNECT)
     assert answer.code != 0
+    assert "not confirmed, nothing was done" in answer.err
     assert "nothing is changed in the store" in answer.err
     assert cli("source", "list", "--json").json == {"sources": []}
 
@@ -83,3 +86,13 @@ def test_unknown_mode_is_refused(store: Store, cli: Cli) -> None:
     answer = cli(*CONNECT, "--mode", "overwrite", "--yes")
     assert answer.code == 2
     assert "expected one of mirror, review, write" in answer.err
+
+
+def test_everything_shown_is_written_at_once(store: Store, cli: Cli) -> None:
+    assert cli(*CONNECT, "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    assert cli("source", "write", "shop-mem0", "--all").code == 2
+    assert "shop-mem0 is in mode review" in cli("source", "mode", "shop-mem0", "review").out
+    assert cli("source", "write", "shop-mem0", "--all", "--json").json["write"]["written"] == GROUPS
+    assert len(store.texts()) == GROUPS
+    assert cli("source", "write", "shop-mem0", "--all", "3da4125e-7674-5b2b-8df6-0dbdb0e6c7e3").code == 2

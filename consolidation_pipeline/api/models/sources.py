@@ -61,6 +61,8 @@ class SourceWriteReply(Reply):
     written: int
     hidden: int
     inserted: int
+    waiting: int = Field(description="Groups that were not written yet.")
+    restored: int = Field(description="Earlier writes undone, as their merged memories are not there any more.")
     refused: dict[str, str] = Field(description="Reason by merged memory.")
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.connect.config import SourceConfig, make_mapping, open_store, read_config
 from consolidation_pipeline.connect.probe import Recognition, probe
-from consolidation_pipeline.connect.source_table import SourceTable
+from consolidation_pipeline.connect.source_table import SourceTable, same_table
 from consolidation_pipeline.connect.undo import Conflict, undo_all
 from consolidation_pipeline.core.memories.memories import check_memory_type
 from consolidation_pipeline.errors import ConflictError, UsageError
@@ -20,7 +20,15 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.write_back import undo_writes
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SOURCE_MODES
-from consolidation_pipeline.store.sources.sources import Source, create_source, delete_source, get_source, list_sources
+from consolidation_pipeline.store.sources.source_writes import list_writes
+from consolidation_pipeline.store.sources.sources import (
+    Source,
+    create_source,
+    delete_source,
+    get_source,
+    list_sources,
+    save_mode,
+)
 
 
 @dataclass(frozen=True)
@@ -64,15 +72,9 @@ def connect_source(
         ConflictError: The name is taken, or the same table is connected already.
         StoreError: The database cannot be reached.
     """
-    if mode not in SOURCE_MODES:
-        raise UsageError(f"mode is {mode!r}: expected one of {', '.join(SOURCE_MODES)}")
     checked = read_config(config)
-    found = probe_source(config)
     mapping = make_mapping(checked)
-    if mode != "mirror" and not found.is_table:
-        raise UsageError(f"mode {mode} needs a table, and {found.table} is none: connect what it reads, or mode mirror")
-    if mode != "mirror" and not (found.rights.write and found.rights.create_schema):
-        raise UsageError(f"mode {mode} needs more rights: {'; '.join(found.warnings)}")
+    found = _examine(checked, name, mode)
     wanted = normalize_scope(",".join(mapping.scope)) if mapping.scope else NO_WALLS
     with engine.connect() as connection:
         _check_unconnected(list_sources(connection), checked)  # Before a project is made.
@@ -81,16 +83,71 @@ def connect_source(
     with engine.begin() as connection:
         _check_unconnected(list_sources(connection), checked)
         source = create_source(connection, owner.id, name, config=_dump(checked), mode=mode)
-    watched = False
     if mode != "mirror":
-        with open_store(checked.url_env) as store, store.transaction():
-            sidecar.install(store)
-            sidecar.save_source(store, name, _dump(checked))
-            if found.rights.watch:
-                table = SourceTable(store, mapping)
-                sidecar.watch(store, mapping.table, table.key_sql)
-                watched = True
-    return Connected(source, found, watched)
+        _prepare(checked, name, found)
+    return Connected(source, found, mode != "mirror" and found.rights.watch)
+
+
+def check_mode(mode: str) -> None:
+    """Raise UsageError if there is no such mode."""
+    if mode not in SOURCE_MODES:
+        raise UsageError(f"mode is {mode!r}: expected one of {', '.join(SOURCE_MODES)}")
+
+
+def _examine(config: SourceConfig, name: str, mode: str) -> Recognition:
+    """Return what is found in a store. Raise an error if the mode does not fit it, or another source writes there."""
+    check_mode(mode)
+    found = probe_source(config.model_dump(exclude_none=True))
+    if mode == "mirror":
+        return found
+    if not found.is_table:
+        raise UsageError(f"mode {mode} needs a table, and {found.table} is none: connect what it reads, or mode mirror")
+    if not (found.rights.write and found.rights.create_schema):
+        raise UsageError(f"mode {mode} needs more rights: {'; '.join(found.warnings)}")
+    with open_store(config.url_env) as store:
+        others = sidecar.list_sources(store) if found.sidecar == sidecar.VERSION else {}
+        for other, values in others.items():
+            table = make_mapping(read_config(values)).table
+            if other != name and same_table(store, table, found.table):
+                raise ConflictError(f"table {found.table} is connected as {other} there: use that name", (other,))
+    return found
+
+
+def _prepare(config: SourceConfig, name: str, found: Recognition) -> None:
+    """Make the sidecar in a store, and the trigger if this user may."""
+    with open_store(config.url_env) as store, store.transaction():
+        sidecar.install(store)
+        sidecar.save_source(store, name, _dump(config))
+        if found.rights.watch:
+            table = SourceTable(store, make_mapping(config))
+            sidecar.watch(store, table.mapping.table, table.key_sql)
+
+
+def set_mode(engine: Engine, name: str, mode: str) -> None:
+    """Change the mode of a connected store.
+
+    Raises:
+        NotFoundError: There is no such source.
+        UsageError: There is no such mode, or the user has too few rights for it.
+        ConflictError: It becomes a mirror while something that was written is not undone.
+        StoreError: The store's database cannot be reached.
+    """
+    with engine.connect() as connection:
+        source = get_source(connection, name)
+        is_written = bool(list_writes(connection, source.id, ["intended", "written"]))
+    config = read_config(source.config)
+    found = _examine(config, name, mode)
+    if mode != "mirror":
+        _prepare(config, name, found)
+    elif is_written:
+        raise ConflictError(f"source {name} has groups that are written in the store: undo them first", (name,))
+    elif found.sidecar is not None:
+        with open_store(config.url_env) as store, store.transaction():
+            sidecar.unwatch(store, found.table)
+            sidecar.forget_source(store, name)
+            sidecar.remove_if_unused(store)
+    with engine.begin() as connection:
+        save_mode(connection, source.id, mode)
 
 
 def _check_walls(own: str, wanted: str, project: str) -> None:

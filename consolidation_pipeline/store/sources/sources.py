@@ -95,6 +95,12 @@ def delete_source(connection: Connection, source_id: UUID) -> None:
     connection.execute(text("DELETE FROM consolidation.sources WHERE id = :source"), {"source": source_id})
 
 
+def save_mode(connection: Connection, source_id: UUID, mode: str) -> None:
+    """Set the mode of a connected store."""
+    statement = "UPDATE consolidation.sources SET mode = :mode WHERE id = :source"
+    connection.execute(text(statement), {"source": source_id, "mode": mode})
+
+
 _LOAD_STATES = """
     SELECT key, memory_id, stamp, state, reason FROM consolidation.source_rows
     WHERE source_id = :source AND (CAST(:keys AS text[]) IS NULL OR key = ANY(:keys))

@@ -19,8 +19,10 @@ from consolidation_pipeline.service.sources.connections import (
     list_connected,
     probe_source,
     restore_store,
+    set_mode,
 )
 from consolidation_pipeline.service.sources.sync import sync_source
+from consolidation_pipeline.service.sources.write_back import plan_writes, undo_writes, write_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
 from consolidation_pipeline_tests.service.sources.stores import (
@@ -250,3 +252,35 @@ def test_odd_names_are_quoted(store_url: str, pipeline: Pipeline) -> None:
     config = {"kind": "table", "url_env": URL_ENV, "table": table, "key": ["the id"], "text": "the; text"}
     connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="write")
     assert sync_source(pipeline.engine, SOURCE).added == 1
+
+
+def test_mode_of_a_source_can_be_changed(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    pipeline.run(PROJECT)
+    set_mode(pipeline.engine, SOURCE, "review")
+    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    assert write_source(pipeline.engine, SOURCE, memory_ids=[plan.memory_id]).written == 1
+    with pytest.raises(ConflictError, match="has groups that are written in the store: undo them first"):
+        set_mode(pipeline.engine, SOURCE, "mirror")
+    assert undo_writes(pipeline.engine, SOURCE) == {}
+    set_mode(pipeline.engine, SOURCE, "mirror")
+    assert [source.mode for source in list_connected(pipeline.engine)] == ["mirror"]
+    assert sidecar.find_version(mem0_store.connection) is None
+
+
+def test_unknown_mode_is_refused(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    with pytest.raises(UsageError, match="mode is 'both': expected one of mirror, review, write"):
+        set_mode(pipeline.engine, SOURCE, "both")
+
+
+def test_two_sources_never_write_one_table(
+    mem0_store: Store, store_url: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(pipeline, mem0_store)
+    monkeypatch.setenv("SAME_DATABASE_URL", store_url)
+    twin = {"kind": "mem0", "url_env": "SAME_DATABASE_URL", "table": "public.mem0"}
+    with pytest.raises(ConflictError, match="is connected as shop there: use that name"):
+        connect_source(pipeline.engine, "twin", project="other", config=twin, mode="write")
+    assert [source.name for source in list_connected(pipeline.engine)] == [SOURCE]
+    connect_source(pipeline.engine, "twin", project="other", config=twin)
