@@ -123,7 +123,7 @@ def test_every_error_is_documented_with_exit_code() -> None:
     tree = errors.__doc__ or ""
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ConsolidationError)]
     assert all(kind.__name__ in tree for kind in kinds)
-    assert {kind.exit_code for kind in kinds} == {1, 2, 3, 4}
+    assert {kind.exit_code for kind in kinds} == {1, 2, 3, 4, 5}
 
 
 def test_project_language_must_be_known_to_postgres() -> None:

@@ -74,9 +74,7 @@ class CommandGroup(TyperGroup):
     def _suggest(self, ctx: Any, word: str) -> str:
         root = ctx.find_root().command
         paths = list(_list_paths(root))
-        found = [path for path in paths if path.split()[-1] == word]
-        if not found and word in _OTHER_WORDS:
-            found = [_OTHER_WORDS[word]]
+        found = [_OTHER_WORDS[word]] if word in _OTHER_WORDS else [path for path in paths if path.split()[-1] == word]
         if not found:
             by_name = {path.split()[-1]: path for path in reversed(paths)}
             found = [by_name[name] for name in get_close_matches(word, by_name, n=1)]

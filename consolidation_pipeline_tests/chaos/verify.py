@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from consolidation_pipeline.service.intake.agent_memories import add_memories
+from consolidation_pipeline.service.jobs.job_requests import list_pending_jobs
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
 from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
 from consolidation_pipeline_tests.chaos.clients import OPTIONS, SLUGS, SOURCE
@@ -26,7 +27,11 @@ def read_logs(folder: Path) -> list[dict[str, Any]]:
 
 
 def run_until_unchanged(pipeline: Pipeline) -> None:
-    """Run each project until a run would change nothing, and deliver all events."""
+    """Run the jobs that wait, then each project until a run would change nothing, and deliver all events."""
+    while waiting := list_pending_jobs(pipeline.engine):
+        job = waiting[0]
+        with pipeline.open(job.project, job=job.job, planned=job.phases, requested=job.job_id) as run:
+            run_phases(run, job.phases)
     for slug in SLUGS:
         for _ in range(MAX_RUNS):
             with pipeline.open(slug) as run:

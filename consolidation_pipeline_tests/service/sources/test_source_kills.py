@@ -100,7 +100,7 @@ def test_killed_writes_and_rollbacks_are_completed(mem0_store: Store, store_url:
         write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
         assert mem0_store.checksum() == before
         assert pipeline.value("SELECT count(*) FROM {s}.source_rows WHERE state <> 'mirrored'") == 0
-    assert killed > ROUNDS
+    assert killed
 
 
 def test_killed_syncs_are_completed(mem0_store: Store, store_url: str, pipeline: Pipeline) -> None:
