@@ -194,7 +194,8 @@ def search_facts(client: Client) -> None:
     def poll() -> None:
         query = SearchQuery(fact, levels=[0, 1], limit=20)
         found = search(client.engine, slug, query, settings=client.config.settings, count_use=client.rng.random() < 0.3)
-        if not any(fact[:40] in hit.content for hit in found.results):
+        # The wording in capitals may stand for the others.
+        if not any(fact[:40].lower() in hit.content.lower() for hit in found.results):
             client.log("missed", slug=slug, fact=fact[:40], found=[(hit.id, hit.kind) for hit in found.results])
 
     client.try_action(poll)
