@@ -24,8 +24,8 @@ from consolidation_pipeline.scopes import make_scope_key
 from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, revise_memories
 from consolidation_pipeline.service.sources.store_vectors import parse_vectors, shares_model
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.jobs.project_lock import session_lock
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
@@ -41,8 +41,6 @@ from consolidation_pipeline.store.sources.sources import (
     load_stored,
     save_row_states,
     save_sync,
-    try_lock_source,
-    unlock_source,
 )
 
 # Rows of one transaction.
@@ -84,8 +82,9 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
     with engine.connect() as connection:
         source = get_source(connection, name)
         project = get_project(connection, source.project)
-    with hold_source(engine, source), open_store(read_config(source.config).url_env) as store:
-        table = SourceTable(store, make_mapping(read_config(source.config)))
+    config = read_config(source.config)
+    with hold_source(engine, source), open_store(config.url_env) as store:
+        table = SourceTable(store, make_mapping(config))
         sync = _Sync(engine, project, source, table)
         numbers = _read_outbox(store, source, table)
         if numbers is None:
@@ -102,16 +101,10 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
 @contextmanager
 def hold_source(engine: Engine, source: Source) -> Iterator[None]:
     """Hold the lock of a source: one sync or write at a time."""
-    connection = autocommit_connection(engine)
-    try:
-        if not try_lock_source(connection, source.id):
+    with session_lock(engine, f"source:{source.id}", wait_seconds=0) as held:
+        if not held:
             raise ConflictError(f"another sync of source {source.name} is running: try again when it is done")
-        try:
-            yield
-        finally:
-            unlock_source(connection, source.id)
-    finally:
-        connection.close()
+        yield
 
 
 def _read_outbox(store: StoreConnection, source: Source, table: SourceTable) -> tuple[list[int], list[str]] | None:

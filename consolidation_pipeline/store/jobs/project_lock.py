@@ -1,6 +1,6 @@
-"""Lock of a project: one run or rollback at a time. The server drops it when the process dies.
+"""Locks of a session, as that of a project: one run or rollback at a time. The server drops them when the process dies.
 
-The lock is a Postgres advisory lock of a session. A job row that says ``running`` while nobody holds the lock belongs
+They are Postgres advisory locks. A job row that says ``running`` while nobody holds the lock belongs
 to a process that died.
 """
 
@@ -25,8 +25,18 @@ HELD_LOCKS = """
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 
-_TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('consolidation:project:' || CAST(:project AS text), 0))"
-_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('consolidation:project:' || CAST(:project AS text), 0))"
+_TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('consolidation:' || CAST(:name AS text), 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('consolidation:' || CAST(:name AS text), 0))"
+
+
+@contextmanager
+def session_lock(engine: Engine, name: str, *, wait_seconds: float) -> Iterator[bool]:
+    """Hold the lock ``name``, on a connection of its own; yield False if another session has it all the time."""
+    connection = autocommit_connection(engine)
+    try:
+        yield _acquire(connection, name, wait_seconds)
+    finally:
+        _release(connection, name)
 
 
 @contextmanager
@@ -36,30 +46,27 @@ def project_lock(engine: Engine, project_id: UUID, slug: str, *, wait_seconds: f
     Raises:
         ProjectBusyError: Another process still holds the project after ``wait_seconds``.
     """
-    connection = autocommit_connection(engine)
-    try:
-        if not _acquire(connection, project_id, wait_seconds):
+    with session_lock(engine, f"project:{project_id}", wait_seconds=wait_seconds) as held:
+        if not held:
             raise ProjectBusyError(
                 f"project {slug} is busy: another run or rollback holds it; try again when it is done"
             )
         yield
-    finally:
-        _release(connection, project_id)
 
 
-def _acquire(connection: Connection, project_id: UUID, wait_seconds: float) -> bool:
+def _acquire(connection: Connection, name: str, wait_seconds: float) -> bool:
     deadline = time.monotonic() + wait_seconds
     while True:
-        acquired = connection.execute(text(_TRY_LOCK), {"project": project_id}).scalar()
+        acquired = connection.execute(text(_TRY_LOCK), {"name": name}).scalar()
         if acquired or time.monotonic() >= deadline:
             return bool(acquired)
         time.sleep(0.1)
 
 
-def _release(connection: Connection, project_id: UUID) -> None:
+def _release(connection: Connection, name: str) -> None:
     try:
         if not connection.invalidated:  # A connection that was cut has lost the lock already.
-            connection.execute(text(_UNLOCK), {"project": project_id})
+            connection.execute(text(_UNLOCK), {"name": name})
     except OperationalError:
         connection.invalidate()
     finally:

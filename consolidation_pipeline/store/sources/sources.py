@@ -217,17 +217,3 @@ _SAVE_SYNC = """
 def save_sync(connection: Connection, source_id: UUID, numbers: Mapping[str, Any]) -> None:
     """Record that a sync ended."""
     connection.execute(text(_SAVE_SYNC), {"source": source_id, "numbers": json.dumps(dict(numbers))})
-
-
-_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('consolidation:source:' || CAST(:source AS text), 0))"
-_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('consolidation:source:' || CAST(:source AS text), 0))"
-
-
-def try_lock_source(connection: Connection, source_id: UUID) -> bool:
-    """Take the lock of a source for this session; return False if another session has it."""
-    return bool(connection.execute(text(_LOCK), {"source": source_id}).scalar())
-
-
-def unlock_source(connection: Connection, source_id: UUID) -> None:
-    """Release the lock of ``try_lock_source``."""
-    connection.execute(text(_UNLOCK), {"source": source_id})

@@ -228,6 +228,7 @@ class StoreArguments:
             "purpose": "pattern",
             "payload": {},
             "wait_seconds": 0.0,
+            "name": "test",
             "config": {},
             "consolidation_enabled": True,
             "parameters": {},
