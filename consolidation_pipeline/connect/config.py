@@ -14,9 +14,10 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from consolidation_pipeline.connect import presets
-from consolidation_pipeline.connect.mapping import SCOPE_FIELDS, TableMapping, Vector
 from consolidation_pipeline.connect.mapping import Field as StoreField
+from consolidation_pipeline.connect.mapping import TableMapping, Vector
 from consolidation_pipeline.errors import ConflictError, StoreError, UsageError
+from consolidation_pipeline.scopes import COLUMNS
 
 # Connection to the database of a store, in autocommit.
 StoreConnection = psycopg.Connection[Any]
@@ -111,8 +112,8 @@ def _map_table(config: SourceConfig) -> TableMapping:
         if not getattr(config, name):
             raise UsageError(f"{name} is missing: a source of kind {TABLE} needs table, key and text")
     for name in config.scope or {}:
-        if name not in SCOPE_FIELDS and not name.startswith("metadata."):
-            raise UsageError(f"scope {name!r} is not one of {', '.join(SCOPE_FIELDS)} or metadata.KEY")
+        if name not in COLUMNS and not name.startswith("metadata."):
+            raise UsageError(f"scope {name!r} is not one of {', '.join(COLUMNS)} or metadata.KEY")
     return TableMapping(
         kind=TABLE,
         table=config.table or "",

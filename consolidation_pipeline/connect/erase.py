@@ -31,7 +31,7 @@ def erase_rows(connection: Connection[Any], table: SourceTable, keys: Sequence[s
     for links in table.mapping.links:
         arrays = {
             key: [each for each in linked if each not in set(keys)]
-            for key, linked in table.find_links(connection, links, keys)
+            for key, _, linked in table.find_links(connection, links, keys)
         }
         set_links(connection, table, links, arrays)
     connection.execute(

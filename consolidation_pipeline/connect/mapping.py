@@ -13,9 +13,6 @@ from psycopg import sql
 
 from consolidation_pipeline.errors import UsageError
 
-# Fields of a memory that a scope may be made of; others are kept as metadata.
-SCOPE_FIELDS = ("user_id", "agent_id", "session_id")
-
 _FIELD = re.compile(r"[^.\x00]{1,63}(\.[^.\x00]{1,200})*")
 
 
@@ -41,14 +38,14 @@ class Field:
     def __str__(self) -> str:
         return ".".join((self.column, *self.path))
 
-    def as_text(self, row: str = "t") -> sql.Composable:
-        """Return SQL of the value as text; null if it is missing. Times come in ISO format."""
-        column = sql.Identifier(row, self.column)
+    def as_text(self) -> sql.Composable:
+        """Return SQL of the value of row ``t`` as text; null if it is missing. Times come in ISO format."""
+        column = sql.Identifier("t", self.column)
         return sql.SQL("(to_jsonb({}) #>> {})").format(column, sql.Literal(list(self.path)))
 
-    def as_json(self, row: str = "t") -> sql.Composable:
-        """Return SQL of the value as jsonb."""
-        column = sql.Identifier(row, self.column)
+    def as_json(self) -> sql.Composable:
+        """Return SQL of the value of row ``t`` as jsonb."""
+        column = sql.Identifier("t", self.column)
         return sql.SQL("(to_jsonb({}) #> {})").format(column, sql.Literal(list(self.path)))
 
 
@@ -110,7 +107,8 @@ class TableMapping:
         metadata: A JSON field with further metadata; the keys ``metadata_without`` are left out.
         vector: None = the store has no vectors.
         where: SQL condition for rows of ``t`` that are memories; of the preset, never of a user.
-        inserts: Values to compute for a new row; empty = new rows are not written, only kept ones.
+        parts, links: Other tables with rows of a memory, or with its key.
+        fills: Values to compute for a new row.
         can_insert: False = a successor is always one of the sources.
     """
 

@@ -177,13 +177,15 @@ class SourceTable:
             return sql.SQL("NULL::text")
         if vector.part is None:
             return sql.SQL("{}::text").format(sql.Identifier("t", vector.column))
-        part = next(each for each in self.mapping.parts if each.table == vector.part)
-        same = [
-            sql.SQL("v.{} = t.{}").format(sql.Identifier(theirs), sql.Identifier(ours))
-            for theirs, ours in zip(part.key, self.mapping.key, strict=True)
-        ]
         return sql.SQL("(SELECT v.{}::text FROM {} v WHERE {} ORDER BY v::text LIMIT 1)").format(
-            sql.Identifier(vector.column), table_identifier(part.table), sql.SQL(" AND ").join(same)
+            sql.Identifier(vector.column), table_identifier(vector.part), self._same_key(vector.part)
+        )
+
+    def _same_key(self, part: str) -> sql.Composable:
+        """Return SQL that is true if row ``v`` of a part belongs to row ``t``."""
+        keys = zip(self.mapping.other_tables[part], self.mapping.key, strict=True)
+        return sql.SQL(" AND ").join(
+            sql.SQL("v.{} = t.{}").format(sql.Identifier(theirs), sql.Identifier(ours)) for theirs, ours in keys
         )
 
     @cached_property
@@ -251,11 +253,13 @@ class SourceTable:
         )
         return {key for (key,) in connection.execute(query, {"keys": list(keys)})}
 
-    def find_links(self, connection: Connection[Any], links: Links, keys: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """Return key and array of the rows of a table of links that link one of ``keys``, locked."""
-        query = sql.SQL("SELECT {key}, {keys} FROM {table} t WHERE {keys} ?| %(keys)s ORDER BY 1 FOR UPDATE").format(
-            key=key_sql(links.key), keys=links.keys.as_json(), table=table_identifier(links.table)
-        )
+    def find_links(
+        self, connection: Connection[Any], links: Links, keys: Sequence[str]
+    ) -> list[tuple[str, str, list[str]]]:
+        """Return the rows of a table of links that link one of ``keys``, locked: key, row as text, and array."""
+        query = sql.SQL(
+            "SELECT {key}, t::text, {keys} FROM {table} t WHERE {keys} ?| %(keys)s ORDER BY 1 FOR UPDATE"
+        ).format(key=key_sql(links.key), keys=links.keys.as_json(), table=table_identifier(links.table))
         return connection.execute(query, {"keys": list(keys)}).fetchall()
 
     def find_nearest(self, connection: Connection[Any], vector: str, scope: Mapping[str, str], limit: int) -> list[str]:
@@ -276,12 +280,7 @@ class SourceTable:
         type_ = self.columns_of(table)[place.column].type
         joined: sql.Composable = sql.SQL("")
         if place.part is not None:
-            part = next(each for each in self.mapping.parts if each.table == place.part)
-            on = [
-                sql.SQL("v.{} = t.{}").format(sql.Identifier(theirs), sql.Identifier(ours))
-                for theirs, ours in zip(part.key, self.mapping.key, strict=True)
-            ]
-            joined = sql.SQL("JOIN {} v ON {}").format(table_identifier(part.table), sql.SQL(" AND ").join(on))
+            joined = sql.SQL("JOIN {} v ON {}").format(table_identifier(place.part), self._same_key(place.part))
         walls = [
             sql.SQL("{} IS NOT DISTINCT FROM {}").format(each.as_text(), sql.Literal(scope.get(name)))
             for name, each in self.mapping.scope.items()

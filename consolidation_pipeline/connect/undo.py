@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -181,8 +180,6 @@ def _read_array(connection: Connection[Any], links: Links, image: str | None) ->
         [image],
     ).fetchone()
     value = None if row is None else row[0]
-    if isinstance(value, str):
-        value = json.loads(value)
     return [str(each) for each in value] if isinstance(value, list) else []
 
 

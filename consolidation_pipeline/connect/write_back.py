@@ -244,12 +244,7 @@ def _get(row: Mapping[str, Any], path: Sequence[str]) -> object:
 
 def _relink(images: _Images, table: SourceTable, links: Links, hidden: Sequence[str], successor: str) -> int:
     """Replace hidden keys by the successor's in all arrays of a table of links; return the number of changed rows."""
-    rows = images.connection.execute(
-        sql.SQL("SELECT {key}, t::text, {keys} FROM {table} t WHERE {keys} ?| %(hidden)s ORDER BY 1 FOR UPDATE").format(
-            key=key_sql(links.key), keys=links.keys.as_json(), table=table_identifier(links.table)
-        ),
-        {"hidden": list(hidden)},
-    ).fetchall()
+    rows = table.find_links(images.connection, links, hidden)
     gone = set(hidden)
     arrays = {key: list(dict.fromkeys(successor if each in gone else each for each in keys)) for key, _, keys in rows}
     after = set_links(images.connection, table, links, arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -321,26 +321,30 @@ def undo_writes(engine: Engine, name: str, memory_ids: Sequence[UUID] | None = N
     with engine.connect() as connection:
         source = get_source(connection, name)
     config = read_config(source.config)
-    conflicts: dict[UUID, list[Conflict]] = {}
     with hold_source(engine, source), open_store(config.url_env) as store:
         table = SourceTable(store, make_mapping(config))
         recover_writes(engine, source, store)
         with engine.connect() as connection:
             writes = list_writes(connection, source.id, ["written"])
         wanted = [write for write in writes if memory_ids is None or write.memory_id in memory_ids]
-        done = read_receipts(store, [write.id for write in wanted])
-        for write in wanted:
-            if write.id not in done:
-                conflicts[write.memory_id] = [_LOST]
-                continue
-            with store.transaction():
-                found = undo_write(store, table, write.id)
-            if found:
-                conflicts[write.memory_id] = found
-                continue
+        return {write.memory_id: found for write, found in _undo_each(engine, source, store, table, wanted) if found}
+
+
+def _undo_each(
+    engine: Engine, source: Source, store: StoreConnection, table: SourceTable, writes: Sequence[SourceWrite]
+) -> Iterator[tuple[SourceWrite, list[Conflict]]]:
+    """Undo writes in this order, each in a transaction of its own; yield each with what stands in its way."""
+    receipts = read_receipts(store, [write.id for write in writes])
+    for write in writes:
+        if write.id not in receipts:
+            yield write, [_LOST]
+            continue
+        with store.transaction():
+            conflicts = undo_write(store, table, write.id)
+        if not conflicts:
             with engine.begin() as connection:
-                record_undo(connection, source, write, done[write.id])
-    return conflicts
+                record_undo(connection, source, write, receipts[write.id])
+        yield write, conflicts
 
 
 def record_undo(connection: Connection, source: Source, write: SourceWrite, receipt: Mapping[str, Any]) -> None:
@@ -396,15 +400,6 @@ def undo_dissolved_here(engine: Engine, source: Source, store: StoreConnection, 
     Returns:
         The number of writes that were undone.
     """
-    undone = 0
     with engine.connect() as connection:
         writes = [write for name, write in list_dissolved(connection, source.project_id) if name == source.name]
-    receipts = read_receipts(store, [write.id for write in writes])
-    for write in [write for write in writes if write.id in receipts]:
-        with store.transaction():
-            conflicts = undo_write(store, table, write.id)
-        if not conflicts:
-            with engine.begin() as connection:
-                record_undo(connection, source, write, receipts[write.id])
-            undone += 1
-    return undone
+    return sum(not conflicts for _, conflicts in _undo_each(engine, source, store, table, writes))
