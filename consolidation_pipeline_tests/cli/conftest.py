@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -62,6 +65,18 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         return Answer(code, *capfd.readouterr())
 
     return run
+
+
+@contextmanager
+def serve_process() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Start `serve` in a process of its own, with the environment of the test; yield it and its port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    start = "from consolidation_pipeline.cli.app import main; main()"
+    command = [sys.executable, "-c", start, "serve", "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        yield process, port
 
 
 _IN_FILES = dg.DagsterInstance.get

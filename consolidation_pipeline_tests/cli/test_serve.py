@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
-import sys
 from urllib.request import urlopen
 
 import pytest
 
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline_tests.cli.conftest import Cli
+from consolidation_pipeline_tests.cli.conftest import Cli, serve_process
 
 
 @pytest.mark.slow
 def test_server_runs_until_terminated(settings: Settings) -> None:
     del settings  # sets the database in the environment of the process
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    start = "from consolidation_pipeline.cli.app import main; main()"
-    command = [sys.executable, "-c", start, "serve", "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with serve_process() as (process, port):
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(4)]
         with urlopen(f"http://127.0.0.1:{port}/health/ready") as answer:  # it listens once it says so

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
-import sys
 from contextlib import ExitStack
 from urllib.request import urlopen
 
@@ -13,17 +11,13 @@ import psutil
 import pytest
 
 from consolidation_pipeline.settings import Settings
+from consolidation_pipeline_tests.cli.conftest import serve_process
 
 
 @pytest.mark.slow
 def test_serve_survives_large_and_half_sent_heads(settings: Settings) -> None:
     del settings  # sets the database in the environment of the process
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    start = "from consolidation_pipeline.cli.app import main; main()"
-    command = [sys.executable, "-c", start, "serve", "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, ExitStack() as stack:
+    with serve_process() as (process, port), ExitStack() as stack:
         assert process.stderr is not None
         while "listening" not in process.stderr.readline():
             assert process.poll() is None
