@@ -61,8 +61,7 @@ class SearchHit:
     relevance_score: float
     """Orders the hits of one search. Scores of different searches are not comparable."""
     match: float
-    """How well the memory answers the query in itself, 0 to 1; comparable between searches. From 0.5 on it mostly does,
-    below 0.2 it hardly ever does."""
+    """0 to 1, comparable between searches. From 0.5 on the memory mostly answers the query, below 0.2 hardly ever."""
     similarity: float | None
     """Cosine similarity to the query. Null if the memory was found by its words alone."""
     keyword_rank: int | None
