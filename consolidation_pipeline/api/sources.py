@@ -24,7 +24,8 @@ from consolidation_pipeline.api.models.sources import (
 from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.sources.connections import describe_table, find_source, list_connected
-from consolidation_pipeline.service.sources.write_back import plan_writes, undo_writes, write_source
+from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
+from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline.store.sources.sources import Source
 
 router = APIRouter(prefix="/api/v1", tags=["sources"])

@@ -29,8 +29,8 @@ def plan(
 
     Remove groups from the file of --out, and `run --plan FILE` applies the others and nothing else.
     """
-    from consolidation_pipeline.service.plan.plan_document import save_plan
     from consolidation_pipeline.service.plan.planner import make_plan
+    from consolidation_pipeline.service.runs.plan_file import save_plan
 
     engine, settings = open_store()
     with show_progress(f"planning {project}", as_json=as_json):

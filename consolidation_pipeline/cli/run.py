@@ -109,9 +109,10 @@ def _load_plan(path: Path | None, chosen: list[str], job: str, phases: str | Non
         return None
     if len(chosen) != 1 or job != "consolidate" or phases is not None:
         raise UsageError("--plan needs exactly one project and neither --job nor --phases: a plan is a whole run")
-    from consolidation_pipeline.service.plan.plan_document import load_plan
+    from consolidation_pipeline.service.plan.plan_document import Plan
+    from consolidation_pipeline.service.runs.plan_file import load_plan
 
-    return load_plan(path)
+    return load_plan(Plan, path, made_by="consolidation plan --out")
 
 
 def _run_all(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -23,12 +24,14 @@ from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.connect.undo import Conflict
+    from consolidation_pipeline.service.sources.rehearsal import Rehearsed
 
 app = typer.Typer(no_args_is_help=True, help="Sync, write to and disconnect stores that `connect` connected.")
 
 Name = Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as `source list` shows it.")]
-Memories = Annotated[
-    list[UUID] | None, typer.Argument(metavar="[MEMORY]...", help="Merged memories, as `source diff` shows them.")
+Groups = Annotated[
+    list[UUID] | None,
+    typer.Argument(metavar="[GROUP]...", help="Groups by the ids of `source diff`, or their merged memories."),
 ]
 _TEXT_WIDTH = 100
 
@@ -79,25 +82,64 @@ def sync(name: Name, as_json: JsonFlag = False) -> None:
 @app.command()
 def diff(
     name: Name,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of groups.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of groups; --out has all.")] = 20,
+    out: Annotated[Path | None, typer.Option(help="Write the plan to this file, for `source write --plan`.")] = None,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Try each group in the store, take it back, and tell which would be refused.")
+    ] = False,
+    copy_url_env: Annotated[
+        str | None,
+        typer.Option(help="With --gate: variable with the URL of a copy of the store's database, in which to try."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what `source write` would keep, add and hide in the store, row by row."""
-    from consolidation_pipeline.service.sources.write_back import plan_writes
+    """Show what `source write` would keep, add and hide in the store, row by row. Changes nothing.
 
+    Each group begins with its id, which `source write`, `source undo` and, once it is written, `rollback` take. Remove
+    groups from the file of --out, and `source write --plan FILE` writes the others and nothing else.
+    """
+    from consolidation_pipeline.service.runs.plan_file import save_plan
+    from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
+    from consolidation_pipeline.service.sources.write_plan import WritePlan, plan_writes
+
+    if copy_url_env and not gate:
+        raise UsageError("--copy-url-env says where --gate tries the groups: give --gate too")
     engine, _ = open_store()
     planned = plan_writes(engine, name, quiet_seconds=0)
+    outcomes: dict[UUID, Rehearsed] = {}
+    if gate:
+        with show_progress(f"trying {len(planned):,} groups in the store", as_json=as_json):
+            outcomes = rehearse_writes(engine, name, planned, copy_url_env=copy_url_env)
+    if out is not None:
+        save_plan(WritePlan(source=name, groups=planned), out)
     if as_json:
-        print_json({"source": name, "total": len(planned), "groups": planned[:limit]})
+        shown = [plan.model_dump(mode="json") for plan in planned[:limit]]
+        tried = {str(id_): outcome for id_, outcome in outcomes.items()} if gate else None
+        print_json({"source": name, "total": len(planned), "groups": shown, "gate": tried})
         return
     for plan in planned[:limit]:
-        print(f"{plan.memory_id}")
+        print(plan.id)
         for key, body in plan.texts.items():
             print(f"  {'keep' if key == plan.keep else 'hide'}  {key}  {shorten(body, _TEXT_WIDTH)}")
         if plan.keep is None:
             print(f"  add   {shorten(plan.text, _TEXT_WIDTH)}")
+        if gate:
+            print(f"  gate  {_describe_outcome(outcomes[plan.memory_id])}")
     hidden = sum(len(plan.hidden) for plan in planned)
-    print(f"{len(planned):,} groups; {hidden:,} rows would be hidden")
+    refused = sum(outcome.refusal is not None for outcome in outcomes.values())
+    told = f"; {refused:,} groups would be refused" if gate else ""
+    print(f"{len(planned):,} groups; {hidden:,} rows would be hidden{told}")
+    if len(planned) > limit:
+        print_note(f"note: {limit:,} groups are shown; --limit {len(planned)} shows all")
+    if out is not None and planned:
+        print(f"apply: consolidation source write {name} --plan {out}")
+
+
+def _describe_outcome(outcome: Rehearsed) -> str:
+    if outcome.refusal is not None:
+        return f"refused: {outcome.refusal}"
+    links = f"; {outcome.links:,} links would be changed" if outcome.links else ""
+    return f"{outcome.found}{links}"
 
 
 @app.command()
@@ -115,24 +157,30 @@ def mode(
 @app.command()
 def write(
     name: Name,
-    memories: Memories = None,
+    groups: Groups = None,
     all_: Annotated[bool, typer.Option("--all", help="Write all that `source diff` shows.")] = False,
+    plan: Annotated[
+        Path | None, typer.Option(help="Write the groups of this file of `source diff --out`; refused if any changed.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write merged memories into the store: those that you name, or all, up to 5 % of a scope at once.
+    """Write merged memories into the store: groups that you name, a plan, or all, up to 5 % of a scope at once.
 
     A row that says everything is kept, the others are removed with their images in schema consolidation_sidecar. A
     group whose successor the store's own search would find worse is not written. `rollback` undoes both sides.
     """
-    from consolidation_pipeline.service.sources.write_back import plan_writes, write_source
+    from consolidation_pipeline.service.runs.plan_file import load_plan
+    from consolidation_pipeline.service.sources.write_back import write_source
+    from consolidation_pipeline.service.sources.write_plan import WritePlan, plan_writes
 
-    if all_ and memories:
-        raise UsageError("give memories or --all, not both")
+    if sum([all_, bool(groups), plan is not None]) > 1:
+        raise UsageError("give groups, --all or --plan, only one of them")
+    loaded = None if plan is None else load_plan(WritePlan, plan, made_by="consolidation source diff --out")
     engine, _ = open_store()
     if all_:
-        memories = [plan.memory_id for plan in plan_writes(engine, name, quiet_seconds=0)]
+        groups = [one.id for one in plan_writes(engine, name, quiet_seconds=0)]
     with show_progress(f"writing to {name}", as_json=as_json):
-        result = write_source(engine, name, memory_ids=memories if all_ else memories or None)
+        result = write_source(engine, name, memory_ids=groups if all_ else groups or None, plan=loaded)
     if as_json:
         print_json({"source": name, "write": result})
         return
@@ -142,7 +190,7 @@ def write(
     )
     if result.restored:
         print(f"{result.restored:,} earlier writes undone, as their merged memories are not there any more")
-    if result.waiting and not memories:
+    if result.waiting and not groups:
         print_note(
             "note: in mode review the groups that you name are written (`source diff`); in mode write at most 5 % of a "
             "scope at once, and none with a row that changed within ten minutes"
@@ -152,12 +200,12 @@ def write(
 
 
 @app.command()
-def undo(name: Name, memories: Memories = None, as_json: JsonFlag = False) -> None:
-    """Undo writes in the store only: those of the merged memories that you name, or all. The project stays as it is."""
+def undo(name: Name, groups: Groups = None, as_json: JsonFlag = False) -> None:
+    """Undo writes in the store only: those of the groups that you name, or all. The project stays as it is."""
     from consolidation_pipeline.service.sources.write_back import undo_writes
 
     engine, _ = open_store()
-    conflicts = undo_writes(engine, name, memories or None)
+    conflicts = undo_writes(engine, name, groups or None)
     _end(conflicts, f"{name}: everything asked for is undone", as_json=as_json)
 
 

@@ -182,10 +182,15 @@ def open_store(url_env: str) -> Iterator[StoreConnection]:
 
 @contextmanager
 def refuse_locked() -> Iterator[None]:
-    """Raise ConflictError if another session of the store holds a row or table for longer than we wait."""
+    """Raise ConflictError if another session holds a row for longer than we wait, or the store forbids the change.
+
+    A constraint or trigger of the store's program concerns one group: others can be written.
+    """
     try:
         yield
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
         raise ConflictError(
             f"another session of the store's program holds one of its rows for more than {_LOCK_TIMEOUT}: try again"
         ) from error
+    except (psycopg.errors.IntegrityError, psycopg.errors.RaiseException) as error:
+        raise ConflictError(f"the store forbids the change: {error.diag.message_primary}") from error

@@ -168,7 +168,7 @@ CHAPTERS = {
     ],
     "Connected stores": [
         Example("Sources", "GET /projects/{project}/sources", path="agents", keep={"source": "sources.0.id"}),
-        Example("Diff of a source", "GET /sources/{id}/diff", path="{source}", keep={"group": "groups.0.memory_id"}),
+        Example("Diff of a source", "GET /sources/{id}/diff", path="{source}", keep={"group": "groups.0.id"}),
         Example("Write to a source", "POST /sources/{id}/write", {"ids": ["{group}"]}, path="{source}"),
         Example("Undo in a source", "POST /sources/{id}/undo", {"ids": ["{group}"]}, path="{source}"),
     ],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -96,3 +98,37 @@ def test_everything_shown_is_written_at_once(store: Store, cli: Cli) -> None:
     assert cli("source", "write", "shop-mem0", "--all", "--json").json["write"]["written"] == GROUPS
     assert len(store.texts()) == GROUPS
     assert cli("source", "write", "shop-mem0", "--all", "3da4125e-7674-5b2b-8df6-0dbdb0e6c7e3").code == 2
+
+
+def test_plan_is_tried_shortened_and_written(store: Store, cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    diff = cli("source", "diff", "shop-mem0", "--gate", "--out", str(path), "--limit", "1")
+    assert "gate  found at place 1 or better for 3 texts; 1 links would be changed" in diff.out
+    assert f"{GROUPS} groups; {GROUPS * (WORDINGS - 1)} rows would be hidden; 0 groups would be refused" in diff.out
+    assert f"apply: consolidation source write shop-mem0 --plan {path}" in diff.out
+    plan = json.loads(path.read_text())
+    dropped = plan["groups"].pop()["id"]
+    path.write_text(json.dumps(plan))
+    written = cli("source", "write", "shop-mem0", "--plan", str(path), "--json").json["write"]
+    assert written["written"] == GROUPS - 1
+    assert [group["id"] for group in cli("source", "diff", "shop-mem0", "--json").json["groups"]] == [dropped]
+    assert cli("rollback", plan["groups"][0]["id"]).code == 0
+    assert len(store.texts()) == GROUPS + 2 * (WORDINGS - 1)
+    again = cli("source", "write", "shop-mem0", "--plan", str(path))
+    assert again.code == 3
+    assert "nothing was written: group" in again.err
+
+
+def test_wrong_plan_files_and_options_are_refused(store: Store, cli: Cli, tmp_path: Path) -> None:
+    del store
+    path = tmp_path / "plan.json"
+    path.write_text('{"format": 2}')
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    answer = cli("source", "write", "shop-mem0", "--plan", str(path))
+    assert answer.code == 2
+    assert "is not a plan of `consolidation source diff --out`" in answer.err
+    assert cli("source", "write", "shop-mem0", "--plan", str(path), "--all").code == 2
+    assert "give --gate too" in cli("source", "diff", "shop-mem0", "--copy-url-env", "MEM0_URL").err
+    assert "cannot be written" in cli("source", "diff", "shop-mem0", "--out", str(tmp_path)).err

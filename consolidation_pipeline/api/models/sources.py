@@ -33,6 +33,7 @@ class SourcesReply(Reply):
 class PlannedWrite(Reply):
     """A merged memory and the rows of its sources in the store."""
 
+    id: UUID = Field(description="Group of changes that made the memory, as `POST /rollback` takes it.")
     memory_id: UUID
     keep: str | None = Field(description="Key of the row that says everything and stays; null: `text` is a new row.")
     text: str
@@ -48,7 +49,7 @@ class SourceDiffReply(Reply):
 
 
 class SourceMemoriesRequest(Body):
-    """Merged memories, as the diff of the source lists them."""
+    """Groups by the ids of the diff of the source, or their merged memories."""
 
     model_config = with_examples({"ids": ["3da4125e-7674-5b2b-8df6-0dbdb0e6c7e3"]})
 

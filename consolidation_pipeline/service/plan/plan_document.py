@@ -1,15 +1,12 @@
-"""The plan as a document: its parts, and its JSON file."""
+"""The plan as a document: its parts."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from consolidation_pipeline.errors import UsageError
+from pydantic import BaseModel, ConfigDict
 
 
 class _Part(BaseModel):
@@ -210,23 +207,3 @@ class Plan(_Part):
             "memories_archived": sum(archive.memories for archive in self.archives),
             "dissolved": len(self.dissolved),
         }
-
-
-def save_plan(plan: Plan, path: Path) -> None:
-    """Write a plan to a JSON file. Raise UsageError if that fails."""
-    try:
-        path.write_text(plan.model_dump_json(indent=1) + "\n")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def load_plan(path: Path) -> Plan:
-    """Read a plan from its file. Raise UsageError if it cannot be read, or is not a plan."""
-    try:
-        return Plan.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        raise UsageError(f"{path} is not a plan of `consolidation plan --out`: {where}: {first['msg']}") from None

@@ -16,6 +16,7 @@ class WritableMerge:
     """An active merged memory whose sources are all rows of one store.
 
     ``keys``, ``stamps``, ``texts``: of the rows that are visible there now, the new row of an earlier write included.
+    ``group_id``: the changes of the ledger that merged last; None = they are past their retention.
     """
 
     id: UUID
@@ -25,6 +26,7 @@ class WritableMerge:
     keys: Sequence[str]
     stamps: Sequence[str]
     texts: Sequence[str]
+    group_id: UUID | None
 
 
 _LIST_WRITABLE = """
@@ -40,7 +42,9 @@ _LIST_WRITABLE = """
     SELECT m.id, m.version, m.content, m.memory_type,
         array_agg(g.key ORDER BY g.key) FILTER (WHERE g.state IN ('mirrored', 'successor')),
         array_agg(g.stamp ORDER BY g.key) FILTER (WHERE g.state IN ('mirrored', 'successor')),
-        array_agg(g.body ORDER BY g.key) FILTER (WHERE g.state IN ('mirrored', 'successor'))
+        array_agg(g.body ORDER BY g.key) FILTER (WHERE g.state IN ('mirrored', 'successor')),
+        (SELECT c.group_id FROM consolidation.consolidation_changes c
+         WHERE c.entity_id = m.id AND c.operation = 'merge' ORDER BY c.seq DESC LIMIT 1)
     FROM consolidation.consolidated_memories m JOIN members g USING (id)
     WHERE m.project_id = :project AND m.kind = 'merged' AND m.retired_at IS NULL
     GROUP BY m.id
@@ -66,7 +70,7 @@ def list_writable(
 
 @dataclass(frozen=True)
 class SourceWrite:
-    """A write into a store. ``plan``: kept key or text, and the hidden keys with their stamps."""
+    """A write into a store. ``plan``: kept key or text, the keys with their stamps, and the group of changes."""
 
     id: UUID
     memory_id: UUID
@@ -74,6 +78,11 @@ class SourceWrite:
     status: str
     plan: Mapping[str, Any]
     reason: str | None
+
+    @property
+    def ids(self) -> set[UUID]:
+        """Ids by which people name the write: its merged memory, and the group of changes that made it."""
+        return {self.memory_id, UUID(self.plan.get("group", str(self.memory_id)))}
 
 
 _INTEND = """

@@ -17,7 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge import merged_memories
 from consolidation_pipeline.service.plan.apply import check_plan, request_plan_job
-from consolidation_pipeline.service.plan.plan_document import Plan, load_plan, save_plan
+from consolidation_pipeline.service.plan.plan_document import Plan
+from consolidation_pipeline.service.runs.plan_file import load_plan, save_plan
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.store.knowledge.merged_memories import write_merged
 from consolidation_pipeline_tests.openai_server import openai_server
@@ -286,7 +287,7 @@ def test_plan_file_round_trips(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.add([*corpus(), note("old", "An old note about nothing in particular.", **STALE)])
     made = pipeline.plan()
     save_plan(made, tmp_path / "plan.json")
-    assert load_plan(tmp_path / "plan.json") == made
+    assert load_plan(Plan, tmp_path / "plan.json", made_by="plan") == made
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[1]", "not json", '{"format": 2}'])
@@ -295,7 +296,7 @@ def test_invalid_plan_file_is_refused(tmp_path: Path, content: str | None) -> No
     if content is not None:
         path.write_text(content)
     with pytest.raises(UsageError, match=r"plan\.json"):
-        load_plan(path)
+        load_plan(Plan, path, made_by="plan")
 
 
 def test_plan_of_other_or_unknown_project_is_refused(pipeline: Pipeline) -> None:

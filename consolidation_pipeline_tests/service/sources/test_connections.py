@@ -22,7 +22,8 @@ from consolidation_pipeline.service.sources.connections import (
     set_mode,
 )
 from consolidation_pipeline.service.sources.sync import sync_source
-from consolidation_pipeline.service.sources.write_back import plan_writes, undo_writes, write_source
+from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
+from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
 from consolidation_pipeline_tests.service.sources.stores import (

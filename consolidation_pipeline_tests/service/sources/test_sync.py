@@ -13,7 +13,8 @@ from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.connections import disconnect_source
 from consolidation_pipeline.service.sources.sync import hold_source, sync_source
-from consolidation_pipeline.service.sources.write_back import plan_writes, write_source
+from consolidation_pipeline.service.sources.write_back import write_source
+from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline

@@ -14,7 +14,8 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, StoreErr
 from consolidation_pipeline.service.sources import write_back
 from consolidation_pipeline.service.sources.connections import disconnect_source, restore_store
 from consolidation_pipeline.service.sources.sync import sync_source
-from consolidation_pipeline.service.sources.write_back import WriteResult, plan_writes, undo_writes, write_source
+from consolidation_pipeline.service.sources.write_back import WriteResult, undo_writes, write_source
+from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
@@ -147,7 +148,7 @@ def test_write_that_was_cut_off_is_completed(
 ) -> None:
     before = mem0_store.checksum()
     outcome = consolidate(pipeline, mem0_store)
-    cut = "write_group" if after == "intended" else "_record"
+    cut = "write_checked" if after == "intended" else "_record"
 
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

@@ -1,0 +1,115 @@
+"""Recall gate: a group stays written only if the store's own search finds its successor as well as its rows before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from consolidation_pipeline.connect.config import StoreConnection
+from consolidation_pipeline.connect.source_table import SourceRow, SourceTable
+from consolidation_pipeline.connect.write_back import GroupWrite, Receipt, write_group
+from consolidation_pipeline.errors import ConflictError, ConsolidationError
+from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
+from consolidation_pipeline.service.sources.write_plan import PlannedWrite
+
+# Places of the store's own search in which a successor has to be.
+SEARCH_LIMIT = 20
+
+
+class RecallError(ConsolidationError):
+    """The store's own search would find the successor worse than a source."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Places in the store's own search by the key of the row whose text is searched: 0 = first, None = not found.
+
+    ``before``: of the best row of the group. ``after``: of the successor.
+    """
+
+    before: Mapping[str, int | None]
+    after: Mapping[str, int | None]
+
+    def check(self) -> None:
+        """Raise RecallError if the successor is found worse for a source's text than the best source was."""
+        worse = [key for key, place in self.before.items() if place is not None and not self._reaches(key, place)]
+        if worse:
+            now = self.after.get(worse[0])
+            place = "not found" if now is None else f"at place {now + 1}"
+            raise RecallError(
+                f"the store's own search finds the successor worse for {len(worse)} of {len(self.before)} texts: for "
+                f"{worse[0]} it was at place {(self.before[worse[0]] or 0) + 1}, and is {place}"
+            )
+
+    def _reaches(self, key: str, wanted: int) -> bool:
+        place = self.after.get(key)
+        return place is not None and place <= wanted
+
+    def describe(self) -> str:
+        """Return in words where a successor is found that passed."""
+        found = [place for place in self.after.values() if place is not None]
+        if not found:
+            return "no vectors to search by"
+        return f"found at place {max(found) + 1} or better for {len(found)} texts"
+
+
+def read_rows(store: StoreConnection, table: SourceTable, plan: PlannedWrite) -> list[SourceRow]:
+    """Return the rows of a group as the store has them now, with their vectors."""
+    with store.transaction():
+        return list(table.iter_rows(store, list(plan.stamps), vectors=table.mapping.vector is not None))
+
+
+def make_group(
+    table: SourceTable, plan: PlannedWrite, rows: Sequence[SourceRow], embedder: StoreEmbedder, write_id: UUID
+) -> GroupWrite:
+    """Return the order to write a group, with the vector of its new row.
+
+    Raises:
+        ConflictError: Its rows are of several scopes.
+        UsageError: The new row needs a vector, and its model is not known.
+    """
+    if len({scope_key(row.scope) for row in rows}) > 1:
+        raise ConflictError("its rows are of several scopes")
+    needs_vector = plan.keep is None and table.mapping.vector is not None
+    return GroupWrite(
+        write_id=write_id,
+        group_id=str(plan.memory_id),
+        stamps=plan.stamps,
+        keep=plan.keep,
+        text=plan.text,
+        vector=embedder.embed(plan.text) if needs_vector else None,
+    )
+
+
+def scope_key(scope: Mapping[str, str]) -> str:
+    """Return a scope of a store as text, for comparison."""
+    return repr(sorted(scope.items()))
+
+
+def write_checked(
+    store: StoreConnection, table: SourceTable, source: str, group: GroupWrite, rows: Sequence[SourceRow]
+) -> tuple[Receipt, Places]:
+    """Write a group in the transaction of ``store``, and search for its successor.
+
+    Raises:
+        ConflictError: A row changed or is gone since the merge was decided.
+        RecallError: The store's own search finds the successor worse; the transaction has to be rolled back.
+    """
+    before = _find_places(store, table, rows, set(group.stamps))
+    receipt = write_group(store, table, source, group)
+    places = Places(before, _find_places(store, table, rows, {receipt.successor}))
+    places.check()
+    return receipt, places
+
+
+def _find_places(
+    store: StoreConnection, table: SourceTable, rows: Sequence[SourceRow], keys: set[str]
+) -> dict[str, int | None]:
+    """Return for each row's text the place of the best of ``keys`` in the store's own search; None = not found."""
+    places: dict[str, int | None] = {}
+    for row in rows:
+        if row.vector is not None:
+            found = table.find_nearest(store, row.vector, row.scope, SEARCH_LIMIT)
+            places[row.key] = next((at for at, key in enumerate(found) if key in keys), None)
+    return places
