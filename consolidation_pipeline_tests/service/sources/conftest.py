@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -16,6 +17,8 @@ from consolidation_pipeline_tests.service.sources.stores import KINDS, MEM0, Kin
 SOURCE = "shop"
 PROJECT = "shop"
 URL_ENV = "SHOP_DATABASE_URL"
+# Server of the stores; ours is the embedded one. With it, the tests run against other versions of Postgres.
+STORE_SERVER_ENV = "CONSOLIDATION_TESTS_STORE_SERVER"
 
 Connect = Callable[..., Store]
 
@@ -23,7 +26,7 @@ Connect = Callable[..., Store]
 @pytest.fixture
 def store_url(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """URL of the database of a store, in the environment."""
-    with temporary_database(server) as url:
+    with temporary_database(os.environ.get(STORE_SERVER_ENV, server)) as url:
         monkeypatch.setenv(URL_ENV, url)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE EXTENSION vector")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,17 +10,16 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 import psycopg
 import pytest
 
-from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.service.sources.connections import connect_source
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
-from consolidation_pipeline_tests.openai_server import Reply, Request, json_response, openai_server
+from consolidation_pipeline_tests.openai_server import openai_server
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV
+from consolidation_pipeline_tests.service.sources.local_vectors import repeat_vectors, reply_with_local_vectors
 from consolidation_pipeline_tests.service.sources.stores import DIMENSION, FACTS, USERS, WORDINGS, all_wordings
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -39,27 +37,6 @@ class Library:
     search: Callable[[str, str], list[str]]
 
 
-def embed(texts: Sequence[str]) -> list[list[float]]:
-    return [[float(value) for value in vector] for vector in load_embedder("local").embed(list(texts))]
-
-
-def reply_with_local_vectors(request: Request) -> Reply:
-    """Answer as an embedding model of OpenAI does, with vectors of the local model."""
-    given = request.body["input"]
-    vectors = embed([given] if isinstance(given, str) else given)
-    packed = request.body.get("encoding_format") == "base64"
-    data = [
-        {
-            "object": "embedding",
-            "index": at,
-            "embedding": base64.b64encode(np.array(vector, "<f4").tobytes()).decode() if packed else vector,
-        }
-        for at, vector in enumerate(vectors)
-    ]
-    usage = {"prompt_tokens": 1, "total_tokens": 1}
-    return json_response({"object": "list", "data": data, "model": "local", "usage": usage})
-
-
 @pytest.fixture
 def mem0_library(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     """Memory of mem0 in a collection of pgvector."""
@@ -67,7 +44,7 @@ def mem0_library(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("MEM0_DIR", str(tmp_path / "mem0"))
     from mem0 import Memory
 
-    with openai_server(reply_with_local_vectors) as server:
+    with openai_server(reply_with_local_vectors(DIMENSION)) as server:
         model = {"model": "local", "openai_base_url": server.api_base, "api_key": "none"}
         store = {"connection_string": store_url, "collection_name": "memories", "embedding_model_dims": DIMENSION}
         memory = Memory.from_config(
@@ -95,7 +72,11 @@ def langgraph_library(store_url: str) -> Iterator[Library]:
     from langgraph.store.postgres import PostgresStore
     from langmem import create_manage_memory_tool
 
-    index: Any = {"dims": DIMENSION, "embed": embed, "fields": ["content"]}
+    index: Any = {
+        "dims": DIMENSION,
+        "embed": lambda texts: repeat_vectors(texts, DIMENSION).tolist(),
+        "fields": ["content"],
+    }
     with PostgresStore.from_conn_string(store_url, index=index) as store:
         store.setup()
 
