@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,22 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 GROUPS = len(FACTS) * len(USERS)
 
 
+Query = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Library:
-    """A library with its store. ``search`` returns the texts that it finds for a user's query, best first."""
+    """A library with its store.
+
+    ``search`` returns the texts that it finds for a user's query, best first; ``search_async`` those of several, by its
+    asynchronous interface.
+    """
 
     config: dict[str, Any]
     tables: Sequence[str]
     add: Callable[[str, str], Any]
     search: Callable[[str, str], list[str]]
+    search_async: Callable[[Sequence[Query]], Coroutine[Any, Any, list[list[str]]]]
 
 
 @pytest.fixture
@@ -42,19 +51,27 @@ def mem0_library(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Memory of mem0 in a collection of pgvector."""
     monkeypatch.setenv("MEM0_TELEMETRY", "False")
     monkeypatch.setenv("MEM0_DIR", str(tmp_path / "mem0"))
-    from mem0 import Memory
+    from mem0 import AsyncMemory, Memory
 
     with openai_server(reply_with_local_vectors(DIMENSION)) as server:
         model = {"model": "local", "openai_base_url": server.api_base, "api_key": "none"}
         store = {"connection_string": store_url, "collection_name": "memories", "embedding_model_dims": DIMENSION}
-        memory = Memory.from_config(
-            {
-                "vector_store": {"provider": "pgvector", "config": {**store, "hnsw": True}},
-                "embedder": {"provider": "openai", "config": {**model, "embedding_dims": DIMENSION}},
-                "llm": {"provider": "openai", "config": model},
-                "history_db_path": str(tmp_path / "history.db"),
-            }
-        )
+        config = {
+            "vector_store": {"provider": "pgvector", "config": {**store, "hnsw": True}},
+            "embedder": {"provider": "openai", "config": {**model, "embedding_dims": DIMENSION}},
+            "llm": {"provider": "openai", "config": model},
+            "history_db_path": str(tmp_path / "history.db"),
+        }
+        memory = Memory.from_config(config)
+
+        async def search_async(queries: Sequence[Query]) -> list[list[str]]:
+            other = AsyncMemory.from_config(config)
+            try:
+                found = [await other.search(text, filters={"user_id": user}, top_k=WORDINGS) for user, text in queries]
+            finally:
+                other.vector_store.connection_pool.close()
+            return [[hit["memory"] for hit in each["results"]] for each in found]
+
         yield Library(
             {"kind": "mem0", "table": "memories", "embedding_model": "local"},
             ["memories"],
@@ -62,6 +79,7 @@ def mem0_library(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             lambda user, query: [
                 hit["memory"] for hit in memory.search(query, filters={"user_id": user}, top_k=WORDINGS)["results"]
             ],
+            search_async,
         )
         memory.vector_store.connection_pool.close()
 
@@ -70,6 +88,7 @@ def mem0_library(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def langgraph_library(store_url: str) -> Iterator[Library]:
     """Store of LangGraph, filled by the memory tool of LangMem."""
     from langgraph.store.postgres import PostgresStore
+    from langgraph.store.postgres.aio import AsyncPostgresStore
     from langmem import create_manage_memory_tool
 
     index: Any = {
@@ -84,6 +103,11 @@ def langgraph_library(store_url: str) -> Iterator[Library]:
             tool = create_manage_memory_tool(namespace=("memories", user), store=store)
             tool.invoke({"content": text, "action": "create"})
 
+        async def search_async(queries: Sequence[Query]) -> list[list[str]]:
+            async with AsyncPostgresStore.from_conn_string(store_url, index=index) as other:
+                found = [await other.asearch(("memories", user), query=text, limit=WORDINGS) for user, text in queries]
+            return [[item.value["content"] for item in each] for each in found]
+
         yield Library(
             {"kind": "langgraph", "embedding_model": "local"},
             ["store", "store_vectors"],
@@ -91,18 +115,18 @@ def langgraph_library(store_url: str) -> Iterator[Library]:
             lambda user, query: [
                 item.value["content"] for item in store.search(("memories", user), query=query, limit=WORDINGS)
             ],
+            search_async,
         )
 
 
 @pytest.fixture
 def agno_library(store_url: str) -> Iterator[Library]:
     """Memories of Agno, which are listed and not searched."""
-    from agno.db.postgres import PostgresDb
+    from agno.db.postgres import AsyncPostgresDb, PostgresDb
     from agno.db.schemas import UserMemory
 
-    database = PostgresDb(
-        db_url=store_url.replace("postgresql://", "postgresql+psycopg://"), memory_table="agno_memories"
-    )
+    url = store_url.replace("postgresql://", "postgresql+psycopg://")
+    database = PostgresDb(db_url=url, memory_table="agno_memories")
 
     def add(user: str, text: str) -> None:
         database.upsert_user_memory(UserMemory(memory=text, memory_id=str(uuid4()), user_id=user, topics=["work"]))
@@ -111,7 +135,13 @@ def agno_library(store_url: str) -> Iterator[Library]:
         found = [each.memory for each in database.get_user_memories(user_id=user)]
         return [text for text in found if query[5:20] in text]
 
-    yield Library({"kind": "agno"}, ["ai.agno_memories"], add, find)
+    async def find_async(queries: Sequence[Query]) -> list[list[str]]:
+        other = AsyncPostgresDb(db_url=url, memory_table="agno_memories")
+        found = [(await other.get_user_memories(user_id=user), text) for user, text in queries]
+        await other.db_engine.dispose()
+        return [[each.memory for each in memories if text[5:20] in each.memory] for memories, text in found]
+
+    yield Library({"kind": "agno"}, ["ai.agno_memories"], add, find, find_async)
     database.db_engine.dispose()
 
 
@@ -142,6 +172,9 @@ def test_library_finds_what_was_written_and_undone(library: Library, store_url: 
     for user, fact in found:
         assert sum(fact[5:] in text for text in library.search(user, fact)) == 1
         assert fact[5:] in library.search(user, fact)[0]
+    shown = asyncio.run(library.search_async(list(found)))
+    for (_, fact), texts in zip(found, shown, strict=True):
+        assert sum(fact[5:] in text for text in texts) == 1
     library.add("alice", f"{FACTS[0]}!")
     assert sync_source(pipeline.engine, SOURCE).added == 1
     pipeline.run(PROJECT)
@@ -151,6 +184,8 @@ def test_library_finds_what_was_written_and_undone(library: Library, store_url: 
         store.execute(f"DELETE FROM {library.tables[0]} t WHERE t::text LIKE '%restart!%'")
     assert checksum() == before
     assert {key: sorted(library.search(*key)) for key in found} == {key: sorted(texts) for key, texts in found.items()}
+    shown = asyncio.run(library.search_async(list(found)))
+    assert [sorted(texts) for texts in shown] == [sorted(texts) for texts in found.values()]
 
 
 def test_demo_runs_and_undoes_everything() -> None:
