@@ -10,7 +10,7 @@ from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json, print_note, show_progress
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.connect.probe import Recognition
+    from consolidation_pipeline.connect.store import Recognition
 
 _KINDS = "mem0, langgraph, agno, llamaindex, claude_mem, letta, or table for any table with --table, --key and --text"
 _FIELD = "a column, or column.key for a value in JSON"
@@ -116,7 +116,7 @@ def _show(found: Recognition, name: str, project: str, mode: str) -> None:
         if has
     ]
     rows = {
-        "table": f"{found.table} ({found.kind}) on Postgres {found.postgres}",
+        "table": f"{found.table} ({found.kind}), {found.server}",
         "memories": f"{found.memories:,} in {found.scopes:,} scopes; {found.skipped:,} other rows are left out",
         "vectors": "none" if found.dimension is None else f"of {found.dimension} dimensions",
         "rights": ", ".join(rights),

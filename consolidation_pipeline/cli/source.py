@@ -23,7 +23,7 @@ from consolidation_pipeline.cli.output import (
 from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.connect.undo import Conflict
+    from consolidation_pipeline.connect.store import Conflict
     from consolidation_pipeline.service.sources.rehearsal import Rehearsed
 
 app = typer.Typer(no_args_is_help=True, help="Sync, write to and disconnect stores that `connect` connected.")

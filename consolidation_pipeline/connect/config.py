@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from consolidation_pipeline.connect import presets
 from consolidation_pipeline.connect.mapping import Field as StoreField
 from consolidation_pipeline.connect.mapping import TableMapping, Vector
+from consolidation_pipeline.connect.store import StoreConfig
 from consolidation_pipeline.errors import ConflictError, StoreError, UsageError
 from consolidation_pipeline.scopes import COLUMNS
 
@@ -60,6 +61,39 @@ class SourceConfig(BaseModel):
     vector: str | None = None
     embedding_model: str | None = None
     memory_type: str = "learning"
+
+    @property
+    def mapping(self) -> TableMapping:
+        """Places where the store keeps what. Raise UsageError as ``make_mapping``."""
+        return make_mapping(self)
+
+    @property
+    def place(self) -> str:
+        """Name of the table."""
+        return self.mapping.table
+
+    @property
+    def scope_names(self) -> tuple[str, ...]:
+        """Fields of a memory that separate the memories of the store."""
+        return tuple(self.mapping.scope)
+
+    @property
+    def can_insert(self) -> bool:
+        """True if new rows are written; False = a successor is always one of the sources."""
+        return self.mapping.can_insert
+
+    def overlaps(self, other: StoreConfig) -> bool:
+        """Return True if both are of one table."""
+        return isinstance(other, SourceConfig) and (self.url_env, self.place) == (other.url_env, other.place)
+
+    def may_hide(self, key: str) -> bool:
+        """Return True: every row can be hidden by itself."""
+        del key
+        return True
+
+    def dump(self) -> dict[str, Any]:
+        """Return the fields that were given."""
+        return self.model_dump(exclude_none=True, exclude_defaults=True) | {"kind": self.kind}
 
 
 def read_config(values: Mapping[str, Any]) -> SourceConfig:
@@ -156,7 +190,7 @@ def _read_url(url_env: str) -> str:
 
 
 @contextmanager
-def open_store(url_env: str) -> Iterator[StoreConnection]:
+def open_database(url_env: str) -> Iterator[StoreConnection]:
     """Open the database of a store, in autocommit.
 
     Raises:

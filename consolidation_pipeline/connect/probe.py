@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import Connection, sql
@@ -11,48 +10,12 @@ from psycopg import Connection, sql
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.connect.mapping import table_identifier
 from consolidation_pipeline.connect.source_table import SourceTable
+from consolidation_pipeline.connect.store import Recognition, Rights
 from consolidation_pipeline.errors import UsageError
 
 _OLDEST_POSTGRES = 130000
 # A warning names so many values at most.
 _SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Rights:
-    """Rights of this user on the tables of a store. ``watch``: make the trigger that tells of changes."""
-
-    read: bool
-    write: bool
-    create_schema: bool
-    watch: bool
-
-
-@dataclass(frozen=True)
-class Recognition:
-    """Findings in a store.
-
-    Args:
-        memories: Rows that are memories.
-        skipped: Rows of the table that are none.
-        scopes: Number of scopes.
-        dimension: Length of the vectors; None = there are none.
-        sidecar: Version of the sidecar that is there; None = there is none.
-        is_table: It is a table; False = a view or a foreign table, which can only be read.
-        warnings: Sentences for the person who connects.
-    """
-
-    kind: str
-    table: str
-    postgres: str
-    memories: int
-    skipped: int
-    scopes: int
-    dimension: int | None
-    rights: Rights
-    sidecar: int | None
-    is_table: bool = True
-    warnings: list[str] = field(default_factory=list)
 
 
 def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
@@ -79,7 +42,7 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
         return Recognition(
             kind=table.mapping.kind,
             table=table.mapping.table,
-            postgres=f"{version // 10000}.{version % 10000}",
+            server=f"Postgres {version // 10000}.{version % 10000}",
             memories=memories,
             skipped=total - memories,
             scopes=len(scopes),

@@ -13,28 +13,11 @@ from psycopg import Connection, sql
 from psycopg.rows import class_row
 
 from consolidation_pipeline.connect.mapping import Field, Links, TableMapping, table_identifier
+from consolidation_pipeline.connect.store import SourceRow
 from consolidation_pipeline.errors import UsageError
 
 # Rows that a server-side cursor sends at once.
 _FETCH_ROWS = 2_000
-
-
-@dataclass(frozen=True)
-class SourceRow:
-    """A memory as its store has it.
-
-    ``key``: the value of the key column, or a JSON array of several. ``stamp``: SHA-256 of text, scope and metadata.
-    ``vector``: as Postgres text, None if it was not asked for.
-    """
-
-    key: str
-    stamp: str
-    text: str
-    scope: dict[str, str]
-    created: str | None
-    updated: str | None
-    metadata: dict[str, Any]
-    vector: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,8 @@ from psycopg import Connection, sql
 
 from consolidation_pipeline.connect.mapping import Links, table_identifier
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
+from consolidation_pipeline.connect.store import Conflict
 from consolidation_pipeline.connect.write_back import set_links
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """A row that somebody changed after it was written, so that its write cannot be undone as it was."""
-
-    table: str
-    key: str
-    reason: str
 
 
 @dataclass(frozen=True)

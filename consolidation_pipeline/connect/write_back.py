@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import md5
 from typing import Any
@@ -19,39 +18,8 @@ from psycopg.types.json import Jsonb
 
 from consolidation_pipeline.connect.mapping import Field, Fill, Links, table_identifier
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
+from consolidation_pipeline.connect.store import GroupWrite, Receipt
 from consolidation_pipeline.errors import ConflictError, UsageError
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupWrite:
-    """Order to write one group into its store.
-
-    Args:
-        write_id: Id of the write, in the sidecar and with us.
-        group_id: Our id of the merged memory.
-        stamps: Key -> stamp of all sources, as they were when the merge was decided.
-        keep: Key of the source that says everything and stays; None = a new row is inserted.
-        text: Text of the new row.
-        vector: Its vector as Postgres text.
-    """
-
-    write_id: UUID
-    group_id: str
-    stamps: Mapping[str, str]
-    keep: str | None = None
-    text: str | None = None
-    vector: str | None = None
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """Result of a write: the write's id, the key of the successor, whether it is new, and the keys of hidden rows."""
-
-    write_id: UUID
-    successor: str
-    inserted: bool
-    hidden: list[str]
-    links: int
 
 
 def write_group(connection: Connection[Any], table: SourceTable, source: str, group: GroupWrite) -> Receipt:

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.connect import sidecar
-from consolidation_pipeline.connect.config import SourceConfig, make_mapping, open_store, read_config
-from consolidation_pipeline.connect.probe import Recognition, probe
-from consolidation_pipeline.connect.source_table import SourceTable, same_table
-from consolidation_pipeline.connect.undo import Conflict, undo_all
+from consolidation_pipeline.connect.restore import restore_database
+from consolidation_pipeline.connect.store import Conflict, MemoryStore, Recognition, StoreConfig
 from consolidation_pipeline.core.memories.memories import check_memory_type
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS, normalize_scope
 from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.service.sources.write_back import undo_writes
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SOURCE_MODES
@@ -47,10 +45,9 @@ def probe_source(config: Mapping[str, Any]) -> Recognition:
         UsageError: The configuration does not fit the store, or this user may not read it.
         StoreError: The database cannot be reached.
     """
-    checked = read_config(config)
-    check_memory_type(checked.memory_type)
-    with open_store(checked.url_env) as store:
-        return probe(store, SourceTable(store, make_mapping(checked)))
+    check_memory_type(read_config(config).memory_type)
+    with open_store(config) as store:
+        return store.probe()
 
 
 def connect_source(
@@ -72,19 +69,23 @@ def connect_source(
         ConflictError: The name is taken, or the same table is connected already.
         StoreError: The database cannot be reached.
     """
+    check_mode(mode)
     checked = read_config(config)
-    mapping = make_mapping(checked)
-    found = _examine(checked, name, mode)
-    wanted = normalize_scope(",".join(mapping.scope)) if mapping.scope else NO_WALLS
+    check_memory_type(checked.memory_type)
+    names = checked.scope_names
+    wanted = normalize_scope(",".join(names)) if names else NO_WALLS
+    with open_store(config) as store:
+        found = _examine(store, name, mode)
     with engine.connect() as connection:
         _check_unconnected(list_sources(connection), checked)  # Before a project is made.
-    owner = ensure_project(engine, project, {"scope": wanted} if mapping.scope else {})
+    owner = ensure_project(engine, project, {"scope": wanted} if names else {})
     _check_walls(parse_options(owner.config).scope, wanted, project)
     with engine.begin() as connection:
         _check_unconnected(list_sources(connection), checked)
-        source = create_source(connection, owner.id, name, config=_dump(checked), mode=mode)
+        source = create_source(connection, owner.id, name, config=checked.dump(), mode=mode)
     if mode != "mirror":
-        _prepare(checked, name, found)
+        with open_store(config) as store:
+            store.prepare(name, checked)
     return Connected(source, found, mode != "mirror" and found.rights.watch)
 
 
@@ -94,33 +95,19 @@ def check_mode(mode: str) -> None:
         raise UsageError(f"mode is {mode!r}: expected one of {', '.join(SOURCE_MODES)}")
 
 
-def _examine(config: SourceConfig, name: str, mode: str) -> Recognition:
+def _examine(store: MemoryStore, name: str, mode: str) -> Recognition:
     """Return what is found in a store. Raise an error if the mode does not fit it, or another source writes there."""
-    check_mode(mode)
-    found = probe_source(config.model_dump(exclude_none=True))
+    found = store.probe()
     if mode == "mirror":
         return found
     if not found.is_table:
         raise UsageError(f"mode {mode} needs a table, and {found.table} is none: connect what it reads, or mode mirror")
     if not (found.rights.write and found.rights.create_schema):
         raise UsageError(f"mode {mode} needs more rights: {'; '.join(found.warnings)}")
-    with open_store(config.url_env) as store:
-        others = sidecar.list_sources(store) if found.sidecar == sidecar.VERSION else {}
-        for other, values in others.items():
-            table = make_mapping(read_config(values)).table
-            if other != name and same_table(store, table, found.table):
-                raise ConflictError(f"table {found.table} is connected as {other} there: use that name", (other,))
+    other = store.find_writer(name)
+    if other is not None:
+        raise ConflictError(f"{found.table} is connected as {other} there: use that name", (other,))
     return found
-
-
-def _prepare(config: SourceConfig, name: str, found: Recognition) -> None:
-    """Make the sidecar in a store, and the trigger if this user may."""
-    with open_store(config.url_env) as store, store.transaction():
-        sidecar.install(store)
-        sidecar.save_source(store, name, _dump(config))
-        if found.rights.watch:
-            table = SourceTable(store, make_mapping(config))
-            sidecar.watch(store, table.mapping.table, table.key_sql)
 
 
 def set_mode(engine: Engine, name: str, mode: str) -> None:
@@ -135,17 +122,15 @@ def set_mode(engine: Engine, name: str, mode: str) -> None:
     with engine.connect() as connection:
         source = get_source(connection, name)
         is_written = bool(list_writes(connection, source.id, ["intended", "written"]))
-    config = read_config(source.config)
-    found = _examine(config, name, mode)
-    if mode != "mirror":
-        _prepare(config, name, found)
-    elif is_written:
+    check_mode(mode)
+    if mode == "mirror" and is_written:
         raise ConflictError(f"source {name} has groups that are written in the store: undo them first", (name,))
-    elif found.sidecar is not None:
-        with open_store(config.url_env) as store, store.transaction():
-            sidecar.unwatch(store, found.table)
-            sidecar.forget_source(store, name)
-            sidecar.remove_if_unused(store)
+    with open_store(source.config) as store:
+        _examine(store, name, mode)
+        if mode == "mirror":
+            store.release(name, forget=True)
+        else:
+            store.prepare(name, read_config(source.config))
     with engine.begin() as connection:
         save_mode(connection, source.id, mode)
 
@@ -159,18 +144,10 @@ def _check_walls(own: str, wanted: str, project: str) -> None:
         )
 
 
-def _check_unconnected(sources: list[Source], config: SourceConfig) -> None:
-    table = make_mapping(config).table
+def _check_unconnected(sources: list[Source], config: StoreConfig) -> None:
     for source in sources:
-        other = read_config(source.config)
-        if other.url_env == config.url_env and make_mapping(other).table == table:
-            raise ConflictError(
-                f"table {table} of {config.url_env} is connected as {source.name} already", (source.name,)
-            )
-
-
-def _dump(config: SourceConfig) -> dict[str, Any]:
-    return config.model_dump(exclude_none=True, exclude_defaults=True) | {"kind": config.kind}
+        if config.overlaps(read_config(source.config)):
+            raise ConflictError(f"{config.place} is connected as {source.name} already", (source.name,))
 
 
 def list_connected(engine: Engine, project_id: UUID | None = None) -> list[Source]:
@@ -185,8 +162,8 @@ def find_source(engine: Engine, id: UUID) -> Source | None:
 
 
 def describe_table(source: Source) -> str:
-    """Return the name of the table that is connected."""
-    return make_mapping(read_config(source.config)).table
+    """Return the name of the table that is connected, or the path of the folder."""
+    return read_config(source.config).place
 
 
 def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID, list[Conflict]]:
@@ -204,17 +181,12 @@ def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID,
     """
     with engine.connect() as connection:
         source = get_source(connection, name)
-    config = read_config(source.config)
     if restore:
         conflicts = undo_writes(engine, name)
         if conflicts:
             return conflicts
-    with open_store(config.url_env) as store, store.transaction():
-        if sidecar.find_version(store) is not None:
-            sidecar.unwatch(store, make_mapping(config).table)
-            if restore:
-                sidecar.forget_source(store, name)
-                sidecar.remove_if_unused(store)
+    with open_store(source.config) as store:
+        store.release(name, forget=restore)
     with engine.begin() as connection:
         delete_source(connection, source.id)
     return {}
@@ -230,11 +202,4 @@ def restore_store(url_env: str) -> dict[UUID, list[Conflict]]:
         UsageError: The variable is not set, or the store has no sidecar.
         StoreError: The database cannot be reached.
     """
-    with open_store(url_env) as store:
-        if sidecar.find_version(store) is None:
-            raise UsageError(f"the database of {url_env} has no schema {sidecar.SCHEMA}: nothing was written there")
-        tables = {
-            name: SourceTable(store, make_mapping(read_config(config)))
-            for name, config in sidecar.list_sources(store).items()
-        }
-        return undo_all(store, tables)
+    return restore_database(url_env)

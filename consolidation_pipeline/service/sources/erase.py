@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from consolidation_pipeline.connect import sidecar
-from consolidation_pipeline.connect.config import StoreConnection, make_mapping, open_store, read_config
-from consolidation_pipeline.connect.erase import erase_rows
-from consolidation_pipeline.connect.source_table import SourceTable
+from consolidation_pipeline.connect.store import MemoryStore
+from consolidation_pipeline.service.sources.stores import open_store
 from consolidation_pipeline.service.sources.write_back import undo_or_refuse
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.sources.source_writes import forget_rows, forget_writes, list_writes
@@ -43,22 +41,16 @@ def erase_in_sources(connection: Connection, project_id: UUID, memory_ids: Seque
             bury_rows(connection, source.id, keys)
             result.left[source.name] = len(keys)
             continue
-        config = read_config(source.config)
-        with open_store(config.url_env) as store, store.transaction():
-            result.removed[source.name] = _erase(
-                connection, source, store, SourceTable(store, make_mapping(config)), keys
-            )
+        with open_store(source.config) as store, store.transaction():
+            result.removed[source.name] = _erase(connection, source, store, keys)
     return result
 
 
-def _erase(
-    connection: Connection, source: Source, store: StoreConnection, table: SourceTable, keys: Sequence[str]
-) -> int:
-    sidecar.install(store)
+def _erase(connection: Connection, source: Source, store: MemoryStore, keys: Sequence[str]) -> int:
     for write in list_writes(connection, source.id, ["written"]):
         if set(keys) & set(write.plan["stamps"]):
-            undo_or_refuse(connection, source, store, table, write)
-    deleted = erase_rows(store, table, keys)
+            undo_or_refuse(connection, source, store, write)
+    deleted = store.erase_rows(keys)
     forget_writes(connection, source.id, keys)
     forget_rows(connection, source.id, keys)
     return deleted

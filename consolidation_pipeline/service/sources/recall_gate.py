@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from consolidation_pipeline.connect.config import StoreConnection
-from consolidation_pipeline.connect.source_table import SourceRow, SourceTable
-from consolidation_pipeline.connect.write_back import GroupWrite, Receipt, write_group
+from consolidation_pipeline.connect.store import GroupWrite, MemoryStore, Receipt, SourceRow
 from consolidation_pipeline.errors import ConflictError, ConsolidationError
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.write_plan import PlannedWrite
@@ -54,14 +52,14 @@ class Places:
         return f"found at place {max(found) + 1} or better for {len(found)} texts"
 
 
-def read_rows(store: StoreConnection, table: SourceTable, plan: PlannedWrite) -> list[SourceRow]:
+def read_rows(store: MemoryStore, plan: PlannedWrite) -> list[SourceRow]:
     """Return the rows of a group as the store has them now, with their vectors."""
     with store.transaction():
-        return list(table.iter_rows(store, list(plan.stamps), vectors=table.mapping.vector is not None))
+        return list(store.iter_rows(list(plan.stamps), vectors=store.has_vectors))
 
 
 def make_group(
-    table: SourceTable, plan: PlannedWrite, rows: Sequence[SourceRow], embedder: StoreEmbedder, write_id: UUID
+    store: MemoryStore, plan: PlannedWrite, rows: Sequence[SourceRow], embedder: StoreEmbedder, write_id: UUID
 ) -> GroupWrite:
     """Return the order to write a group, with the vector of its new row.
 
@@ -71,7 +69,7 @@ def make_group(
     """
     if len({scope_key(row.scope) for row in rows}) > 1:
         raise ConflictError("its rows are of several scopes")
-    needs_vector = plan.keep is None and table.mapping.vector is not None
+    needs_vector = plan.keep is None and store.has_vectors
     return GroupWrite(
         write_id=write_id,
         group_id=str(plan.memory_id),
@@ -88,7 +86,7 @@ def scope_key(scope: Mapping[str, str]) -> str:
 
 
 def write_checked(
-    store: StoreConnection, table: SourceTable, source: str, group: GroupWrite, rows: Sequence[SourceRow]
+    store: MemoryStore, source: str, group: GroupWrite, rows: Sequence[SourceRow]
 ) -> tuple[Receipt, Places]:
     """Write a group in the transaction of ``store``, and search for its successor.
 
@@ -96,20 +94,8 @@ def write_checked(
         ConflictError: A row changed or is gone since the merge was decided.
         RecallError: The store's own search finds the successor worse; the transaction has to be rolled back.
     """
-    before = _find_places(store, table, rows, set(group.stamps))
-    receipt = write_group(store, table, source, group)
-    places = Places(before, _find_places(store, table, rows, {receipt.successor}))
+    before = store.find_places(rows, set(group.stamps), SEARCH_LIMIT)
+    receipt = store.write_group(source, group)
+    places = Places(before, store.find_places(rows, {receipt.successor}, SEARCH_LIMIT))
     places.check()
     return receipt, places
-
-
-def _find_places(
-    store: StoreConnection, table: SourceTable, rows: Sequence[SourceRow], keys: set[str]
-) -> dict[str, int | None]:
-    """Return for each row's text the place of the best of ``keys`` in the store's own search; None = not found."""
-    places: dict[str, int | None] = {}
-    for row in rows:
-        if row.vector is not None:
-            found = table.find_nearest(store, row.vector, row.scope, SEARCH_LIMIT)
-            places[row.key] = next((at for at, key in enumerate(found) if key in keys), None)
-    return places

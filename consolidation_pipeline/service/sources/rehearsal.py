@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from consolidation_pipeline.connect import sidecar
-from consolidation_pipeline.connect.config import make_mapping, open_store, read_config, refuse_locked
-from consolidation_pipeline.connect.source_table import SourceTable
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.sources.recall_gate import RecallError, make_group, read_rows, write_checked
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
+from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.service.sources.write_plan import PlannedWrite
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import get_project
@@ -52,20 +50,15 @@ def rehearse_writes(
     with engine.connect() as connection:
         source = get_source(connection, name)
         project = get_project(connection, source.project)
-    config = read_config(source.config)
     outcomes = {}
-    with open_store(copy_url_env or config.url_env) as store:
-        table = SourceTable(store, make_mapping(config))
-        embedder = StoreEmbedder(engine, project, config, store, table)
-        with store.transaction(force_rollback=True):
-            sidecar.install(store)
+    with open_store({**source.config, "url_env": copy_url_env} if copy_url_env else source.config) as store:
+        embedder = StoreEmbedder(engine, project, read_config(source.config), store)
         for plan in planned:
             try:
-                rows = read_rows(store, table, plan)
-                group = make_group(table, plan, rows, embedder, uuid4())
-                with refuse_locked(), store.transaction(force_rollback=True):
-                    sidecar.install(store)
-                    receipt, places = write_checked(store, table, name, group, rows)
+                rows = read_rows(store, plan)
+                group = make_group(store, plan, rows, embedder, uuid4())
+                with store.transaction(discard=True):
+                    receipt, places = write_checked(store, name, group, rows)
                 outcomes[plan.memory_id] = Rehearsed(found=places.describe(), links=receipt.links)
             except (ConflictError, RecallError, UsageError) as error:
                 outcomes[plan.memory_id] = Rehearsed(refusal=str(error))

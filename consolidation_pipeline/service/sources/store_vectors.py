@@ -9,8 +9,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from consolidation_pipeline.connect.config import SourceConfig, StoreConnection
-from consolidation_pipeline.connect.source_table import SourceTable
+from consolidation_pipeline.connect.store import MemoryStore, StoreConfig
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import UsageError
@@ -25,7 +24,7 @@ SAMPLE_ROWS = 20
 MIN_COSINE = 0.999
 
 
-def shares_model(config: SourceConfig, project: Project) -> bool:
+def shares_model(config: StoreConfig, project: Project) -> bool:
     """Return True if the vectors of a store are said to be of the project's embedding model."""
     if config.embedding_model is None:
         return False
@@ -41,10 +40,8 @@ def parse_vectors(texts: Sequence[str]) -> Vectors:
 class StoreEmbedder:
     """The embedding model of a store, examined when it is needed first."""
 
-    def __init__(
-        self, engine: Engine, project: Project, config: SourceConfig, store: StoreConnection, table: SourceTable
-    ) -> None:
-        self._engine, self._project, self._config, self._store, self._table = engine, project, config, store, table
+    def __init__(self, engine: Engine, project: Project, config: StoreConfig, store: MemoryStore) -> None:
+        self._engine, self._project, self._config, self._store = engine, project, config, store
 
     def embed(self, text: str) -> str:
         """Return the vector of a text as Postgres writes it.
@@ -63,8 +60,7 @@ class StoreEmbedder:
             )
         options = parse_options(self._project.config)
         model = open_embedder(self._engine, self._project, options, uuid4())
-        with self._store.transaction():
-            rows = self._table.sample_rows(self._store, SAMPLE_ROWS)
+        rows = self._store.sample_rows(SAMPLE_ROWS)
         theirs = normalize(parse_vectors([row.vector or "" for row in rows]))
         ours = model.embed([row.text for row in rows])
         if theirs.shape != ours.shape:

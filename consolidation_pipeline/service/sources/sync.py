@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
@@ -11,21 +10,21 @@ from uuid import UUID
 
 import numpy as np
 
-from consolidation_pipeline.connect import sidecar
-from consolidation_pipeline.connect.config import StoreConnection, make_mapping, open_store, read_config
-from consolidation_pipeline.connect.source_table import SourceRow, SourceTable, parse_time
+from consolidation_pipeline.connect.source_table import parse_time
+from consolidation_pipeline.connect.store import MemoryStore, SourceRow
 from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.embed import load_embedder
-from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
+from consolidation_pipeline.errors import InvalidMemoryError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import make_scope_key
 from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, revise_memories
+from consolidation_pipeline.service.sources.recovery import hold_source, recover_writes
 from consolidation_pipeline.service.sources.store_vectors import parse_vectors, shares_model
+from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.vector_copy import to_ids
-from consolidation_pipeline.store.jobs.project_lock import session_lock
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
@@ -82,62 +81,42 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
     with engine.connect() as connection:
         source = get_source(connection, name)
         project = get_project(connection, source.project)
-    config = read_config(source.config)
-    with hold_source(engine, source), open_store(config.url_env) as store:
-        table = SourceTable(store, make_mapping(config))
-        sync = _Sync(engine, project, source, table)
-        numbers = _read_outbox(store, source, table)
-        if numbers is None:
-            sync.compare_all(store)
+    with hold_source(engine, source), open_store(source.config) as store:
+        recover_writes(engine, source, store)  # Rows that a write hid are not taken for deleted ones.
+        sync = _Sync(engine, project, source, store)
+        changes = None if source.synced_at is None else store.read_changes()
+        if changes is None:
+            sync.compare_all()
         else:
-            sync.compare(store, numbers[1])
+            sync.compare(changes[1])
         with engine.begin() as connection:
             save_sync(connection, source.id, asdict(sync.result))
-        if numbers is not None:
-            sidecar.drop_from_outbox(store, numbers[0])
+        if changes is not None:
+            store.drop_changes(changes[0])
         return sync.result
-
-
-@contextmanager
-def hold_source(engine: Engine, source: Source) -> Iterator[None]:
-    """Hold the lock of a source: one sync or write at a time."""
-    with session_lock(engine, f"source:{source.id}", wait_seconds=0) as held:
-        if not held:
-            raise ConflictError(f"another sync of source {source.name} is running: try again when it is done")
-        yield
-
-
-def _read_outbox(store: StoreConnection, source: Source, table: SourceTable) -> tuple[list[int], list[str]] | None:
-    """Return entries and keys of the outbox; None if all rows have to be compared."""
-    if source.synced_at is None or sidecar.find_version(store) != sidecar.VERSION:
-        return None
-    if not sidecar.is_watched(store, table.mapping.table):
-        return None
-    return sidecar.read_outbox(store, table.mapping.table)
 
 
 class _Sync:
     """One sync: what it compares is read from the store, what differs is written to the memories."""
 
-    def __init__(self, engine: Engine, project: Project, source: Source, table: SourceTable) -> None:
-        self.engine, self.project, self.source, self.table = engine, project, source, table
+    def __init__(self, engine: Engine, project: Project, source: Source, store: MemoryStore) -> None:
+        self.engine, self.project, self.source, self.store = engine, project, source, store
         self.config = read_config(source.config)
         self.model = load_embedder(parse_options(project.config).embedding_model).name
-        self.takes_vectors = table.mapping.vector is not None and shares_model(self.config, project)
+        self.takes_vectors = store.has_vectors and shares_model(self.config, project)
         self.result = SyncResult()
 
-    def compare_all(self, store: StoreConnection) -> None:
+    def compare_all(self) -> None:
         """Compare the stamps of all rows, in one snapshot of the store."""
         with self.engine.connect() as connection:
             known = load_row_states(connection, self.source.id)
-        with store.transaction():
-            store.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        with self.store.snapshot():
             if not known:
-                self._store(self.table.iter_rows(store, vectors=self.takes_vectors), known)
+                self._store(self.store.iter_rows(vectors=self.takes_vectors), known)
                 return
             changed = []
             missing = {key for key, state in known.items() if state.state in PRESENT}
-            for key, stamp in self.table.iter_stamps(store):
+            for key, stamp in self.store.iter_stamps():
                 self.result.read += 1
                 missing.discard(key)
                 state = known.get(key)
@@ -145,16 +124,16 @@ class _Sync:
                     changed.append(key)
             self.result.unchanged = self.result.read - len(changed)
             for batch in _batches(changed):
-                self._store(self.table.iter_rows(store, batch, vectors=self.takes_vectors), known)
+                self._store(self.store.iter_rows(batch, vectors=self.takes_vectors), known)
         self._drop(sorted(missing), known)
 
-    def compare(self, store: StoreConnection, keys: Sequence[str]) -> None:
+    def compare(self, keys: Sequence[str]) -> None:
         """Compare the rows with ``keys``; those that are not there are gone."""
         for batch in _batches(keys):
             with self.engine.connect() as connection:
                 known = load_row_states(connection, self.source.id, batch)
-            with store.transaction():
-                rows = list(self.table.iter_rows(store, batch, vectors=self.takes_vectors))
+            with self.store.snapshot():
+                rows = list(self.store.iter_rows(batch, vectors=self.takes_vectors))
             self.result.read += len(rows)
             found = {row.key for row in rows}
             fresh = [row for row in rows if not _is_current(known.get(row.key), row.stamp)]
@@ -312,6 +291,7 @@ class _Sync:
             "memory_type": self.config.memory_type,
             "learned_at": parse_time(row.created),
             "metadata": {**row.metadata, **walls},
+            **row.fields,
             **scope,
         }
         return parse_memory(fields, source=self.source.name)

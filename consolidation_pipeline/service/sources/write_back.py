@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID, uuid4
 
-from consolidation_pipeline.connect import sidecar
-from consolidation_pipeline.connect.config import StoreConnection, make_mapping, open_store, read_config, refuse_locked
-from consolidation_pipeline.connect.source_table import SourceRow, SourceTable
-from consolidation_pipeline.connect.undo import Conflict, read_receipts, undo_write
-from consolidation_pipeline.connect.write_back import Receipt
+from consolidation_pipeline.connect.store import Conflict, MemoryStore, SourceRow
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.sources.recall_gate import (
     RecallError,
@@ -21,8 +16,9 @@ from consolidation_pipeline.service.sources.recall_gate import (
     scope_key,
     write_checked,
 )
+from consolidation_pipeline.service.sources.recovery import hold_source, record_undo, record_write, recover_writes
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
-from consolidation_pipeline.service.sources.sync import hold_source
+from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.service.sources.write_plan import (
     QUIET_SECONDS,
     PlannedWrite,
@@ -36,19 +32,17 @@ from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.sources.source_writes import (
     SourceWrite,
     end_write,
-    forget_rows,
     intend_write,
     list_dissolved,
     list_writes,
-    set_row_states,
 )
-from consolidation_pipeline.store.sources.sources import Source, SourceRowState, get_source, save_row_states
+from consolidation_pipeline.store.sources.sources import Source, get_source
 
 # Share of the rows of a scope that one automatic write may hide.
 MAX_SHARE = 0.05
 
 # Conflict of a write whose images somebody removed, as with the whole sidecar.
-_LOST = Conflict(f"{sidecar.SCHEMA}.images", "its rows", "the images of a write are gone from the store")
+_LOST = Conflict("the sidecar", "its rows", "the images of a write are gone from the store")
 
 
 @dataclass
@@ -101,53 +95,49 @@ def write_source(
         )
     if plan is not None and plan.source != name:
         raise UsageError(f"the plan is for source {plan.source}, not for {name}")
-    config = read_config(source.config)
     result = WriteResult()
-    with hold_source(engine, source), open_store(config.url_env) as store:
-        table = SourceTable(store, make_mapping(config))
-        embedder = StoreEmbedder(engine, project, config, store, table)
-        sidecar.install(store)
+    with hold_source(engine, source), open_store(source.config) as store:
+        embedder = StoreEmbedder(engine, project, read_config(source.config), store)
         recover_writes(engine, source, store)
-        result.restored = undo_dissolved_here(engine, source, store, table)
+        result.restored = undo_dissolved_here(engine, source, store)
         planned = plan_writes(engine, name, quiet_seconds=0)
         if plan is not None:
             with engine.connect() as connection:
                 written = list_writes(connection, source.id, ["written"])
-            planned = select_unwritten(plan, planned, written, _read_stamps(store, table, plan))
+            planned = select_unwritten(plan, planned, written, _read_stamps(store, plan))
         elif memory_ids is not None:
             planned = select_named(planned, memory_ids, name)
         else:
             result.waiting = len(planned)
             planned = [] if source.mode == "review" else plan_writes(engine, name, quiet_seconds=quiet_seconds)
             result.waiting -= len(planned)
-        room = _count_room(store, table, max_share) if plan is None and memory_ids is None else None
+        room = _count_room(store, max_share) if plan is None and memory_ids is None else None
         for one in planned:
-            rows = read_rows(store, table, one)
+            rows = read_rows(store, one)
             scope = scope_key(rows[0].scope if rows else {})
             if room is not None and room[scope] <= 0:
                 result.waiting += 1
-            elif _write(engine, source, store, table, one, rows, embedder, result) and room is not None:
+            elif _write(engine, source, store, one, rows, embedder, result) and room is not None:
                 room[scope] -= len(one.hidden)
     return result
 
 
-def _read_stamps(store: StoreConnection, table: SourceTable, plan: WritePlan) -> dict[str, str]:
+def _read_stamps(store: MemoryStore, plan: WritePlan) -> dict[str, str]:
     """Return the stamps of the rows of a plan in the store now, by key."""
     keys = [key for group in plan.groups for key in group.stamps]
     with store.transaction():
-        return {row.key: row.stamp for row in table.iter_rows(store, keys)}
+        return {row.key: row.stamp for row in store.iter_rows(keys)}
 
 
-def _count_room(store: StoreConnection, table: SourceTable, share: float) -> Counter[str]:
+def _count_room(store: MemoryStore, share: float) -> Counter[str]:
     """Return how many rows may be hidden by scope. The last group may be larger, so a small scope gets one group."""
-    return Counter({scope_key(scope): max(1, int(count * share)) for scope, count in table.count_scopes(store)})
+    return Counter({scope_key(scope): max(1, int(count * share)) for scope, count in store.count_scopes()})
 
 
 def _write(
     engine: Engine,
     source: Source,
-    store: StoreConnection,
-    table: SourceTable,
+    store: MemoryStore,
     plan: PlannedWrite,
     rows: Sequence[SourceRow],
     embedder: StoreEmbedder,
@@ -165,62 +155,19 @@ def _write(
             plan={"keep": plan.keep, "text": plan.text, "stamps": dict(plan.stamps), "group": str(plan.id)},
         )
     try:
-        group = make_group(table, plan, rows, embedder, write_id)
-        with refuse_locked(), store.transaction():
-            receipt, _ = write_checked(store, table, source.name, group, rows)
+        group = make_group(store, plan, rows, embedder, write_id)
+        with store.transaction():
+            receipt, _ = write_checked(store, source.name, group, rows)
     except (ConflictError, RecallError, UsageError) as error:
         with engine.begin() as connection:
             end_write(connection, write_id, "refused", str(error))
         result.refused[str(plan.memory_id)] = str(error)
         return False
-    _record(engine, source, store, table, plan.memory_id, write_id, receipt)
+    record_write(engine, source, store, plan.memory_id, receipt)
     result.written += 1
     result.hidden += len(receipt.hidden)
     result.inserted += receipt.inserted
     return True
-
-
-def _record(
-    engine: Engine,
-    source: Source,
-    store: StoreConnection,
-    table: SourceTable | None,
-    memory_id: UUID,
-    write_id: UUID,
-    receipt: Receipt,
-) -> None:
-    """Record a committed write here: hidden rows, the new row, and the write."""
-    stamp = None
-    if receipt.inserted and table is not None:
-        with store.transaction():
-            stamp = table.lock(store, [receipt.successor]).get(receipt.successor)
-    with engine.begin() as connection:
-        set_row_states(connection, source.id, receipt.hidden, "hidden")
-        if receipt.inserted:
-            state = SourceRowState(receipt.successor, memory_id, stamp or "", "successor")
-            save_row_states(connection, source.id, [state])
-        end_write(connection, write_id, "written")
-
-
-def recover_writes(engine: Engine, source: Source, store: StoreConnection) -> None:
-    """Complete what was cut off: writes that the store has are recorded, undone ones too, the others are dropped."""
-    with engine.connect() as connection:
-        writes = list_writes(connection, source.id, ["intended", "written"])
-    if not writes or sidecar.find_version(store) is None:
-        return
-    table = SourceTable(store, make_mapping(read_config(source.config)))
-    done = read_receipts(store, [write.id for write in writes])
-    for write in writes:
-        found = done.get(write.id)
-        if write.status == "intended" and found is None:
-            with engine.begin() as connection:
-                end_write(connection, write.id, "refused", "cut off before it was written")
-        elif write.status == "intended" and found is not None:
-            receipt = Receipt(write.id, found["successor"], found["inserted"], found["hidden"], found["links"])
-            _record(engine, source, store, table, write.memory_id, write.id, receipt)
-        if found is not None and found["undone"]:
-            with engine.begin() as connection:
-                record_undo(connection, source, write, found)
 
 
 def undo_writes(engine: Engine, name: str, memory_ids: Sequence[UUID] | None = None) -> dict[UUID, list[Conflict]]:
@@ -232,39 +179,29 @@ def undo_writes(engine: Engine, name: str, memory_ids: Sequence[UUID] | None = N
     """
     with engine.connect() as connection:
         source = get_source(connection, name)
-    config = read_config(source.config)
-    with hold_source(engine, source), open_store(config.url_env) as store:
-        table = SourceTable(store, make_mapping(config))
+    with hold_source(engine, source), open_store(source.config) as store:
         recover_writes(engine, source, store)
         with engine.connect() as connection:
             writes = list_writes(connection, source.id, ["written"])
         wanted = [write for write in writes if memory_ids is None or not write.ids.isdisjoint(memory_ids)]
-        return {write.memory_id: found for write, found in _undo_each(engine, source, store, table, wanted) if found}
+        return {write.memory_id: found for write, found in _undo_each(engine, source, store, wanted) if found}
 
 
 def _undo_each(
-    engine: Engine, source: Source, store: StoreConnection, table: SourceTable, writes: Sequence[SourceWrite]
+    engine: Engine, source: Source, store: MemoryStore, writes: Sequence[SourceWrite]
 ) -> Iterator[tuple[SourceWrite, list[Conflict]]]:
     """Undo writes in this order, each in a transaction of its own; yield each with what stands in its way."""
-    receipts = read_receipts(store, [write.id for write in writes])
+    receipts = store.read_receipts([write.id for write in writes])
     for write in writes:
         if write.id not in receipts:
             yield write, [_LOST]
             continue
         with store.transaction():
-            conflicts = undo_write(store, table, write.id)
+            conflicts = store.undo_write(write.id)
         if not conflicts:
             with engine.begin() as connection:
                 record_undo(connection, source, write, receipts[write.id])
         yield write, conflicts
-
-
-def record_undo(connection: Connection, source: Source, write: SourceWrite, receipt: Mapping[str, Any]) -> None:
-    """Record here that a write is undone in the store: its hidden rows are there again, its new row is not."""
-    set_row_states(connection, source.id, receipt["hidden"], "mirrored")
-    if receipt["inserted"]:
-        forget_rows(connection, source.id, [receipt["successor"]])
-    end_write(connection, write.id, "undone")
 
 
 def undo_dissolved(connection: Connection, project_id: UUID) -> int:
@@ -282,20 +219,16 @@ def undo_dissolved(connection: Connection, project_id: UUID) -> int:
     writes = list_dissolved(connection, project_id)
     for name in dict.fromkeys(name for name, _ in writes):
         source = get_source(connection, name)
-        config = read_config(source.config)
-        with open_store(config.url_env) as store, store.transaction():
-            table = SourceTable(store, make_mapping(config))
+        with open_store(source.config) as store, store.transaction():
             for write in [write for owner, write in writes if owner == name]:
-                undo_or_refuse(connection, source, store, table, write)
+                undo_or_refuse(connection, source, store, write)
     return len(writes)
 
 
-def undo_or_refuse(
-    connection: Connection, source: Source, store: StoreConnection, table: SourceTable, write: SourceWrite
-) -> None:
+def undo_or_refuse(connection: Connection, source: Source, store: MemoryStore, write: SourceWrite) -> None:
     """Undo a write in both transactions. Raise ConflictError if rows stand in the way."""
-    receipt = read_receipts(store, [write.id]).get(write.id, {})
-    conflicts = undo_write(store, table, write.id) if receipt else [_LOST]
+    receipt = store.read_receipts([write.id]).get(write.id, {})
+    conflicts = store.undo_write(write.id) if receipt else [_LOST]
     if conflicts:
         first = conflicts[0]
         raise ConflictError(
@@ -306,7 +239,7 @@ def undo_or_refuse(
     record_undo(connection, source, write, receipt)
 
 
-def undo_dissolved_here(engine: Engine, source: Source, store: StoreConnection, table: SourceTable) -> int:
+def undo_dissolved_here(engine: Engine, source: Source, store: MemoryStore) -> int:
     """Undo the writes of one source whose merges were dissolved, as by an edit; those with conflicts stay.
 
     Returns:
@@ -314,4 +247,4 @@ def undo_dissolved_here(engine: Engine, source: Source, store: StoreConnection, 
     """
     with engine.connect() as connection:
         writes = [write for name, write in list_dissolved(connection, source.project_id) if name == source.name]
-    return sum(not conflicts for _, conflicts in _undo_each(engine, source, store, table, writes))
+    return sum(not conflicts for _, conflicts in _undo_each(engine, source, store, writes))

@@ -8,8 +8,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from consolidation_pipeline.connect.config import make_mapping, read_config
+from consolidation_pipeline.connect.store import StoreConfig
 from consolidation_pipeline.errors import ConflictError, NotFoundError
+from consolidation_pipeline.service.sources.stores import read_config
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.sources.source_writes import SourceWrite, WritableMerge, list_writable
 from consolidation_pipeline.store.sources.sources import get_source
@@ -62,14 +63,19 @@ def plan_writes(engine: Engine, name: str, *, quiet_seconds: float = QUIET_SECON
     with engine.connect() as connection:
         source = get_source(connection, name)
         merges = list_writable(connection, source.project_id, source.id, quiet_seconds=quiet_seconds)
-    can_insert = make_mapping(read_config(source.config)).can_insert
-    planned = [_plan(merge) for merge in merges]
-    return [plan for plan in planned if plan.keep is not None or can_insert]
+    config = read_config(source.config)
+    planned = [_plan(merge, config) for merge in merges]
+    return [
+        plan
+        for plan in planned
+        if (plan.keep is not None or config.can_insert) and all(map(config.may_hide, plan.hidden))
+    ]
 
 
-def _plan(merge: WritableMerge) -> PlannedWrite:
+def _plan(merge: WritableMerge, config: StoreConfig) -> PlannedWrite:
     texts = dict(zip(merge.keys, merge.texts, strict=True))
-    same = sorted(key for key, body in texts.items() if body.strip() == merge.content.strip())
+    same = [key for key, body in texts.items() if body.strip() == merge.content.strip()]
+    same.sort(key=lambda key: (config.may_hide(key), key))  # A row that cannot be hidden is the one to keep.
     return PlannedWrite(
         id=merge.group_id or merge.id,
         memory_id=merge.id,

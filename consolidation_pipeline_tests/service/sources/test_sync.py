@@ -12,7 +12,8 @@ from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.connections import disconnect_source
-from consolidation_pipeline.service.sources.sync import hold_source, sync_source
+from consolidation_pipeline.service.sources.recovery import hold_source
+from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
 from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline.store.memories.memories import append_memories

@@ -148,7 +148,7 @@ def test_write_that_was_cut_off_is_completed(
 ) -> None:
     before = mem0_store.checksum()
     outcome = consolidate(pipeline, mem0_store)
-    cut = "write_checked" if after == "intended" else "_record"
+    cut = "write_checked" if after == "intended" else "record_write"
 
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -158,6 +158,7 @@ def test_write_that_was_cut_off_is_completed(
         with pytest.raises(KeyboardInterrupt):
             write_all(pipeline)
     assert count_writes(pipeline) == {"intended": 1}
+    assert sync_source(pipeline.engine, SOURCE).gone == 0
     assert write_all(pipeline).refused == {}
     assert count_writes(pipeline)["written"] == GROUPS
     assert len(mem0_store.texts()) == GROUPS

@@ -1,0 +1,158 @@
+"""A mapped table in a database of another program, as a store that is open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.connect.config import (
+    SourceConfig,
+    StoreConnection,
+    open_database,
+    read_config,
+    refuse_locked,
+)
+from consolidation_pipeline.connect.erase import erase_rows
+from consolidation_pipeline.connect.probe import probe
+from consolidation_pipeline.connect.source_table import SourceTable, same_table
+from consolidation_pipeline.connect.store import Conflict, GroupWrite, Receipt, Recognition, SourceRow, StoreConfig
+from consolidation_pipeline.connect.undo import read_receipts, undo_write
+from consolidation_pipeline.connect.write_back import write_group
+
+
+class DatabaseStore:
+    """A ``MemoryStore`` in a database.
+
+    Raises:
+        UsageError: The mapping does not fit the tables.
+    """
+
+    def __init__(self, connection: StoreConnection, config: SourceConfig) -> None:
+        self.connection = connection
+        self.table = SourceTable(connection, config.mapping)
+
+    @property
+    def has_vectors(self) -> bool:
+        """True if its rows may have vectors."""
+        return self.table.mapping.vector is not None
+
+    def probe(self) -> Recognition:
+        """Examine the tables in a read-only transaction."""
+        return probe(self.connection, self.table)
+
+    def find_writer(self, name: str) -> str | None:
+        """Return the name of another source than ``name`` that writes to the table, as the sidecar says."""
+        if sidecar.find_version(self.connection) != sidecar.VERSION:
+            return None
+        for other, values in sidecar.list_sources(self.connection).items():
+            table = read_config(values).mapping.table
+            if other != name and same_table(self.connection, table, self.table.mapping.table):
+                return other
+        return None
+
+    def prepare(self, name: str, config: StoreConfig) -> None:
+        """Make the sidecar, and the trigger if this user may."""
+        with self.connection.transaction():
+            sidecar.install(self.connection)
+            sidecar.save_source(self.connection, name, config.dump())
+            if self.probe().rights.watch:
+                sidecar.watch(self.connection, self.table.mapping.table, self.table.key_sql)
+
+    def release(self, name: str, *, forget: bool) -> None:
+        """Remove the trigger; with ``forget`` the sidecar too, if nothing is left to be undone."""
+        with self.connection.transaction():
+            if sidecar.find_version(self.connection) is None:
+                return
+            sidecar.unwatch(self.connection, self.table.mapping.table)
+            if forget:
+                sidecar.forget_source(self.connection, name)
+                sidecar.remove_if_unused(self.connection)
+
+    @contextmanager
+    def transaction(self, *, discard: bool = False) -> Iterator[None]:
+        """Open a transaction. Raise ConflictError if another session holds a row for too long, or it is forbidden."""
+        with refuse_locked(), self.connection.transaction(force_rollback=discard):
+            yield
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Open a read-only transaction that sees one moment."""
+        with self.connection.transaction():
+            self.connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield
+
+    def read_changes(self) -> tuple[list[int], list[str]] | None:
+        """Return entries and keys of the outbox; None if there is none."""
+        table = self.table.mapping.table
+        if sidecar.find_version(self.connection) != sidecar.VERSION:
+            return None
+        return sidecar.read_outbox(self.connection, table) if sidecar.is_watched(self.connection, table) else None
+
+    def drop_changes(self, numbers: Sequence[int]) -> None:
+        """Remove entries of the outbox."""
+        sidecar.drop_from_outbox(self.connection, numbers)
+
+    def iter_stamps(self) -> Iterator[tuple[str, str]]:
+        """Yield key and stamp of every memory, in one scan."""
+        return self.table.iter_stamps(self.connection)
+
+    def iter_rows(self, keys: Sequence[str] | None = None, *, vectors: bool = False) -> Iterator[SourceRow]:
+        """Yield the memories with ``keys``, or all."""
+        return self.table.iter_rows(self.connection, keys, vectors=vectors)
+
+    def sample_rows(self, count: int) -> list[SourceRow]:
+        """Return up to ``count`` memories that have a vector, by key."""
+        with self.connection.transaction():
+            return self.table.sample_rows(self.connection, count)
+
+    def lock(self, keys: Sequence[str]) -> dict[str, str]:
+        """Lock the memories with ``keys`` until the transaction ends; return the stamps of those that exist."""
+        return self.table.lock(self.connection, keys)
+
+    def count_scopes(self) -> list[tuple[dict[str, str], int]]:
+        """Return scope and number of memories of every scope, largest first."""
+        return self.table.count_scopes(self.connection)
+
+    def find_places(self, rows: Sequence[SourceRow], keys: set[str], limit: int) -> dict[str, int | None]:
+        """Return for each row with a vector the place of the best of ``keys`` in the store's own search."""
+        places: dict[str, int | None] = {}
+        for row in rows:
+            if row.vector is not None:
+                found = self.table.find_nearest(self.connection, row.vector, row.scope, limit)
+                places[row.key] = next((at for at, key in enumerate(found) if key in keys), None)
+        return places
+
+    def write_group(self, source: str, group: GroupWrite) -> Receipt:
+        """Write a group in the transaction that is open."""
+        sidecar.install(self.connection)
+        return write_group(self.connection, self.table, source, group)
+
+    def read_receipts(self, write_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+        """Return what committed writes did; nothing if somebody removed the sidecar."""
+        if sidecar.find_version(self.connection) is None:
+            return {}
+        return read_receipts(self.connection, write_ids)
+
+    def undo_write(self, write_id: UUID) -> list[Conflict]:
+        """Put back what one write changed, in the transaction that is open."""
+        return undo_write(self.connection, self.table, write_id)
+
+    def erase_rows(self, keys: Sequence[str]) -> int:
+        """Delete rows with their parts, links and images, in the transaction that is open."""
+        sidecar.install(self.connection)
+        return erase_rows(self.connection, self.table, keys)
+
+
+@contextmanager
+def open_table(config: SourceConfig) -> Iterator[DatabaseStore]:
+    """Open the database of a store.
+
+    Raises:
+        UsageError: The variable is not set, or the mapping does not fit.
+        StoreError: The database cannot be reached.
+    """
+    with open_database(config.url_env) as connection:
+        yield DatabaseStore(connection, config)
