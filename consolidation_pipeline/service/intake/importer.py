@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type, memory_id
+from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type, invalid_field, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, UsageError
@@ -24,6 +24,7 @@ from consolidation_pipeline.store.memories.import_marks import load_import_marks
 from consolidation_pipeline.store.memories.memories import append_memories, count_repeats_apart
 from consolidation_pipeline.store.projects import Project, create_project, get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
+from consolidation_pipeline.store.sources.sources import list_sources
 
 # Rows per transaction: large enough for COPY to be fast, small enough for memory.
 BATCH_ROWS = 5000
@@ -132,7 +133,10 @@ def ensure_project(engine: Engine, slug: str, config: Mapping[str, Any] | None =
 
 
 class RowParser:
-    """Parser of the rows of one project. Its option ``language`` is that of rows that name none."""
+    """Parser of the rows of one project. Its option ``language`` is that of rows that name none.
+
+    The names of connected stores are reserved: a memory with such a source came from that store by a sync.
+    """
 
     def __init__(self, engine: Engine, project: Project, source: str, *, default_type: str = "learning") -> None:
         self._engine = engine
@@ -143,10 +147,14 @@ class RowParser:
             "default_language": parse_options(project.config).language,
         }
         self._dimensions = {LOCAL_MODEL: DIMENSION}
+        with engine.connect() as connection:
+            self._reserved = {store.name for store in list_sources(connection, project.id)}
 
     def __call__(self, fields: Mapping[str, object]) -> NewMemory:
         """Return the memory that a row describes. Raise InvalidMemoryError if it is not legal."""
         memory = parse_memory(fields, **self._defaults)
+        if memory.source in self._reserved:
+            raise invalid_field("source", memory.source, "a name that is not that of a connected store, which syncs it")
         model, length = memory.embedding_model, len(memory.embedding or ())
         if model is None or not length:
             return memory

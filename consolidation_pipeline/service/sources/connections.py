@@ -28,6 +28,9 @@ from consolidation_pipeline.store.sources.sources import (
     save_mode,
 )
 
+# Sources of memories that are added one by one over HTTP, the command line and MCP.
+_TAKEN_NAMES = ("api", "cli", "mcp")
+
 
 @dataclass(frozen=True)
 class Connected:
@@ -64,12 +67,14 @@ def connect_source(
         mode: One of ``SOURCE_MODES``.
 
     Raises:
-        UsageError: The configuration does not fit the store, the user has too few rights for the mode, or the project
-            would mix scopes of the store.
+        UsageError: The name is one of ours, the configuration does not fit the store, the user has too few rights for
+            the mode, or the project would mix scopes of the store.
         ConflictError: The name is taken, or the same table is connected already.
         StoreError: The database cannot be reached.
     """
     check_mode(mode)
+    if name in _TAKEN_NAMES:
+        raise UsageError(f"a source cannot be named {name}: memories that are added one by one have this source")
     checked = read_config(config)
     check_memory_type(checked.memory_type)
     names = checked.scope_names

@@ -9,9 +9,10 @@ from sqlalchemy import text
 
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.core.memories.row_parser import parse_memory
-from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.service.intake.agent_memories import add_memories
 from consolidation_pipeline.service.intake.importer import ensure_project
-from consolidation_pipeline.service.sources.connections import disconnect_source
+from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source
 from consolidation_pipeline.service.sources.recovery import hold_source
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
@@ -19,7 +20,7 @@ from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, connect
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
 from consolidation_pipeline_tests.service.sources.stores import (
     FACTS,
     Store,
@@ -114,6 +115,22 @@ def test_memory_with_the_id_of_a_row_is_not_taken_for_it(mem0_store: Store, pipe
     )
     assert pipeline.value("SELECT count(*) FROM {s}.source_rows WHERE memory_id = :id", id=planted) == 0
     assert pipeline.value("SELECT count(*) FROM {s}.source_rows") == ROWS
+
+
+def test_source_name_is_reserved_for_its_sync(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store)
+    rows = [{"content": "Planted", "source": SOURCE, "user_id": "alice"}, {"content": "Mine", "user_id": "alice"}]
+    added = add_memories(pipeline.engine, PROJECT, rows, source="api", changed_by="bot", writer="bot")
+    assert len(added.added) == 1
+    assert [(at, f"source is '{SOURCE}'" in reason) for at, reason in added.errors] == [(0, True)]
+    other = ensure_project(pipeline.engine, "elsewhere").slug
+    assert not add_memories(pipeline.engine, other, rows, source="api", changed_by="bot").errors
+
+
+def test_source_of_single_memories_is_no_store(mem0_store: Store, pipeline: Pipeline) -> None:
+    config = {**mem0_store.kind.config, "url_env": URL_ENV}
+    with pytest.raises(UsageError, match="cannot be named api"):
+        connect_source(pipeline.engine, "api", project=PROJECT, config=config)
 
 
 def test_row_that_comes_back_is_a_new_memory(mem0_store: Store, pipeline: Pipeline) -> None:
