@@ -110,7 +110,7 @@ class ConsolidationOptions(BaseModel):
     pair_judge: PairJudge = Field(
         "none",
         description="Judge of pairs with unexplained differences: llm = the LLM; onnx:PATH = a cross-encoder in a "
-        "local file. Its pairs merge only if calibration measured that few merges are wrong.",
+        "file below the operator's folder. Its pairs merge only if calibration measured that few merges are wrong.",
     )
     merge_style: Literal["lossless", "rewrite"] = Field(
         "lossless", description="lossless = the union of the sentences; rewrite = reworded by the LLM without loss."

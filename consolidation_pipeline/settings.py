@@ -58,6 +58,11 @@ class Settings(BaseSettings):
     max_tokens_per_run: int | None = Field(
         None, ge=0, description="Highest budget_tokens_per_run that a project may choose; unset = no limit."
     )
+    judge_dir: Path | None = Field(
+        None,
+        description="Folder of the cross-encoders that projects may choose as pair judge; relative to the project's "
+        "folder; unset = none.",
+    )
     api_host: str = Field("127.0.0.1", description="Address the HTTP API listens on.")
     api_port: int = Field(8642, ge=1, le=65535, description="Port the HTTP API listens on.")
     api_auth: Literal["on", "off"] = Field("on", description="off = no keys; only on a loopback host.")
@@ -83,8 +88,8 @@ class Settings(BaseSettings):
         None, description="Celery broker that workers take runs from; unset = the Postgres of Dagster's own storage."
     )
 
-    @field_validator("data_dir")
+    @field_validator("data_dir", "judge_dir")
     @classmethod
-    def _resolve_data_dir(cls, folder: Path) -> Path:
+    def _resolve_folder(cls, folder: Path | None) -> Path | None:
         # Relative to the project, not to the current folder, which differs between processes that share the server.
-        return PROJECT_ROOT / folder.expanduser()
+        return None if folder is None else PROJECT_ROOT / folder.expanduser()

@@ -50,9 +50,12 @@ def test_judge_with_many_errors_is_said_not_to_merge(cli: Cli, judged: OpenAISer
     assert "which do not merge but are asked about first (too many errors" in " ".join(cli("plan", "notes").out.split())
 
 
-def test_missing_cross_encoder_is_a_usage_error(cli: Cli, write: Write) -> None:
+def test_missing_cross_encoder_is_a_usage_error(cli: Cli, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("import", write(*map(json.dumps, pair_notes())), "--project", "notes")
-    for path in ("/nowhere/judge.onnx", "~nobody-of-that-name/judge.onnx", f"/{'a' * 5000}"):
+    refused = cli("projects", "configure", "notes", "pair_judge=onnx:/nowhere/judge.onnx")
+    assert (refused.code, "CONSOLIDATION_JUDGE_DIR is not set" in refused.err) == (2, True)
+    monkeypatch.setenv("CONSOLIDATION_JUDGE_DIR", "/nowhere")
+    for path in ("/nowhere/judge.onnx", f"/nowhere/{'a' * 5000}"):
         cli("projects", "configure", "notes", f"pair_judge=onnx:{path}")
         answer = cli("calibrate", "notes")
         assert (answer.code, f"{path} is not a file" in answer.err) == (2, True)

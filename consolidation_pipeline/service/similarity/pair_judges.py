@@ -164,7 +164,7 @@ def open_judge(context: ProjectContext) -> PairJudge | None:
 
 
 def _find_model_path(options: ConsolidationOptions) -> Path:
-    return Path(os.path.expanduser(options.pair_judge.removeprefix("onnx:")))
+    return Path(options.pair_judge.removeprefix("onnx:"))
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +51,24 @@ def test_choice_beyond_limits_is_refused(options: dict[str, Any], message: str) 
 )
 def test_choice_within_limits_is_allowed(options: dict[str, Any]) -> None:
     check_limits(parse_options(options), LIMITS)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/nowhere/x", "../x", "/models/../etc/passwd", "/models"])
+def test_judge_outside_its_folder_is_refused(path: str) -> None:
+    options = parse_options({"pair_judge": f"onnx:{path}"})
+    for folder, reason in ((None, "is not set"), (Path("/models"), "has the models, below /models")):
+        limits = LIMITS._replace(judge_dir=folder)
+        expected = re.escape(f"pair_judge = onnx:{path} is not allowed: CONSOLIDATION_JUDGE_DIR {reason}")
+        with pytest.raises(InvalidOptionError, match=f"^{expected}$"):
+            check_limits(options, limits)
+        assert apply_limits(options, limits).pair_judge == "none"
+
+
+@pytest.mark.parametrize("path", ["judge/model.onnx", "/models/judge/model.onnx", "./judge/../judge/model.onnx"])
+def test_judge_below_its_folder_is_allowed(path: str) -> None:
+    limits, options = LIMITS._replace(judge_dir=Path("/models/")), parse_options({"pair_judge": f"onnx:{path}"})
+    check_limits(options, limits)
+    assert apply_limits(options, limits).pair_judge == "onnx:/models/judge/model.onnx"
 
 
 def test_model_of_environment_needs_no_permission() -> None:

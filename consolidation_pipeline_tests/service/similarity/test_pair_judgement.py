@@ -292,7 +292,7 @@ def test_plan_prices_judge_and_sends_nothing(project: Pipeline, provider: OpenAI
 def test_cross_encoder_confirms_pairs_above_limit(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = tmp_path / "judge.onnx"
+    model, pipeline.settings.judge_dir = tmp_path / "judge.onnx", tmp_path
     for name in ("judge.onnx", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"a model")
     labelled = {frozenset((pair.a, pair.b)) for pair in load_product_pairs() if pair.same} | set(map(frozenset, SAME))
@@ -300,7 +300,7 @@ def test_cross_encoder_confirms_pairs_above_limit(
     encoder = SimpleNamespace(score=lambda pairs: np.array([scores[frozenset(pair) in labelled] for pair in pairs]))
     monkeypatch.setattr(pair_judges, "CrossEncoder", lambda path: encoder if path == model else None)
     pipeline.add(pair_notes())
-    pipeline.configure(**{**OPTIONS, "pair_judge": f"onnx:{model}", "llm_model": None})
+    pipeline.configure(**{**OPTIONS, "pair_judge": "onnx:judge.onnx", "llm_model": None})
     judged = judge(pipeline)
     assert (judged.allowed, judged.decisions) == (True, {"same": len(SAME), "unsure": len(DIFFERENT)})
     assert judged.name.startswith("onnx judge.onnx ")
