@@ -77,7 +77,7 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
     rows = plan_archives(units, policies).rows
     if run.plan is not None:
         rows = rows[np.isin(ids[rows], to_ids([UUID(id_) for id_ in run.plan.archives]))]
-    elif exceeds_share(len(rows), len(units), max_share=run.options.archive_max_share):
+    elif _are_too_many(run, rows, units):
         return ArchiveResult(held_back=int(units.memories[rows].sum()), active_after=len(units))
     done = Counter[str]()
     for table, table_rows in (("task_memories", rows[raw[rows]]), ("consolidated_memories", rows[~raw[rows]])):
@@ -95,6 +95,19 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
     )
     run.archived += result.memories
     return result
+
+
+def _are_too_many(run: ProjectRun, rows: npt.NDArray[np.intp], units: ArchiveUnits) -> bool:
+    return exceeds_share(len(rows), len(units), max_share=run.options.archive_max_share)
+
+
+def list_upcoming_archives(connection: Connection, run: ProjectRun) -> set[UUID]:
+    """Return the units that the archive phase of a run without a plan will archive, if it has that phase."""
+    if "archived_memories" not in run.planned:
+        return set()
+    ids, _, units = load_archive_units(connection, run)
+    rows = plan_archives(units, get_policies(run.options, run.job)).rows
+    return set() if _are_too_many(run, rows, units) else set(to_uuids(ids[rows]))
 
 
 def has_due_archives(connection: Connection, run: ProjectRun) -> bool:

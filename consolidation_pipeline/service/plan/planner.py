@@ -96,10 +96,16 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         term_groups = group_by_terms(connection, preview.unembedded, options=run.options)
         crossing, _ = find_misplaced(connection, run)
     merges = plan_all_merges(run, _find_unmerged_groups(preview.contents, groups.members))
-    suggest_groups = [*read_suggest_groups(_select_tier(groups.members, "suggest")), *term_groups]
-    review, order, suggestion_bills = _plan_review(run, suggest_groups, merges)
-    knowledge = forecast_knowledge(run, _select_tier(groups.members, "pattern"), merges)
     archiving = plan_archiving(run, merges, dissolved=[row.id for row in crossing])
+    archived = set() if archiving.held_back else set(to_uuids(archiving.ids))
+    asked = {
+        key: members
+        for key, members in _select_tier(groups.members, "suggest").items()
+        if archived.isdisjoint(member.member_id for member in members)
+    }
+    term_groups = [group for group in term_groups if archived.isdisjoint(group.members)]
+    review, order, suggestion_bills = _plan_review(run, [*read_suggest_groups(asked), *term_groups], merges)
+    knowledge = forecast_knowledge(run, _select_tier(groups.members, "pattern"), merges)
     rewrite_bills = price_rewrites(run, [merge.duplicate_texts for merge in merges if merge.verbatim_id is None])
     judge_bills = price_judgement(run, preview.judged)
     return Plan(
@@ -111,7 +117,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         calibration=preview.calibration,
         memories=len(preview.contents.nodes),
         merges=[_to_merge_group(merge, preview.contents) for merge in merges],
-        questions=_list_questions(run, groups.members, term_groups, order),
+        questions=_list_questions(run, asked, term_groups, order),
         review=review,
         knowledge=list(knowledge.items),
         archives=_list_archives(run, archiving, merges),
@@ -222,15 +228,18 @@ def _to_merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
 
 
 def _list_questions(
-    run: ProjectRun, members: Iterable[ClusterMember], term_groups: Sequence[SuggestGroup], order: Sequence[str]
+    run: ProjectRun,
+    groups: Mapping[str, Sequence[ClusterMember]],
+    term_groups: Sequence[SuggestGroup],
+    order: Sequence[str],
 ) -> list[Question]:
-    """Return the groups of the suggest tier and those formed by terms.
+    """Return the groups of the suggest tier, members by cluster key, and those formed by terms.
 
     Those whose cluster keys are in ``order`` come first, in that order; then the others by key.
     """
     found = [
         (key, [m.member_id for m in group], next(m.details["asked_pairs"] for m in group if m.is_representative))
-        for key, group in _select_tier(members, "suggest").items()
+        for key, group in groups.items()
     ]
     for group in term_groups:
         pair = dict(zip("ab", map(str, group.members), strict=False))

@@ -21,6 +21,7 @@ from consolidation_pipeline.llm.prompts.suggestion import (
 )
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.knowledge.merge_rewrites import MAX_REWRITE_CHARS
+from consolidation_pipeline.service.lifecycle.archive import list_upcoming_archives
 from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, group_by_terms, read_suggest_groups
 from consolidation_pipeline.service.review.suggestion_queue import (
     RankedGroup,
@@ -72,6 +73,7 @@ class ProposalResult:
 def propose_merges(run: ProjectRun) -> ProposalResult:
     """Propose the groups that are worth most, so that ``review_limit`` suggestions wait.
 
+    Groups with a memory that this run archives later are left out.
     Each text keeps everything that the originals say. With a model, its text replaces that one if it loses nothing; so
     do the texts of suggestions that wait without one. In a run of a plan, the groups are only counted.
 
@@ -113,10 +115,12 @@ def propose_merges(run: ProjectRun) -> ProposalResult:
 
 
 def _list_groups(connection: Connection, run: ProjectRun) -> list[SuggestGroup]:
-    """Return the stored groups of the suggest tier, and those of memories without vectors."""
+    """Return the stored groups of the suggest tier, and of memories without vectors, that this run does not archive."""
     unembedded = to_uuids(list_unembedded(connection, run.project.id, "task_memories", run.embedder.name))
     stored = read_suggest_groups(load_clusters(connection, run.project.id, "suggest"))
-    return [*stored, *group_by_terms(connection, unembedded, options=run.options)]
+    groups = [*stored, *group_by_terms(connection, unembedded, options=run.options)]
+    archived = list_upcoming_archives(connection, run) if groups else set()
+    return [group for group in groups if archived.isdisjoint(group.members)]
 
 
 def price_suggestions(connection: Connection, run: ProjectRun, groups: Sequence[RankedGroup]) -> list[Bill]:

@@ -453,8 +453,9 @@ def test_archived_memories_stay_out_of_groups(pipeline: Pipeline) -> None:
 def test_archived_originals_end_their_suggestion(pipeline: Pipeline) -> None:
     pair, other = NEAR_MISSES[:2]
     pipeline.add([unused_note("a", pair[0]), note("b", pair[1]), note("c", other[0]), note("d", other[1])])
-    with pipeline.open() as run:
-        proposed = run_phases(run, (*MERGING, SUGGESTING))[SUGGESTING]
+    phases = (*MERGING, SUGGESTING)
+    with pipeline.open(planned=phases) as run:
+        proposed = run_phases(run, phases)[SUGGESTING]
     assert proposed.waiting == 2
     done, job = run_archive(pipeline)
     assert (done.units, done.superseded) == (1, 1)

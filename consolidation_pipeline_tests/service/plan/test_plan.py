@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge import merged_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import restore_memories
 from consolidation_pipeline.service.plan.apply import check_plan, request_plan_job
 from consolidation_pipeline.service.plan.plan_document import Plan
 from consolidation_pipeline.service.runs.plan_file import load_plan, save_plan
@@ -24,6 +25,7 @@ from consolidation_pipeline.store.knowledge.merged_memories import write_merged
 from consolidation_pipeline_tests.openai_server import openai_server
 from consolidation_pipeline_tests.service.corpus import (
     LESSONS,
+    NEAR_MISSES,
     STALE,
     UNRELATED,
     corpus,
@@ -270,6 +272,19 @@ def test_plan_archives_memories_held_back_by_run(pipeline: Pipeline) -> None:
     gone = pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived")
     gone += pipeline.value("SELECT count(*) FROM {s}.consolidated_memories WHERE archive_reason IS NOT NULL")
     assert gone == len(made.archives)
+
+
+def test_groups_to_be_archived_are_not_proposed(pipeline: Pipeline) -> None:
+    (pair, other), fresh = NEAR_MISSES[:2], [note(f"n{at}", text) for at, text in enumerate(UNRELATED)]
+    pipeline.add([note("a", pair[0], **STALE), note("b", pair[1]), note("c", other[0]), note("d", other[1]), *fresh])
+    made = pipeline.plan()
+    assert (len(made.archives), len(made.questions), made.review.proposed) == (1, 1, 1)
+    done = pipeline.run()
+    assert done.archived.memories == 1
+    assert pipeline.rows("SELECT status, count(*) FROM {s}.consolidation_suggestions GROUP BY 1") == [("pending", 1)]
+    pipeline.configure(archive=False)
+    restore_memories(pipeline.engine, [made.archives[0].id], changed_by="tester")
+    assert (len(pipeline.plan().questions), pipeline.plan().review.proposed) == (2, 1)
 
 
 def test_plan_tells_when_unused_import_becomes_stale(pipeline: Pipeline) -> None:
