@@ -116,7 +116,8 @@ def consolidation(
 ) -> None:
     """Dreaming for the agent memories you already keep in Postgres: plan, apply, undo.
 
-    Exit codes: 0 done, 1 failed, 2 usage, 3 conflict, 4 budget, 5 done, but a model failed.
+    Exit codes: 0 done, 1 failed or cancelled, 2 usage, 3 conflict, 4 budget, 5 done, but a model failed,
+    130 interrupted.
     """
     del version, debug  # run_command() removes it from the arguments, so that it may stand anywhere
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
@@ -73,7 +72,9 @@ def run(
 
 
 def cancel(
-    job: Annotated[UUID, typer.Argument(metavar="JOB", help="Id of the job.")],
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="Id of a job, or a project for the job that runs or is next.")
+    ],
     as_json: JsonFlag = False,
 ) -> None:
     """Cancel a pending or running job.
@@ -81,14 +82,16 @@ def cancel(
     A running job writes nothing more. Its earlier changes stay and can be rolled back.
     """
     from consolidation_pipeline.service.jobs.job_requests import cancel_job
+    from consolidation_pipeline.service.jobs.job_status import find_job
 
     engine, _ = open_store()
-    cancelled = cancel_job(engine, job, cancelled_by=get_actor())
+    job_id, _ = find_job(engine, job)
+    cancelled = cancel_job(engine, job_id, cancelled_by=get_actor())
     if as_json:
         print_json(vars(cancelled))
         return
     done = f"; completed phases: {', '.join(cancelled.phases_completed)}" if cancelled.phases_completed else ""
-    print(f"cancelled job {job} of {cancelled.project}, which was {cancelled.previous_status}{done}")
+    print(f"cancelled job {job_id} of {cancelled.project}, which was {cancelled.previous_status}{done}")
 
 
 def _choose_projects(engine: Engine, named: list[str], *, everything: bool) -> list[str]:

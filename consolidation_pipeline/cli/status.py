@@ -18,7 +18,12 @@ from consolidation_pipeline.cli.output import (
 
 
 def status(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of a job, or a project for its newest job.")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB", help="Id of a job, or a project for the job that runs, is next, or was the last."
+        ),
+    ],
     as_json: JsonFlag = False,
 ) -> None:
     """Show the progress or result of a job."""

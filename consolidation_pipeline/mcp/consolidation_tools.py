@@ -154,7 +154,7 @@ async def _wait_for_run(ctx: ToolContext, poll: PollRun, deadline: float) -> Map
 
 def consolidation_status(
     ctx: ToolContext,
-    job_id: Annotated[UUID | None, Field(description="Job of a run. Default: the newest job of the project.")] = None,
+    job_id: Annotated[UUID | None, Field(description="Job of a run. Default: the project's live or last job.")] = None,
     project: Project = "",
 ) -> RunAnswer:
     """Return the status of a run. Use it if run_consolidation returned before the run ended. Free; changes nothing."""

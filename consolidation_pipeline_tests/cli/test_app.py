@@ -47,7 +47,8 @@ def test_help_lists_every_command(command: Cli) -> None:
     assert (answer.code, answer.err) == (0, "")
     listed = answer.out.partition("Start:")[2].splitlines()
     assert {line.split()[0] for line in listed if line.startswith("  ")} == set(COMMANDS)
-    assert "4 budget, 5 done, but a model failed." in " ".join(answer.out.split())
+    codes = "1 failed or cancelled, 2 usage, 3 conflict, 4 budget, 5 done, but a model failed, 130 interrupted."
+    assert codes in " ".join(answer.out.split())
     headings = [line for line in listed if line and not line.startswith(" ")]
     assert headings == ["Memories:", "Runs:", "Read:", "Decide:", "Change and undo:", "Serve and operate:"]
 
@@ -126,7 +127,7 @@ def test_completion_knows_commands_and_options(
     [
         (("history",), "Missing argument 'PROJECT'"),
         (("run", "p", "--fast"), "--fast"),
-        (("rollback", "not-an-id"), "ID"),
+        (("rollback", "not-an-id"), "is no id"),
         (("history", "p", "--limit", "0"), "--limit"),
     ],
 )

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
+from consolidation_pipeline.service.jobs.job_requests import request_job
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import Settings
@@ -41,6 +42,17 @@ def test_status_shows_newest_job_of_project(cli: Cli, consolidated: dict[str, An
     assert cli("status", "notes", "--json").json["job_id"] == newer
 
 
+def test_project_stands_for_its_live_job(cli: Cli, engine: Engine, settings: Settings) -> None:
+    with open_run(engine, "notes", settings=settings) as run:
+        waiting = [request_job(engine, "notes", job=name, triggered_by="ann").job_id for name in ("decay", "associate")]
+        assert cli("status", "notes", "--json").json["job_id"] == str(run.job_id)
+    for job_id in waiting:
+        assert cli("status", "notes", "--json").json["job_id"] == str(job_id)
+        assert f"cancelled job {job_id} of notes, which was pending" in cli("cancel", "notes").out
+    nothing = cli("cancel", "notes")
+    assert (nothing.code, "only a pending or running job can be cancelled" in nothing.err) == (3, True)
+
+
 def test_killed_run_is_shown_as_failed(cli: Cli, engine: Engine, settings: Settings) -> None:
     with pytest.raises(KeyboardInterrupt), open_run(engine, "notes", settings=settings) as run:
         raise KeyboardInterrupt
@@ -66,6 +78,8 @@ def test_unknown_status_target_is_usage_error(cli: Cli) -> None:
     for arguments, message in (
         (("status", uuid4()), "there is no job"),
         (("status", "nowhere"), "there is no project 'nowhere'"),
+        (("cancel", "nowhere"), "there is no project 'nowhere'"),
+        (("rollback", "empty"), "'empty' is no id: `consolidation history PROJECT` lists those"),
         (("status", "empty"), "has no job yet"),
         (("history", "nowhere"), "there is no project"),
         (("history", "notes", "--operation", "merg"), "the operations are merge"),

@@ -32,12 +32,11 @@ _SHOWN = (
 
 
 def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
-    """Return the job with this id, or the newest job of the project with this slug, with the ids of its changes.
+    """Return the job that ``find_job`` finds, with the ids of its changes.
 
-    A job whose process died is marked failed first. Raise NotFoundError if there is no such job or project, or if the
-    project has no job yet.
+    A job whose process died is marked failed first. Errors are those of ``find_job``.
     """
-    job_id, project = _find_job(engine, reference)
+    job_id, project = find_job(engine, reference)
     fail_dead_job(engine, project)
     with engine.connect() as connection:
         job = jobs.get_job(connection, job_id)
@@ -58,17 +57,23 @@ def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
     }
 
 
-def _find_job(engine: Engine, reference: str) -> tuple[UUID, Project]:
+def find_job(engine: Engine, reference: str) -> tuple[UUID, Project]:
+    """Return the job with this id, or of the project with this slug the job that runs, is next, or was the newest.
+
+    Raises:
+        NotFoundError: There is no such job or project, or the project has no job yet.
+    """
     with engine.connect() as connection:
         try:
             job_id = UUID(reference)
         except ValueError:
             project = get_project(connection, reference)
-            newest = jobs.list_jobs(connection, project.id, limit=1)
-            if not newest:
+            live = jobs.find_live_job(connection, project.id)
+            found = [live] if live is not None else jobs.list_jobs(connection, project.id, limit=1)
+            if not found:
                 message = f"project {reference} has no job yet: `consolidation run {reference}` makes one"
                 raise NotFoundError(message) from None
-            return newest[0].id, project
+            return found[0].id, project
         job = jobs.get_job(connection, job_id)
         if job is None:
             raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
