@@ -63,11 +63,18 @@ def diagnose(
         "spans": _check_spans,
         "disk": lambda: _check_disk(settings),
     }
+    beside = ["automation"] if settings.dagster_postgres_url is None else []
+    unchecked: Sequence[str] = ()
     for name, check in checks.items():
+        if name in unchecked:
+            yield Finding(name, "warning", "not checked, as the database cannot be used")
+            continue
         try:
             yield from check()
         except ConsolidationError as error:
-            yield Finding(name, "problem", str(error))
+            yield Finding(name, "problem", " ".join(str(error).split()))
+            if name == "database":
+                unchecked = ["language model", *beside]
 
 
 def _check_model(settings: Settings) -> Iterator[Finding]:
