@@ -24,6 +24,18 @@ def _list_violations(connection: Connection, project_id: UUID, statement: str, *
     return [" ".join(str(value) for value in row) for row in rows]
 
 
+# The newest run of a phase, and the raw memories that it had before it: those that came, or were changed by somebody
+# else, since then wait for the next run.
+_NEWEST_RUN = """
+    SELECT id, started_at AS at FROM consolidation.consolidation_jobs
+    WHERE project_id = :project AND :phase = ANY(phases_completed) ORDER BY started_at DESC LIMIT 1
+"""
+_AND_UNCHANGED = """
+    AND NOT EXISTS (SELECT FROM consolidation.consolidation_changes c
+        WHERE c.entity_id = m.id AND c.changed_at > run.at AND c.job_id IS DISTINCT FROM run.id)
+"""
+
+
 # --- memories and vectors ------------------------------------------------------------------------------------------
 
 
@@ -38,27 +50,34 @@ def find_future_memories(connection: Connection, project_id: UUID) -> list[str]:
     return _list_violations(connection, project_id, _FIND_FUTURE_MEMORIES)
 
 
-_FIND_UNEMBEDDED = """
-    SELECT id FROM consolidation.task_memories
-    WHERE project_id = :project AND NOT is_archived AND embedding IS NULL
-"""
+_FIND_UNEMBEDDED = compose(
+    """
+    SELECT m.id FROM consolidation.task_memories m, (/* newest_run */) run
+    WHERE project_id = :project AND NOT is_archived AND embedding IS NULL AND created_at <= run.at /* and_unchanged */
+    """,
+    newest_run=_NEWEST_RUN,
+    and_unchanged=_AND_UNCHANGED,
+)
 
 
 def find_unembedded(connection: Connection, project_id: UUID) -> list[str]:
-    """Find raw memories that are not archived and have no vector."""
-    return _list_violations(connection, project_id, _FIND_UNEMBEDDED)
+    """Find raw memories that are not archived and got no vector by the newest run that made vectors."""
+    return _list_violations(connection, project_id, _FIND_UNEMBEDDED, phase="embedding_matrix")
 
 
-_FIND_MIXED_MODELS = """
-    SELECT embedding_model, count(*) FROM consolidation.task_memories
-    WHERE project_id = :project AND NOT is_archived AND embedding IS NOT NULL
+_FIND_MIXED_MODELS = compose(
+    """
+    SELECT embedding_model, count(*) FROM consolidation.task_memories m, (/* newest_run */) run
+    WHERE project_id = :project AND NOT is_archived AND embedding IS NOT NULL AND created_at <= run.at
     GROUP BY 1 ORDER BY 2 DESC OFFSET 1
-"""
+    """,
+    newest_run=_NEWEST_RUN,
+)
 
 
 def find_mixed_models(connection: Connection, project_id: UUID) -> list[str]:
     """Find embedding models besides the most used one: vectors of different models are never compared."""
-    return _list_violations(connection, project_id, _FIND_MIXED_MODELS)
+    return _list_violations(connection, project_id, _FIND_MIXED_MODELS, phase="embedding_matrix")
 
 
 _FIND_UNNORMALIZED_VECTORS = """
@@ -72,20 +91,27 @@ def find_unnormalized_vectors(connection: Connection, project_id: UUID) -> list[
     return _list_violations(connection, project_id, _FIND_UNNORMALIZED_VECTORS, slack=_NORM_SLACK)
 
 
-_FIND_WITHOUT_RELEVANCE = """
-    SELECT id FROM consolidation.task_memories
+_FIND_WITHOUT_RELEVANCE = compose(
+    """
+    WITH run AS (/* newest_run */)
+    SELECT m.id FROM consolidation.task_memories m, run
     WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated
         AND (coalesce(relevance_score, 0) <= 0 OR relevance_score = 'NaN' OR relevance_score = 'Infinity')
+        AND created_at <= run.at /* and_unchanged */
     UNION ALL
-    SELECT id FROM consolidation.consolidated_memories
+    SELECT m.id FROM consolidation.consolidated_memories m, run
     WHERE project_id = :project AND retired_at IS NULL
         AND (coalesce(relevance_score, 0) <= 0 OR relevance_score = 'NaN' OR relevance_score = 'Infinity')
-"""
+        /* and_unchanged */
+    """,
+    newest_run=_NEWEST_RUN,
+    and_unchanged=_AND_UNCHANGED,
+)
 
 
 def find_without_relevance(connection: Connection, project_id: UUID) -> list[str]:
-    """Find active memories without a positive, finite relevance."""
-    return _list_violations(connection, project_id, _FIND_WITHOUT_RELEVANCE)
+    """Find active memories to which the newest run that scores memories gave no positive, finite relevance."""
+    return _list_violations(connection, project_id, _FIND_WITHOUT_RELEVANCE, phase="decay_scores")
 
 
 # --- similarity graph and groups -----------------------------------------------------------------------------------
@@ -108,14 +134,16 @@ _FIND_WEAK_MERGE_GROUPS = """
     SELECT c.cluster_key, c.details ->> 'weakest_new_pair'
     FROM consolidation.memory_clusters c, LATERAL (
         SELECT (thresholds ->> 't_merge')::float8 AS t_merge FROM consolidation.similarity_calibrations k
-        WHERE k.project_id = c.project_id ORDER BY created_at DESC LIMIT 1) k
+        LEFT JOIN consolidation.consolidation_jobs run ON run.id = c.job_id
+        WHERE k.project_id = c.project_id AND k.created_at <= coalesce(run.completed_at, 'infinity')
+        ORDER BY k.created_at DESC LIMIT 1) k
     WHERE c.project_id = :project AND c.tier = 'merge' AND c.is_representative
         AND (c.details ->> 'weakest_new_pair')::float8 < k.t_merge - :slack
 """
 
 
 def find_weak_merge_groups(connection: Connection, project_id: UUID) -> list[str]:
-    """Find merge groups with a new member that is less similar to another member than the merge threshold."""
+    """Find merge groups with a new member that is less similar to another one than the merge threshold of their run."""
     return _list_violations(connection, project_id, _FIND_WEAK_MERGE_GROUPS, slack=_SIMILARITY_SLACK)
 
 
