@@ -99,19 +99,24 @@ def _evaluate_projects(
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the evaluation of a check for each project, then one of the check as a whole, which Dagster waits for."""
     failed = []
-    build = partial(
-        dg.AssetCheckEvaluation,
-        asset_key=key,
-        check_name=check.name,
-        severity=_severity(check),
-        blocking=check.blocking,
-    )
     for project in known:
-        violations = check.find(connection, project.id)
-        failed += [project.slug] if violations else []
-        yield build(passed=not violations, metadata=_describe(violations), partition=project.slug)
+        evaluation = evaluate_check(connection, key, check, project)
+        failed += [] if evaluation.passed else [project.slug]
+        yield evaluation
     whole = {"projects": dg.MetadataValue.int(len(known)), "failed": dg.MetadataValue.json(failed[:_MAX_SHOWN])}
-    yield build(passed=not failed, metadata=whole)
+    yield _build_evaluation(key, check, passed=not failed, metadata=whole)
+
+
+def evaluate_check(connection: Connection, key: dg.AssetKey, check: Check, project: Project) -> dg.AssetCheckEvaluation:
+    """Evaluate a check of the asset ``key`` for a project, outside of a run of that partition."""
+    violations = check.find(connection, project.id)
+    return _build_evaluation(key, check, passed=not violations, metadata=_describe(violations), partition=project.slug)
+
+
+def _build_evaluation(key: dg.AssetKey, check: Check, **values: Any) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=key, check_name=check.name, severity=_severity(check), blocking=check.blocking, **values
+    )
 
 
 def _describe(violations: Sequence[str]) -> dict[str, dg.MetadataValue[Any]]:

@@ -3,13 +3,13 @@
 One run updates all stores: most ticks find nothing new, and a run for each store would cost more than the work.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, evaluate_check, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.names import RESOURCE, asset_key, prefixed
 from consolidation_pipeline.defs.partitions import projects
@@ -18,6 +18,7 @@ from consolidation_pipeline.defs.run_requests import SENSOR_STATUS
 from consolidation_pipeline.service.sources.connections import list_connected
 from consolidation_pipeline.service.sources.update import SourceUpdate, update_sources
 from consolidation_pipeline.store.admin.invariants import find_unexplained_hidden_rows, find_unmirrored_rows
+from consolidation_pipeline.store.projects import get_project
 
 synced_memories = dg.AssetSpec(
     asset_key("synced_memories"),
@@ -40,34 +41,49 @@ written_back = dg.AssetSpec(
 )
 
 
-synced_memories_checks = project_checks(
-    synced_memories,
-    Check(
-        "every_row_has_a_memory", find_unmirrored_rows, "Every row that was read from a connected store has a memory."
-    ),
-)
-written_back_checks = project_checks(
-    written_back,
-    Check(
-        "every_hidden_row_was_written",
-        find_unexplained_hidden_rows,
-        "Every row that is hidden in its store belongs to a written group, which can be undone.",
-    ),
-)
+# Checks by the name of their asset. An update evaluates those of what it changed.
+_CHECKS: Mapping[str, Sequence[Check]] = {
+    "synced_memories": [
+        Check(
+            "every_row_has_a_memory",
+            find_unmirrored_rows,
+            "Every row that was read from a connected store has a memory.",
+        ),
+    ],
+    "written_back": [
+        Check(
+            "every_hidden_row_was_written",
+            find_unexplained_hidden_rows,
+            "Every row that is hidden in its store belongs to a written group, which can be undone.",
+        ),
+    ],
+}
+synced_memories_checks = project_checks(synced_memories, *_CHECKS["synced_memories"])
+written_back_checks = project_checks(written_back, *_CHECKS["written_back"])
 
 
 @dg.op(name=prefixed("update_connected_stores"))
-def update(context: dg.OpExecutionContext, consolidation: ConsolidationResource) -> None:
-    """Sync connected stores and write merged memories into those of mode write."""
+def update(
+    context: dg.OpExecutionContext, consolidation: ConsolidationResource
+) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output[None]]:
+    """Sync connected stores, write merged memories into those of mode write, and check what that changed."""
     done = update_sources(consolidation.engine, consolidation.selects)
+    changed: dict[tuple[str, str], None] = {}
     for one in done:
         context.log.info(_describe(one))
-        for event in _build_events(consolidation, one):
-            context.log_event(event)
+        for name, numbers in _list_changes(one):
+            changed[name, one.project] = None
+            metadata = {"source": one.name, **numbers}
+            yield dg.AssetMaterialization(consolidation.asset_key(name), partition=one.project, metadata=metadata)
+    with consolidation.engine.connect() as connection:
+        for name, slug in changed:
+            project = get_project(connection, slug)
+            for check in _CHECKS[name]:
+                yield evaluate_check(connection, consolidation.asset_key(name), check, project)
     failed = [f"{one.name}: {one.error}" for one in done if one.error is not None]
     if failed:
         raise dg.Failure("; ".join(failed), metadata={"sources": len(done), "failed": len(failed)}, allow_retries=False)
-    context.add_output_metadata({"sources": len(done)})
+    yield dg.Output(None, metadata={"sources": len(done)})
 
 
 def build_update_job(resource: ConsolidationResource) -> dg.JobDefinition:
@@ -109,23 +125,13 @@ def sources_sensor(
     return dg.RunRequest()
 
 
-def _build_events(consolidation: ConsolidationResource, one: SourceUpdate) -> Iterator[dg.AssetMaterialization]:
-    """Yield what changed in a project as events of its partition."""
+def _list_changes(one: SourceUpdate) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the names of the assets that changed, with the numbers of their events."""
     sync, write = one.sync, one.write
     if sync is not None and (sync.added or sync.revised or sync.gone):
-        numbers = {name: value for name, value in asdict(sync).items() if name != "reasons"}
-        yield _build_event(consolidation, "synced_memories", one, numbers)
+        yield "synced_memories", {name: value for name, value in asdict(sync).items() if name != "reasons"}
     if write is not None and write.written:
-        numbers = {**asdict(write), "refused": len(write.refused)}
-        yield _build_event(consolidation, "written_back", one, numbers)
-
-
-def _build_event(
-    consolidation: ConsolidationResource, name: str, one: SourceUpdate, numbers: dict[str, Any]
-) -> dg.AssetMaterialization:
-    return dg.AssetMaterialization(
-        consolidation.asset_key(name), partition=one.project, metadata={"source": one.name, **numbers}
-    )
+        yield "written_back", {**asdict(write), "refused": len(write.refused)}
 
 
 def _describe(one: SourceUpdate) -> str:

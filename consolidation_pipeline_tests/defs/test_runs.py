@@ -500,6 +500,28 @@ def test_checks_without_partition_cover_all_projects(
     )
 
 
+def test_checks_leave_out_what_waits_for_a_run(
+    engine: Engine, sample: Sample, stored_instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 5)
+    sample("beta", 5)
+    assert materialize(stored_instance, "alpha").success
+    sample("alpha", 8)
+    keys = {
+        name: dg.AssetCheckKey(asset_key(asset), name)
+        for asset, name in (("embedding_matrix", "every_memory_is_embedded"), ("decay_scores", "relevance_is_positive"))
+    }
+    job = load_definitions().resolve_implicit_global_asset_job_def()
+    part = job.get_subset(asset_selection=set(), asset_check_selection=set(keys.values()))
+    with engine.connect() as connection:
+        unembedded = "SELECT count(*) FROM consolidation.task_memories WHERE embedding IS NULL"
+        assert connection.scalar(text(unembedded)) == 8
+    result = part.execute_in_process(instance=stored_instance)
+    for name in keys:
+        found = find_check_events(stored_instance, result.run_id, name)
+        assert found == dict.fromkeys(("alpha", "beta", None), True)
+
+
 def test_import_is_observed_once(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 3)
     tick = task_memories_sensor(sensor_context(engine, instance))

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from consolidation_pipeline.defs.names import RESOURCE
+from consolidation_pipeline.defs.names import RESOURCE, asset_key
 from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.sources import sources_sensor, update_job
 from consolidation_pipeline.service.sources.connections import connect_source
@@ -51,6 +51,24 @@ def test_update_syncs_and_writes_back(mem0_store: Store, pipeline: Pipeline, ins
     assert written["written_back"]["source"] == SOURCE
     assert written["written_back"]["written"] == 2
     assert read_events(update(instance)) != {}
+
+
+def read_checks(result: dg.ExecuteInProcessResult) -> set[tuple[str, str | None, bool]]:
+    """Return name, partition and result of the evaluated checks."""
+    events = result.filter_events(lambda event: event.event_type_value == "ASSET_CHECK_EVALUATION")
+    found = [event.asset_check_evaluation_data for event in events]
+    return {(one.check_name, one.partition, one.passed) for one in found}
+
+
+def test_update_checks_what_it_changed(mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+    connect_store(pipeline.engine, mem0_store)
+    first = update(instance)
+    assert read_checks(first) == {("every_row_has_a_memory", PROJECT, True)}
+    key = dg.AssetCheckKey(asset_key("synced_memories"), "every_row_has_a_memory")
+    (status,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=2)
+    assert status.partition == PROJECT
+    pipeline.run(PROJECT)
+    assert read_checks(update(instance)) == {("every_hidden_row_was_written", PROJECT, True)}
 
 
 def test_unreachable_store_fails_by_name(

@@ -214,7 +214,9 @@ def ids(connection: Connection, project: Project) -> dict[str, UUID]:
     job = append_job(
         connection, project.id, trigger_type="manual", triggered_by="test", options={"forget_threshold": 0.01}
     )
-    phases = "UPDATE consolidation.consolidation_jobs SET started_at = now(), phases_completed = :phases WHERE id = :job"
+    phases = (
+        "UPDATE consolidation.consolidation_jobs SET started_at = now(), phases_completed = :phases WHERE id = :job"
+    )
     connection.execute(text(phases), {"job": job, "phases": ["embedding_matrix", "decay_scores"]})
     by = author(project, job)
     forgotten = {"archived_at": NOW, "archive_reason": "forgotten"}
