@@ -125,6 +125,7 @@ def test_delivered_messages_are_deleted_after_one_day(launcher: Any, engine: Eng
         assert set(connection.execute(text("SELECT id FROM kombu_message")).scalars()) == {1, 2}
 
 
+@pytest.mark.slow
 def test_phase_waits_for_pool_slot_only_with_limit(instance: dg.DagsterInstance) -> None:
     first, second = add_started_run(instance), add_started_run(instance)
     with hold_pool_slot(instance, first, "patterns"), hold_pool_slot(instance, second, "patterns"):

@@ -45,7 +45,7 @@ from consolidation_pipeline.service.admin import api_keys
 from consolidation_pipeline.service.admin.api_keys import Authenticate
 from consolidation_pipeline.service.admin.browser_sessions import BrowserSessions, load_signing_secret
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.database.engine import POOL_SIZE, Engine, ping_seldom
+from consolidation_pipeline.store.database.engine import POOL_SIZE, Engine
 
 # Requests run in threads. A request holds one connection at a time, a rollback two. There are fewer threads than pooled
 # connections, so requests wait for a thread: they hold nothing then and do not time out. No request waits for a second
@@ -88,7 +88,6 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
         UsageError: authentication is off and the host is not a loopback address.
     """
     check_exposure(settings)
-    ping_seldom(engine)
     tracing.get_tracer()  # before the first request: FastAPI and the MCP SDK create spans only once there is a provider
     # Like FastAPI, but the documentation pages load their files from this server.
     app = FastAPIOffline(

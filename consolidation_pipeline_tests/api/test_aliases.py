@@ -14,6 +14,7 @@ from consolidation_pipeline_tests.api.routes import path_parameters
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
+@pytest.mark.slow
 def test_every_older_name_calls_the_endpoint_of_its_route(api: ApiContext) -> None:
     routes = {
         f"{method} {context.path}": context.original_route

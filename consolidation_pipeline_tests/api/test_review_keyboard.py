@@ -50,6 +50,7 @@ def press_and_navigate(browser: Browser, key: str) -> None:
     browser.navigate(lambda: browser.press(key))
 
 
+@pytest.mark.slow
 def test_keyboard_review_decides_edits_and_undoes(api: ApiContext, site: str, browser: Browser) -> None:
     ids = add_pair_suggestions(api.pipeline)
     browser.open(f"{site}/review")

@@ -120,6 +120,7 @@ def test_body_fields_of_wrong_type_never_return_500(
                 assert_valid_reply(answer, (str(route), field, value))
 
 
+@pytest.mark.slow
 def test_body_texts_survive_sql_and_odd_unicode(
     routes_with_body: list[Route], api: ApiContext, client: TestClient
 ) -> None:
@@ -134,6 +135,7 @@ def test_body_texts_survive_sql_and_odd_unicode(
     assert api.pipeline.value("SELECT count(*) FROM {s}.task_memories") > 6
 
 
+@pytest.mark.slow
 def test_url_parameters_survive_sql_and_odd_unicode(api: ApiContext, client: TestClient) -> None:
     schema = api.app.openapi()
     for route in list_routes(api.app, api):
@@ -182,6 +184,7 @@ def test_odd_texts_are_stored_unchanged(client: TestClient) -> None:
         assert found.status_code == 200, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_replies_conform_to_openapi_schema(api: ApiContext, mode: GenerationMode) -> None:
     document = schemathesis.openapi.from_asgi("/openapi.json", api.app)

@@ -66,6 +66,7 @@ def test_calibrate_json_holds_both_calibrations(cli: Cli, engine: Engine) -> Non
     assert snapshots(engine) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sample")
 def test_calibrate_apply_rebuilds_graph_in_next_run(cli: Cli, engine: Engine) -> None:
     answer = cli("calibrate", "notes", "--apply", "--json").json

@@ -62,6 +62,7 @@ def test_run_with_failing_model_exits_with_5(cli: Cli, write: Write, provider: O
     assert cli("metrics", "p", "--json").json["model_failures"] == []
 
 
+@pytest.mark.slow
 def test_run_without_embedding_budget_fails_with_4(cli: Cli, write: Write, provider: OpenAIServer) -> None:
     make(cli, write, "p", "budget_tokens_per_run=0", "embedding_model=openai/text-embedding-3-small")
     answer = cli("run", "p", "--json")

@@ -24,6 +24,7 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_second_demo_imports_and_approves_nothing(cli: Cli, repository: Path) -> None:
     first = cli("demo", "--repo", repository, "--json")
     assert first.code == 0, first

@@ -64,6 +64,7 @@ def test_label_keeps_answers_when_person_quits(cli: Cli, engine: Engine, type_an
     assert "4 of 9" not in answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compared")
 def test_label_never_shows_pair_twice(cli: Cli, type_answers: Type) -> None:
     seen: list[tuple[str, str]] = []

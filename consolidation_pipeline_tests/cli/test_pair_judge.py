@@ -42,6 +42,7 @@ def test_measured_judge_is_shown_with_its_errors(cli: Cli) -> None:
     assert "they merge; a run asks it about 0 pairs" in " ".join(cli("plan", "notes").out.split())
 
 
+@pytest.mark.slow
 def test_judge_with_many_errors_is_said_not_to_merge(cli: Cli, judged: OpenAIServer) -> None:
     judged.behaviour = judge_with(lambda _: "same")
     shown = " ".join(cli("calibrate", "notes").out.split())

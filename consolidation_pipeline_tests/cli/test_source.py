@@ -62,6 +62,7 @@ def test_connect_asks_before_it_connects(store: Store, cli: Cli, monkeypatch: py
     assert cli("source", "list", "--json").json == {"sources": []}
 
 
+@pytest.mark.slow
 def test_restore_needs_only_the_store(store: Store, cli: Cli) -> None:
     before = store.checksum()
     assert cli(*CONNECT, "--mode", "review", "--yes", "--json").json["sync"]["added"] == len(all_wordings())
@@ -72,6 +73,7 @@ def test_restore_needs_only_the_store(store: Store, cli: Cli) -> None:
     assert store.checksum() == before
 
 
+@pytest.mark.slow
 def test_conflicting_undo_is_told_with_the_rows(store: Store, cli: Cli) -> None:
     assert cli(*CONNECT, "--mode", "review", "--yes", "--json").code == 0
     assert cli("run", "shop", "--json").code == 0

@@ -47,6 +47,7 @@ def test_code_of_other_processor_is_not_reused(tmp_path):
     assert output == "False False False True True True"
 
 
+@pytest.mark.slow
 def test_compiled_code_works_without_cache_folder(tmp_path):
     output = add_in_new_process(tmp_path, NUMBA_CACHE_LOCATOR_CLASSES="IPythonCacheLocator")
     assert output == "False False False False True False"

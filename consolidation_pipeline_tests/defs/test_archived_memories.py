@@ -34,6 +34,7 @@ def read_metadata(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     return {name: value.value for name, value in event.metadata.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("job", "forgotten"), [("consolidate", 0), ("forget", 1)])
 def test_archive_job_reports_its_counts(
     pipeline: Pipeline, instance: dg.DagsterInstance, job: str, forgotten: int

@@ -32,6 +32,7 @@ def list_partitions(url: str, monkeypatch: pytest.MonkeyPatch, *, added: str | N
         storage.event_log_storage.dispose()
 
 
+@pytest.mark.slow
 def test_two_databases_have_records_of_their_own(
     database_url: str, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -177,6 +177,7 @@ def test_assets_load_beside_another_project(tmp_path: Path, monkeypatch: pytest.
     assert {job.name for job in own.jobs or ()} <= {job.name for job in merged.resolve_all_job_defs()}
 
 
+@pytest.mark.slow
 def test_installed_definitions_load_offline(tmp_path: Path) -> None:
     # The package is installed below the pyproject.toml of another project.
     (tmp_path / "pyproject.toml").write_text('[tool.dg]\ndirectory_type = "project"\n')

@@ -71,6 +71,7 @@ def statuses(pipeline: Pipeline) -> dict[str, str]:
     return {row.slug: row.status for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.breaks_rules
 def test_batch_isolates_its_jobs(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
     engine, jobs = pipeline.engine, request_jobs(pipeline.engine)

@@ -182,6 +182,7 @@ def test_interrupted_run_is_cancelled_unless_done(
     assert [row[0] for row in job_rows(engine)] == [status]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "failed", "done"),
     [
@@ -304,6 +305,7 @@ def test_launched_or_cancelled_job_is_not_relaunched(
     assert [row[0] for row in job_rows(engine)] == ["cancelled"]
 
 
+@pytest.mark.slow
 def test_nightly_schedule_takes_changed_projects(
     engine: Engine, sample: Sample, stored_instance: dg.DagsterInstance
 ) -> None:
@@ -397,6 +399,7 @@ def dagster_home(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", empty_database_url)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("dagster_home")
 def test_run_without_daemon_is_recorded(engine: Engine, sample: Sample) -> None:
     sample("alpha", 60)
@@ -412,6 +415,7 @@ def test_run_without_daemon_is_recorded(engine: Engine, sample: Sample) -> None:
     assert len(job_rows(engine)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("dagster_home")
 def test_single_phases_run_and_end_killed_run(engine: Engine, sample: Sample) -> None:
     sample("alpha", 20)
@@ -451,6 +455,7 @@ def test_register_projects_adds_partitions(sample: Sample) -> None:
         assert instance.get_dynamic_partitions(PROJECTS) == ["alpha"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("dagster_home", "engine")
 def test_run_writes_nothing_to_working_directory(
     sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -265,6 +265,7 @@ RUNS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20), deadline=None)
 @given(runs=RUNS, calls_in_budget=st.integers(1, 6))
 def test_budget_holds_under_failures_and_crashes(

@@ -36,6 +36,7 @@ def test_stdio_client_runs_and_rolls_back_job(database_url: str, tmp_path: Path)
         assert agent.call("trace_memory_lineage", memory_id=ids[0])["status"] == "active"
 
 
+@pytest.mark.slow
 def test_mcp_server_starts_without_heavy_imports() -> None:
     code = (
         "import sys\nimport consolidation_pipeline.cli.mcp, consolidation_pipeline.mcp.server\n"

@@ -44,6 +44,7 @@ def test_bulk_decision_agrees_with_explain_on_pairs() -> None:
     assert 50 < sum(expected) < len(expected) - 50
 
 
+@pytest.mark.slow
 def test_bulk_decision_agrees_with_explain_on_all_pairs() -> None:
     texts = [text for pair in TABLE for text in pair]
     i, j = (side.tolist() for side in np.triu_indices(len(texts), 1))

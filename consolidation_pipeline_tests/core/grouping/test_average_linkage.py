@@ -153,6 +153,7 @@ def test_too_large_group_is_split_where_it_is_loosest():
     assert labels.tolist() == [0, 0, 0, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_memory_of_rounds_is_bounded():
     n = 6_000
     x = normalize(np.random.default_rng(4).standard_normal((n, 48)))

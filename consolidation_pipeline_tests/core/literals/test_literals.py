@@ -46,6 +46,7 @@ def test_long_texts_are_read_in_linear_time(unit: str) -> None:
     assert all(text[literal.start :].startswith(literal.text) for literal in literals(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["a-", "a+", "0x", "x=1\n", "not ", "1. ", "'a ", "the a ", "unless ", "before a "])
 def test_long_texts_are_compared_in_linear_time(unit: str) -> None:
     text = unit * (40_000 // len(unit))

@@ -83,6 +83,7 @@ def test_restore_replaces_rows_only_on_request(pipeline: Pipeline, empty: Pipeli
     assert dump_tables(empty) == dump_tables(pipeline)
 
 
+@pytest.mark.slow
 def test_restore_uses_a_database_without_rows(pipeline: Pipeline, empty: Pipeline) -> None:
     upgrade(empty.engine)
     pipeline.add(corpus()[:2])

@@ -94,6 +94,7 @@ def test_lineage_of_merge_has_cosine_of_each_source(pipeline: Pipeline) -> None:
     assert max(abs(edge.similarity - edge.cosine) for edge in edges) < 1e-5
 
 
+@pytest.mark.slow
 def test_readers_always_see_every_merged_fact(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merged_memories, "BATCH", 1)
     pipeline.add(corpus())

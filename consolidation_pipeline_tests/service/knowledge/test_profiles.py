@@ -109,6 +109,7 @@ def test_profile_without_summaries_makes_no_call(pipeline: Pipeline, provider: O
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes") == 0
 
 
+@pytest.mark.slow
 def test_many_summaries_are_reduced_before_profile(llm_project: Pipeline, provider: OpenAIServer) -> None:
     llm_project.write("DELETE FROM {s}.task_memories")
     for at in range(21):

@@ -85,6 +85,7 @@ def test_run_on_sample_matches_knowledge_forecast(pipeline: Pipeline) -> None:
     assert pipeline.plan().knowledge == []
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=5)
 @given(seed=st.integers(0, 10**6), nights=st.integers(1, 3), size=st.sampled_from([2, 3]))
 def test_random_runs_match_knowledge_forecast(shared: Pipeline, seed: int, nights: int, size: int) -> None:

@@ -294,6 +294,7 @@ def test_entry_moves_to_superseding_pattern(topics: Pipeline) -> None:
     assert leaf_ids(found.sources) == set(entry.supporting_memory_ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"promote": False}, {"t_promote": 0.95}])
 def test_promotion_options_gate_playbook(topics: Pipeline, options: dict[str, Any]) -> None:
     topics.configure(**OPTIONS, **MODEL, **options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.rules import find_broken_rules
@@ -37,6 +39,7 @@ def test_undone_job_is_repeated_by_next_run(pipeline: Pipeline) -> None:
     assert pipeline.run().merging.absorbed == 3
 
 
+@pytest.mark.slow
 def test_undone_extension_stays_undone(pipeline: Pipeline) -> None:
     pipeline.add(NOTES[:2])
     pipeline.run()

@@ -179,6 +179,7 @@ def run_in_batches(pipeline: Pipeline, batches: list[list[tuple[str, str]]], **o
     return done
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(12))
 @given(batches=BATCHES, cross_type=st.booleans())
 def test_merge_groups_are_valid_and_maximal(

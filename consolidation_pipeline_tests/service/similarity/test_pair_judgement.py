@@ -192,8 +192,11 @@ def test_answer_that_depends_on_order_is_unsure(project: Pipeline, provider: Ope
 
 @pytest.mark.parametrize(
     "failing",
-    [reply_with_broken_json, reply_with_text("they look alike to me"), reply_with_error(500)],
-    ids=["broken reply", "no JSON", "error 500"],
+    [
+        pytest.param(reply_with_broken_json, id="broken reply", marks=pytest.mark.slow),
+        pytest.param(reply_with_text("they look alike to me"), id="no JSON", marks=pytest.mark.slow),
+        pytest.param(reply_with_error(500), id="error 500"),
+    ],
 )
 def test_failing_judge_leaves_pairs_to_next_run(
     project: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch, failing: Behaviour
@@ -210,6 +213,7 @@ def test_failing_judge_leaves_pairs_to_next_run(
     assert verdicts(project) == expected_verdicts(same=MERGE)
 
 
+@pytest.mark.slow
 def test_exhausted_budget_is_continued_by_next_run(
     project: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +231,7 @@ def test_exhausted_budget_is_continued_by_next_run(
     assert len(asked) == len(set(asked))
 
 
+@pytest.mark.slow
 def test_killed_run_is_repeated_with_same_verdicts(project: Pipeline, provider: OpenAIServer) -> None:
     kill(project, judge_and_die, provider.api_base)
     assert verdicts(project) == expected_verdicts(same=ASK)

@@ -163,6 +163,7 @@ def test_dissolved_memory_is_not_restored(pipeline: Pipeline) -> None:
         restore_memories(pipeline.engine, [merged], changed_by="tester")
 
 
+@pytest.mark.slow
 def test_summaries_and_profiles_follow_scopes(pipeline: Pipeline) -> None:
     notes = [
         note(f"{agent}{n}", f"Agent {agent} saw that step {n} of the import of orders takes {n + 3} minutes.", "ada")
@@ -184,6 +185,7 @@ def test_summaries_and_profiles_follow_scopes(pipeline: Pipeline) -> None:
         assert found == keys
 
 
+@pytest.mark.slow
 def test_narrowing_equals_a_new_project(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS, scope="project")
     rows = [*two_users(), *topic_notes(("ada", "bob"))]
@@ -243,6 +245,7 @@ def test_new_memory_joins_its_own_scope(pipeline: Pipeline) -> None:
     assert list_merged(pipeline) == [("ada", 3), ("bob", 4)]
 
 
+@pytest.mark.slow
 def test_many_scopes_merge_each_for_itself(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     pipeline.add(note(f"{user}-{n}", LESSON, f"user {user}") for user in range(300) for n in range(2))

@@ -127,6 +127,7 @@ def test_killed_process_does_not_stop_shared_server(data_dir: Path) -> None:
     assert _postmaster_pid(data_dir) is None
 
 
+@pytest.mark.slow
 def test_last_process_stops_restarted_server(data_dir: Path) -> None:
     with _server_process(data_dir):
         crashed = psutil.Process(_postmaster_pid(data_dir))
@@ -166,6 +167,7 @@ def test_stale_postmaster_pid_is_ignored(data_dir: Path, pid: int, lines: int) -
         assert _accepts_queries(url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "program"), [("four threads", THREADED_PROGRAM), ("my data", PROGRAM)])
 def test_threads_start_server_in_folder_with_space(folder: Path, name: str, program: str) -> None:
     with _server_process(folder / name, program) as (_, url):
@@ -173,6 +175,7 @@ def test_threads_start_server_in_folder_with_space(folder: Path, name: str, prog
     assert _postmaster_pid(folder / name) is None
 
 
+@pytest.mark.slow
 def test_four_processes_start_one_server(folder: Path) -> None:
     processes = [_start_process(folder) for _ in range(4)]
     try:
@@ -202,6 +205,7 @@ def test_file_as_data_folder_is_named(folder: Path) -> None:
         start_server(folder / "data")
 
 
+@pytest.mark.slow
 def test_failed_start_can_be_retried(folder: Path) -> None:
     (folder / "postgres").mkdir()
     (folder / "postgres" / "PG_VERSION").write_text("18\n")  # an incomplete database

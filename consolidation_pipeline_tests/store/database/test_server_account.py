@@ -153,6 +153,7 @@ def test_own_data_folder_is_opened_for_server_only(folder: Path) -> None:
     assert data_dir.stat().st_gid == account.gid
 
 
+@pytest.mark.slow
 @under_root
 def test_programs_in_closed_folder_are_copied(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     account = find_account()

@@ -462,6 +462,7 @@ def test_store_functions_never_bypass_ledger(guarded_engine: Engine) -> None:
             _finish(function(**arguments.of(function, connection=connection, engine=guarded_engine)))
 
 
+@pytest.mark.slow
 def test_run_and_rollback_never_bypass_ledger(guarded_engine: Engine, settings: Settings) -> None:
     import_memories(guarded_engine, "garden", str(PROJECT_ROOT / "examples" / "memories.jsonl"), format="jsonl")
     with open_run(guarded_engine, "garden", settings=settings, planned=()) as run:
