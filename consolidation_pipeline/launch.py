@@ -1,35 +1,36 @@
-"""Runs of a project in this process, recorded in the same Dagster instance as runs from the UI."""
+"""Runs of a project in this process, recorded in the same Dagster instance as runs from the UI.
+
+Dagster takes longer to import than to find that nothing changed, so it is imported where a run begins.
+"""
+
+from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import dagster as dg
-
-from consolidation_pipeline.defs.job_batches import execute_in_process
-from consolidation_pipeline.defs.job_runs import fail_dead_runs
-from consolidation_pipeline.defs.names import prefixed
-from consolidation_pipeline.defs.partitions import PROJECTS
-from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError, StoreError
-from consolidation_pipeline.service.admin.doctor import Automation
-from consolidation_pipeline.service.jobs.job_requests import RequestedJob
-from consolidation_pipeline.service.plan.apply import request_plan_job
-from consolidation_pipeline.service.plan.plan_document import Plan
 from consolidation_pipeline.service.runs.phases import PHASES, select_phases
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
 from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
 from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
 from consolidation_pipeline.settings import Settings, use_dagster_home
-from consolidation_pipeline.store.database.engine import open_engine
+from consolidation_pipeline.store.database.engine import Engine, open_engine
 from consolidation_pipeline.store.jobs.jobs import find_job_by_run, finish_job
 from consolidation_pipeline.store.jobs.project_lock import is_project_busy
-from consolidation_pipeline.store.projects import list_projects
+from consolidation_pipeline.store.projects import Project, list_projects
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from consolidation_pipeline.service.admin.doctor import Automation
+    from consolidation_pipeline.service.jobs.job_requests import RequestedJob
+    from consolidation_pipeline.service.plan.plan_document import Plan
 
 
 @dataclass(frozen=True)
@@ -82,20 +83,16 @@ def run_project(
     chosen = select_phases(job, phases)
     project = get_runnable_project(engine, slug)
     job_id = None if requested is None else requested.job_id
-    tags = {TRIGGERED_BY_TAG: triggered_by}
     if plan is not None:
+        from consolidation_pipeline.service.plan.apply import request_plan_job
+
         job_id = request_plan_job(engine, project, plan, settings=Settings(), triggered_by=triggered_by)
-    elif requested is not None:
-        tags = {TRIGGERED_BY_TAG: requested.triggered_by or triggered_by, TRIGGER_TAG: requested.trigger_type}
-    elif chosen == PHASES and (last := find_unchanged_job(engine, project, Settings())) is not None:
-        return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, time.monotonic() - began)
-    with _open_instance() as instance:
-        instance.add_dynamic_partitions(PROJECTS, [slug])
-        fail_dead_job(engine, project)
-        fail_dead_runs(instance, engine)
-        tags |= {} if job_id is None else {JOB_TAG: str(job_id)}
-        definition = _definitions().resolve_job_def(prefixed(job))
-        result = execute_in_process(definition, instance, slug, phases=chosen, tags=tags)
+    elif requested is None and chosen == PHASES:
+        last = find_unchanged_job(engine, project, Settings())
+        if last is not None:
+            seconds = time.monotonic() - began
+            return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, seconds)
+    result = _execute(engine, project, job, chosen, _describe_trigger(requested, job_id, triggered_by))
     with engine.begin() as connection:
         row = find_job_by_run(connection, result.run_id)
         if row is None and plan is not None and job_id is not None:
@@ -112,8 +109,36 @@ def run_project(
     return RunOutcome(slug, row.id, result.run_id, row.status, row.metrics, row.error_message, seconds)
 
 
+def _describe_trigger(requested: RequestedJob | None, job_id: UUID | None, triggered_by: str) -> dict[str, str]:
+    """Return the tags of a run that tell who started it, why, and its job."""
+    from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
+
+    tags = {TRIGGERED_BY_TAG: triggered_by}
+    if requested is not None:
+        tags = {TRIGGERED_BY_TAG: requested.triggered_by or triggered_by, TRIGGER_TAG: requested.trigger_type}
+    return tags if job_id is None else tags | {JOB_TAG: str(job_id)}
+
+
+def _execute(
+    engine: Engine, project: Project, job: str, phases: tuple[str, ...], tags: Mapping[str, str]
+) -> dg.ExecuteInProcessResult:
+    from consolidation_pipeline.defs.job_batches import execute_in_process
+    from consolidation_pipeline.defs.job_runs import fail_dead_runs
+    from consolidation_pipeline.defs.names import prefixed
+    from consolidation_pipeline.defs.partitions import PROJECTS
+
+    with _open_instance() as instance:
+        instance.add_dynamic_partitions(PROJECTS, [project.slug])
+        fail_dead_job(engine, project)
+        fail_dead_runs(instance, engine)
+        definition = _definitions().resolve_job_def(prefixed(job))
+        return execute_in_process(definition, instance, project.slug, phases=phases, tags=tags)
+
+
 def register_projects() -> list[str]:
     """Make every project a partition of the Dagster instance. Return their slugs."""
+    from consolidation_pipeline.defs.partitions import PROJECTS
+
     with open_engine(Settings()).connect() as connection:
         slugs = [project.slug for project in list_projects(connection)]
     with _open_instance() as instance:
@@ -123,6 +148,8 @@ def register_projects() -> list[str]:
 
 def find_automation() -> Automation:
     """Return the sensors and schedules that are on, as set in the instance or by default; raise StoreError."""
+    from consolidation_pipeline.service.admin.doctor import Automation
+
     loaded = _definitions()
     automations = (*(loaded.sensors or ()), *(loaded.schedules or ()))
     defaults = {automation.name: automation.default_status.value for automation in automations}
@@ -140,6 +167,8 @@ def find_automation() -> Automation:
 @contextmanager
 def _open_instance() -> Iterator[dg.DagsterInstance]:
     """Open the instance of DAGSTER_HOME, else of the project's folder. Paths in dagster.yaml are relative to it."""
+    import dagster as dg
+
     with chdir(use_dagster_home()), dg.DagsterInstance.get() as instance:
         yield instance
 

@@ -1,15 +1,19 @@
 """Metadata and tags that several assets share: table columns, numbers of derived texts, failures, execution order."""
 
+from __future__ import annotations
+
 import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import getsourcefile, getsourcelines
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from consolidation_pipeline.service.knowledge.derive import DeriveResult
 from consolidation_pipeline.store.database.schema import describe_columns
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.service.knowledge.derive import DeriveResult
 
 _MAX_FAILURES = 10
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
-from dagster._core.storage.event_log import SqlEventLogStorage
 
 from consolidation_pipeline.defs.names import prefixed
 
@@ -27,6 +26,8 @@ def hold_pool_slot(instance: dg.DagsterInstance, run: dg.DagsterRun, phase: str)
     if not _is_limited(instance):
         yield
         return
+    from dagster._core.storage.event_log import SqlEventLogStorage  # Slow to import, and few set a limit.
+
     try:
         # If the limit is removed meanwhile, the phase goes on.
         while _is_limited(instance) and not storage.claim_concurrency_slot(LLM_POOL, run.run_id, phase).is_claimed:

@@ -1,8 +1,8 @@
 """Local embedder, the default: static word vectors from the wordllama wheel, without network, key or torch."""
 
-import logging
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consolidation_pipeline.embed.embedder import Usage, Vectors, check_texts, check_vectors
+from consolidation_pipeline.errors import EmbeddingError
 
 LOCAL_MODEL = "wordllama/l2_supercat_256"
 DIMENSION = 256
@@ -36,12 +37,12 @@ class LocalEmbedder:
         check_texts(texts)
         if not texts:
             return np.empty((0, DIMENSION), dtype=np.float32)
-        model = _load_model()
+        tokenizer, table = _load_model()
         vectors = np.empty((len(texts), DIMENSION))
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            batch = model.tokenizer.encode_batch_fast(texts[start : start + _TEXTS_AT_ONCE], add_special_tokens=False)
+            batch = tokenizer.encode_batch_fast(texts[start : start + _TEXTS_AT_ONCE], add_special_tokens=False)
             for row, encoding in enumerate(batch, start):
-                vectors[row] = _mean_vector(model.embedding, encoding.ids)
+                vectors[row] = _mean_vector(table, encoding.ids)
         return check_vectors(vectors, texts, dimension=DIMENSION)
 
     def estimate(self, texts: Sequence[str]) -> Usage:  # noqa: ARG002  always free
@@ -57,22 +58,20 @@ def _mean_vector(table: NDArray[np.float32], ids: list[int]) -> NDArray[np.float
 
 
 @cache
-def _load_model() -> Any:
-    # With downloads disabled, wordllama looks for the tokenizer in the folder "tokenizer" of its package. The wheel has
-    # it in "tokenizers", the folder that wordllama expects in its cache. So the package is given as the cache.
-    wordllama = _import_wordllama()
-    package = Path(wordllama.__file__).parent
-    model = wordllama.WordLlama.load(cache_dir=package, dim=DIMENSION, disable_download=True)
-    model.tokenizer.no_padding()
-    return model
+def _load_model() -> tuple[Any, NDArray[np.float32]]:
+    """Return the tokenizer and the vectors of its tokens, float32 (tokens, 256).
 
+    The files of the package are read without its code, whose import takes as long as a search.
+    """
+    from safetensors import safe_open
+    from tokenizers import Tokenizer
 
-def _import_wordllama() -> Any:
-    # Its import calls logging.basicConfig(level=INFO), which would send INFO lines of all libraries to standard error.
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    import wordllama
-
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    return wordllama
+    package = find_spec("wordllama")
+    if package is None or package.origin is None:
+        raise EmbeddingError("the package wordllama, which holds the local embedding model, is not installed")
+    folder = Path(package.origin).parent
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    with safe_open(folder / "weights" / f"l2_supercat_{DIMENSION}.safetensors", framework="np") as weights:
+        return tokenizer, weights.get_tensor("embedding.weight").astype(np.float32)

@@ -42,6 +42,36 @@ def test_help_starts_without_heavy_imports() -> None:
     assert done.returncode == 0, done.stderr
 
 
+READS = (
+    "run notes",  # nothing changed
+    "projects list",
+    "search notes migrations",
+    "context notes migrations",
+    "memories list notes",
+    "playbook notes",
+    "status notes",
+    "history notes",
+)
+
+
+@pytest.mark.usefixtures("cli", "consolidated")
+def test_reads_start_without_heavy_imports() -> None:
+    heavy = {*HEAVY, "scipy", "sklearn", "fastapi", "numba", "requests"} - {
+        "numpy",
+        "psycopg",
+        "pydantic",
+        "rich",
+        "sqlalchemy",
+    }
+    code = (
+        "import sys\nfrom consolidation_pipeline.cli.app import run_command\n"
+        f"for line in {READS!r}:\n    assert run_command(line.split()) == 0, line\n"
+        f"    assert not (found := {heavy!r} & set(sys.modules)), (line, found)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_help_lists_every_command(command: Cli) -> None:
     answer = command("--help")
     assert (answer.code, answer.err) == (0, "")

@@ -177,6 +177,16 @@ def test_assets_load_beside_another_project(tmp_path: Path, monkeypatch: pytest.
     assert {job.name for job in own.jobs or ()} <= {job.name for job in merged.resolve_all_job_defs()}
 
 
+def test_definitions_are_imported_without_slow_modules() -> None:
+    code = (
+        "import sys\nimport dagster\nknown = set(sys.modules)\nimport consolidation_pipeline.definitions\n"
+        "slow = {'alembic', 'mako', 'numba', 'scipy', 'snowballstemmer', 'dagster._core.storage.event_log'}\n"
+        "assert not (found := slow & set(sys.modules) - known), found"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=PROJECT_ROOT)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_installed_definitions_load_offline(tmp_path: Path) -> None:
     # The package is installed below the pyproject.toml of another project.

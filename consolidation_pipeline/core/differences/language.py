@@ -33,8 +33,6 @@ from importlib.resources import files
 from itertools import accumulate
 from typing import Any
 
-import snowballstemmer  # type: ignore[import-untyped]
-
 LANGUAGES = ("en", "de", "es", "fr", "zh", "ja")
 # Languages of one alphabet, between which function words decide.
 _LATIN = LANGUAGES[:4]
@@ -127,6 +125,8 @@ def _stem(stemmer: str | None, word: str) -> str:
 
 @cache
 def _stemmer(name: str) -> Any:
+    import snowballstemmer  # type: ignore[import-untyped]  # imports the stemmers of 30 languages
+
     return snowballstemmer.stemmer(name)
 
 

@@ -108,6 +108,14 @@ def find_disputes(statements: Sequence[Statement]) -> list[Dispute]:
     return [_settle(found, statements) for found in matters if any(one.comparison.other for one in found)]
 
 
+def contradicts_itself(text: str) -> bool:
+    """Return True if two sentences of ``text`` claim different things of one matter.
+
+    An example: "The limit of this queue is 5. The limit of that queue is 8."
+    """
+    return bool(find_disputes(list_statements([text], [None])))
+
+
 def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
     """Group the sentences that agree with, or dispute, the first one of their group."""
     forms = defaultdict[str, list[int]](list)

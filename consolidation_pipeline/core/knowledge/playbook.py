@@ -1,16 +1,14 @@
-"""Playbook entries: their priority, their category, and the check that a text does not contradict itself."""
+"""Playbook entries: their priority and their category."""
 
 from __future__ import annotations
 
 import re
 
 from consolidation_pipeline.core.checks import check_count, check_share
-from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements
 
 # Memories that a proposal requires, and independent writers that an automatic promotion requires. Each further writer
 # raises the priority.
 REQUIRED_EVIDENCE = 3
-STATUSES = ("active", "review", "retired")
 _BASE, _RANGE, _MAX = 50, 50, 100
 # Priority that a usefulness of 1 adds. One reader moves an entry by at most 7, however often it votes.
 _USEFULNESS_RANGE = 20
@@ -57,11 +55,3 @@ def adjust_priority(priority: int, usefulness: float) -> int:
 def find_category(text: str) -> str:
     """Return the first category of ``CATEGORY_WORDS`` with a word in ``text``, in any letter case; else general."""
     return next((name for name, words in _CATEGORIES if words.search(text)), GENERAL)
-
-
-def contradicts_itself(text: str) -> bool:
-    """Return True if two sentences of ``text`` claim different things of one matter.
-
-    An example: "The limit of this queue is 5. The limit of that queue is 8."
-    """
-    return bool(find_disputes(list_statements([text], [None])))

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
 from consolidation_pipeline.core.knowledge.technology_names import find_languages, find_tools
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
@@ -59,21 +59,6 @@ _NAME = re.compile(
 _NOT_NAMES = frozenset(
     "TODO FIXME NOTE OK NOT AND OR MUST NEVER ALWAYS DO NO IF THE ERROR INFO WARN FAILURE ID IDS TBD WIP".split()
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Observation:
-    """A memory as a profile counts it. ``success``: None where it is not known; ``agent``, ``session``: too."""
-
-    text: str
-    memory_type: str
-    success: bool | None
-    tags: tuple[str, ...]
-    files: tuple[str, ...]
-    language: str
-    learned_at: datetime
-    agent: str | None = None
-    session: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consolidation_pipeline.core.memories.relation_types import ASSOCIATION_TYPES
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.core.vectors import as_matrix
 
@@ -30,14 +31,6 @@ _ROLES = {"decision": DECISION} | dict.fromkeys(INSIGHT_TYPES, INSIGHT) | dict.f
 
 # Rules in the order in which they are tried.
 NO_RULE, CONTRADICTS, EXPLAINS, SHARES_THEME, PARALLEL = 0, 1, 2, 3, 4
-ASSOCIATION_TYPES = ("contradicts", "explains", "shares_theme", "parallel_context")
-# From the newer memory to the older one; `core/knowledge/supersession.py` finds it.
-SUPERSEDES = "supersedes"
-RELATION_TYPES = (*ASSOCIATION_TYPES, SUPERSEDES)
-# Relations that a person must confirm: dissimilar decisions need not contradict, one week need not be one context.
-CANDIDATE_TYPES = ("contradicts", "parallel_context")
-STATUSES = ("candidate", "confirmed", "rejected")
-
 # Number of cosines that ``iter_dissimilar_pairs`` computes at a time: 32 MB.
 _BLOCK_SIZE = 4_194_304
 

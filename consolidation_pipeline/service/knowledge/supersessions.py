@@ -8,8 +8,8 @@ from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.supersession import Supersession
 from consolidation_pipeline.core.knowledge.supersession_search import FoundSupersession, find_supersessions
-from consolidation_pipeline.core.lifecycle.associations import SUPERSEDES
 from consolidation_pipeline.core.memories.memories import relation_id
+from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.knowledge.supersessions import (
     StoredSupersession,

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.lifecycle import associations as rules
-from consolidation_pipeline.core.lifecycle.associations import ASSOCIATION_TYPES
 from consolidation_pipeline.core.memories.memories import relation_id
+from consolidation_pipeline.core.memories.relation_types import ASSOCIATION_TYPES, CANDIDATE_TYPES
 from consolidation_pipeline.core.similarity.scoped_join import iter_scoped_pairs
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, similarity_join
 from consolidation_pipeline.core.vectors import find_positions
@@ -189,5 +189,5 @@ def _build_relations(run: ProjectRun, units: AssociationInputs, found: _FoundPai
 
 def _build_relation(slug: str, a: UUID, b: UUID, similarity: float, rule: int) -> NewRelation:
     found = rules.describe_rule(rule, similarity)
-    status = "candidate" if found.relation_type in rules.CANDIDATE_TYPES else "confirmed"
+    status = "candidate" if found.relation_type in CANDIDATE_TYPES else "confirmed"
     return NewRelation(relation_id(slug, found.relation_type, a, b), a, b, found, similarity, status)

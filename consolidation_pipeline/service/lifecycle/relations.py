@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES, STATUSES
+from consolidation_pipeline.core.memories.relation_types import RELATION_STATUSES, RELATION_TYPES
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.store.database.engine import Engine
@@ -58,8 +58,8 @@ def list_relations(
         NotFoundError: There is no such project.
         UsageError: There is no such status or type.
     """
-    if status is not None and status not in STATUSES:
-        raise UsageError(f"status {status!r} does not exist; a relation is {', '.join(STATUSES)}")
+    if status is not None and status not in RELATION_STATUSES:
+        raise UsageError(f"status {status!r} does not exist; a relation is {', '.join(RELATION_STATUSES)}")
     if relation_type is not None and relation_type not in RELATION_TYPES:
         raise UsageError(f"type {relation_type!r} does not exist; the types are {', '.join(RELATION_TYPES)}")
     with engine.connect() as connection:
@@ -68,6 +68,6 @@ def list_relations(
         totals = store.count_relations(connection, project.id, relation_type=relation_type)
     return {
         "project": slug,
-        "totals": {name: totals.get(name, 0) for name in STATUSES},
+        "totals": {name: totals.get(name, 0) for name in RELATION_STATUSES},
         "relations": [dict(row._mapping) for row in rows],
     }

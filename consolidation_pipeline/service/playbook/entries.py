@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
-from consolidation_pipeline.core.knowledge.playbook import STATUSES as ENTRY_STATUSES
 from consolidation_pipeline.core.knowledge.playbook_markdown import Instruction, playbook_document
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
 from consolidation_pipeline.core.knowledge.risky_text import find_risks
@@ -24,6 +23,7 @@ from consolidation_pipeline.service.playbook.promotion import (
 )
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Engine
+from consolidation_pipeline.store.database.schema import ENTRY_STATUSES
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.knowledge.playbook import (

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.risky_text import find_risks
-from consolidation_pipeline.core.lifecycle.associations import SUPERSEDES
+from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.service.review.expected_text import check_expected, hash_text

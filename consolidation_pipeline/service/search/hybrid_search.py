@@ -14,7 +14,6 @@ import numpy as np
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.calibration.model_thresholds import find_profile
-from consolidation_pipeline.core.knowledge.pattern_types import PATTERN_TYPES
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.search.match import compute_match, compute_word_shares
 from consolidation_pipeline.core.search.ranking import bm25
@@ -29,6 +28,7 @@ from consolidation_pipeline.service.search.versions import find_versions
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
+from consolidation_pipeline.store.database.schema import PATTERN_TYPES
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.memories.votes import load_usefulness
 from consolidation_pipeline.store.projects import Project, get_project

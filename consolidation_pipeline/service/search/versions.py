@@ -10,7 +10,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.search.results import MemoryVersion, SearchHit
 from consolidation_pipeline.store.database.engine import Connection
-from consolidation_pipeline.store.knowledge.supersessions import Version, load_versions
+from consolidation_pipeline.store.knowledge.versions import Version, load_versions
 
 # Versions of each direction that a hit tells.
 _MAX_TOLD = 3

@@ -7,8 +7,8 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
-from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES
 from consolidation_pipeline.core.literals.literals import literals, stands_in
+from consolidation_pipeline.core.memories.relation_types import CANDIDATE_TYPES
 from consolidation_pipeline.store.database.scope_keys import crosses_scopes
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.writers import writer_key

@@ -6,13 +6,10 @@ import os
 import re
 import time
 from functools import cache, partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import URL, create_engine, event, make_url, text
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine as Engine
@@ -32,6 +29,9 @@ from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.embedded_server import server_url
 from consolidation_pipeline.store.database.schema import SCHEMA
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 _OLDEST_POSTGRES = 150000
 _OLDEST_VECTOR = (0, 8)
@@ -209,6 +209,7 @@ _CREATE_EXTENSION = "`CREATE EXTENSION vector`"
 
 
 def _migrate(connection: Connection, revision: str) -> None:
+    from alembic import command  # Slow to import, and most processes find the schema at its newest revision.
     from psycopg.errors import InsufficientPrivilege
 
     try:
@@ -227,6 +228,8 @@ def _migrate(connection: Connection, revision: str) -> None:
 
 def downgrade(engine: Engine, revision: str = "base") -> None:
     """Migrate the schema back to ``revision``; ``base`` removes it with all data."""
+    from alembic import command
+
     with connect(engine) as connection:
         command.downgrade(_config(connection), revision)
         connection.commit()
@@ -294,22 +297,30 @@ def is_unavailable(error: BaseException) -> bool:
     return isinstance(error, kinds)
 
 
+_HAS_REVISION = f"SELECT to_regclass('{SCHEMA}.alembic_version') IS NOT NULL"
+_READ_REVISION = f"SELECT version_num FROM {SCHEMA}.alembic_version"
+
+
 def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA}).get_current_revision()
+    if not connection.execute(text(_HAS_REVISION)).scalar():
+        return None
+    return connection.execute(text(_READ_REVISION)).scalar()
 
 
 @cache
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config(None))
+def _revisions() -> tuple[str, ...]:
+    """Return the revisions that this program knows, oldest first: the names of the migrations begin with them."""
+    folder = Path(__file__).resolve().parents[1] / "migrations" / "versions"
+    return tuple(sorted(path.name.partition("_")[0] for path in folder.glob("[0-9]*.py")))
 
 
-def _head() -> str | None:
-    return _scripts().get_current_head()
+def _head() -> str:
+    return _revisions()[-1]
 
 
 def knows_revision(revision: str) -> bool:
     """Return True if this program has the migration that makes this revision of the schema."""
-    return revision in {script.revision for script in _scripts().walk_revisions()}
+    return revision in _revisions()
 
 
 def _refuse_newer(revision: str | None) -> None:
@@ -321,7 +332,9 @@ def _refuse_newer(revision: str | None) -> None:
         )
 
 
-def _config(connection: Connection | None) -> Config:
+def _config(connection: Connection) -> Config:
+    from alembic.config import Config
+
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", "consolidation_pipeline:store/migrations")
     config.set_main_option("path_separator", "os")

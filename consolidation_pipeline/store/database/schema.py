@@ -31,10 +31,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL, REGCONFIG, TSVECTOR
 
-from consolidation_pipeline.core.knowledge.playbook import STATUSES as ENTRY_STATUSES
-from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES
-from consolidation_pipeline.core.lifecycle.associations import STATUSES as RELATION_STATUSES
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.core.memories.relation_types import RELATION_STATUSES, RELATION_TYPES
 
 SCHEMA = "consolidation"
 
@@ -55,6 +53,7 @@ METHODS = ("llm", "heuristic", "hybrid")
 TIERS = ("merge", "suggest", "pattern")
 JOB_STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 LIVE_JOB_STATUSES = ("pending", "running")
+ENTRY_STATUSES = ("active", "review", "retired")
 SUGGESTION_STATUSES = ("pending", "validated", "rejected", "kept", "superseded", "expired")
 TRIGGER_TYPES = ("scheduled", "manual", "threshold")
 OPERATIONS = (

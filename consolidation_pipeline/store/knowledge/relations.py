@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES, Association
+from consolidation_pipeline.core.lifecycle.associations import Association
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.core.memories.relation_types import RELATION_TYPES
 from consolidation_pipeline.store.database.schema import memory_relations
 from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key, scope_id
 from consolidation_pipeline.store.database.sql import compose

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.knowledge.profile_counts import Observation
+from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
 from consolidation_pipeline.store.database.scope_keys import (
     crosses_scopes,

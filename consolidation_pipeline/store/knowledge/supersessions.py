@@ -1,4 +1,4 @@
-"""Relations ``supersedes``: the memories to compare, the stored relations, and the ones of search hits."""
+"""Relations ``supersedes``: the memories to compare, and the stored relations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.core.knowledge.supersession import Writer
 from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory
 from consolidation_pipeline.core.lifecycle.archive_policies import FORGOTTEN, STALENESS
-from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.schema import memory_relations
 from consolidation_pipeline.store.database.scope_keys import raw_scope_key
 from consolidation_pipeline.store.database.sql import compose
@@ -125,66 +124,3 @@ def _to_change(change: SupersessionChange, more: dict[str, object]) -> Change:
     values = {"status": change.status, "confidence": change.confidence, "reason": change.reason, **more}
     words = f"supersedes: {change.reason}"
     return Change(change.id, uuid4(), values, change.version, words, change.confidence)
-
-
-@dataclass(frozen=True)
-class Version:
-    """A relation of a memory that a search found to another version of it.
-
-    ``hit_id``: the found memory. ``raw_id``: the other raw memory, and ``unit_id`` the memory that stands for it now.
-    ``is_newer``: the other one is the newer. ``since``: when the newer of the two was learned. ``learned_at`` and
-    ``content``: of the other one.
-    """
-
-    hit_id: UUID
-    raw_id: UUID
-    unit_id: UUID
-    is_newer: bool
-    status: str
-    reason: str
-    since: datetime
-    learned_at: datetime
-    content: str
-
-
-_LOAD_VERSIONS = """
-    WITH live AS MATERIALIZED (
-        SELECT a_id, b_id, status, reason FROM consolidation.memory_relations
-        WHERE project_id = %(project)s AND relation_type = 'supersedes' AND status <> 'rejected'),
-    hits AS MATERIALIZED (
-        SELECT id AS hit_id, id AS raw_id FROM unnest(%(ids)s::uuid[]) id
-        UNION ALL
-        SELECT c.id, unnest(c.source_memory_ids) FROM consolidation.consolidated_memories c
-        WHERE c.id = ANY(%(ids)s) AND c.kind = 'merged' AND EXISTS (SELECT 1 FROM live)),
-    ends AS (
-        SELECT h.hit_id, l.a_id AS other, true AS is_newer, l.status, l.reason, l.a_id
-        FROM live l JOIN hits h ON h.raw_id = l.b_id
-        UNION ALL
-        SELECT h.hit_id, l.b_id, false, l.status, l.reason, l.a_id FROM live l JOIN hits h ON h.raw_id = l.a_id)
-    SELECT e.hit_id, e.other, coalesce(t.consolidated_into_id, t.id), e.is_newer, e.status, coalesce(e.reason, ''),
-        newer.learned_at, t.learned_at, /* columns */
-    FROM ends e JOIN consolidation.task_memories t ON t.id = e.other
-        JOIN consolidation.task_memories newer ON newer.id = e.a_id
-    WHERE (%(as_of)s::timestamptz IS NULL OR t.learned_at <= %(as_of)s)
-        AND (t.archive_reason IS NULL OR t.archive_reason IN (%(staleness)s, %(forgotten)s))
-    ORDER BY t.learned_at DESC, e.other, e.hit_id
-"""
-
-
-def load_versions(
-    connection: Connection, project_id: UUID, ids: Sequence[UUID], *, as_of: datetime | None = None
-) -> list[Version]:
-    """Return the newer and older versions of raw and merged memories, newest first.
-
-    Rejected ones, and versions that a person archived, are left out.
-    With ``as_of``, only versions that were learned until then.
-    """
-    statement = compose(_LOAD_VERSIONS, columns=", ".join(f"t.{name}" for name in TEXT_COLUMNS))
-    bound = {"project": project_id, "ids": list(ids), "as_of": as_of}
-    bound |= {"staleness": STALENESS, "forgotten": FORGOTTEN}
-    return [
-        Version(hit, raw, unit, is_newer, status, reason, since, learned_at, join_text_columns(texts))
-        for hit, raw, unit, is_newer, status, reason, since, learned_at, *texts in fetch_rows(
-            connection, statement, bound
-        )
-    ]

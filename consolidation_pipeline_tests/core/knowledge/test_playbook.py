@@ -6,11 +6,11 @@ import math
 
 import pytest
 
+from consolidation_pipeline.core.knowledge.disputes import contradicts_itself
 from consolidation_pipeline.core.knowledge.playbook import (
     CATEGORY_WORDS,
     adjust_priority,
     compute_priority,
-    contradicts_itself,
     find_category,
 )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from consolidation_pipeline.core.knowledge.profile_counts import HEADINGS, Observation, count_profile
+from consolidation_pipeline.core.knowledge.observation import Observation
+from consolidation_pipeline.core.knowledge.profile_counts import HEADINGS, count_profile
 
 START = datetime(2026, 3, 2, 9, 15, tzinfo=UTC)  # a Monday
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.lifecycle.associations import (
-    ASSOCIATION_TYPES,
     NO_RULE,
     PARALLEL,
     Association,
@@ -20,6 +19,7 @@ from consolidation_pipeline.core.lifecycle.associations import (
     sample_weekly,
 )
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.core.memories.relation_types import ASSOCIATION_TYPES
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.hypothesis_examples import examples
 

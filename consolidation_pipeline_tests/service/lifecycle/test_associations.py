@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.core.memories.relation_types import CANDIDATE_TYPES
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError

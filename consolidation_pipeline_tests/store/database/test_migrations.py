@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import CheckConstraint, Connection, create_engine, event, text
 
 from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
@@ -22,6 +24,7 @@ from consolidation_pipeline.store.database.engine import (
     dagster_url,
     database_url,
     downgrade,
+    knows_revision,
     open_engine,
     upgrade,
     with_driver,
@@ -91,6 +94,15 @@ def test_concurrent_upgrades_succeed(empty: Engine, empty_database_url: str) -> 
     errors = [process.communicate(timeout=60)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], errors
     check_schema(empty)
+
+
+def test_known_revisions_are_those_of_alembic() -> None:
+    config = Config()
+    config.set_main_option("script_location", "consolidation_pipeline:store/migrations")
+    scripts = ScriptDirectory.from_config(config)
+    assert all(knows_revision(script.revision) for script in scripts.walk_revisions())
+    assert not knows_revision("9999")
+    assert not knows_revision("")
 
 
 def test_newer_schema_asks_for_newer_program(empty: Engine) -> None:

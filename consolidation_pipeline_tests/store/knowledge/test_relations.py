@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.lifecycle.associations import EXPLAINS, RELATION_TYPES, SHARES_THEME, describe_rule
+from consolidation_pipeline.core.lifecycle.associations import EXPLAINS, SHARES_THEME, describe_rule
 from consolidation_pipeline.core.memories.memories import relation_id
+from consolidation_pipeline.core.memories.relation_types import RELATION_TYPES
 from consolidation_pipeline.errors import ConflictError, EmbeddingError
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, task_memories

@@ -1,0 +1,9 @@
+"""Types and statuses of relations between memories."""
+
+ASSOCIATION_TYPES = ("contradicts", "explains", "shares_theme", "parallel_context")
+# From the newer memory to the older one; `core/knowledge/supersession.py` finds it.
+SUPERSEDES = "supersedes"
+RELATION_TYPES = (*ASSOCIATION_TYPES, SUPERSEDES)
+# Relations that a person must confirm: dissimilar decisions need not contradict, one week need not be one context.
+CANDIDATE_TYPES = ("contradicts", "parallel_context")
+RELATION_STATUSES = ("candidate", "confirmed", "rejected")
