@@ -30,6 +30,7 @@ LEVELS: Mapping[str, int] = {"raw": 0, "merged": 1, "pattern": 2, "summary": 2, 
 # Changing this would give every stored row a new id.
 ID_NAMESPACE = UUID("f74a8103-de6f-46c0-bf63-0821c59df703")
 
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
 _TRAILING_STOP = re.compile(r"(?<=[^\s.!…。])[.!…。]+$")
 
 
@@ -142,7 +143,7 @@ def relation_id(project_slug: str, relation_type: str, a_id: UUID, b_id: UUID) -
 
 def _derive_uuid(*parts: object) -> UUID:
     # JSON distinguishes ("a", "bc") from ("ab", "c"); joined texts would not.
-    return uuid5(ID_NAMESPACE, json.dumps(parts, ensure_ascii=False))
+    return uuid5(ID_NAMESPACE, _encode_json(parts))
 
 
 def invalid_field(key: str, value: object, expected: str) -> InvalidMemoryError:

@@ -34,9 +34,10 @@ def parse_memory(
     """
     rest = {str(key): value for key, value in row.items() if not (_is_missing(value) and key in _KNOWN_KEYS)}
     _check_row(rest)
+    has_id = "external_id" in rest or FIELD_ALIASES["external_id"] in rest
     fields: dict[str, Any] = {
         "source": source,
-        "external_id": _row_hash(rest),
+        "external_id": None if has_id else _row_hash(rest),
         "memory_type": default_type,
         "language": default_language,
     }
@@ -51,7 +52,8 @@ def parse_memory(
     if "embedding_model" in fields and "embedding" not in fields:
         rest["embedding_model"] = fields.pop("embedding_model")
     metadata = _collect_metadata(rest)
-    check_size("metadata", metadata)
+    if metadata:
+        check_size("metadata", metadata)
     return NewMemory(**fields, metadata=metadata)
 
 

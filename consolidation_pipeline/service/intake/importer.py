@@ -21,7 +21,7 @@ from consolidation_pipeline.service.lifecycle.memory_edits import revise_memorie
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.memories.import_marks import load_import_marks
-from consolidation_pipeline.store.memories.memories import append_memories, count_repeats_apart
+from consolidation_pipeline.store.memories.memories import StagedMemory, append_staged, count_repeats_apart, stage_memory
 from consolidation_pipeline.store.projects import Project, create_project, get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 from consolidation_pipeline.store.sources.sources import list_sources
@@ -104,11 +104,9 @@ def import_memories(
     parse_row = RowParser(engine, project, result.source, default_type=default_type)
     scope_keys = set[str]()
     parsed = _parse_rows(rows if first is None else chain([first], rows), result, parse_row, scope_keys)
-    for batch in prefetch(iter(lambda: list(islice(parsed, BATCH_ROWS)), [])):
+    for batch, staged in prefetch(_stage_batches(slug, parsed)):
         with engine.begin() as connection:
-            # Lines of several files repeat, so rows are numbered.
-            numbered = [(number, memory) for number, (_, memory) in enumerate(batch)]
-            stored = append_memories(connection, project.id, slug, numbered)
+            stored = append_staged(connection, project.id, staged)
         result.added += stored.added
         result.unchanged += stored.unchanged
         changed = [batch[number] for number in stored.changed]
@@ -187,6 +185,15 @@ def _parse_rows(
         else:
             scope_keys.add(find_scope(memory, result.scope))
             yield row.line, memory
+
+
+def _stage_batches(
+    slug: str, parsed: Iterator[tuple[int, NewMemory]]
+) -> Iterator[tuple[list[tuple[int, NewMemory]], list[StagedMemory]]]:
+    """Yield batches of lines and memories, with the rows that are stored of them."""
+    while batch := list(islice(parsed, BATCH_ROWS)):
+        # Lines of several files repeat, so rows are numbered.
+        yield batch, [stage_memory(slug, number, memory) for number, (_, memory) in enumerate(batch)]
 
 
 def _revise_changed(

@@ -43,6 +43,12 @@ _STAGED = {
     for name, kind, _ in describe_columns(task_memories.name)
     if name in _DERIVED or name in NewMemory.__dataclass_fields__
 }
+_JSON = tuple(name for name, kind in _STAGED.items() if kind == "jsonb")
+_ARRAYS = tuple(name for name, kind in _STAGED.items() if kind.endswith("[]"))
+_encode_json = json.JSONEncoder().encode
+
+# A row of the staging table, see ``stage_memory``.
+StagedMemory = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,6 @@ def append_memories(
 ) -> AppendResult:
     """Store new raw memories; rows with a known (source, external_id) are left as they are.
 
-    One COPY and three statements for any number of rows. Of equal ids in a batch the first line counts.
-
     Args:
         slug: The project's slug, from which ids are derived.
         rows: Line number and memory.
@@ -93,13 +97,42 @@ def append_memories(
     Raises:
         EmbeddingError: The embedding of a memory is NaN, infinite or zero; nothing is stored.
     """
+    return append_staged(connection, project_id, [stage_memory(slug, line, memory) for line, memory in rows])
+
+
+def append_staged(connection: Connection, project_id: UUID, rows: Iterable[StagedMemory]) -> AppendResult:
+    """Store memories as ``append_memories`` does, from rows of ``stage_memory``.
+
+    One COPY and three statements for any number of rows. Of equal ids in a batch the first line counts.
+    """
     connection.execute(text("DROP TABLE IF EXISTS arriving"))
     connection.execute(text(_CREATE_STAGING))
-    copy_rows(connection, "arriving", (_staged_row(slug, line, memory) for line, memory in rows))
+    copy_rows(connection, "arriving", rows)
     added = connection.scalars(text(_INSERT_MEMORIES), {"project": project_id}).all()
     connection.execute(text(_INSERT_FILES), {"project": project_id, "added": added})
     total, changed = connection.execute(text(_COUNT_ARRIVED)).one()
     return AppendResult(len(added), total - len(added) - len(changed), tuple(changed), frozenset(added))
+
+
+def stage_memory(slug: str, line: int, memory: NewMemory) -> StagedMemory:
+    """Return the row of the staging table for a memory: its columns as they are sent, and what is derived from them.
+
+    Raises:
+        EmbeddingError: The embedding is NaN, infinite or zero.
+    """
+    values = dict(vars(memory))
+    body = join_text_columns([values[name] for name in TEXT_COLUMNS])
+    values["id"] = memory_id(slug, memory.source, memory.external_id)
+    values["content_hash"] = content_hash(body)
+    values["normalized_hash"] = normalized_hash(body)
+    values["embedding"] = None if memory.embedding is None else format_vector(_unit_vector(memory))
+    values["embedding_dim"] = None if memory.embedding is None else len(memory.embedding)
+    for name in _JSON:
+        if values[name] is not None:
+            values[name] = _encode_json(values[name])
+    for name in _ARRAYS:
+        values[name] = list(values[name])
+    return [line, list(memory.files), *[values[name] for name in _STAGED]]
 
 
 _COUNT_REPEATS_APART = """
@@ -117,25 +150,6 @@ def count_repeats_apart(connection: Connection, project_id: UUID, *, scope: str)
     """
     statement = compose(_COUNT_REPEATS_APART, scope_key=raw_scope_key(scope))
     return int(connection.execute(text(statement), {"project": project_id}).scalar_one())
-
-
-def _staged_row(slug: str, line: int, memory: NewMemory) -> list[Any]:
-    body = join_text_columns([getattr(memory, name) for name in TEXT_COLUMNS])
-    derived = {
-        "id": memory_id(slug, memory.source, memory.external_id),
-        "content_hash": content_hash(body),
-        "normalized_hash": normalized_hash(body),
-        "embedding": None if memory.embedding is None else format_vector(_unit_vector(memory)),
-        "embedding_dim": None if memory.embedding is None else len(memory.embedding),
-    }
-    values = (derived[name] if name in derived else getattr(memory, name) for name in _STAGED)
-    return [line, list(memory.files), *map(_encode, values, _STAGED.values())]
-
-
-def _encode(value: Any, kind: str) -> Any:
-    if kind == "jsonb" and value is not None:
-        return json.dumps(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _unit_vector(memory: NewMemory) -> Vectors:
