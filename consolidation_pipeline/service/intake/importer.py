@@ -21,7 +21,12 @@ from consolidation_pipeline.service.lifecycle.memory_edits import revise_memorie
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.memories.import_marks import load_import_marks
-from consolidation_pipeline.store.memories.memories import StagedMemory, append_staged, count_repeats_apart, stage_memory
+from consolidation_pipeline.store.memories.memories import (
+    StagedMemory,
+    append_staged,
+    count_repeats_apart,
+    stage_memory,
+)
 from consolidation_pipeline.store.projects import Project, create_project, get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 from consolidation_pipeline.store.sources.sources import list_sources
