@@ -40,6 +40,7 @@ _TEXT_WIDTH = 100
 def list_(as_json: JsonFlag = False) -> None:
     """List connected stores with their last sync."""
     from consolidation_pipeline.service.sources.connections import list_connected
+    from consolidation_pipeline.service.sources.update import find_failing
 
     engine, _ = open_store()
     found = list_connected(engine)
@@ -48,7 +49,7 @@ def list_(as_json: JsonFlag = False) -> None:
         return
     table = make_table("name", "project", "kind", "mode", "synced", "last sync")
     for source in found:
-        numbers = {key: value for key, value in source.last_sync.items() if value and key != "reasons"}
+        numbers = {key: value for key, value in source.last_sync.items() if value and key not in ("reasons", "failing")}
         table.add_row(
             source.name,
             source.project,
@@ -58,6 +59,9 @@ def list_(as_json: JsonFlag = False) -> None:
             format_value(numbers),
         )
     make_console().print(table if found else "no store is connected: consolidation connect --help")
+    for source in found:
+        if (failing := find_failing(source)) is not None:
+            print_note(f"{source.name}: {failing.describe()}")
 
 
 @app.command()

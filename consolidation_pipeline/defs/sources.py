@@ -16,9 +16,12 @@ from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.run_requests import SENSOR_STATUS
 from consolidation_pipeline.service.sources.connections import list_connected
-from consolidation_pipeline.service.sources.update import SourceUpdate, update_sources
+from consolidation_pipeline.service.sources.update import SourceUpdate, find_wait, update_sources
 from consolidation_pipeline.store.admin.invariants import find_unexplained_hidden_rows, find_unmirrored_rows
 from consolidation_pipeline.store.projects import get_project
+
+# Tag of runs that a sensor started.
+SENSOR_TAG = "dagster/sensor_name"
 
 synced_memories = dg.AssetSpec(
     asset_key("synced_memories"),
@@ -66,8 +69,12 @@ written_back_checks = project_checks(written_back, *_CHECKS["written_back"])
 def update(
     context: dg.OpExecutionContext, consolidation: ConsolidationResource
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output[None]]:
-    """Sync connected stores, write merged memories into those of mode write, and check what that changed."""
-    done = update_sources(consolidation.engine, consolidation.selects)
+    """Sync connected stores, write merged memories into those of mode write, and check what that changed.
+
+    A store that keeps failing is tried less often by the sensor, and at once by a person who starts the job.
+    """
+    is_automatic = SENSOR_TAG in context.run.tags
+    done = update_sources(consolidation.engine, consolidation.selects, everything=not is_automatic)
     changed: dict[tuple[str, str], None] = {}
     for one in done:
         context.log.info(_describe(one))
@@ -113,9 +120,13 @@ update_job = build_update_job(ConsolidationResource())
 def sources_sensor(
     context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
 ) -> dg.RunRequest | dg.SkipReason:
-    """Update connected stores every five minutes, one run at a time."""
-    if not any(consolidation.selects(source.project) for source in list_connected(consolidation.engine)):
+    """Update connected stores every five minutes, one run at a time; those that keep failing up to an hour later."""
+    sources = [one for one in list_connected(consolidation.engine) if consolidation.selects(one.project)]
+    if not sources:
         return dg.SkipReason("no store is connected")
+    waits = {source.name: find_wait(source) for source in sources}
+    if all(waits.values()):
+        return dg.SkipReason("; ".join(f"{name}: {wait.describe()}" for name, wait in waits.items() if wait))
     unfinished = dg.RunsFilter(
         job_name=update_job.name,
         statuses=[dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED],
@@ -142,6 +153,5 @@ def _describe(one: SourceUpdate) -> str:
         parts.append(f"{sync.added} added, {sync.revised} revised, {sync.gone} gone, {sync.refused} refused")
     if one.write is not None:
         parts.append(f"{one.write.written} groups written, {one.write.waiting} wait, {len(one.write.refused)} refused")
-    if one.error is not None:
-        parts.append(one.error)
+    parts += [each for each in (one.error, one.waits) if each is not None]
     return "; ".join(parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -9,9 +11,10 @@ import pytest
 
 from consolidation_pipeline.defs.names import RESOURCE, asset_key
 from consolidation_pipeline.defs.resources import ConsolidationResource
-from consolidation_pipeline.defs.sources import sources_sensor, update_job
-from consolidation_pipeline.service.sources.connections import connect_source
+from consolidation_pipeline.defs.sources import SENSOR_TAG, sources_sensor, update_job
+from consolidation_pipeline.service.sources.connections import connect_source, list_connected
 from consolidation_pipeline.service.sources.sync import sync_source
+from consolidation_pipeline.service.sources.update import find_failing, update_sources
 from consolidation_pipeline_tests.defs.conftest import sensor_context
 from consolidation_pipeline_tests.service.conftest import pipeline as pipeline
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -82,6 +85,32 @@ def test_unreachable_store_fails_by_name(
     message = event.step_failure_data.user_failure_data.description
     assert message.startswith(f"{SOURCE}: the database of {URL_ENV} cannot be reached")
     assert "secret" not in message
+
+
+def test_store_that_stays_away_is_tried_less_often(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect_store(pipeline.engine, mem0_store)
+    url = os.environ[URL_ENV]
+    monkeypatch.setenv(URL_ENV, "postgresql://me:secret@127.0.0.1:1/x")
+    waits = []
+    for _ in range(6):
+        (failed,) = update_sources(pipeline.engine)
+        failing = find_failing(list_connected(pipeline.engine)[0])
+        assert failing is not None
+        assert failed.error == failing.describe()
+        waits.append(round((failing.next_try_at - datetime.now(UTC)) / timedelta(minutes=1)))
+    assert waits == [5, 10, 20, 40, 60, 60]
+    tick = sources_sensor(sensor_context(pipeline.engine, instance))
+    assert isinstance(tick, dg.SkipReason)
+    assert f"failed 6 times in a row, tried again at {failing.next_try_at:%Y-%m-%d %H:%M} UTC" in tick.skip_message
+    tags = {SENSOR_TAG: sources_sensor.name}
+    monkeypatch.setenv(URL_ENV, url)
+    resources = {RESOURCE: ConsolidationResource()}
+    left_alone = update_job.execute_in_process(instance=instance, resources=resources, tags=tags)
+    assert read_events(left_alone) == {}
+    assert read_events(update(instance))["synced_memories"]["added"] == len(all_wordings())
+    assert find_failing(list_connected(pipeline.engine)[0]) is None
 
 
 def test_update_leaves_other_projects_alone(

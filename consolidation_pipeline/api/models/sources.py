@@ -20,7 +20,7 @@ class SourceItem(Reply):
     table: str
     mode: Literal["mirror", "review", "write"]
     synced_at: datetime | None = Field(description="Null before the first sync.")
-    last_sync: dict[str, Any] = Field(description="Numbers of the last sync.")
+    last_sync: dict[str, Any] = Field(description="Numbers of the last sync; `failing`: updates that failed since.")
 
 
 class SourcesReply(Reply):

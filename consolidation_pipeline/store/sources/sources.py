@@ -20,7 +20,11 @@ from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 
 @dataclass(frozen=True)
 class Source:
-    """A connected store. ``config``: as ``read_mapping`` takes it; ``last_sync``: numbers of the last sync."""
+    """A connected store.
+
+    ``config``: as ``read_config`` takes it. ``last_sync``: numbers of the last sync, and ``failing`` if updates failed
+    since.
+    """
 
     id: UUID
     project_id: UUID
@@ -217,3 +221,14 @@ _SAVE_SYNC = """
 def save_sync(connection: Connection, source_id: UUID, numbers: Mapping[str, Any]) -> None:
     """Record that a sync ended."""
     connection.execute(text(_SAVE_SYNC), {"source": source_id, "numbers": json.dumps(dict(numbers))})
+
+
+_SAVE_FAILURE = """
+    UPDATE consolidation.sources SET last_sync = last_sync || jsonb_build_object('failing', CAST(:numbers AS jsonb))
+    WHERE id = :source
+"""
+
+
+def save_failure(connection: Connection, source_id: UUID, numbers: Mapping[str, Any]) -> None:
+    """Record that an update failed. The next sync that ends removes the record."""
+    connection.execute(text(_SAVE_FAILURE), {"source": source_id, "numbers": json.dumps(dict(numbers))})
