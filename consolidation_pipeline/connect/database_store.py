@@ -19,7 +19,7 @@ from consolidation_pipeline.connect.erase import erase_rows
 from consolidation_pipeline.connect.probe import probe
 from consolidation_pipeline.connect.source_table import SourceTable, same_table
 from consolidation_pipeline.connect.store import Conflict, GroupWrite, Receipt, Recognition, SourceRow, StoreConfig
-from consolidation_pipeline.connect.undo import read_receipts, undo_write
+from consolidation_pipeline.connect.undo import find_undone, read_receipts, undo_write
 from consolidation_pipeline.connect.write_back import write_group
 
 
@@ -135,6 +135,10 @@ class DatabaseStore:
         if sidecar.find_version(self.connection) is None:
             return {}
         return read_receipts(self.connection, write_ids)
+
+    def find_undone(self, write_ids: Sequence[UUID]) -> list[UUID]:
+        """Return those of committed writes that are undone; none if somebody removed the sidecar."""
+        return [] if sidecar.find_version(self.connection) is None else find_undone(self.connection, write_ids)
 
     def undo_write(self, write_id: UUID) -> list[Conflict]:
         """Put back what one write changed, in the transaction that is open."""

@@ -210,6 +210,9 @@ class MemoryStore(Protocol):
     def read_receipts(self, write_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
         """Return what committed writes did, by id: successor, inserted, hidden, links, and ``undone``."""
 
+    def find_undone(self, write_ids: Sequence[UUID]) -> list[UUID]:
+        """Return those of committed writes that are undone."""
+
     def undo_write(self, write_id: UUID) -> list[Conflict]:
         """Put back what a write changed. Return what stands in the way; then nothing was changed."""
 

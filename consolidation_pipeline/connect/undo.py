@@ -35,6 +35,12 @@ def read_receipts(connection: Connection[Any], write_ids: Sequence[UUID]) -> dic
     return {id_: {**receipt, "undone": undone} for id_, receipt, undone in rows}
 
 
+def find_undone(connection: Connection[Any], write_ids: Sequence[UUID]) -> list[UUID]:
+    """Return those of committed writes that are undone."""
+    statement = "SELECT id FROM consolidation_sidecar.writes WHERE id = ANY(%s) AND undone_at IS NOT NULL"
+    return [id_ for (id_,) in connection.execute(statement, [list(write_ids)])]
+
+
 def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) -> list[Conflict]:
     """Put back what one write changed, in the transaction of ``connection``.
 

@@ -15,6 +15,7 @@ from consolidation_pipeline.store.sources.source_writes import (
     SourceWrite,
     end_write,
     forget_rows,
+    list_write_ids,
     list_writes,
     set_row_states,
 )
@@ -33,8 +34,13 @@ def hold_source(engine: Engine, source: Source) -> Iterator[None]:
 def recover_writes(engine: Engine, source: Source, store: MemoryStore) -> None:
     """Complete what was cut off: writes that the store has are recorded, undone ones too, the others are dropped."""
     with engine.connect() as connection:
-        writes = list_writes(connection, source.id, ["intended", "written"])
-    done = store.read_receipts([write.id for write in writes]) if writes else {}
+        intended, written = (list_write_ids(connection, source.id, status) for status in ("intended", "written"))
+    unsettled = [*intended, *(store.find_undone(written) if written else ())]
+    if not unsettled:
+        return
+    with engine.connect() as connection:
+        writes = list_writes(connection, source.id, ["intended", "written"], unsettled)
+    done = store.read_receipts(unsettled)
     for write in writes:
         found = done.get(write.id)
         if write.status == "intended" and found is None:

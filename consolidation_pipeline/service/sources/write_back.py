@@ -23,7 +23,7 @@ from consolidation_pipeline.service.sources.write_plan import (
     QUIET_SECONDS,
     PlannedWrite,
     WritePlan,
-    plan_writes,
+    plan_with_age,
     select_named,
     select_unwritten,
 )
@@ -100,7 +100,8 @@ def write_source(
         embedder = StoreEmbedder(engine, project, read_config(source.config), store)
         recover_writes(engine, source, store)
         result.restored = undo_dissolved_here(engine, source, store)
-        planned = plan_writes(engine, name, quiet_seconds=0)
+        aged = plan_with_age(engine, name)
+        planned = [one for one, _ in aged]
         if plan is not None:
             with engine.connect() as connection:
                 written = list_writes(connection, source.id, ["written"])
@@ -108,9 +109,8 @@ def write_source(
         elif memory_ids is not None:
             planned = select_named(planned, memory_ids, name)
         else:
-            result.waiting = len(planned)
-            planned = [] if source.mode == "review" else plan_writes(engine, name, quiet_seconds=quiet_seconds)
-            result.waiting -= len(planned)
+            planned = [] if source.mode == "review" else [one for one, seconds in aged if seconds >= quiet_seconds]
+            result.waiting = len(aged) - len(planned)
         room = _count_room(store, max_share) if plan is None and memory_ids is None else None
         for one in planned:
             rows = read_rows(store, one)

@@ -59,15 +59,24 @@ class WritePlan(BaseModel):
 
 
 def plan_writes(engine: Engine, name: str, *, quiet_seconds: float = QUIET_SECONDS) -> list[PlannedWrite]:
-    """Return what would be done in a store now, group by group. Nothing is read from the store."""
+    """Return what would be done in a store now, group by group. Nothing is read from the store.
+
+    Args:
+        quiet_seconds: A row that was read first or changed within these seconds keeps its group waiting.
+    """
+    return [plan for plan, seconds in plan_with_age(engine, name) if seconds >= quiet_seconds]
+
+
+def plan_with_age(engine: Engine, name: str) -> list[tuple[PlannedWrite, float]]:
+    """Return what would be done in a store, and the seconds since a row of each group was read first or changed."""
     with engine.connect() as connection:
         source = get_source(connection, name)
-        merges = list_writable(connection, source.project_id, source.id, quiet_seconds=quiet_seconds)
+        merges = list_writable(connection, source.project_id, source.id)
     config = read_config(source.config)
-    planned = [_plan(merge, config) for merge in merges]
+    planned = [(_plan(merge, config), merge.unchanged_seconds) for merge in merges]
     return [
-        plan
-        for plan in planned
+        (plan, seconds)
+        for plan, seconds in planned
         if (plan.keep is not None or config.can_insert) and all(map(config.may_hide, plan.hidden))
     ]
 

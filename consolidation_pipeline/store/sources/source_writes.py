@@ -17,6 +17,7 @@ class WritableMerge:
 
     ``keys``, ``stamps``, ``texts``: of the rows that are visible there now, the new row of an earlier write included.
     ``group_id``: the changes of the ledger that merged last; None = they are past their retention.
+    ``unchanged_seconds``: time since one of its rows was read first or changed.
     """
 
     id: UUID
@@ -27,6 +28,7 @@ class WritableMerge:
     stamps: Sequence[str]
     texts: Sequence[str]
     group_id: UUID | None
+    unchanged_seconds: float
 
 
 _LIST_WRITABLE = """
@@ -44,27 +46,21 @@ _LIST_WRITABLE = """
         array_agg(g.stamp ORDER BY g.key) FILTER (WHERE g.state IN ('mirrored', 'successor')),
         array_agg(g.body ORDER BY g.key) FILTER (WHERE g.state IN ('mirrored', 'successor')),
         (SELECT c.group_id FROM consolidation.consolidation_changes c
-         WHERE c.entity_id = m.id AND c.operation = 'merge' ORDER BY c.seq DESC LIMIT 1)
+         WHERE c.entity_id = m.id AND c.operation = 'merge' ORDER BY c.seq DESC LIMIT 1),
+        extract(epoch FROM now() - max(g.changed_at))::float8
     FROM consolidation.consolidated_memories m JOIN members g USING (id)
     WHERE m.project_id = :project AND m.kind = 'merged' AND m.retired_at IS NULL
     GROUP BY m.id
     HAVING bool_and(g.source_id IS NOT DISTINCT FROM :source)
         AND bool_and(g.state IN ('mirrored', 'hidden', 'successor'))
         AND count(*) FILTER (WHERE g.state IN ('mirrored', 'successor')) > 1
-        AND max(g.changed_at) <= now() - make_interval(secs => :quiet)
     ORDER BY m.id
 """
 
 
-def list_writable(
-    connection: Connection, project_id: UUID, source_id: UUID, *, quiet_seconds: float
-) -> list[WritableMerge]:
-    """Return the merged memories that can be written into a store: more than one of their rows is visible there.
-
-    Args:
-        quiet_seconds: A row that was read first or changed within these seconds keeps its group waiting.
-    """
-    bound = {"project": project_id, "source": source_id, "quiet": quiet_seconds}
+def list_writable(connection: Connection, project_id: UUID, source_id: UUID) -> list[WritableMerge]:
+    """Return the merged memories that can be written into a store: more than one of their rows is visible there."""
+    bound = {"project": project_id, "source": source_id}
     return [WritableMerge(*row) for row in connection.execute(text(_LIST_WRITABLE), bound)]
 
 
@@ -123,14 +119,25 @@ def abandon_writes(connection: Connection, source_id: UUID, memory_ids: Sequence
 
 _LIST = """
     SELECT id, memory_id, version, status, plan, reason FROM consolidation.source_writes
-    WHERE source_id = :source AND status = ANY(:statuses) ORDER BY intended_at DESC, id
+    WHERE source_id = :source AND status = ANY(:statuses) AND (CAST(:ids AS uuid[]) IS NULL OR id = ANY(:ids))
+    ORDER BY intended_at DESC, id
 """
 
 
-def list_writes(connection: Connection, source_id: UUID, statuses: Sequence[str]) -> list[SourceWrite]:
-    """Return the writes of a store with these statuses, newest first."""
-    bound = {"source": source_id, "statuses": list(statuses)}
+def list_writes(
+    connection: Connection, source_id: UUID, statuses: Sequence[str], ids: Sequence[UUID] | None = None
+) -> list[SourceWrite]:
+    """Return the writes of a store with these statuses, newest first: those of ``ids``, or all."""
+    bound = {"source": source_id, "statuses": list(statuses), "ids": None if ids is None else list(ids)}
     return [SourceWrite(*row) for row in connection.execute(text(_LIST), bound)]
+
+
+_LIST_IDS = "SELECT id FROM consolidation.source_writes WHERE source_id = :source AND status = :status"
+
+
+def list_write_ids(connection: Connection, source_id: UUID, status: str) -> list[UUID]:
+    """Return the ids of the writes of a store with this status."""
+    return list(connection.scalars(text(_LIST_IDS), {"source": source_id, "status": status}))
 
 
 # A write is dissolved if one of the memories whose rows it hides is in no merged memory any more, or in one of which

@@ -11,7 +11,7 @@ import pytest
 
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.errors import ConflictError, NotFoundError, StoreError, UsageError
-from consolidation_pipeline.service.sources import write_back
+from consolidation_pipeline.service.sources import recovery, write_back, write_plan
 from consolidation_pipeline.service.sources.connections import disconnect_source, restore_store
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import WriteResult, undo_writes, write_source
@@ -164,6 +164,17 @@ def test_write_that_was_cut_off_is_completed(
     assert len(mem0_store.texts()) == GROUPS
     pipeline.roll_back(outcome.job_id)
     assert mem0_store.checksum() == before
+
+
+def test_update_loads_no_settled_writes(mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    consolidate(pipeline, mem0_store)
+    assert write_all(pipeline).written == GROUPS
+    monkeypatch.setattr(recovery, "list_writes", lambda *_: pytest.fail("settled writes are loaded"))
+    planned = []
+    monkeypatch.setattr(write_plan, "list_writable", lambda *_: planned.append(1) or [])
+    sync_source(pipeline.engine, SOURCE)
+    write_source(pipeline.engine, SOURCE)
+    assert len(planned) == 1
 
 
 def test_rollback_needs_the_store(mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
