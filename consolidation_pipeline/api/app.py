@@ -35,6 +35,7 @@ from consolidation_pipeline.api.metrics import PrometheusMetrics
 from consolidation_pipeline.api.pages import history, label_pairs, login
 from consolidation_pipeline.api.pages import projects as project_pages
 from consolidation_pipeline.api.pages import review as review_pages
+from consolidation_pipeline.api.pages import sources as source_pages
 from consolidation_pipeline.api.problems import MEDIA_TYPE, add_error_handlers
 from consolidation_pipeline.api.rate_limit import RateLimiter
 from consolidation_pipeline.api.request_log import RequestLogMiddleware
@@ -69,7 +70,14 @@ API_ROUTERS = (
     health.router,
     metrics.router,
 )
-PAGE_ROUTERS = (login.router, review_pages.router, project_pages.router, history.router, label_pairs.router)
+PAGE_ROUTERS = (
+    login.router,
+    review_pages.router,
+    project_pages.router,
+    history.router,
+    label_pairs.router,
+    source_pages.router,
+)
 
 _DESCRIPTION = """
 Consolidate agents' memories: plan a run, run it, inspect the changes, undo them, search what was learned.

@@ -41,6 +41,7 @@ from consolidation_pipeline.service.jobs.job_status import describe_project
 from consolidation_pipeline.service.playbook.entries import read_playbook
 from consolidation_pipeline.service.review.review_queue import decide_review
 from consolidation_pipeline.service.review.suggestions import list_suggestions
+from consolidation_pipeline.service.sources.connections import list_connected
 from consolidation_pipeline.store.admin.project_browser import KnowledgeFilter
 
 router = APIRouter(prefix="/projects", route_class=PageRoute, include_in_schema=False)
@@ -64,7 +65,8 @@ def show_projects(request: Request, visitor: ReaderVisitor) -> Response:
 @router.get("/{project}")
 def show_project(request: Request, project: str, visitor: ReaderVisitor) -> Response:
     """Show an overview of the project, with links to its other pages."""
-    slug = visitor.find_project(project).slug
+    own = visitor.find_project(project)
+    slug = own.slug
     metrics = describe_project(visitor.engine, slug, settings=visitor.settings)
     kind = _find_top_kind(metrics)
     return render(
@@ -79,6 +81,7 @@ def show_project(request: Request, project: str, visitor: ReaderVisitor) -> Resp
         knowledge=list_knowledge(visitor.engine, slug, KnowledgeFilter(kind), limit=_OVERVIEW_ROWS),
         runs=list_runs(visitor.engine, slug, limit=_OVERVIEW_ROWS),
         suggestions=list_suggestions(visitor.engine, slug, limit=1).total,
+        sources=list_connected(visitor.engine, own.id),
     )
 
 
