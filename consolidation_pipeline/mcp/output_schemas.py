@@ -125,6 +125,44 @@ class DeletionAnswer(Answer):
     group_id: UUID = Field(description="To undo it.")
 
 
+class ListedSource(Answer):
+    """Connected store."""
+
+    id: UUID
+    name: str
+    kind: str
+    table: str
+    mode: str = Field(description="mirror, review or write.")
+    synced_at: datetime | None = Field(description="null: never.")
+    last_sync: dict[str, Any] = Field(description="Numbers of the last sync.")
+
+
+class SourceListAnswer(Answer):
+    """Connected stores of a project, by name."""
+
+    project: str
+    sources: list[ListedSource]
+
+
+class PlannedGroup(Answer):
+    """Merged memory and the rows of its sources in the store."""
+
+    id: UUID = Field(description="Group of changes that made the memory: to write it, and to undo it.")
+    memory_id: UUID
+    keep: str | None = Field(description="Key of the row that stays; null: `text` is a new row.")
+    text: str
+    hidden: list[str] = Field(description="Keys of the rows that would be hidden.")
+    texts: dict[str, str] = Field(description="Text of each row by key.")
+
+
+class SourceDiffAnswer(Answer):
+    """What would be written into a store now."""
+
+    source: str
+    total: int
+    groups: list[PlannedGroup]
+
+
 class AddedMemory(Answer):
     """The memory that was added or existed before."""
 

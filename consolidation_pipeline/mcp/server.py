@@ -16,7 +16,7 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, error_kind
-from consolidation_pipeline.mcp import consolidation_tools, memory_tools, read_tools, write_tools
+from consolidation_pipeline.mcp import consolidation_tools, memory_tools, read_tools, source_tools, write_tools
 from consolidation_pipeline.mcp.tool_context import ServerContext
 from consolidation_pipeline.service.admin.api_keys import ROLES
 
@@ -82,6 +82,8 @@ TOOLS = (
     ToolSpec(read_tools.read_playbook, "reader", "The playbook"),
     ToolSpec(read_tools.trace_memory_lineage, "reader", "Lineage of a memory"),
     ToolSpec(memory_tools.list_memories, "reader", "List memories"),
+    ToolSpec(source_tools.list_sources, "reader", "Connected stores"),
+    ToolSpec(source_tools.read_source_diff, "reader", "What would be written to a store"),
     ToolSpec(memory_tools.get_memory, "agent", "A memory"),
     ToolSpec(write_tools.add_memory, "agent", "Add a memory", read_only=False),
     ToolSpec(write_tools.edit_memory, "agent", "Edit a memory", read_only=False, destructive=True),

@@ -84,9 +84,10 @@ class Caller:
             UsageError: the caller is not bound to a project and ``project`` is empty.
             NotFoundError: the caller is bound to another project, or there is none with this slug or id.
         """
-        return self._find_project(project).slug
+        return self.find_project(project).slug
 
-    def _find_project(self, reference: str) -> Project:
+    def find_project(self, reference: str) -> Project:
+        """Return the project that a call is for; see ``resolve_project``."""
         from consolidation_pipeline.service.admin.projects import find_project, list_projects
 
         own = self.principal.project
@@ -127,7 +128,7 @@ class Caller:
 
         if self.principal.project is None and not project:
             return
-        own_id = self._find_project(project).id
+        own_id = self.find_project(project).id
         for id_, project_id in find_owners(self.engine, ids).items():
             if project_id != own_id:
                 raise NotFoundError(f"there is no {noun} {id_}" + (f" in project {project}" if project else ""))

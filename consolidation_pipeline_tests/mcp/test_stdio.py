@@ -27,7 +27,7 @@ def test_stdio_client_runs_and_rolls_back_job(database_url: str, tmp_path: Path)
     }
     start = ["-c", "from consolidation_pipeline.cli.app import main; main()", "mcp", "--project", "new"]
     with connect(StdioServerParameters(command=sys.executable, args=start, env=environment)) as agent:
-        assert len(agent.tools()) == 15
+        assert len(agent.tools()) == 17
         ids = [agent.call("add_memory", content=f"Tokens of the gateway are JWT{end}")["id"] for end in ".!"]
         assert agent.call("search_consolidated_memories", query="JWT")["project"] == "new"
         done = agent.call("run_consolidation", phases=PHASES[:5], wait_seconds=250)

@@ -26,6 +26,8 @@ READ_TOOLS = {
     "read_playbook",
     "trace_memory_lineage",
     "list_memories",
+    "list_sources",
+    "read_source_diff",
     "get_memory",
     "plan_consolidation",
     "consolidation_status",
@@ -74,7 +76,7 @@ def test_mcp_page_lists_server_tools() -> None:
     assert listed == [(spec.name, spec.role) for spec in TOOLS]
 
 
-@pytest.mark.parametrize(("role", "count"), [("reader", 5), ("agent", 11), ("admin", 15)])
+@pytest.mark.parametrize(("role", "count"), [("reader", 7), ("agent", 13), ("admin", 17)])
 def test_role_lists_and_calls_only_its_tools(connect_agent: ConnectAgent, role: str, count: int) -> None:
     with connect_agent(replace(LOCAL, role=role)) as agent:
         listed = agent.tools()
