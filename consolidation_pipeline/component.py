@@ -1,21 +1,84 @@
-"""Dagster component: the pipeline in somebody else's project, configured by a YAML file."""
+"""Dagster components: the pipeline and its connected stores in somebody else's project, configured by YAML files."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 from cronsim import CronSim, CronSimError
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from consolidation_pipeline.connect.config import KINDS
 from consolidation_pipeline.definitions import build_definitions
+from consolidation_pipeline.defs.declared_sources import build_source_definitions, source_key
 from consolidation_pipeline.defs.names import PREFIX
 from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.schedules import CRONS
-from consolidation_pipeline.errors import InvalidOptionError
+from consolidation_pipeline.errors import InvalidOptionError, UsageError
 from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.service.sources.connections import check_mode
+from consolidation_pipeline.service.sources.stores import read_config
+from consolidation_pipeline.store.database.schema import SOURCE_MODES
 
 # Only whether a cron can be parsed is of interest.
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class MemorySourceComponent(dg.Component, dg.Model, dg.Resolvable):
+    """Connect a store in which agents keep their memories, such as mem0, with a project.
+
+    An observable asset upstream of `synced_memories`, with checks of what was written into the store. The store is
+    connected by the next update, and synced with the others. Needs a ConsolidationComponent in the same project.
+    """
+
+    kind: str = Field(description=f"Kind of store: {', '.join(KINDS)}.")
+    project: str = Field(description="Slug of the project for its memories; created if it is missing.")
+    url_env: str = Field(description="Environment variable that holds the URL of the store's database.")
+    name: str | None = Field(None, description="Name of the source; unset = PROJECT-KIND.")
+    mode: str = Field("mirror", description=f"One of {', '.join(SOURCE_MODES)}.")
+    table: str | None = Field(None, description="Table or collection; unset = that of the kind.")
+    scope: dict[str, str] | list[str] | None = Field(
+        None, description="What separates memories: names such as user_id; of the kind table, names with their fields."
+    )
+    key: list[str] = Field([], description="Kind table: columns of the primary key.")
+    text: str | None = Field(None, description="Where the text is: a column, or column.key for a value in JSON.")
+    created: str | None = Field(None, description="Kind table: field of the creation time.")
+    updated: str | None = Field(None, description="Kind table: field of the time of the last change.")
+    metadata: str | None = Field(None, description="Kind table: JSON field that is kept as metadata.")
+    vector: str | None = Field(None, description="Kind table: column of the vector.")
+    embedding_model: str | None = Field(
+        None, description="Model of its vectors; if it is the project's, they are taken along."
+    )
+    memory_type: str = Field("learning", description="Type of its memories.")
+    group_name: str | None = Field(None, description="Group of the asset; unset = that of the raw memories.")
+
+    @model_validator(mode="after")
+    def _check(self) -> "MemorySourceComponent":
+        try:
+            check_mode(self.mode)
+            # A configuration that cannot be read would fail at each update.
+            read_config(self.declare()["config"]).scope_names  # noqa: B018
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def source_name(self) -> str:
+        """Name of the source."""
+        return self.name or f"{self.project}-{self.kind}"
+
+    def declare(self) -> dict[str, Any]:
+        """Return the arguments of ``ensure_connected``."""
+        given = self.model_dump(
+            exclude={"project", "name", "mode", "group_name"}, exclude_none=True, exclude_defaults=True
+        )
+        if isinstance(self.scope, list):
+            given["scope"] = {each: each for each in self.scope}
+        return {"name": self.source_name, "project": self.project, "mode": self.mode, "config": given}
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the asset of the store, and its checks. Nothing is read from the store."""
+        del context
+        return build_source_definitions(self.declare(), group_name=self.group_name)
 
 
 class ConsolidationComponent(dg.Component, dg.Model, dg.Resolvable):
@@ -68,7 +131,7 @@ class ConsolidationComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return all definitions. Nothing is read from the database."""
-        del context
+        stores = context.component_tree.get_all_components(of_type=MemorySourceComponent)
         url = None if self.database_url_env is None else dg.EnvVar(self.database_url_env)
         resource = ConsolidationResource(
             database_url=url,
@@ -77,5 +140,11 @@ class ConsolidationComponent(dg.Component, dg.Model, dg.Resolvable):
             llm_model=self.llm_model,
             embedding_model=self.embedding_model,
             asset_key_prefix=self.asset_key_prefix,
+            stores=[store.declare() for store in stores],
         )
-        return build_definitions(resource, crons=self.schedules, group_name=self.group_name)
+        return build_definitions(
+            resource,
+            crons=self.schedules,
+            group_name=self.group_name,
+            stores=[source_key(store.source_name) for store in stores],
+        )

@@ -15,7 +15,7 @@ from consolidation_pipeline.defs.names import RESOURCE
 from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.schedules import build_schedules
 from consolidation_pipeline.defs.sensors import build_sensors
-from consolidation_pipeline.defs.sources import build_update_job
+from consolidation_pipeline.defs.sources import build_update_job, synced_memories
 
 
 @dg.definitions
@@ -25,15 +25,21 @@ def defs() -> dg.Definitions:
 
 
 def build_definitions(
-    resource: ConsolidationResource, *, crons: Mapping[str, str] | None = None, group_name: str | None = None
+    resource: ConsolidationResource,
+    *,
+    crons: Mapping[str, str] | None = None,
+    group_name: str | None = None,
+    stores: Sequence[dg.AssetKey] = (),
 ) -> dg.Definitions:
     """Return all definitions for a resource. The prefix of their asset keys is the resource's.
 
     Args:
         crons: Crons of schedules, see ``build_schedules``.
         group_name: Group of all assets; None = a group for each part of the pipeline.
+        stores: Assets of connected stores, upstream of ``synced_memories``.
     """
     assets: Sequence[Any] = dg.load_assets_from_package_module(defs_package, include_specs=True)
+    assets = [_add_upstream(asset, stores) if asset is synced_memories else asset for asset in assets]
     checks = dg.load_asset_checks_from_package_module(defs_package)
     keys = {asset.key: resource.asset_key(asset.key.path[-1]) for asset in assets}
     if all(old == new for old, new in keys.items()):
@@ -49,6 +55,10 @@ def build_definitions(
         # The phases of a project depend on each other: one process shares their imports, model and lock.
         executor=dg.in_process_executor,
     )
+
+
+def _add_upstream(spec: dg.AssetSpec, keys: Sequence[dg.AssetKey]) -> dg.AssetSpec:
+    return spec.replace_attributes(deps=[*spec.deps, *keys]) if keys else spec
 
 
 def _adapt(asset: Any, keys: Mapping[dg.AssetKey, dg.AssetKey], group_name: str | None) -> Any:

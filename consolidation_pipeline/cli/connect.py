@@ -90,6 +90,8 @@ def connect(
         print(
             f"{result.added:,} memories added, {result.with_vectors:,} with their vectors; {result.refused:,} refused"
         )
+        for note in result.notes:
+            print_note(f"note: {note}")
         for reason in result.reasons:
             print_note(f"refused: {reason}")
     told = "tells of its changes" if connected.watched else "is compared row by row at each sync"

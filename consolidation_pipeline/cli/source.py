@@ -49,7 +49,7 @@ def list_(as_json: JsonFlag = False) -> None:
         return
     table = make_table("name", "project", "kind", "mode", "synced", "last sync")
     for source in found:
-        numbers = {key: value for key, value in source.last_sync.items() if value and key not in ("reasons", "failing")}
+        numbers = {key: value for key, value in source.last_sync.items() if value and isinstance(value, int)}
         table.add_row(
             source.name,
             source.project,
@@ -79,6 +79,8 @@ def sync(name: Name, as_json: JsonFlag = False) -> None:
         f"{name}: {result.added:,} added, {result.revised:,} revised, {result.gone:,} gone, "
         f"{result.unchanged:,} unchanged, {result.refused:,} refused"
     )
+    for note in result.notes:
+        print_note(f"note: {note}")
     for reason in result.reasons:
         print_note(f"refused: {reason}")
 
@@ -217,15 +219,28 @@ def undo(name: Name, groups: Groups = None, as_json: JsonFlag = False) -> None:
 def disconnect(
     name: Name,
     restore: Annotated[
-        bool,
+        bool | None,
         typer.Option("--restore/--keep", help="Undo all writes and remove the sidecar, or leave the store as it is."),
-    ],
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="The store is gone, or cannot be reached: do not open it.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """End the connection of a store. Its memories stay in the project."""
-    from consolidation_pipeline.service.sources.connections import disconnect_source
+    from consolidation_pipeline.service.sources.connections import disconnect_source, forget_source
 
+    if forget == (restore is not None):
+        raise UsageError("give one of --restore, --keep and --forget")
     engine, _ = open_store()
+    if restore is None:
+        written = forget_source(engine, name)
+        print_note(
+            f"note: {name} was not opened. If it is there still, schema consolidation_sidecar and its trigger are too, "
+            f"and {written:,} written groups: consolidation source restore"
+        )
+        _end({}, f"{name} is forgotten", as_json=as_json)
+        return
     conflicts = disconnect_source(engine, name, restore=restore)
     _end(conflicts, f"{name} is disconnected", as_json=as_json)
 

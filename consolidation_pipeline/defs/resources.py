@@ -51,6 +51,9 @@ class ConsolidationResource(dg.ConfigurableResource[Any]):
         default={}, description="Options of these runs, over those of their projects, such as t_merge or merge_style."
     )
     asset_key_prefix: list[str] = Field(default=[PREFIX], description="Prefix of the keys of the assets.")
+    stores: list[dict[str, Any]] = Field(
+        default=[], description="Stores that are connected by the next update, as components declare them."
+    )
 
     _engine: Engine | None = PrivateAttr(default=None)
     _runs: _ProjectRuns | None = PrivateAttr(default=None)

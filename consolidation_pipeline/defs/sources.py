@@ -15,7 +15,8 @@ from consolidation_pipeline.defs.names import RESOURCE, asset_key, prefixed
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.run_requests import SENSOR_STATUS
-from consolidation_pipeline.service.sources.connections import list_connected
+from consolidation_pipeline.errors import ConsolidationError
+from consolidation_pipeline.service.sources.connections import ensure_connected, list_connected
 from consolidation_pipeline.service.sources.update import SourceUpdate, find_wait, update_sources
 from consolidation_pipeline.store.admin.invariants import find_unexplained_hidden_rows, find_unmirrored_rows
 from consolidation_pipeline.store.projects import get_project
@@ -74,7 +75,9 @@ def update(
     A store that keeps failing is tried less often by the sensor, and at once by a person who starts the job.
     """
     is_automatic = SENSOR_TAG in context.run.tags
-    done = update_sources(consolidation.engine, consolidation.selects, everything=not is_automatic)
+    refused = list(_connect_declared(consolidation))
+    updated = update_sources(consolidation.engine, consolidation.selects, everything=not is_automatic)
+    done = [*refused, *updated]
     changed: dict[tuple[str, str], None] = {}
     for one in done:
         context.log.info(_describe(one))
@@ -91,6 +94,15 @@ def update(
     if failed:
         raise dg.Failure("; ".join(failed), metadata={"sources": len(done), "failed": len(failed)}, allow_retries=False)
     yield dg.Output(None, metadata={"sources": len(done)})
+
+
+def _connect_declared(consolidation: ConsolidationResource) -> Iterator[SourceUpdate]:
+    """Connect the stores that components declare. Yield those that cannot be connected, with the reason."""
+    for declared in consolidation.stores:
+        try:
+            ensure_connected(consolidation.engine, **declared)
+        except ConsolidationError as error:
+            yield SourceUpdate(declared["name"], declared["project"], error=str(error))
 
 
 def build_update_job(resource: ConsolidationResource) -> dg.JobDefinition:
@@ -122,10 +134,12 @@ def sources_sensor(
 ) -> dg.RunRequest | dg.SkipReason:
     """Update connected stores every five minutes, one run at a time; those that keep failing up to an hour later."""
     sources = [one for one in list_connected(consolidation.engine) if consolidation.selects(one.project)]
-    if not sources:
+    connected = {one.name for one in sources}
+    is_declared = any(declared["name"] not in connected for declared in consolidation.stores)
+    if not (sources or is_declared):
         return dg.SkipReason("no store is connected")
     waits = {source.name: find_wait(source) for source in sources}
-    if all(waits.values()):
+    if all(waits.values()) and not is_declared:
         return dg.SkipReason("; ".join(f"{name}: {wait.describe()}" for name, wait in waits.items() if wait))
     unfinished = dg.RunsFilter(
         job_name=update_job.name,
@@ -140,7 +154,7 @@ def _list_changes(one: SourceUpdate) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the names of the assets that changed, with the numbers of their events."""
     sync, write = one.sync, one.write
     if sync is not None and (sync.added or sync.revised or sync.gone):
-        yield "synced_memories", {name: value for name, value in asdict(sync).items() if name != "reasons"}
+        yield "synced_memories", sync.count()
     if write is not None and write.written:
         yield "written_back", {**asdict(write), "refused": len(write.refused)}
 

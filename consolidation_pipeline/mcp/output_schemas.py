@@ -156,7 +156,7 @@ class PlannedGroup(Answer):
 
 
 class SourceDiffAnswer(Answer):
-    """What would be written into a store now."""
+    """Groups that would be written into a store now."""
 
     source: str
     total: int

@@ -83,7 +83,7 @@ TOOLS = (
     ToolSpec(read_tools.trace_memory_lineage, "reader", "Lineage of a memory"),
     ToolSpec(memory_tools.list_memories, "reader", "List memories"),
     ToolSpec(source_tools.list_sources, "reader", "Connected stores"),
-    ToolSpec(source_tools.read_source_diff, "reader", "What would be written to a store"),
+    ToolSpec(source_tools.read_source_diff, "reader", "Diff of a store"),
     ToolSpec(memory_tools.get_memory, "agent", "A memory"),
     ToolSpec(write_tools.add_memory, "agent", "Add a memory", read_only=False),
     ToolSpec(write_tools.edit_memory, "agent", "Edit a memory", read_only=False, destructive=True),

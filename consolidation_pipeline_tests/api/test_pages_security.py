@@ -14,6 +14,7 @@ from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.api.pages.page_route import SECURITY_HEADERS
 from consolidation_pipeline.api.pages.page_session import SESSION_COOKIE
 from consolidation_pipeline.service.admin.api_keys import create_key, revoke_key
+from consolidation_pipeline.store.sources.sources import create_source
 from consolidation_pipeline_tests.api.conftest import FOREIGN, ApiContext
 from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions, find_form_token
 from consolidation_pipeline_tests.api.routes import Route, list_page_routes
@@ -25,11 +26,12 @@ PUBLIC_PAGES = {"/", "/login", "/logout", "/static/{name}"}
 
 @dataclass(frozen=True)
 class Pages:
-    """The application, the routes of its pages and a suggestion in the project ``shop``."""
+    """The application, the routes of its pages, a suggestion in the project ``shop`` and a connected store."""
 
     api: ApiContext
     routes: list[Route]
     suggestion: UUID
+    source: UUID
 
     def visitor(self, role: str | None = "admin", project: str | None = None) -> PageVisitor:
         """Return a visitor logged in with a role; ``role`` None: not logged in."""
@@ -45,8 +47,8 @@ class Pages:
 
     def path(self, route: Route) -> str:
         """Return the route's path with ids of existing rows."""
-        target = self.suggestion if route.path.startswith("/review") else self.api.job_id
-        id_ = self.api.memory if "/memories/" in route.path else str(target)
+        parts = {"review": self.suggestion, "memories": self.api.memory, "sources": self.source}
+        id_ = next((id_ for part, id_ in parts.items() if f"/{part}/" in route.path), self.api.job_id)
         return route.path.format_map({"project": SLUG, "id": id_, "name": "pages.css"})
 
 
@@ -54,7 +56,10 @@ class Pages:
 def pages(api: ApiContext) -> Pages:
     routes = list_page_routes(api.app)
     assert len(routes) > 15
-    return Pages(api, routes, add_pair_suggestions(api.pipeline, count=2)[0])
+    with api.pipeline.engine.begin() as connection:
+        config = {"kind": "mem0", "url_env": "NOTES_DATABASE_URL"}
+        source = create_source(connection, api.pipeline.project().id, "notes-mem0", config=config, mode="review")
+    return Pages(api, routes, add_pair_suggestions(api.pipeline, count=2)[0], source.id)
 
 
 def test_page_forms_need_admin_and_pages_need_role(pages: Pages) -> None:

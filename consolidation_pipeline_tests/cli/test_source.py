@@ -134,3 +134,20 @@ def test_wrong_plan_files_and_options_are_refused(store: Store, cli: Cli, tmp_pa
     assert cli("source", "write", "shop-mem0", "--plan", str(path), "--all").code == 2
     assert "give --gate too" in cli("source", "diff", "shop-mem0", "--copy-url-env", "MEM0_URL").err
     assert "cannot be written" in cli("source", "diff", "shop-mem0", "--out", str(tmp_path)).err
+
+
+def test_store_that_is_gone_is_forgotten(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    assert cli("source", "write", "shop-mem0", "--all").code == 0
+    with monkeypatch.context() as patch:
+        patch.setenv("MEM0_URL", "postgresql://nobody@127.0.0.1:1/none")
+        assert cli("source", "disconnect", "shop-mem0", "--keep").code == 4
+        assert cli("source", "disconnect", "shop-mem0", "--keep", "--forget").code == 2
+        assert cli("source", "disconnect", "shop-mem0").code == 2
+        forgotten = cli("source", "disconnect", "shop-mem0", "--forget")
+    assert (forgotten.code, forgotten.out.strip()) == (0, "shop-mem0 is forgotten")
+    assert f"and {GROUPS} written groups: consolidation source restore" in forgotten.err
+    assert cli("source", "list", "--json").json == {"sources": []}
+    assert cli("source", "restore", "--url-env", "MEM0_URL").code == 0
+    assert len(store.texts()) == len(all_wordings())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,12 +15,24 @@ import yaml
 from pydantic import ValidationError
 from sqlalchemy import text
 
-from consolidation_pipeline.component import ConsolidationComponent
+from consolidation_pipeline.component import ConsolidationComponent, MemorySourceComponent
+from consolidation_pipeline.defs.names import PREFIX, RESOURCE
 from consolidation_pipeline.defs.partitions import PROJECTS
+from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.sensors import task_memories_sensor
+from consolidation_pipeline.defs.sources import update_job
 from consolidation_pipeline.service.runs.phases import ALL_PHASES
+from consolidation_pipeline.service.sources.connections import connect_source, list_connected
+from consolidation_pipeline.service.sources.write_back import write_source
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.defs.conftest import Sample, sensor_context
+from consolidation_pipeline_tests.service.conftest import pipeline as pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV
+from consolidation_pipeline_tests.service.sources.conftest import make_store as make_store
+from consolidation_pipeline_tests.service.sources.conftest import mem0_store as mem0_store
+from consolidation_pipeline_tests.service.sources.conftest import store_url as store_url
+from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, Store, all_wordings
 
 ATTRIBUTES = {
     "database_url_env": "SHOP_DATABASE_URL",
@@ -124,4 +137,94 @@ def test_component_is_listed_and_scaffolded(tmp_path: Path) -> None:
 
     run("scaffold", "defs", "consolidation_pipeline.ConsolidationComponent", "memory")
     assert (tmp_path / "shop_with_component" / "defs" / "memory" / "defs.yaml").is_file()
+    attributes = {"kind": "mem0", "project": "shop", "url_env": "MEM0_DATABASE_URL"}
+    given = ("--json-params", json.dumps(attributes))
+    run("scaffold", "defs", "consolidation_pipeline.MemorySourceComponent", "mem0", *given)
     assert "loaded successfully" in run("check", "defs")
+
+
+STORE = dg.AssetKey([PREFIX, "stores", f"{PROJECT}-mem0"])
+GROUPS = len(FACTS) * len(USERS)
+STORE_ATTRIBUTES = {"kind": "mem0", "project": PROJECT, "url_env": URL_ENV, "mode": "write", "embedding_model": "local"}
+
+
+def write_store(folder: Path, attributes: dict[str, Any]) -> None:
+    """Add the component of a store to a project of Dagster."""
+    place = folder / "shop_with_component" / "defs" / "store"
+    place.mkdir()
+    written = {"type": "consolidation_pipeline.MemorySourceComponent", "attributes": attributes}
+    (place / "defs.yaml").write_text(yaml.safe_dump(written))
+
+
+@pytest.fixture
+def with_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
+    """Definitions of a project with both components, and jobs that observe and check the store."""
+    write_project(tmp_path, {})
+    write_store(tmp_path, STORE_ATTRIBUTES)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shop_with_component"]:
+        monkeypatch.delitem(sys.modules, name)
+    selected = {"observe": dg.AssetSelection.assets(STORE), "check": dg.AssetSelection.checks_for_assets(STORE)}
+    jobs = [dg.define_asset_job(name, selection) for name, selection in selected.items()]
+    return dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=tmp_path), dg.Definitions(jobs=jobs))
+
+
+@pytest.mark.filterwarnings("ignore:Parameter `execution_type`")
+def test_declared_store_is_connected_observed_and_checked(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance, with_store: dg.Definitions
+) -> None:
+    def execute(job: str) -> dg.ExecuteInProcessResult:
+        return with_store.resolve_job_def(job).execute_in_process(instance=instance, raise_on_error=False)
+
+    def observe() -> tuple[str | None, int]:
+        (event,) = execute("observe").get_asset_observation_events()
+        found = event.asset_observation_data.asset_observation
+        return found.data_version, int(str(found.metadata["dagster/row_count"].value))
+
+    def check() -> dict[str, bool]:
+        return {each.check_name: each.passed for each in execute("check").get_asset_check_evaluations()}
+
+    graph = with_store.resolve_asset_graph()
+    assert graph.get(dg.AssetKey([PREFIX, "synced_memories"])).parent_keys == {STORE}
+    assert execute("consolidation_update_sources").success
+    assert [source.name for source in list_connected(pipeline.engine)] == [STORE.path[-1]]
+    before = observe()
+    assert before == observe()
+    assert before[1] == len(all_wordings())
+    pipeline.run(PROJECT)
+    assert write_source(pipeline.engine, STORE.path[-1], quiet_seconds=0, max_share=1).written == GROUPS
+    assert observe()[1] == GROUPS
+    names = ("hidden_rows_have_images", "successors_are_found", "no_group_of_two_scopes")
+    assert check() == dict.fromkeys(names, True)
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = (SELECT min(id::text)::uuid FROM mem0)")
+    mem0_store.connection.execute(
+        "DELETE FROM consolidation_sidecar.writes WHERE number = (SELECT max(number) FROM consolidation_sidecar.writes)"
+    )
+    assert check() == {**dict.fromkeys(names, False), "no_group_of_two_scopes": True}
+
+
+def test_store_that_cannot_be_connected_is_named(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance
+) -> None:
+    other = {"name": SOURCE, "project": PROJECT, "mode": "mirror", "config": {"kind": "agno", "url_env": URL_ENV}}
+    config = {**mem0_store.kind.config, "url_env": URL_ENV}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+    result = update_job.execute_in_process(
+        instance=instance, resources={RESOURCE: ConsolidationResource(stores=[other])}, raise_on_error=False
+    )
+    (event,) = result.filter_events(lambda event: event.is_step_failure)
+    assert "source shop is connected already, to mem0" in event.step_failure_data.user_failure_data.description
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"kind": "mem9"}, "there is no kind of store 'mem9'"),
+        ({"mode": "overwrite"}, "expected one of mirror, review, write"),
+        ({"url_env": "postgresql://me:pw@host/db"}, "is not the name of an environment variable"),
+        ({"scope": ["tenant"]}, "mem0 has no scope tenant"),
+    ],
+)
+def test_wrong_store_attribute_is_named(attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        MemorySourceComponent(**{**STORE_ATTRIBUTES, **attributes})

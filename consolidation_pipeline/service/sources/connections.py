@@ -94,6 +94,27 @@ def connect_source(
     return Connected(source, found, mode != "mirror" and found.rights.watch)
 
 
+def ensure_connected(engine: Engine, name: str, *, project: str, config: Mapping[str, Any], mode: str) -> Source:
+    """Connect a store that is not connected yet, as ``connect_source``; set its mode if it has another.
+
+    Raises:
+        ConflictError: The source is of another project, or its configuration is another one.
+    """
+    with engine.connect() as connection:
+        source = next((each for each in list_sources(connection) if each.name == name), None)
+    if source is None:
+        return connect_source(engine, name, project=project, config=config, mode=mode).source
+    if source.project != project or read_config(config).dump() != read_config(source.config).dump():
+        raise ConflictError(
+            f"source {name} is connected already, to {describe_table(source)} for project {source.project} or with "
+            "another configuration: disconnect it, or choose another name",
+            (name,),
+        )
+    if source.mode != mode:
+        set_mode(engine, name, mode)
+    return source
+
+
 def check_mode(mode: str) -> None:
     """Raise UsageError if there is no such mode."""
     if mode not in SOURCE_MODES:
@@ -192,9 +213,24 @@ def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID,
             return conflicts
     with open_store(source.config) as store:
         store.release(name, forget=restore)
-    with engine.begin() as connection:
-        delete_source(connection, source.id)
+    forget_source(engine, name)
     return {}
+
+
+def forget_source(engine: Engine, name: str) -> int:
+    """Forget a store that is gone, without opening it. What was written there stays, and so does the sidecar.
+
+    Returns:
+        The number of groups that were written there.
+
+    Raises:
+        NotFoundError: There is no such source.
+    """
+    with engine.begin() as connection:
+        source = get_source(connection, name)
+        written = len(list_writes(connection, source.id, ["written"]))
+        delete_source(connection, source.id)
+    return written
 
 
 def restore_store(url_env: str) -> dict[UUID, list[Conflict]]:

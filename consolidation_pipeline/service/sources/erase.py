@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from uuid import UUID
 
 from consolidation_pipeline.connect.store import MemoryStore
-from consolidation_pipeline.service.sources.stores import open_store
+from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.service.sources.write_back import undo_or_refuse
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.sources.source_writes import forget_rows, forget_writes, list_writes
-from consolidation_pipeline.store.sources.sources import Source, bury_rows, list_keys_of_memories, list_sources
+from consolidation_pipeline.store.sources.sources import (
+    Source,
+    bury_rows,
+    list_keys_of_memories,
+    list_sources,
+    remember_erased_rows,
+)
 
 
 @dataclass
@@ -26,7 +33,7 @@ def erase_in_sources(connection: Connection, project_id: UUID, memory_ids: Seque
     """Remove memories from their stores, in the transaction of ``connection``, which commits after the stores.
 
     Groups that hide one of them are undone first, so that the rows of others are there again. Rows of a store in mode
-    mirror stay there; they are marked so that no sync copies them again.
+    mirror stay there. No sync copies rows with these keys again, also if the store is connected anew.
 
     Raises:
         ConflictError: The program of a store changed what was written for one of these groups.
@@ -37,6 +44,8 @@ def erase_in_sources(connection: Connection, project_id: UUID, memory_ids: Seque
         keys = list_keys_of_memories(connection, source.id, memory_ids)
         if not keys:
             continue
+        hashes = [hash_row(project_id, read_config(source.config).place, key) for key in keys]
+        remember_erased_rows(connection, project_id, hashes)
         if source.mode == "mirror":
             bury_rows(connection, source.id, keys)
             result.left[source.name] = len(keys)
@@ -44,6 +53,11 @@ def erase_in_sources(connection: Connection, project_id: UUID, memory_ids: Seque
         with open_store(source.config) as store, store.transaction():
             result.removed[source.name] = _erase(connection, source, store, keys)
     return result
+
+
+def hash_row(project_id: UUID, place: str, key: str) -> str:
+    """Return by which an erased row is recognised, whatever the name of its source and of the table's schema."""
+    return sha256(f"{project_id} {place.rpartition('.')[2]} {key}".encode()).hexdigest()
 
 
 def _erase(connection: Connection, source: Source, store: MemoryStore, keys: Sequence[str]) -> int:

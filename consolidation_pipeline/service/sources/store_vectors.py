@@ -37,6 +37,11 @@ def parse_vectors(texts: Sequence[str]) -> Vectors:
     return np.array([np.fromstring(text[1:-1], np.float32, sep=",") for text in texts], np.float32)
 
 
+def count_dimensions(text: str) -> int:
+    """Return the length of a vector that Postgres wrote as text."""
+    return text.count(",") + 1
+
+
 class StoreEmbedder:
     """The embedding model of a store, examined when it is needed first."""
 
@@ -51,26 +56,41 @@ class StoreEmbedder:
         """
         return format_vector(self._model.embed([text])[0])
 
-    @cached_property
+    def check(self) -> int:
+        """Return the length of the vectors. Raise UsageError if the model did not make those of the store."""
+        return int(self._examined[1])
+
+    @property
     def _model(self) -> Any:
+        return self._examined[0]
+
+    @cached_property
+    def _examined(self) -> tuple[Any, int]:
+        """The model, and the length of its vectors."""
         if not shares_model(self._config, self._project):
             raise UsageError(
                 "a new row needs a vector: connect the store with --embedding-model, the model of its vectors, which "
                 "has to be the project's embedding_model"
             )
         options = parse_options(self._project.config)
-        model = open_embedder(self._engine, self._project, options, uuid4())
         rows = self._store.sample_rows(SAMPLE_ROWS)
-        theirs = normalize(parse_vectors([row.vector or "" for row in rows]))
+        if not rows:
+            raise UsageError("no row of the store has a vector")
+        model = open_embedder(self._engine, self._project, options, uuid4())
         ours = model.embed([row.text for row in rows])
-        if theirs.shape != ours.shape:
+        lengths = sorted({count_dimensions(row.vector or "") for row in rows})
+        if lengths != [ours.shape[1]]:
+            listed = " and ".join(map(str, lengths))
             raise UsageError(
-                f"{model.name} makes vectors of {ours.shape[1]} dimensions, those of the store have {theirs.shape[1]}"
+                f"{model.name} makes vectors of {ours.shape[1]} dimensions, those of the store have {listed}"
             )
-        cosine = float((theirs * ours).sum(axis=1).min())
-        if cosine < MIN_COSINE:
+        theirs = normalize(parse_vectors([row.vector or "" for row in rows]))
+        cosines = (theirs * ours).sum(axis=1)
+        if cosines.min() < MIN_COSINE:
+            other = int((cosines < MIN_COSINE).sum())
             raise UsageError(
-                f"{model.name} did not make the vectors of the store: of {len(rows)} rows that were embedded again the "
-                f"farthest has a cosine of {cosine:.3f}, and {MIN_COSINE} is needed"
+                f"{model.name} did not make the vectors of the store: of {len(rows)} rows that were embedded again "
+                f"{other} have another vector; the farthest has a cosine of {cosines.min():.3f}, and {MIN_COSINE} is "
+                "needed"
             )
-        return model
+        return model, ours.shape[1]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import numpy as np
 
@@ -16,12 +17,18 @@ from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.embed import load_embedder
-from consolidation_pipeline.errors import InvalidMemoryError
+from consolidation_pipeline.errors import InvalidMemoryError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import make_scope_key
 from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, revise_memories
+from consolidation_pipeline.service.sources.erase import hash_row
 from consolidation_pipeline.service.sources.recovery import hold_source, recover_writes
-from consolidation_pipeline.service.sources.store_vectors import parse_vectors, shares_model
+from consolidation_pipeline.service.sources.store_vectors import (
+    StoreEmbedder,
+    count_dimensions,
+    parse_vectors,
+    shares_model,
+)
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.vector_copy import to_ids
@@ -35,6 +42,7 @@ from consolidation_pipeline.store.sources.sources import (
     StoredMemory,
     get_source,
     list_active,
+    load_erased_hashes,
     load_row_states,
     load_stand_ins,
     load_stored,
@@ -54,7 +62,11 @@ CHANGED_REASON = "changed at source"
 
 @dataclass
 class SyncResult:
-    """Result of a sync: numbers of rows. ``refused``: those that are no legal memories, with the first reasons."""
+    """Result of a sync: numbers of rows.
+
+    ``refused``: those that are no legal memories, with the first ``reasons``. ``erased``: those that are not copied, as
+    their memories were erased. ``notes``: sentences for people.
+    """
 
     read: int = 0
     added: int = 0
@@ -62,8 +74,14 @@ class SyncResult:
     gone: int = 0
     unchanged: int = 0
     refused: int = 0
+    erased: int = 0
     with_vectors: int = 0
     reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def count(self) -> dict[str, int]:
+        """Return its numbers."""
+        return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
 def sync_source(engine: Engine, name: str) -> SyncResult:
@@ -89,6 +107,9 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
             sync.compare_all()
         else:
             sync.compare(changes[1])
+        if sync.result.erased:
+            told = f"{sync.result.erased:,} rows are not copied: their memories were erased from this project"
+            sync.result.notes = (*sync.result.notes, told)
         with engine.begin() as connection:
             save_sync(connection, source.id, asdict(sync.result))
         if changes is not None:
@@ -103,8 +124,29 @@ class _Sync:
         self.engine, self.project, self.source, self.store = engine, project, source, store
         self.config = read_config(source.config)
         self.model = load_embedder(parse_options(project.config).embedding_model).name
-        self.takes_vectors = store.has_vectors and shares_model(self.config, project)
         self.result = SyncResult()
+
+    @cached_property
+    def erased(self) -> set[str]:
+        """Hashes of rows whose memories were erased."""
+        with self.engine.connect() as connection:
+            return load_erased_hashes(connection, self.project.id)
+
+    @cached_property
+    def dimensions(self) -> int | None:
+        """Length of the vectors that are taken along; None = they are made anew here."""
+        if not (self.store.has_vectors and shares_model(self.config, self.project)):
+            return None
+        try:
+            return StoreEmbedder(self.engine, self.project, self.config, self.store).check()
+        except UsageError as error:
+            self.result.notes = (*self.result.notes, f"vectors are made anew, not taken along: {error}")
+            return None
+
+    @property
+    def takes_vectors(self) -> bool:
+        """True if the vectors of the store are those of the project's model."""
+        return self.dimensions is not None
 
     def compare_all(self) -> None:
         """Compare the stamps of all rows, in one snapshot of the store."""
@@ -161,6 +203,10 @@ class _Sync:
         states: list[SourceRowState] = []
         waiting: list[tuple[SourceRow, NewMemory, int]] = []
         for row in rows:
+            if self.erased and hash_row(self.project.id, self.config.place, row.key) in self.erased:
+                self.result.erased += 1
+                states.append(SourceRowState(row.key, uuid4(), "", "erased"))
+                continue
             # A row that had a memory before gets a new one beside it.
             attempt = int(row.key in known)
             try:
@@ -219,6 +265,7 @@ class _Sync:
 
     def _save_vectors(self, connection: Any, vectors: dict[UUID, str]) -> None:
         """Write vectors of the store to new memories; those that cannot be used are made anew by the next run."""
+        vectors = {id_: vector for id_, vector in vectors.items() if count_dimensions(vector) == self.dimensions}
         if not vectors:
             return
         ids = np.array(list(vectors), dtype=object)

@@ -681,6 +681,16 @@ source_writes = Table(
     comment="Merged memories written into connected stores.",
 )
 
+erased_source_rows = Table(
+    "erased_source_rows",
+    metadata,
+    _project(),
+    _column("row_hash", Text, "SHA-256 of project, table and key of a row whose memory was erased."),
+    _time("erased_at", "When it was erased."),
+    PrimaryKeyConstraint("project_id", "row_hash"),
+    comment="Rows of connected stores that no sync copies again, also after the store is connected anew.",
+)
+
 consolidation_jobs = Table(
     "consolidation_jobs",
     metadata,

@@ -88,3 +88,19 @@ def list_last_writes(
     """Return the last writes into a store with these statuses, newest first."""
     bound = {"source": source_id, "statuses": list(statuses), "limit": limit}
     return [ListedWrite(*row) for row in connection.execute(text(_LIST_WRITES), bound)]
+
+
+_LIST_CROSSING = """
+    SELECT w.memory_id FROM consolidation.source_writes w
+    CROSS JOIN LATERAL jsonb_object_keys(w.plan -> 'stamps') k(key)
+    JOIN consolidation.source_rows r ON r.source_id = w.source_id AND r.key = k.key
+    JOIN consolidation.task_memories t ON t.id = r.memory_id
+    WHERE w.source_id = :source AND w.status = 'written'
+    GROUP BY w.id, w.memory_id HAVING count(DISTINCT /* scope_key */) > 1 ORDER BY 1
+"""
+
+
+def list_crossing_writes(connection: Connection, source_id: UUID, *, scope: str) -> list[UUID]:
+    """Return merged memories that were written for rows of several scopes. ``scope``: the project's option."""
+    statement = compose(_LIST_CROSSING, scope_key=raw_scope_key(scope))
+    return list(connection.scalars(text(statement), {"source": source_id}))

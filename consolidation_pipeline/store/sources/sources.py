@@ -232,3 +232,20 @@ _SAVE_FAILURE = """
 def save_failure(connection: Connection, source_id: UUID, numbers: Mapping[str, Any]) -> None:
     """Record that an update failed. The next sync that ends removes the record."""
     connection.execute(text(_SAVE_FAILURE), {"source": source_id, "numbers": json.dumps(dict(numbers))})
+
+
+_REMEMBER_ERASED = """
+    INSERT INTO consolidation.erased_source_rows (project_id, row_hash)
+    SELECT :project, hash FROM unnest(CAST(:hashes AS text[])) hash ON CONFLICT DO NOTHING
+"""
+
+
+def remember_erased_rows(connection: Connection, project_id: UUID, hashes: Sequence[str]) -> None:
+    """Record hashes of rows whose memories are erased, for syncs of the store under any name."""
+    connection.execute(text(_REMEMBER_ERASED), {"project": project_id, "hashes": list(hashes)})
+
+
+def load_erased_hashes(connection: Connection, project_id: UUID) -> set[str]:
+    """Return the hashes of rows of connected stores whose memories were erased."""
+    statement = "SELECT row_hash FROM consolidation.erased_source_rows WHERE project_id = :project"
+    return set(connection.scalars(text(statement), {"project": project_id}))

@@ -6,10 +6,11 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.service.admin.erase import erase_memories
+from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, connect
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
 from consolidation_pipeline_tests.service.sources.stores import Store
 
 # Two wordings of one fact: one of them is erased after they were merged.
@@ -75,3 +76,19 @@ def test_mirrored_row_stays_and_is_not_copied_again(mem0_store: Store, pipeline:
     assert mem0_store.checksum() == before
     assert sync_source(pipeline.engine, SOURCE).added == 0
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE execution_summary = :body", body=CANARY) == 0
+
+
+def test_erased_row_is_not_copied_by_another_connection(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add([("alice", CANARY)])
+    connect(pipeline, mem0_store, "mirror")
+    erase_memories(pipeline.engine, [find_memory(pipeline, CANARY)], changed_by="tester")
+    disconnect_source(pipeline.engine, SOURCE, restore=False)
+    config = {**mem0_store.kind.config, "url_env": URL_ENV, "table": "public.mem0"}
+    connect_source(pipeline.engine, "again", project=PROJECT, config=config)
+    result = sync_source(pipeline.engine, "again")
+    assert (result.erased, result.notes) == (
+        1,
+        ("1 rows are not copied: their memories were erased from this project",),
+    )
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE execution_summary = :body", body=CANARY) == 0
+    assert sync_source(pipeline.engine, "again").erased == 0

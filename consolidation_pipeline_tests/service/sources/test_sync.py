@@ -23,6 +23,7 @@ from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
 from consolidation_pipeline_tests.service.sources.stores import (
     FACTS,
+    USERS,
     Store,
     all_wordings,
     row_id,
@@ -246,3 +247,18 @@ def test_source_is_deleted_with_its_project(mem0_store: Store, pipeline: Pipelin
     with pipeline.engine.begin() as connection:
         connection.execute(text("DELETE FROM consolidation.projects"))
     assert pipeline.value("SELECT count(*) FROM {s}.source_rows") == 0
+
+
+@pytest.mark.parametrize("value", ["'[1,2,3]'", "(SELECT array_agg(-v)::vector FROM unnest(vector::real[]) v)"])
+@pytest.mark.parametrize("share", ["", " WHERE payload ->> 'user_id' = 'alice'"])
+def test_vectors_of_another_model_are_left_out(mem0_store: Store, pipeline: Pipeline, value: str, share: str) -> None:
+    mem0_store.connection.execute("DROP INDEX mem0_vector_idx; ALTER TABLE mem0 ALTER COLUMN vector TYPE vector")
+    mem0_store.connection.execute(f"UPDATE mem0 SET vector = {value}{share}")
+    config = {**mem0_store.kind.config, "url_env": URL_ENV}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.added, result.with_vectors) == (len(all_wordings()), 0)
+    (note,) = result.notes
+    assert note.startswith("vectors are made anew, not taken along: wordllama")
+    pipeline.run(PROJECT)
+    assert len(plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)) == len(FACTS) * len(USERS)

@@ -190,6 +190,8 @@ class StoreArguments:
         self.by_parameter: dict[str, Any] = JOB | {
             "project": self.project,
             "project_id": self.project.id,
+            "source_id": uuid4(),
+            "statuses": ["written"],
             "project_ids": [self.project.id],
             "slug": self.project.slug,
             "author": author(self.project),
