@@ -39,7 +39,7 @@ def build_definitions(
         stores: Assets of connected stores, upstream of ``synced_memories``.
     """
     assets: Sequence[Any] = dg.load_assets_from_package_module(defs_package, include_specs=True)
-    assets = [_add_upstream(asset, stores) if asset is synced_memories else asset for asset in assets]
+    assets = [_add_upstream(asset, stores) if asset.key == synced_memories.key else asset for asset in assets]
     checks = dg.load_asset_checks_from_package_module(defs_package)
     keys = {asset.key: resource.asset_key(asset.key.path[-1]) for asset in assets}
     if all(old == new for old, new in keys.items()):

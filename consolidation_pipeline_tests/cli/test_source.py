@@ -142,7 +142,7 @@ def test_store_that_is_gone_is_forgotten(store: Store, cli: Cli, monkeypatch: py
     assert cli("source", "write", "shop-mem0", "--all").code == 0
     with monkeypatch.context() as patch:
         patch.setenv("MEM0_URL", "postgresql://nobody@127.0.0.1:1/none")
-        assert cli("source", "disconnect", "shop-mem0", "--keep").code == 4
+        assert cli("source", "disconnect", "shop-mem0", "--keep").code == 1
         assert cli("source", "disconnect", "shop-mem0", "--keep", "--forget").code == 2
         assert cli("source", "disconnect", "shop-mem0").code == 2
         forgotten = cli("source", "disconnect", "shop-mem0", "--forget")
