@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from consolidation_pipeline.core.knowledge.weak_sentences import (
@@ -222,6 +223,8 @@ class Lesson:
     is_verdict: bool = False
 
 
+# Patterns, summaries and profiles read the same sentences.
+@lru_cache(maxsize=1 << 14)
 def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
     """Return what a sentence is.
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from consolidation_pipeline.core.text.sentence_splitter import BULLET, split_pieces
 
@@ -68,13 +68,18 @@ def extract_sentences(text: str) -> list[Sentence]:
     Wrapped lines are joined. A text of code alone gives its lines. The list is empty only for a blank text. A sentence
     longer than ``MAX_SENTENCE_CHARS`` is cut at the end of a clause or word. A ``quote`` is a substring of ``text``.
     """
+    return list(_extract(text))
+
+
+@lru_cache(maxsize=1 << 13)
+def _extract(text: str) -> tuple[Sentence, ...]:
     spans = list(_spans(text))
     prose = [span for span in spans if not _FENCE.match(text[slice(*span)])]
     if not prose:
         # Blanks in place of the fence keep the offsets.
         bare = _FENCE_LINE.sub(lambda line: " " * len(line[0]), text)
         prose = [(m.start(), m.end()) for m in re.finditer(r"[^\n]*\S[^\n]*", bare)] or spans
-    return [_sentence(text, *span) for span in prose]
+    return tuple(_sentence(text, *span) for span in prose)
 
 
 def is_context_dependent(sentence: str) -> bool:

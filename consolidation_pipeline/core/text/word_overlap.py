@@ -69,6 +69,7 @@ def build_word_sets(texts: Sequence[str]) -> WordSets:
     return WordSets(np.array(distinct, dtype=np.int64), matrix)
 
 
+@lru_cache(maxsize=1 << 13)
 def extract_content_words(text: str) -> frozenset[str]:
     """Return the stems of the content words of a text."""
     return frozenset({_content_stem(word) for word in set(_WORD.findall(text.lower()))} - {""})
