@@ -148,6 +148,7 @@ def test_phase_waits_for_pool_slot_only_with_limit(instance: dg.DagsterInstance)
     assert sum(SLOT_TAKEN in log.message for log in instance.all_logs(second.run_id)) == 1
 
 
+@pytest.mark.slow
 def test_phase_takes_slot_freed_while_it_queued(instance: dg.DagsterInstance) -> None:
     run, storage = add_started_run(instance), instance.event_log_storage
     storage.set_concurrency_slots(LLM_POOL, 1)

@@ -40,6 +40,7 @@ def test_every_route_has_one_docs_example(api: ApiContext) -> None:
     assert shown == set(list_operations(api))
 
 
+@pytest.mark.slow
 def test_every_docs_example_succeeds(replies: list[ExampleReply]) -> None:
     assert [(one.path, one.status, one.reply) for one in replies if one.status >= 300] == []
 

@@ -157,6 +157,7 @@ def test_endless_trailers_are_refused() -> None:
         assert limits.held == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [b"/slow", b"/stream"])
 def test_long_reply_is_never_cut(path: bytes) -> None:
     with run_server(head_seconds=0.2, body_seconds=0.2, max_connections=2) as (_, connect):

@@ -94,6 +94,7 @@ def test_lineage_branch_expands_in_place(site: str, browser: Browser) -> None:
     assert browser.errors == []
 
 
+@pytest.mark.slow
 def test_pages_fit_narrow_window_without_errors(api: ApiContext, site: str, browser: Browser) -> None:
     id_ = api.memory
     for path in (

@@ -10,6 +10,7 @@ import pytest
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("consolidated")
 def test_backup_round_trip_by_commands(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str, tmp_path: Path, consolidated: dict[str, Any]

@@ -29,6 +29,7 @@ def sample(cli: Cli, write: Write) -> None:
     assert cli("run", "notes", "--phases", PHASES).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sample")
 def test_calibrate_shows_errors_and_writes_nothing(cli: Cli, engine: Engine) -> None:
     answer = cli("calibrate", "notes")
@@ -50,6 +51,7 @@ def test_calibrate_shows_errors_and_writes_nothing(cli: Cli, engine: Engine) -> 
     assert snapshots(engine) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sample")
 def test_calibrate_json_holds_both_calibrations(cli: Cli, engine: Engine) -> None:
     answer = cli("calibrate", "notes", "--json").json

@@ -108,6 +108,7 @@ def test_run_exit_code_follows_outcome(run: dict[str, Any], code: int) -> None:
     assert _get_exit_code(run) == code
 
 
+@pytest.mark.slow
 def test_costs_are_shown_by_day_model_purpose_and_job(cli: Cli, write: Write, provider: OpenAIServer) -> None:
     make(cli, write, "p")
     empty = cli("cost", "p")

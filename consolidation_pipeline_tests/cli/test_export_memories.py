@@ -173,6 +173,7 @@ def test_parquet_of_empty_project_has_columns(cli: Cli, tmp_path: Path) -> None:
     assert (table.num_rows, table.column_names[:4]) == (0, ["source", "id", "memory_type", "content"])
 
 
+@pytest.mark.slow
 def test_parquet_is_written_to_pipe(settings: Settings, consolidated: dict[str, Any]) -> None:
     del settings, consolidated
     code = "from consolidation_pipeline.cli.app import main; main(['export', 'notes', '-', '--format', 'parquet'])"

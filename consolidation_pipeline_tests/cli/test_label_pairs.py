@@ -138,6 +138,7 @@ def test_label_of_merged_pair_tells_how_to_undo(cli: Cli, type_answers: Type) ->
     assert "consolidation history notes --operation merge" in answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compared")
 def test_calibrate_says_intervals_of_few_labels_are_wide(cli: Cli, type_answers: Type) -> None:
     type_answers("s\nd\n")

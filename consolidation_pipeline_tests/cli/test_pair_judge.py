@@ -32,6 +32,7 @@ def judged(cli: Cli, write: Write, provider: OpenAIServer) -> OpenAIServer:
     return provider
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("judged")
 def test_measured_judge_is_shown_with_its_errors(cli: Cli) -> None:
     shown = " ".join(cli("calibrate", "notes").out.split())

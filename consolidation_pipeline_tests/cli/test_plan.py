@@ -53,6 +53,7 @@ def test_plan_file_is_executed(cli: Cli, tmp_path: Path) -> None:
     assert (again.code, again.json["merged_created"], again.json["memories_archived"]) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_outdated_plan_file_is_refused(cli: Cli, tmp_path: Path, write: Write) -> None:
     file = tmp_path / "plan.json"
     cli("plan", "notes", "--out", file)

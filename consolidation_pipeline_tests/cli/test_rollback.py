@@ -56,6 +56,7 @@ def test_second_rollback_is_conflict_naming_first(cli: Cli, consolidated: dict[s
     assert f"`consolidation rollback {first}` redoes it" in again.err
 
 
+@pytest.mark.slow
 def test_rollback_of_extended_job_needs_cascade(cli: Cli, consolidated: dict[str, Any], write: Write) -> None:
     row = {"id": "n9", "content": LESSONS[1]}
     cli("import", write(row), "--project", "notes", "--source", "test")

@@ -55,6 +55,7 @@ def test_second_run_is_unchanged_without_job(cli: Cli, consolidated: dict[str, A
     assert count_jobs(engine) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("consolidated")
 def test_run_extends_merged_memory(cli: Cli, write: Write) -> None:
     cli("import", write({"id": "n9", "content": LESSONS[0]}), "--project", "notes", "--source", "test")

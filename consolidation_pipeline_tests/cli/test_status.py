@@ -73,6 +73,7 @@ def test_current_run_is_shown_as_running(cli: Cli, engine: Engine, settings: Set
     assert 0 < found["progress"] < 1
 
 
+@pytest.mark.slow
 def test_unknown_status_target_is_usage_error(cli: Cli) -> None:
     cli("projects", "create", "empty")
     for arguments, message in (

@@ -51,6 +51,7 @@ def test_archive_job_reports_its_counts(
     assert pipeline.rows("SELECT status, memories_archived FROM {s}.consolidation_jobs") == [("completed", 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.breaks_rules
 def test_forgotten_decision_stops_run_before_report(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
     assert materialize(instance, "alpha", job="forget").success

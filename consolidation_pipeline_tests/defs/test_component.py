@@ -63,6 +63,7 @@ def write_project(folder: Path, attributes: dict[str, Any] | None) -> None:
         (package / "defs" / "memory" / "defs.yaml").write_text(yaml.safe_dump(written))
 
 
+@pytest.mark.slow
 # Dagster passes the parameter to itself.
 @pytest.mark.filterwarnings("ignore:Parameter `execution_type`")
 def test_yaml_configures_keys_schedule_and_runs(

@@ -94,6 +94,7 @@ def test_batch_isolates_its_jobs(pipeline: Pipeline, instance: dg.DagsterInstanc
     assert statuses(pipeline)["gamma"] == "completed"
 
 
+@pytest.mark.slow
 def test_job_waiting_in_batch_is_not_relaunched(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
     context = schedule_context(pipeline.engine, instance)
     started = dg.DagsterRunStatus.STARTED

@@ -97,6 +97,7 @@ def reject_pair(engine: Engine) -> None:
         )
 
 
+@pytest.mark.slow
 def test_materializations_have_stable_metadata_names(
     engine: Engine, sample: Sample, instance: dg.DagsterInstance
 ) -> None:
@@ -475,6 +476,7 @@ def find_check_events(instance: dg.DagsterInstance, run_id: str, check: str) -> 
     return {one.partition: one.passed for one in found if one.check_name == check}
 
 
+@pytest.mark.slow
 @pytest.mark.breaks_rules
 def test_checks_without_partition_cover_all_projects(
     engine: Engine, sample: Sample, stored_instance: dg.DagsterInstance
@@ -570,6 +572,7 @@ def test_model_failure_is_warning_check(engine: Engine, sample: Sample) -> None:
         assert find_model_failure(connection, project.id, "principles") == []
 
 
+@pytest.mark.slow
 def test_run_log_and_merges_tell_what_was_done(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
     sample("alpha", 120)
     result = materialize(instance, "alpha")

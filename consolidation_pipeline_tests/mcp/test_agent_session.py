@@ -8,6 +8,7 @@ from consolidation_pipeline_tests.mcp.conftest import ConnectAgent
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 
+@pytest.mark.slow
 def test_agent_uses_all_tools_in_one_session(connect_agent: ConnectAgent, pipeline: Pipeline) -> None:
     ensure_project(pipeline.engine, SLUG)
     with connect_agent() as agent:

@@ -57,6 +57,7 @@ def test_compiled_join_matches_brute_force_over_strips(kind, known):
     assert_exact(make_rows(kind, 2300, 150, 7), 0.8, known, forms=["compiled"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", [1, 2, 31, 129, *(pytest.param(d, marks=pytest.mark.slow) for d in (64, 700))])
 def test_all_join_forms_give_same_bits(kind, d):

@@ -124,6 +124,7 @@ def test_known_excludes_pairs_of_known_rows(kind, n, seed, data):
     assert to_set(similarity_join(x, 0.4, known=known)) == to_set(whole.select(whole.j >= known))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(0, 99))
 def test_known_and_new_pairs_form_full_graph(kind, n, seed):

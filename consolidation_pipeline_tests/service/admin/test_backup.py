@@ -49,6 +49,7 @@ def tables(pipeline: Pipeline) -> int:
         return len(read_state(connection).rows)
 
 
+@pytest.mark.slow
 def test_restored_run_is_undone_exactly(pipeline: Pipeline, empty: Pipeline) -> None:
     pipeline.add(corpus())
     before = dump_knowledge(pipeline)

@@ -59,6 +59,7 @@ def test_grown_pattern_group_takes_one_more_call(topics: Pipeline, provider: Ope
     assert len(shown_memories(provider.requests[-1])) == 5
 
 
+@pytest.mark.slow
 def test_discarded_group_is_not_asked_again(topics: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = reply_with_json(pattern_reply(0.5))
     topics.run()

@@ -142,6 +142,7 @@ def test_random_runs_match_plans(shared: Pipeline, seed: int, nights: int, old: 
         assert load_plan_decisions(made) == load_run_decisions(shared, shared.run().job_id)
 
 
+@pytest.mark.slow
 def test_plan_calibrates_in_memory(pipeline: Pipeline) -> None:
     boiler = "This text was written by the assistant of the night shift."
     pipeline.add(note(f"n{at}", f"{boiler} {text}") for at, text in enumerate([*LESSONS, *UNRELATED] * 1))

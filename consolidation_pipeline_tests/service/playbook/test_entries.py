@@ -96,6 +96,7 @@ def run_with_duplicates(topics: Pipeline, provider: OpenAIServer) -> Callable[[s
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("confidence", "promoted", "waiting"), [(0.79, 0, 0), (0.80, 0, 2), (0.84, 0, 2), (0.85, 2, 0)]
 )
@@ -125,6 +126,7 @@ def test_entry_copies_text_and_evidence_of_pattern(topics: Pipeline, provider: O
     assert event["promoted"] == 2
 
 
+@pytest.mark.slow
 def test_second_run_writes_no_playbook_entry(topics: Pipeline) -> None:
     topics.run()
     before = dump_tables(topics, tables=TABLES)

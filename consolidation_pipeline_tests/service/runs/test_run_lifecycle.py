@@ -195,6 +195,7 @@ def dead_job(pipeline: Pipeline) -> UUID:
     return UUID(str(row.id))
 
 
+@pytest.mark.slow
 def test_next_run_fails_dead_job_and_continues(pipeline: Pipeline, dead_job: UUID) -> None:
     done = pipeline.run()
     assert (done.embedded.computed, done.graph.compared, done.merging.created) == (0, 0, len(LESSONS))
@@ -285,6 +286,7 @@ def test_unchanged_project_is_detected_before_run(pipeline: Pipeline) -> None:
     assert find_unchanged_job(pipeline.engine, project, pipeline.settings) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 def test_memory_added_during_run_is_not_marked_seen(pipeline: Pipeline, phase: str) -> None:
     pipeline.add(unrelated_notes())

@@ -79,6 +79,7 @@ def test_cannot_link_applies_to_exact_repeats(pipeline: Pipeline) -> None:
     assert not any({a, b} <= group for group in sources)
 
 
+@pytest.mark.slow
 def test_released_repeats_make_no_duplicate_merge(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     pipeline.run()

@@ -245,6 +245,7 @@ def test_disabled_merging_changes_nothing(pipeline: Pipeline) -> None:
     assert done.clusters.groups["suggest"] == len(LESSONS) + len(NEAR_MISSES)
 
 
+@pytest.mark.slow
 def test_disabling_merging_keeps_earlier_merges(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.run()

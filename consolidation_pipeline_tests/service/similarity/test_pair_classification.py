@@ -104,6 +104,7 @@ def test_only_automatic_thresholds_need_shared_words(
     assert tiers(pipeline) == {TOPIC: set(), ASK: {"suggest"}}[expected]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("calibrate_from_twelve")
 @pytest.mark.parametrize(("options", "expected"), [({}, TOPIC), ({"t_suggest": 0.7}, ASK)])
 def test_calibrated_project_needs_shared_words(pipeline: Pipeline, options: Mapping[str, float], expected: int) -> None:

@@ -254,6 +254,7 @@ def test_run_asks_most_similar_pairs_first(project: Pipeline, monkeypatch: pytes
     assert judge(project).decisions["same"] >= 1
 
 
+@pytest.mark.slow
 def test_judge_never_overrules_a_rejection(project: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = reply_with_json(suggestion_reply)
     project.configure(**{**OPTIONS, "pair_judge": "none"})
@@ -282,6 +283,7 @@ def test_removed_judge_merges_nothing_any_more(project: Pipeline) -> None:
     assert verdicts(project) == expected_verdicts(same=ASK)
 
 
+@pytest.mark.slow
 def test_plan_prices_judge_and_sends_nothing(project: Pipeline, provider: OpenAIServer) -> None:
     plan = project.plan()
     assert plan.pair_judge is not None

@@ -136,6 +136,7 @@ def test_narrowing_is_planned_and_undone(pipeline: Pipeline) -> None:
     assert snapshot(pipeline) == before
 
 
+@pytest.mark.slow
 def test_narrowing_and_widening_again_restores_the_merge(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS, scope="project")
     pipeline.add([note("a", LESSON, "ada"), note("b", LESSON, "bob"), *topic_notes(("ada", "bob"))])

@@ -309,6 +309,7 @@ def forget_graph(pipeline: Pipeline, run: ProjectRun) -> None:
     pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL WHERE project_id = :p", p=run.project.id)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(12))
 @given(options=st.sampled_from([OPTIONS, AUTOMATIC]), steps=STEPS)
 def test_incremental_graph_matches_rebuild(

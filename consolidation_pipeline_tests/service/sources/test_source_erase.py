@@ -55,6 +55,7 @@ def test_erased_memory_leaves_store_and_sidecar(mem0_store: Store, pipeline: Pip
     assert (again.added, again.revised, again.gone) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_other_rows_of_the_group_are_shown_again(mem0_store: Store, pipeline: Pipeline) -> None:
     mem0_store.add([("alice", CANARY), ("alice", OTHER)])
     connect(pipeline, mem0_store)

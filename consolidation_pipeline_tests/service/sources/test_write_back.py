@@ -262,6 +262,7 @@ def test_unknown_group_is_named(mem0_store: Store, pipeline: Pipeline) -> None:
     assert count_writes(pipeline) == {}
 
 
+@pytest.mark.slow
 def test_locked_row_holds_up_its_group_only(mem0_store: Store, pipeline: Pipeline, store_url: str) -> None:
     consolidate(pipeline, mem0_store)
     plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]

@@ -189,6 +189,7 @@ def test_four_processes_start_one_server(folder: Path) -> None:
     assert _postmaster_pid(folder) is None
 
 
+@pytest.mark.slow
 def test_long_data_folder_with_spaces_works(folder: Path) -> None:
     data_dir = folder / "my data & more; 100%20 ü" / ("long " * 25).strip()
     assert len(str(data_dir)) > 107

@@ -88,6 +88,7 @@ def test_repeated_upgrade_changes_nothing(engine: Engine) -> None:
         assert connection.execute(text(f"SELECT slug FROM {SCHEMA}.projects")).scalar_one() == "kept"
 
 
+@pytest.mark.slow
 def test_concurrent_upgrades_succeed(empty: Engine, empty_database_url: str) -> None:
     command = [sys.executable, "-c", UPGRADE, empty_database_url]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]

@@ -87,6 +87,7 @@ def connect_as_nobody(socket_dir: Path) -> str:
         return stream.read()
 
 
+@pytest.mark.slow
 @under_root
 def test_other_users_cannot_connect(running: tuple[Path, Path]) -> None:
     cluster, socket_dir = running
@@ -95,6 +96,7 @@ def test_other_users_cannot_connect(running: tuple[Path, Path]) -> None:
     assert "Peer authentication failed" in connect_as_nobody(socket_dir)
 
 
+@pytest.mark.slow
 @under_root
 def test_server_has_no_rights_and_no_keys_of_root(running: tuple[Path, Path]) -> None:
     pid = (running[0] / "postmaster.pid").read_text().splitlines()[0]

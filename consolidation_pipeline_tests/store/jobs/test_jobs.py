@@ -223,6 +223,7 @@ def test_jobs_are_listed_newest_first_in_pages(connection: Connection, project: 
     assert get_job(connection, uuid4()) is None
 
 
+@pytest.mark.slow
 def test_project_lock_excludes_other_process(
     engine: Engine, project: Project, other_process: subprocess.Popen[str]
 ) -> None:
