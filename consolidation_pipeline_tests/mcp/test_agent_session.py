@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline_tests.cli.conftest import LESSONS
 from consolidation_pipeline_tests.mcp.conftest import ConnectAgent

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from consolidation_pipeline.service.admin.erase import erase_memories
 from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source
 from consolidation_pipeline.service.sources.sync import sync_source
