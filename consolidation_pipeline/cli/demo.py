@@ -126,7 +126,7 @@ def _make_report_table(found: DemoReport, run: dict[str, Any]) -> Table:
     for learned in found.learned:
         table.add_section()
         table.add_row(_KINDS[learned.kind], _format_learned(learned))
-        table.add_row("such as", shorten(learned.content, 2 * _TEXT_WIDTH))
+        table.add_row("such as", shorten(learned.content.replace("\n", " · "), 2 * _TEXT_WIDTH))
     table.add_section()
     if found.relevance is not None:
         table.add_row("relevance", "min {:.4f}, median {:.4f}, max {:.4f}".format(*found.relevance))

@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from consolidation_pipeline.defs.llm_pool import hold_pool_slot
 from consolidation_pipeline.defs.names import PREFIX, own_name
+from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.runs.phases import ALL_PHASES, JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
@@ -119,20 +120,23 @@ class _ProjectRuns:
                     f"{', '.join(self._resource.projects)}; see `projects` of its resource or component",
                     allow_retries=False,
                 )
-            self._open[slug] = self._stack.enter_context(
-                open_run(
-                    self._resource.engine,
-                    slug,
-                    settings=self._resource.settings,
-                    job=own_name(self._run.job_name),
-                    planned=self._list_planned(),
-                    trigger_type=self._run.tags.get(TRIGGER_TAG, "manual"),
-                    triggered_by=self._run.tags.get(TRIGGERED_BY_TAG, "dagster"),
-                    run_id=self._run.run_id,
-                    requested=self._find_requested(),
-                    overrides=self._resource.options,
+            try:
+                self._open[slug] = self._stack.enter_context(
+                    open_run(
+                        self._resource.engine,
+                        slug,
+                        settings=self._resource.settings,
+                        job=own_name(self._run.job_name),
+                        planned=self._list_planned(),
+                        trigger_type=self._run.tags.get(TRIGGER_TAG, "manual"),
+                        triggered_by=self._run.tags.get(TRIGGERED_BY_TAG, "dagster"),
+                        run_id=self._run.run_id,
+                        requested=self._find_requested(),
+                        overrides=self._resource.options,
+                    )
                 )
-            )
+            except UsageError as error:
+                raise dg.Failure(f"project {slug} cannot be run: {error}", allow_retries=False) from None
             self._open[slug].model_slot = self._hold_slot
         return self._open[slug]
 

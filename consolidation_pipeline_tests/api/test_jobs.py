@@ -236,6 +236,7 @@ def test_configure_route_sets_resets_and_validates(admin: TestClient) -> None:
 
 def test_metrics_route_counts_memories_of_project(admin: TestClient) -> None:
     reply = admin.get(f"{API}/projects/{SLUG}/metrics").json()
+    assert reply["model_failures"] == []
     assert reply["total_memories"] == reply["raw_count"] + reply["consolidated_count"] + reply["archived_count"] == 6
     assert reply["reduction_percentage"] == pytest.approx(100 / 3, abs=0.001)
     assert set(reply["abstraction_distribution"]) == {"1", "2", "3"}

@@ -556,6 +556,27 @@ def test_launchpad_overrides_resource(engine: Engine, sample: Sample, instance: 
         assert connection.execute(text(query)).scalar_one() == 0.2
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"t_mege": 0.9}, "project alpha cannot be run: t_mege is not an option; the options are merge, "),
+        ({"t_merge": 2}, "project alpha cannot be run: t_merge = 2 is not allowed: expected 'auto' or a number"),
+    ],
+)
+def test_wrong_option_in_launchpad_is_a_sentence(
+    sample: Sample, instance: dg.DagsterInstance, options: dict[str, Any], message: str
+) -> None:
+    sample("alpha", 3)
+    instance.add_dynamic_partitions(PROJECTS, ["alpha"])
+    job = load_definitions().resolve_job_def("consolidation_decay")
+    run_config = {"resources": {"consolidation": {"config": {"options": options}}}}
+    result = job.execute_in_process(
+        partition_key="alpha", instance=instance, run_config=run_config, raise_on_error=False
+    )
+    (failed,) = [event for event in result.all_events if event.is_step_failure]
+    assert failed.step_failure_data.user_failure_data.description.startswith(message)
+
+
 def test_model_failure_is_warning_check(engine: Engine, sample: Sample) -> None:
     sample("alpha", 3)
     failed = {"patterns": {"llm/failed": 2, "llm/error": "no key"}}

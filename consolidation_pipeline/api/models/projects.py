@@ -135,6 +135,14 @@ class FailingJob(Reply):
     error: str | None
 
 
+class ModelFailure(Reply):
+    """Texts of the last run that the language model failed to write. They were made without it."""
+
+    purpose: str = Field(description="What the texts are for.")
+    groups: int = Field(description="Number of groups without a text of the model.")
+    reason: str
+
+
 class ProjectMetricsReply(Reply):
     """Metrics of a project."""
 
@@ -166,3 +174,4 @@ class ProjectMetricsReply(Reply):
     failing: list[FailingJob] = Field(
         description="Jobs whose newest attempts failed; a success removes a job from the list."
     )
+    model_failures: list[ModelFailure] = Field(description="What the language model failed to write in the last run.")

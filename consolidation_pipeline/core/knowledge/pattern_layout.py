@@ -16,13 +16,15 @@ ExampleKind = Literal["any", "questions", "problems", "changes"]
 class Sightings:
     """Number of a group's memories and of their sessions, and the days between which they were learned.
 
-    ``sessions``: None if no session is known. ``first``, ``last``: None if no day is known.
+    ``sessions``: None if no session is known. ``first``, ``last``: None if no day is known. ``patterns``: number of
+    patterns that a principle is made of, told in place of ``count``; None for a pattern.
     """
 
     count: int
     sessions: int | None = None
     first: date | None = None
     last: date | None = None
+    patterns: int | None = None
 
 
 class _Labels(NamedTuple):
@@ -37,6 +39,7 @@ class _Labels(NamedTuple):
     changes: str
     seen: str
     seen_once: str
+    seen_in_patterns: str
     in_sessions: str
     in_session: str
 
@@ -52,6 +55,7 @@ _LABELS = {
         "Changes, for example",
         "Seen {} times",
         "Seen once",
+        "Seen in {} patterns",
         "in {} sessions",
         "in one session",
     ),
@@ -65,6 +69,7 @@ _LABELS = {
         "Änderungen, zum Beispiel",
         "{}-mal gesehen",
         "Einmal gesehen",
+        "In {} Mustern gesehen",
         "in {} Sitzungen",
         "in einer Sitzung",
     ),
@@ -78,6 +83,7 @@ _LABELS = {
         "Cambios, por ejemplo",
         "Visto {} veces",
         "Visto una vez",
+        "Visto en {} patrones",
         "en {} sesiones",
         "en una sesión",
     ),
@@ -91,6 +97,7 @@ _LABELS = {
         "Changements, par exemple",
         "Vu {} fois",
         "Vu une fois",
+        "Vu dans {} schémas",
         "en {} sessions",
         "en une session",
     ),
@@ -104,6 +111,7 @@ _LABELS = {
         "变更，例如",
         "见过 {} 次",
         "见过一次",
+        "见于 {} 个模式",
         "{} 个会话",
         "一个会话",
     ),
@@ -117,12 +125,17 @@ _LABELS = {
         "変更、例",
         "{} 回",
         "一回",
+        "{} 個のパターンで確認",
         "{} セッション",
         "1 セッション",
     ),
 }
 _SEEN_LINE = re.compile(
-    "|".join(re.escape(told).replace(r"\{\}", r"\d+") for one in _LABELS.values() for told in (one.seen, one.seen_once))
+    "|".join(
+        re.escape(told).replace(r"\{\}", r"\d+")
+        for one in _LABELS.values()
+        for told in (one.seen, one.seen_once, one.seen_in_patterns)
+    )
 )
 _PART = re.compile(
     "(?:" + "|".join(re.escape(word) for one in _LABELS.values() for word in (one.do, one.avoid, one.because)) + "): "
@@ -175,6 +188,8 @@ def read_statements(content: str) -> str:
 
 def _tell_sightings(seen: Sightings, labels: _Labels, language: str) -> str:
     parts = [labels.seen_once if seen.count == 1 else labels.seen.format(seen.count)]
+    if seen.patterns is not None:
+        parts = [labels.seen_in_patterns.format(seen.patterns)]
     if seen.sessions is not None:
         told = labels.in_session if seen.sessions == 1 else labels.in_sessions.format(seen.sessions)
         parts[0] = f"{parts[0]} {told}"

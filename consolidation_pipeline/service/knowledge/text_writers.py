@@ -189,7 +189,7 @@ def extract_texts(
     rows = [positions[group.cluster_key] for group in wanted]
     with run.engine.connect() as connection:
         origins = load_origins(connection, {raw_id for group in wanted for raw_id in group.raw_ids})
-    sightings = [_count_sightings(group, origins) for group in wanted]
+    sightings = [_count_sightings(kind, group, origins) for group in wanted]
     found = kind.extract(units, boilerplate=run.boilerplate, context=context, wanted=rows, sightings=sightings)
     for batch in split_chunks(list(zip(wanted, found, strict=True)), size=EXTRACT_BATCH):
         yield [
@@ -204,8 +204,11 @@ def mark_pending(batches: Iterable[list[GroupDraft]]) -> Iterator[list[GroupDraf
         yield [replace(draft, text=draft.text and replace(draft.text, is_pending=True)) for draft in batch]
 
 
-def _count_sightings(group: Group, origins: Mapping[UUID, Origin]) -> Sightings:
-    """Return how often, in how many sessions and when the memories behind a group were learned."""
+def _count_sightings(kind: AbstractionKind, group: Group, origins: Mapping[UUID, Origin]) -> Sightings:
+    """Return how often, in how many sessions and when the memories behind a group were learned.
+
+    Most memories behind a principle say something of its patterns only, so its patterns are counted.
+    """
     known = [origins[raw_id] for raw_id in group.raw_ids if raw_id in origins]
     sessions = {origin.session_id for origin in known}
     days = [origin.learned_at.astimezone(UTC).date() for origin in known]
@@ -215,6 +218,7 @@ def _count_sightings(group: Group, origins: Mapping[UUID, Origin]) -> Sightings:
         sessions=None if None in sessions or not sessions else len(sessions),
         first=min(days, default=None),
         last=max(days, default=None),
+        patterns=len(group.units) if kind.name == "principle" else None,
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.knowledge.extractive_patterns import extract_patterns, extract_principles
 from consolidation_pipeline.core.knowledge.lesson_sentences import read_lesson
-from consolidation_pipeline.core.knowledge.pattern_layout import Sightings
+from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit, sort_units
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.sentences import MAX_SENTENCE_CHARS
@@ -103,6 +103,9 @@ def test_last_line_tells_sightings_and_days() -> None:
     seen = Sightings(126, 4, date(2026, 4, 30), date(2026, 5, 12))
     (found,) = extract_patterns([make_units(WEBHOOKS)], sightings=[seen])
     assert found.content.endswith("\nSeen 126 times in 4 sessions, 30 April to 12 May 2026.")
+    (principle,) = extract_patterns([make_units(WEBHOOKS)], sightings=[replace(seen, patterns=5)])
+    assert principle.content.endswith("\nSeen in 5 patterns in 4 sessions, 30 April to 12 May 2026.")
+    assert "Seen" not in read_statements(principle.content)
 
 
 def test_intentions_become_instructions() -> None:
