@@ -1,5 +1,6 @@
 """Merged texts: one wording of several texts plus the details of each, up to a length, and a check for lost facts."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,11 +10,18 @@ from consolidation_pipeline.core.text.sentence_splitter import (
     BULLET,
     Piece,
     close_code_block,
+    has_code_block,
     split_pieces,
     split_sentences,
     unwrap,
 )
 from consolidation_pipeline.core.text.text_coverage import Statement, as_statement
+
+
+# A sentence of fewer words, such as "USE UTC", may be names alone.
+_FEWEST_WORDS = 3
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+_END = re.compile(r"[.!?…。！？:;][\"'”’»)\]*_`」』]*\s*$")
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,8 @@ def merge_texts(texts: Iterable[str], *, keep_first: bool = False) -> str:
     the first text, in which a longer sentence of another text replaces one that it covers, and then the sentences that
     nothing covers yet, a paragraph for each text. A sentence covers another if every difference of the two is plain
     detail that it adds, and it has all its literals.
+
+    A sentence in capitals, or in lower case without an end, gives way to one that says the same in better form.
 
     Blank texts are skipped; no text gives "". The order of the texts after the first counts for nothing.
 
@@ -104,6 +114,7 @@ def _merge(texts: Iterable[str], *, keep_first: bool) -> _Merge:
     given = [text for text in texts if text.strip()]
     if not given:
         return _Merge("", ())
+    given = [*given[:keep_first], *_improve_form(given[keep_first:], given)]
     first = _Source(given[0])
     others = _drop_repeats(first, map(_Source, sorted(set(given[1:]), key=lambda text: (-len(text), text))))
     enough = _find_covering(first, others, keep_first=keep_first)
@@ -114,6 +125,39 @@ def _merge(texts: Iterable[str], *, keep_first: bool) -> _Merge:
     added = [_join_kept(one, details) for one in others]
     content = _render([first.wrapped if opening == first.pieces else opening, *added])
     return _Merge(content, [opening, *added])
+
+
+def _improve_form(texts: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Return the texts with sentences of a given text in place of those that say the same in worse form."""
+    poor = {text for text in texts if any(_rate_form(sentence) for _, sentence in split_pieces(text))}
+    if not poor or len(set(given)) < 2:
+        return list(texts)
+    known = {sentence for text in given for _, sentence in split_pieces(text)}
+    rated = sorted((_rate_form(sentence), sentence) for sentence in known)
+    return [_replace_poor(text, rated) if text in poor else text for text in texts]
+
+
+def _replace_poor(text: str, rated: Sequence[tuple[int, str]]) -> str:
+    """Return the text with better sentences where there are any. ``rated``: sentences by their form, best first."""
+    pieces = []
+    is_changed = False
+    for gap, sentence in split_pieces(text):
+        rate, poor = _rate_form(sentence), as_statement(sentence)
+        better = (as_statement(other) for found, other in rated if found < rate)
+        chosen = next((other for other in better if other.covers(poor) and poor.covers(other)), None)
+        pieces.append((gap, sentence if chosen is None else _take_bullet(sentence, chosen.text)))
+        is_changed |= chosen is not None
+    return _render([pieces]) if is_changed else text
+
+
+def _rate_form(sentence: str) -> int:
+    """Return 2 for a sentence in capitals, 1 for one in lower case without an end, 0 for any other and for code."""
+    words = _LETTERS.findall(sentence)
+    if len(words) < _FEWEST_WORDS or has_code_block(sentence):
+        return 0
+    if sentence.isupper():
+        return 2
+    return int(sentence.islower() and _END.search(sentence) is None)
 
 
 def _drop_repeats(first: _Source, others: Iterable[_Source]) -> list[_Source]:

@@ -114,6 +114,25 @@ def test_cap_counts_repeated_text_once() -> None:
     assert merge_capped(texts, max_chars=36) == MergedText("Open the file. Close the file.\n\nLog.", ())
 
 
+@pytest.mark.parametrize(
+    ("poor", "plain"),
+    [
+        ("THE DEPLOY RUNS AT NOON", "The deploy runs at noon."),
+        ("the deploy runs at noon", "The deploy runs at noon."),
+        ("- THE DEPLOY RUNS AT NOON!\n- Ask Ann.", "- The deploy runs at noon.\n- Ask Ann."),
+        ("THE DEPLOY RUNS AT NOON", "the deploy runs at noon"),
+    ],
+)
+def test_capitals_give_way_to_plain_wording(poor: str, plain: str) -> None:
+    assert merge_texts([poor, plain]) == merge_texts([plain, poor]) == plain
+    assert merge_texts([poor, plain], keep_first=True) == poor
+
+
+def test_capitals_stay_if_nothing_says_the_same() -> None:
+    assert merge_texts(["THE DEPLOY RUNS AT NOON.", "The build runs at night."]).startswith("THE DEPLOY RUNS AT NOON.")
+    assert merge_texts(["USE UTC", "use utc"]) == "USE UTC"
+
+
 def test_question_and_statement_are_distinct() -> None:
     assert merge_texts(["Works with v2?", "Works with v2."]) == "Works with v2?\n\nWorks with v2."
 
