@@ -91,7 +91,9 @@ _VERDICT = re.compile(
     r"checks?)\b",
     re.IGNORECASE,
 )
-# "The implementation is incorrect because it only reads one line": what to avoid.
+# "The implementation is incorrect because it only reads one line": what was tried, and did not work. The reason is what
+# whoever tried it believes, so it is told as tried, not as advice against it.
+TRIED, TO_TRY = "Tried, failed: ", "To try: "
 _FAULT = re.compile(
     r"^\W*(?:the|this|my|our|your)\s+(?:(?:current|provided|given|above|previous|first|last)\s+)*"
     r"(?P<what>(?:\w+\s+)?(?:implementation|solution|code|function|approach|attempt|algorithm|logic|method|test)"
@@ -248,7 +250,7 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
         return Lesson(sentence, "subject", False)
     if _is_weak(text):
         return Lesson(sentence, "fragment", False)
-    if caution := _to_caution(text):
+    if caution := text if text.startswith(TRIED) else _to_caution(text):
         return Lesson(caution, "warning", True, is_verdict=True)
     if _FIRST_PERSON.search(text) or _VERDICT.match(text):
         is_rule = _REQUIREMENT.match(text) is not None
@@ -318,22 +320,22 @@ def _to_instruction(text: str) -> str | None:
 
 
 def _to_caution(text: str) -> str | None:
-    """Return a verdict as a warning: "The code is wrong because it sorts twice" gives "Avoid code that sorts twice"."""
+    """Return a verdict as what was tried: "The code is wrong because it sorts twice" gives "code that sorts twice"."""
     match = _FAULT.match(text)
     if match is None or names_wish_alone(text):
         return None
     what = match["what"]
     article = "" if _NO_ARTICLE.match(what) else "an " if what[0].lower() in "aeiou" else "a "
-    return _trim_attempt(f"Avoid {article}{what} that {match['rest']}")
+    return _trim_attempt(f"{TRIED}{article}{what} that {match['rest']}")
 
 
 def _trim_attempt(text: str) -> str:
     """Return a lesson without what an attempt does instead, and without its effect: ", but it currently rounds"."""
     found = _OF_ATTEMPT.search(text)
-    if found is None or not (text.startswith("Avoid ") or _SHOULD.search(text[: found.start()])):
+    if found is None or not (text.startswith(TRIED) or _SHOULD.search(text[: found.start()])):
         return text
     is_effect = not found[0].lstrip(", ").lower().startswith(("but", "however", "while", "whereas"))
-    return text if text.startswith("Avoid ") and not is_effect else f"{text[: found.start()]}."
+    return text if text.startswith(TRIED) and not is_effect else f"{text[: found.start()]}."
 
 
 def _is_subject(text: str, *, is_opening: bool) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
+    TO_TRY,
     Role,
     is_bug_report,
     opens_with_condition,
@@ -64,8 +65,8 @@ _MAX_COMPARED, _AGAINST = 24, 0.34
 # Share of the units with more than a subject that must have an instruction, for the headline to be one.
 _INSTRUCTING = 0.5
 
-# Share of the units by weight that speaks for all.
-_MOST = 0.5
+# Share of the units by weight that speaks for all, and of failed attempts that makes advice their guess.
+_MOST, _ATTEMPTS = 0.5, 0.25
 
 
 class PatternGroup:
@@ -76,6 +77,8 @@ class PatternGroup:
         ranking: Their sentences.
         terms: Key terms of the group.
         rule: Further factor of the scores of advice and warnings.
+
+    ``has_verdicts``: most units judge an attempt; ``has_attempts``: some do.
     """
 
     def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], rule: float) -> None:
@@ -95,7 +98,12 @@ class PatternGroup:
         self.stems = {term.stem for word in terms for term in extract_terms(word)}
         self.candidates = [self.read(one) for one in usable]
         verdicts = (one.ranked.text for one in self.candidates if one.lesson.is_verdict)
-        self.has_verdicts = self.weigh_texts(verdicts) >= _MOST
+        judged = self.weigh_texts(verdicts)
+        self.has_verdicts, self.has_attempts = judged >= _MOST, judged >= _ATTEMPTS
+
+    def tell(self, one: Candidate) -> str:
+        """Return a sentence as the text tells it; what attempts conclude from a failure is not known to work."""
+        return f"{TO_TRY}{one.lesson.text}" if self.has_attempts and one.lesson.role == "rule" else one.lesson.text
 
     def measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, NamedTuple
 
+from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED
+
 # What most of the units of a group without a lesson are.
 ExampleKind = Literal["any", "questions", "problems", "changes"]
 
@@ -157,10 +159,11 @@ def render_pattern(
     sightings: Sightings,
     language: str | None,
 ) -> str:
-    """Return the lines of a pattern; parts without a sentence are left out."""
+    """Return the lines of a pattern; parts without a sentence are left out, and lines of attempts have a label."""
     labels = _LABELS.get(language or "en", _LABELS["en"])
     parts = ((labels.do, do), (labels.avoid, avoid), (labels.because, because))
-    lines = [title, headline, *(f"{label}: {line}" for label, found in parts for line in found)]
+    told = [(label, line) for label, found in parts for line in found]
+    lines = [title, headline, *(line if line.startswith((TRIED, TO_TRY)) else f"{label}: {line}" for label, line in told)]
     if examples:
         kinds: dict[ExampleKind, str] = {
             "any": labels.examples,

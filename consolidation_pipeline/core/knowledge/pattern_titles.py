@@ -30,6 +30,17 @@ _THIRD_PERSON = re.compile(
 )
 # A phrase that may begin with a verb, such as "open invoices", counts less.
 _VERB_FACTOR = 0.5
+# Words that name no matter: a phrase of them alone is no title.
+_GENERIC = frozenset(
+    """
+    number numbers time times value values list lists function functions element elements case cases test tests result
+    results output input problem statement error errors issue issues change changes fix fixes initial correct incorrect
+    expected given current new various key insight content line lines word words item items code false true way ways
+    couple thing things string strings character characters integer integers first last update updates full
+    implementation condition logic step steps option options data file files type types feature features improvement
+    improvements comprehensive following next previous record records
+    """.split()
+)
 # A phrase of the first line counts more, as the first line is often a title.
 _HEADING_BONUS = 0.5
 _WORDLIKE = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*(?:[\s,]|$)")
@@ -41,7 +52,7 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
     """Return the phrase that tells a group best of those in this share of its texts; empty if there is none.
 
     A phrase has two to four words, or is a name, and at most ``MAX_TITLE_CHARS``. It scores by the share of texts that
-    hold it and by the rank of its words among the ``key_terms``, which come best first.
+    hold it and by the rank of its words among the ``key_terms``, which come best first. Some words name no matter.
     """
     ranks = {term.stem: at for at, word in enumerate(key_terms) for term in extract_terms(word)}
     values = {stem: 1.0 - at / (len(key_terms) + 2) for stem, at in ranks.items()}
@@ -67,10 +78,15 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
     }
     for stems in sorted(scores, key=lambda stems: (-round(scores[stems], 9), -len(stems), stems)):
         phrase = _spell(written[stems])
-        is_name = len(stems) > 1 or not _is_plain_word(phrase)
+        is_name = (len(stems) > 1 or not _is_plain_word(phrase)) and not is_generic(phrase)
         if is_name and len(phrase) <= MAX_TITLE_CHARS and not _is_clause(phrase):
             return capitalize(phrase)
     return ""
+
+
+def is_generic(phrase: str) -> bool:
+    """Return True for words that name no matter, such as "number of times"."""
+    return all(word in _GENERIC or word in _LINKS for word in phrase.lower().split())
 
 
 def _is_clause(phrase: str) -> bool:

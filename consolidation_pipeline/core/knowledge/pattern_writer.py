@@ -125,17 +125,21 @@ class PatternWriter(PatternGroup):
             content = render(title="", headline=headline)
         elif found := self._find_headline():
             best, is_shared = found
-            headline = best.lesson.text
+            headline = self.tell(best)
             support = self.measure_support(best)
             parts = self._find_parts(best)
             practices, gotchas = (
                 self.choose(found, most=_MAX_LISTED, max_chars=_LISTED_CHARS) for found in (rules, pitfalls)
             )
             used = [best, *practices, *gotchas, *(one for part in parts for one in part)]
-            do, avoid, because = ([one.lesson.text for one in part] for part in parts)
+            do, avoid, because = ([self.tell(one) for one in part] for part in parts)
             avoid = [_AVOID.sub(lambda match: match[1].upper(), line) for line in avoid]
             # A short sentence alone is its own title.
-            is_title = self._is_title_of([headline, *do, *avoid])
+            told = [headline, *do, *avoid]
+            is_title = self._is_title_of(told)
+            if not is_title and self.has_verdicts:
+                # Attempts at different tasks read alike: a phrase of their own names the task better than nothing.
+                self.title, is_title = write_title(["\n".join(told)], self.terms), True
             title = self.title if is_title and (any(parts) or len(headline) > MAX_TITLE_CHARS) else ""
             content = render(title=title, headline=headline, do=do, avoid=avoid, because=because)
         else:

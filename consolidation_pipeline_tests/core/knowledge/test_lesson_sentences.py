@@ -58,21 +58,22 @@ def test_intentions_and_labels_become_instructions(sentence: str, told: str) -> 
     [
         (
             "The implementation is incorrect because it rounds each row instead of the sum.",
-            "Avoid an implementation that rounds each row instead of the sum.",
+            "Tried, failed: an implementation that rounds each row instead of the sum.",
         ),
         (
             "My solution failed because it only reads one page.",
-            "Avoid a solution that only reads one page.",
+            "Tried, failed: a solution that only reads one page.",
         ),
         (
             "The current code of `load_rows` was wrong because it reads the file twice.",
-            "Avoid code of `load_rows` that reads the file twice.",
+            "Tried, failed: code of `load_rows` that reads the file twice.",
         ),
     ],
 )
-def test_cause_of_a_failure_becomes_a_warning(verdict: str, told: str) -> None:
+def test_cause_of_a_failure_is_told_as_tried(verdict: str, told: str) -> None:
     lesson = read_lesson(verdict)
     assert (lesson.text, lesson.role, lesson.is_verdict) == (told, "warning", True)
+    assert read_lesson(told) == lesson
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_cause_of_a_failure_becomes_a_warning(verdict: str, told: str) -> None:
         ("The total should be positive, but it currently is negative.", "The total should be positive."),
         (
             "The code is wrong because it rounds each row, leading to incorrect totals in the report.",
-            "Avoid code that rounds each row.",
+            "Tried, failed: code that rounds each row.",
         ),
         ("Rows must be sorted, but ties may stay.", "Rows must be sorted, but ties may stay."),
         (
