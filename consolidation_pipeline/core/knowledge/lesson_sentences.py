@@ -104,6 +104,12 @@ _FAULT = re.compile(
     r"(?:does|do|did|[a-z]+s|[a-z]+ed)\b.*)$",
     re.IGNORECASE | re.DOTALL,
 )
+_ATTEMPT = re.compile(
+    r"\b(?:the|this|my|our) (?:\w+ )?(?:implementation|solution|attempt|algorithm)\b[^.]{0,60}?\b"
+    r"(?:is|was|fail(?:s|ed)|does not|doesn['’]t)\b[^.]{0,20}?"
+    r"(?:\b(?:incorrect|wrong|flawed|fail|because|pass)|\btests?\b)",
+    re.IGNORECASE,
+)
 _NO_ARTICLE = re.compile(r"(?:\w+\s+)?(?:code|logic)\b", re.IGNORECASE)
 # "The function should instead ..": what is right, rather than what was wrong.
 _REQUIREMENT = re.compile(
@@ -290,6 +296,11 @@ def opens_with_condition(text: str) -> bool:
 def names_task(text: str) -> bool:
     """Return True for the name of a task or change: "Improve the export", "Fix the page"."""
     return _CHANGE_VERB.match(text) is not None
+
+
+def judges_attempt(text: str) -> bool:
+    """Return True for a text that says of an attempt that it failed: "The implementation is wrong"."""
+    return _ATTEMPT.search(text) is not None
 
 
 def is_bug_report(text: str) -> bool:

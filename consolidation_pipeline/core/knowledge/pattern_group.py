@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
     TO_TRY,
     Role,
     is_bug_report,
+    judges_attempt,
     opens_with_condition,
     read_lesson,
 )
@@ -65,6 +67,8 @@ _MAX_COMPARED, _AGAINST = 24, 0.34
 # Share of the units with more than a subject that must have an instruction, for the headline to be one.
 _INSTRUCTING = 0.5
 
+# What is wrong, rather than what would be right.
+_BLAMES = re.compile(r"\b(?:is|are) causing\b|\b(?:incorrectly|wrongly)\b", re.IGNORECASE)
 # Share of the units by weight that speaks for all, and of failed attempts that makes advice their guess.
 _MOST, _ATTEMPTS = 0.5, 0.25
 
@@ -98,12 +102,16 @@ class PatternGroup:
         self.stems = {term.stem for word in terms for term in extract_terms(word)}
         self.candidates = [self.read(one) for one in usable]
         verdicts = (one.ranked.text for one in self.candidates if one.lesson.is_verdict)
-        judged = self.weigh_texts(verdicts)
-        self.has_verdicts, self.has_attempts = judged >= _MOST, judged >= _ATTEMPTS
+        judged = {*verdicts}
+        self.has_verdicts = self.weigh_texts(judged) >= _MOST
+        judged |= {at for at, text in self.texts.items() if judges_attempt(text)}
+        self.has_attempts = self.weigh_texts(judged) >= _ATTEMPTS
 
     def tell(self, one: Candidate) -> str:
         """Return a sentence as the text tells it; what attempts conclude from a failure is not known to work."""
-        return f"{TO_TRY}{one.lesson.text}" if self.has_attempts and one.lesson.role == "rule" else one.lesson.text
+        is_guess = self.has_attempts and one.lesson.role in ("rule", "warning") and not one.lesson.is_verdict
+        is_guess = is_guess and _BLAMES.search(one.lesson.text) is None
+        return f"{TO_TRY}{one.lesson.text}" if is_guess else one.lesson.text
 
     def measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""

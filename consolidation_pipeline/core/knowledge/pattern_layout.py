@@ -163,7 +163,11 @@ def render_pattern(
     labels = _LABELS.get(language or "en", _LABELS["en"])
     parts = ((labels.do, do), (labels.avoid, avoid), (labels.because, because))
     told = [(label, line) for label, found in parts for line in found]
-    lines = [title, headline, *(line if line.startswith((TRIED, TO_TRY)) else f"{label}: {line}" for label, line in told)]
+    lines = [
+        title,
+        headline,
+        *(line if line.startswith((TRIED, TO_TRY)) else f"{label}: {line}" for label, line in told),
+    ]
     if examples:
         kinds: dict[ExampleKind, str] = {
             "any": labels.examples,

@@ -11,6 +11,7 @@ from consolidation_pipeline.core.text.sentence_cues import is_command
 
 MAX_TITLE_CHARS = 64
 _MAX_WORDS = 4
+_FEWEST_LETTERS = 3
 # A phrase must be in this many texts of a group of several.
 _MIN_TEXTS = 2
 # Value of each word of a phrase after the first: a phrase reads better than its words.
@@ -20,16 +21,27 @@ _WORD = re.compile(r"[./$@~_]{0,2}\w(?:[\w+#]|[._/:@'’-]+(?=[^\W_]))*(?:\(\))?
 # Words that may stand inside a phrase.
 _LINKS = frozenset("of for in on with and & / de des du la le von und für der die y del el et".split())
 # Words with which no phrase begins or ends: numbers, adverbs, and verbs in the past.
-_NO_END = re.compile(r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code|feat|chore|wip")
+_NO_END = re.compile(
+    r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code|feat|chore|wip|based|related|"
+    r"due|equal|lies?|fail(?:s|ed)?|cause|lead|producing|resulting|leading|causing|incorrect|correct|wrong|expires?|seems?|"
+    r"rapid|proper"
+)
 # Particles with which a phrase may end: "top up".
 _PARTICLES = frozenset("up off out".split())
 _PAST = re.compile(r"(?!.*(?:need|feed|seed|speed|embed|shared|based)\b).{3,}ed")
 _THIRD_PERSON = re.compile(
-    r"(?:appear|ask|cause|contain|equal|exist|fail|include|iterate|mean|need|receive|require|return|send|show|start|use|"
-    r"work)s|has|does|is|are|can"
+    r"(?:appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|hinge|include|iterate|mean|need|receive|remove|replace|"
+    r"require|return|say|send|show|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
 )
 # A phrase that may begin with a verb, such as "open invoices", counts less.
 _VERB_FACTOR = 0.5
+# So does one of two things, which may be cut in the second.
+_LINK_FACTOR = 0.75
+_LINKING = re.compile(r"\s(?:and|&|with|in|on|for|und|y|et)\s")
+# Words in -ing that are no verbs.
+_NOUN = re.compile(
+    r"(?:.*th|str|k|r|spr|morn|even|build|log|pric|rout|cach|test|train|monitor|process|embedd|schedul)ing", re.I
+)
 # Words that name no matter: a phrase of them alone is no title.
 _GENERIC = frozenset(
     """
@@ -38,7 +50,8 @@ _GENERIC = frozenset(
     expected given current new various key insight content line lines word words item items code false true way ways
     couple thing things string strings character characters integer integers first last update updates full
     implementation condition logic step steps option options data file files type types feature features improvement
-    improvements comprehensive following next previous record records
+    improvements comprehensive want know kind work please happen dont following next previous record records
+    insights feat
     """.split()
 )
 # A phrase of the first line counts more, as the first line is often a title.
@@ -51,8 +64,9 @@ _LOWER_SHARE = 0.2
 def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float = 0.5) -> str:
     """Return the phrase that tells a group best of those in this share of its texts; empty if there is none.
 
-    A phrase has two to four words, or is a name, and at most ``MAX_TITLE_CHARS``. It scores by the share of texts that
-    hold it and by the rank of its words among the ``key_terms``, which come best first. Some words name no matter.
+    A phrase has two to four words besides those that link them, or is a name, and at most ``MAX_TITLE_CHARS``. It
+    scores by the share of texts that hold it and by the rank of its words among the ``key_terms``, which come best
+    first. Words that name no matter, such as "number of times", are no title.
     """
     ranks = {term.stem: at for at, word in enumerate(key_terms) for term in extract_terms(word)}
     values = {stem: 1.0 - at / (len(key_terms) + 2) for stem, at in ranks.items()}
@@ -72,13 +86,15 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
         / len(texts)
         * sum(values.get(stem, 0.0) for stem in stems)
         * (1 + _PHRASE_BONUS * (len(stems) - 1))
-        * (_VERB_FACTOR if is_command(f"{_spell(written[stems])} it") else 1.0)
+        * (_VERB_FACTOR if _opens_with_verb(_spell(written[stems])) else 1.0)
+        * (_LINK_FACTOR if _LINKING.search(_spell(written[stems])) else 1.0)
         for stems, found in holding.items()
         if len(found) >= max(share * len(texts), min(_MIN_TEXTS, len(texts))) and len(set(stems)) == len(stems)
     }
     for stems in sorted(scores, key=lambda stems: (-round(scores[stems], 9), -len(stems), stems)):
         phrase = _spell(written[stems])
         is_name = (len(stems) > 1 or not _is_plain_word(phrase)) and not is_generic(phrase)
+        is_name &= sum(map(str.isalpha, phrase)) >= _FEWEST_LETTERS or phrase.isalpha()
         if is_name and len(phrase) <= MAX_TITLE_CHARS and not _is_clause(phrase):
             return capitalize(phrase)
     return ""
@@ -87,6 +103,12 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
 def is_generic(phrase: str) -> bool:
     """Return True for words that name no matter, such as "number of times"."""
     return all(word in _GENERIC or word in _LINKS for word in phrase.lower().split())
+
+
+def _opens_with_verb(phrase: str) -> bool:
+    """Return True for "open invoices" and "declaring recovery"."""
+    first = phrase.split(maxsplit=1)[0]
+    return is_command(f"{phrase} it") or (first.endswith("ing") and not _NOUN.fullmatch(first))
 
 
 def _is_clause(phrase: str) -> bool:
@@ -128,7 +150,9 @@ def _split_run(run: Sequence[tuple[str, Term | None]]) -> Iterator[tuple[tuple[s
         if not is_end[start]:
             continue
         stems: list[str] = []
-        for end in range(start, min(len(run), start + _MAX_WORDS)):
+        for end in range(start, len(run)):
+            if sum(word.lower() not in _LINKS for word, _ in run[start : end + 1]) > _MAX_WORDS:
+                break
             term = run[end][1]
             if term is not None:
                 stems.append(term.stem)

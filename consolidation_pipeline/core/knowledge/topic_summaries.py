@@ -2,47 +2,40 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import zip_longest
 
-from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes
-from consolidation_pipeline.core.knowledge.lesson_sentences import read_lesson
-from consolidation_pipeline.core.knowledge.pattern_titles import capitalize, write_title
-from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking, rank_sentences
-from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
+from consolidation_pipeline.core.knowledge.lesson_sentences import is_bug_report
+from consolidation_pipeline.core.knowledge.pattern_units import Unit
+from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
+from consolidation_pipeline.core.knowledge.topic_lines import (
+    READABLE,
+    TopicGroup,
+    TopicLine,
+    finish_statement,
+    tells_lesson,
+)
 from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
-from consolidation_pipeline.core.knowledge.weak_sentences import names_cause, names_symptom_alone, names_wish_alone
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
 from consolidation_pipeline.core.text.key_terms import find_key_terms
-from consolidation_pipeline.core.text.sentences import is_context_dependent
-from consolidation_pipeline.core.text.word_overlap import extract_content_words
+from consolidation_pipeline.core.text.sentences import extract_sentences
 
 # Most characters of a summary, about 1,500 tokens: what stands for ten thousand memories can still be read.
 MAX_CHARS = 6000
 # Fewest characters: room for one statement, however short the memories are.
 MIN_CHARS = 240
 # Average length of a line; sets the number of topics.
-_LINE_CHARS = 280
-# A longer sentence is told only if there is no other.
+_LINE_CHARS = 220
+# A text of which more is told as a topic alone is cut.
 _SENTENCE_CHARS = 260
-# A sentence of lower readability is a heading, a fragment or markup, told only if it is frequent or there is no other.
-_READABLE = 0.35
 # Texts of a topic whose sentences are ranked, the most central first. It bounds the time.
 _MAX_RANKED = 100
-# Sentences of a topic, the best first, that are searched for what changed.
-_MAX_COMPARED = 64
-# Most statements of a topic, and the candidates for them.
-_MAX_STATEMENTS = 3
-_MAX_CANDIDATES = 12
-# A statement that shares this part of its content words with another repeats it.
-_REPEATED = 0.6
 # A text that occurs as often, and in this share of the memories, is a topic alone.
 _FEWEST_REPEATS, _REPEATED_SHARE = 5, 0.02
 # Characters of the count and days of a line, and of the line above the topics.
@@ -50,34 +43,22 @@ _WHEN_CHARS = 50
 _HEAD_CHARS = 60
 # Fewest characters of a line; where less is left, the memories are only counted.
 _LEAST_CHARS = 120
-_OTHER_TERMS = 8
-# The title of a topic is in this share of its texts.
-_TITLE_SHARE = 0.4
-# A sentence in more topics than this says nothing of a single one.
-_MOST_TOPICS = 2
-# Fewest letters and blanks among the characters of a statement; log lines and addresses have fewer.
-_LETTERS = 0.8
-# Factors of the score of a sentence by its role; of the first of a text; of a form field, a log line or address, a long
-# one, one of many topics.
-_ROLES = {"rule": 1.5, "warning": 1.5, "fact": 1.2, "subject": 1.0, "report": 0.9, "fragment": 0.1}
-_OTHER_ROLE, _NO_CAUSE = 0.4, 0.4
-_OPENING, _FIELD, _NOISE, _LONG, _EVERYWHERE = 1.2, 0.4, 0.2, 0.3, 0.1
-_MARKS = re.compile(r"-->|https?://|<\w|>\s*>|\b\d\.\s*$|:\s*$|(?:\.\.\.|…)\W*$")
+_TOPIC_TERMS = 12
+# Share of the memories without a lesson that are in topics, from which the topics are told.
+_TOLD_SHARE = 0.3
+# Topics of memories without a lesson that are named in one line.
+_NAMED = 10
+# Share of the memories without a lesson from which they have topics of their own.
+_MOSTLY = 0.9
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_SLOTS = ("{n}", "{m}", "{k}")
+# They stand for numbers that differ.
+_SLOTS = ("N", "M", "K")
 # Fields of a form that is filled in again and again: "Expected results:".
 _FIELDS = re.compile(r"(?:^|(?<=\s))[A-Z][\w/-]*(?: [\w/-]+){0,2}:(?=\s)")
 # A field is in this many memories and in this share of them.
 _FIELD_TEXTS, _FIELD_SHARE = 5, 0.05
-# Words that make no title: kinds of commits, and verbs of any change.
-_NO_TITLE = frozenset(
-    """
-    feat feature features fix fixed fixes chore docs refactor ci wip add added adding set call calls called use used
-    using existing missing make makes implement implemented change changes changed resolve resolved true false issue
-    issues problem value values need needs key insight include included correct correctly various new
-    """.split()
-)
-_END = re.compile(r"[.!?…。！？:]([\"'”’»)\]*_`」』]*)$")
+# What tells nothing of the matter of a text.
+_ADDRESSES = re.compile(r"https?://\S+|\(?Mozilla/[^\n]*|User Agent:?|Build ID:?|build identifier:?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -91,19 +72,26 @@ class TopicSummary:
 
 @dataclass(frozen=True)
 class _Form:
-    """Memories that are the same but for numbers. ``text``: has slots for the numbers that differ. ``days``: sorted."""
+    """Memories that are the same but for numbers.
+
+    ``text``: has slots for the numbers that differ. ``bare``: without fields and addresses. ``days``: sorted.
+    ``is_lesson``: it has a sentence that a reader understands alone.
+    """
 
     text: str
+    bare: str
     days: tuple[date, ...]
+    is_lesson: bool
 
 
 def summarize_topics(texts: Sequence[str], days: Sequence[date], *, boilerplate: Collection[str] = ()) -> TopicSummary:
     """Return a summary of memories with a line for each topic, the oldest topic first.
 
     It has an eighth of the characters of the memories (``TARGET_RATIO``), at least ``MIN_CHARS`` and at most
-    ``MAX_CHARS``: what has no room is counted in the last line. A line has the title of the topic, the number of its
-    memories, its first and last day, what changed (``disputes.find_disputes``), and its most central statements with
-    the number of memories that say the same. The order of the memories does not matter.
+    ``MAX_CHARS``. A line has the title of the topic, the number of its memories, its first and last day, and its most
+    central lessons, with what changed (``disputes.find_disputes``); a topic without a lesson has examples. Then comes
+    what is in no topic or has no room, and the number of memories that only name a change, a task or a question, with
+    their most frequent words. The order of the memories does not matter.
 
     Args:
         texts: The memories.
@@ -114,31 +102,13 @@ def summarize_topics(texts: Sequence[str], days: Sequence[date], *, boilerplate:
         ValueError: All texts are blank.
     """
     own = strip_repeats(texts, boilerplate)
-    fields = _find_fields(own)
-    forms = _find_forms(own, days)
+    forms = _find_forms(own, days, _find_fields(own))
     if not forms:
         raise ValueError(f"{len(texts)} texts given, none with a word; a summary needs at least one sentence")
     source_chars = sum(map(len, texts))
     room = int(min(MAX_CHARS, max(MIN_CHARS, source_chars / TARGET_RATIO)))
-    bare = [_FIELDS.sub(lambda match: " " if match[0] in fields else match[0], form.text) for form in forms]
-    topics = _find_topics(forms, bare, room)
-    in_topic = {at for topic in topics for at in topic}
-    others = [at for at in range(len(forms)) if at not in in_topic]
-    if not topics:
-        topics, others = [others], []
-    lines = _Writer(forms, bare, fields).write(topics, others, room)
-    if len(lines) > 1:
-        lines = [
-            f"{_count(len(texts))}, {_span(sorted(days))}, on {len(topics)} topic{'s' if len(topics) > 1 else ''}:",
-            *lines,
-        ]
-    return TopicSummary("\n".join(lines), len(topics), source_chars)
-
-
-def _is_noise(text: str) -> bool:
-    """Return True for log lines, addresses, markup and ends of numbered steps."""
-    plain = sum(map(str.isalpha, text)) + text.count(" ")
-    return plain < _LETTERS * len(text) or _MARKS.search(text) is not None
+    summary = _Summary(forms, room, sorted(day for form in forms for day in form.days))
+    return TopicSummary(summary.write(), len(summary.topics) + len(summary.repeated), source_chars)
 
 
 def _find_fields(texts: Sequence[str]) -> frozenset[str]:
@@ -149,16 +119,28 @@ def _find_fields(texts: Sequence[str]) -> frozenset[str]:
     return frozenset(label for label, count in counts.items() if count >= fewest)
 
 
-def _find_forms(texts: Sequence[str], days: Sequence[date]) -> list[_Form]:
+def _find_forms(texts: Sequence[str], days: Sequence[date], fields: Collection[str]) -> list[_Form]:
     """Return the distinct texts with the days of each, sorted; texts that differ only in numbers are one."""
     found = defaultdict[str, list[tuple[str, date]]](list)
     for text, day in zip(texts, days, strict=True):
         if text:
             found[_NUMBER.sub("0", normalize_text(text))].append((text, day))
-    forms = [
-        _Form(_mark_slots([text for text, _ in same]), tuple(sorted(day for _, day in same))) for same in found.values()
-    ]
+    forms = []
+    for same in found.values():
+        text = _mark_slots([text for text, _ in same])
+        # A field begins a sentence.
+        text = _FIELDS.sub(lambda match: f"\n\n{match[0]}" if match[0] in fields else match[0], text)
+        bare = _FIELDS.sub(lambda match: " " if match[0] in fields else match[0], _ADDRESSES.sub(" ", text))
+        forms.append(_Form(text, bare, tuple(sorted(day for _, day in same)), _has_lesson(text)))
     return sorted(forms, key=lambda form: (form.text, form.days))
+
+
+def _has_lesson(text: str) -> bool:
+    found = extract_sentences(text)
+    sentences = [one.text for one in found]
+    return not is_bug_report(text) and any(
+        one.readability >= READABLE and tells_lesson(one.text, sentences) for one in found
+    )
 
 
 def _mark_slots(texts: Sequence[str]) -> str:
@@ -174,183 +156,160 @@ def _mark_slots(texts: Sequence[str]) -> str:
     return "".join(part + number for part, number in zip_longest(parts, filled, fillvalue=""))
 
 
-def _find_topics(forms: Sequence[_Form], bare: Sequence[str], room: int) -> list[list[int]]:
-    """Return the positions of the forms of each topic, the largest first; what is repeated often is a topic alone."""
-    counts = [len(form.days) for form in forms]
-    fewest = max(_FEWEST_REPEATS, _REPEATED_SHARE * sum(counts))
-    repeated: list[int] = []
-    left = room
-    for at in sorted(range(len(forms)), key=lambda at: (-counts[at], at)):
-        length = min(len(forms[at].text), _SENTENCE_CHARS) + _WHEN_CHARS
-        if counts[at] < fewest or length > left:
-            break
-        repeated.append(at)
-        left -= length
-    alone = {*repeated}
-    rest = [at for at in range(len(forms)) if at not in alone]
-    most = max(round(left / _LINE_CHARS), 0 if repeated else 1)
-    found = find_topics([bare[at] for at in rest], [counts[at] for at in rest], most=most)
-    topics = [*([at] for at in repeated), *([rest[at] for at in topic] for topic in found)]
-    return sorted(topics, key=lambda topic: (-sum(counts[at] for at in topic), topic[0]))
+class _Summary:
+    """The lines of a summary of some forms in about ``room`` characters. ``days``: of all memories, sorted."""
 
+    def __init__(self, forms: Sequence[_Form], room: int, days: Sequence[date]) -> None:
+        self.forms = forms
+        self.room = room
+        self.days = days
+        self.counts = [len(form.days) for form in forms]
+        self.repeated = self._find_repeated()
+        left = [at for at in range(len(forms)) if at not in {*self.repeated}]
+        lessons = [at for at in left if forms[at].is_lesson]
+        named = [at for at in left if not forms[at].is_lesson]
+        self.left = room - _HEAD_CHARS - sum(len(self._tell_repeated(at)) + 1 for at in self.repeated)
+        self.left -= _LEAST_CHARS if named else 0
+        self.topics = self._find_topics(lessons, named)
+        self.has_lessons = not any(at in {*named} for topic in self.topics for at in topic)
+        in_topic = {at for topic in self.topics for at in topic}
+        if not in_topic and not self.repeated:
+            self.topics = [lessons or named]
+            in_topic = {*self.topics[0]}
+        self.other_lessons = [at for at in lessons if at not in in_topic]
+        self.named = [at for at in named if at not in in_topic]
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes the lines of a summary.
+    def write(self) -> str:
+        """Return a line above the topics, one for each topic by its first day, and those for what is in none."""
+        lines = [(*self._order([at]), self._tell_repeated(at)) for at in self.repeated]
+        told = self._tell_topics()
+        untold = [at for topic, line in zip(self.topics, told, strict=True) if line is None for at in topic]
+        lines += [
+            (*self._order(topic), self._join(line, topic))
+            for topic, line in zip(self.topics, told, strict=True)
+            if line is not None
+        ]
+        tail = [
+            self._tell_others([*self.other_lessons, *(at for at in untold if self.forms[at].is_lesson)]),
+            self._tell_named([*self.named, *(at for at in untold if not self.forms[at].is_lesson)]),
+        ]
+        written = [*(line for *_, line in sorted(lines)), *filter(None, tail)]
+        if len(written) == 1:
+            return written[0]
+        topics = f", on {len(lines)} topic{'s' if len(lines) > 1 else ''}" if lines else ""
+        return "\n".join([f"{_count(len(self.days))}, {_span(self.days)}{topics}:", *written])
 
-    ``bare``: the texts of the forms without ``fields``. ``spread``: in how many topics each sentence is.
-    """
+    def _find_repeated(self) -> list[int]:
+        """Return the positions of the forms that are repeated so often that each is a topic alone."""
+        fewest = max(_FEWEST_REPEATS, _REPEATED_SHARE * sum(self.counts)) if len(self.forms) > 1 else 1
+        found: list[int] = []
+        left = self.room
+        for at in sorted(range(len(self.forms)), key=lambda at: (-self.counts[at], at)):
+            left -= len(self._tell_repeated(at))
+            if self.counts[at] < fewest or left < 0:
+                break
+            found.append(at)
+        return found
 
-    forms: Sequence[_Form]
-    bare: Sequence[str]
-    fields: frozenset[str]
-    spread: Counter[str] = field(default_factory=Counter)
+    def _find_topics(self, lessons: Sequence[int], named: Sequence[int]) -> list[list[int]]:
+        """Return the positions of the forms of each topic: of lessons, and of the others if they are most."""
+        weights = [self._weigh(part) for part in (lessons, named)]
+        share = weights[0] / max(1, sum(weights)) if weights[1] > _MOSTLY * sum(weights) else 1.0
+        topics: list[list[int]] = []
+        for part, room in ((lessons, share * self.left), (named, (1 - share) * self.left)):
+            most = max(round(room / _LINE_CHARS), 0 if self.repeated or room <= 0 else 1)
+            found = find_topics([self.forms[at].bare for at in part], [self.counts[at] for at in part], most=most)
+            topics += [[part[at] for at in topic] for topic in found]
+        return sorted(topics, key=lambda topic: (-self._weigh(topic), topic[0]))
 
-    def write(self, topics: Sequence[Sequence[int]], others: Sequence[int], room: int) -> list[str]:
-        """Return a line for each topic, sorted by its first and last day, and one for what is in none."""
-        near = [topic[:_MAX_RANKED] for topic in [*topics, others]]
-        rankings = rank_sentences(
-            [[self._separate_fields(self.forms[at].text) for at in topic] for topic in near],
-            [[float(len(self.forms[at].days)) for at in topic] for topic in near],
-        )
-        for ranking in rankings[: len(topics)]:
-            self.spread.update({normalize_text(one.sentence.text) for one in ranking.sentences})
-        groups = [[self.bare[at] for at in topic] for topic in near]
-        terms = find_key_terms(groups, count=_OTHER_TERMS)
-        lines: list[tuple[date, date, int, str]] = []
-        left, untold = room - _HEAD_CHARS, [*others]
-        parts = zip(topics, near, rankings, groups, terms, strict=False)
-        for number, (topic, used, ranking, texts, own) in enumerate(parts):
-            if lines and left < _LEAST_CHARS:
-                untold += topic
+    def _tell_topics(self) -> list[TopicLine | None]:
+        """Return what is told of each topic, None for one without room."""
+        groups = self._build_groups([*self.topics])
+        told: list[TopicLine | None] = []
+        statements: list[str] = []
+        for number, group in enumerate(groups):
+            if number and self.left < _LEAST_CHARS:
+                told.append(None)
                 continue
-            days = self._list_days(topic)
-            when = f"({_count(len(days))}, {_span(days)})"
-            forms = [self.forms[at] for at in used]
-            head = f"{_write_title(texts, _list_words(own))} {when}:" if len(forms) > 1 else f" {when}."
-            said = self._tell(forms, ranking, left // (len(topics) - number + bool(others)) - len(head))
-            line = f"{head} {said}" if len(forms) > 1 else said.removesuffix(".") + head
-            lines.append((days[0], days[-1], -len(days), line))
-            left -= len(line) + 1
-        tail = [self._tell_others(untold, near[-1], rankings[-1], left)] if untold else []
-        return [*(line for *_, line in sorted(lines)), *tail]
+            room = self.left // (len(groups) - number + bool(self.other_lessons)) - _WHEN_CHARS
+            line = group.tell_topic(room, told=statements)
+            told.append(line)
+            statements.append(line.text)
+            self.left -= len(line.title) + len(line.text) + _WHEN_CHARS
+        return told
 
-    def _separate_fields(self, text: str) -> str:
-        """Return the text with a paragraph for each field, as fields begin a sentence."""
-        return _FIELDS.sub(lambda match: f"\n\n{match[0]}" if match[0] in self.fields else match[0], text)
+    def _build_groups(self, topics: Sequence[Sequence[int]]) -> list[TopicGroup]:
+        units = [[self._build_unit(at) for at in sorted(topic[:_MAX_RANKED])] for topic in topics]
+        rankings = rank_sentences(
+            [[one.text for one in own] for own in units], [[one.weight for one in own] for own in units]
+        )
+        terms = find_key_terms(
+            [[self.forms[at].bare for at in topic[:_MAX_RANKED]] for topic in topics], count=_TOPIC_TERMS
+        )
+        return [TopicGroup(*one) for one in zip(units, rankings, terms, strict=True)]
+
+    def _build_unit(self, at: int) -> Unit:
+        form = self.forms[at]
+        return Unit(id=f"{at:09}", text=form.text, memory_type="learning", weight=len(form.days), day=form.days[-1])
+
+    def _tell_others(self, positions: Sequence[int]) -> str:
+        """Return the line of lessons that are in no topic."""
+        if not positions:
+            return ""
+        head = f"Other lessons {self._when(positions)}"
+        if self.left < _LEAST_CHARS:
+            return f"{head}."
+        near = sorted(positions, key=lambda at: (-self.counts[at], at))[:_MAX_RANKED]
+        line = self._build_groups([near])[0].tell_topic(self.left - len(head), is_named=False)
+        self.left -= len(head) + len(line.text)
+        return f"{head}:{line.text}" if line.is_lesson else f"{head}."
+
+    def _tell_named(self, positions: Sequence[int]) -> str:
+        """Return the line of memories that only name a change, a task or a question."""
+        if not positions:
+            return ""
+        texts = [self.forms[at].bare.lstrip().split("\n", 1)[0] for at in positions]
+        found = find_topics(texts, [self.counts[at] for at in positions], most=_NAMED)
+        topics = [[positions[at] for at in topic] for topic in found]
+        counts = Counter[str]()
+        for topic, group in zip(topics, self._build_groups(topics), strict=True):
+            counts[group.name_briefly()] += sum(self.counts[at] for at in topic)
+        is_telling = counts.total() >= _TOLD_SHARE * self._weigh(positions)
+        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        told = ", ".join(f"{title} ({count})" for title, count in ranked if title) if is_telling else ""
+        label = "Without a lesson of their own" if self.has_lessons else "Other matters"
+        return f"{label} {self._when(positions)}{f': {told}' if told else ''}."
+
+    def _tell_repeated(self, at: int) -> str:
+        """Return the line of what is repeated: its opening, and what it teaches."""
+        sentences = extract_sentences(self.forms[at].text)
+        told = finish_statement(sentences[0].text, 1).removesuffix(".")
+        if len(sentences) == 1 or not self.forms[at].is_lesson:
+            return f"{told} {self._when([at])}."
+        unit = replace(self._build_unit(at), weight=1.0)
+        ranking = rank_sentences([[unit.text]])[0]
+        line = TopicGroup([unit], ranking, ()).tell_topic(_SENTENCE_CHARS, told=[told])
+        return f"{told} {self._when([at])}: {line.text}" if line.is_lesson else f"{told} {self._when([at])}."
+
+    def _join(self, line: TopicLine, topic: Sequence[int]) -> str:
+        when = self._when(topic)
+        return f"{line.title} {when}: {line.text}" if line.title else f"{line.text.removesuffix('.')} {when}."
+
+    def _order(self, positions: Sequence[int]) -> tuple[date, date, int]:
+        days = self._list_days(positions)
+        return days[0], days[-1], -len(days)
+
+    def _weigh(self, positions: Sequence[int]) -> int:
+        return sum(self.counts[at] for at in positions)
 
     def _list_days(self, positions: Sequence[int]) -> list[date]:
         return sorted(day for at in positions for day in self.forms[at].days)
 
-    def _tell(self, forms: Sequence[_Form], ranking: SentenceRanking, room: int) -> str:
-        """Return what changed in a topic, and its most central statements."""
-        counts = _count_sentences(forms, ranking)
-        weighed = self._weigh(ranking, counts)
-        plain = sorted((one for one in weighed if not _is_noise(one.sentence.text)), key=lambda one: one.order)
-        statements = [Statement(one.sentence.text, one.text, forms[one.text].days[-1]) for one in plain[:_MAX_COMPARED]]
-        changes = [one.told for one in find_disputes(statements) if one.overruled and one.is_decided]
-        told = [_finish(change, 1) for change in changes if len(change) <= _SENTENCE_CHARS][:1]
-        known = [extract_content_words(text) for text in told]
-        chosen = ranking.choose(weighed, most=_MAX_CANDIDATES, max_chars=MAX_CHARS)
-        times = [counts[normalize_text(one.sentence.text)] if len(forms) > 1 else 1 for one in chosen]
-        finished = [_finish(_word(one.sentence.text), count) for one, count in zip(chosen, times, strict=True)]
-        if not told and all(len(text) > room for text in finished[:_MAX_STATEMENTS]):
-            return min(finished[:_MAX_STATEMENTS], key=len)
-        for one, text in zip(chosen, finished, strict=True):
-            words = extract_content_words(one.sentence.text)
-            is_said = any(len(words & other) >= _REPEATED * len(words) for other in known)
-            is_usable = not told or not (is_said or _is_noise(one.sentence.text))
-            if is_usable and sum(map(len, told)) + len(text) <= room:
-                told.append(text)
-                known.append(words)
-            if len(told) == _MAX_STATEMENTS:
-                break
-        return " ".join(told)
-
-    def _weigh(self, ranking: SentenceRanking, counts: Counter[str]) -> list[RankedSentence]:
-        """Return the sentences that may be told, scored for a summary: rules, facts and what was written often."""
-        opening: dict[int, int] = {}
-        for one in ranking.sentences:
-            opening[one.text] = min(one.row, opening.get(one.text, one.row))
-        weighed: list[tuple[bool, bool, RankedSentence]] = []
-        for one in ranking.sentences:
-            text, count = one.sentence.text, counts[normalize_text(one.sentence.text)]
-            is_opening = one.row == opening[one.text]
-            label = _FIELDS.match(text)
-            factors = (
-                1.0 if is_context_dependent(text) else 1 + math.log2(count),
-                _EVERYWHERE if self.spread[normalize_text(text)] > _MOST_TOPICS else 1.0,
-                _weigh_role(text, is_opening=is_opening),
-                _OPENING if is_opening else 1.0,
-                _FIELD if label and label[0] in self.fields else 1.0,
-                _NOISE if _is_noise(text) else 1.0,
-                _LONG if len(text) > _SENTENCE_CHARS else 1.0,
-            )
-            is_clear = one.sentence.readability >= _READABLE or count >= MIN_SIZE
-            is_telling = is_clear and _tells_something(text, is_opening=is_opening)
-            weighed.append((is_telling, is_clear, replace(one, score=one.score * math.prod(factors))))
-        # What is done again and again is told beside lessons; other titles, verdicts and references only without any.
-        told = [one for is_telling, _, one in weighed if is_telling]
-        clear = [one for _, is_clear, one in weighed if is_clear]
-        often = [one for one in clear if one not in told and counts[normalize_text(one.sentence.text)] >= MIN_SIZE]
-        return [*told, *often] if told else clear or [one for *_, one in weighed]
-
-    def _tell_others(self, positions: Sequence[int], near: Sequence[int], ranking: SentenceRanking, room: int) -> str:
-        """Return the line for memories without a line of a topic. ``near``: those of the ranking."""
+    def _when(self, positions: Sequence[int]) -> str:
+        """Return the number of memories and their days; without the day if that is the day of all."""
         days = self._list_days(positions)
-        head = f"Other matters ({_count(len(days))}, {_span(days)})"
-        if not near or room < _LEAST_CHARS:
-            return f"{head}."
-        return f"{head}: {self._tell([self.forms[at] for at in near], ranking, room - len(head))}"
-
-
-def _tells_something(text: str, *, is_opening: bool) -> bool:
-    """Return True for a rule, a fact, or a report that names a cause."""
-    role = read_lesson(text, is_opening=is_opening).role
-    if names_wish_alone(text) or names_symptom_alone(text):
-        return False
-    return role in ("rule", "warning", "fact") or (role == "report" and names_cause(text))
-
-
-def _weigh_role(text: str, *, is_opening: bool) -> float:
-    """Return the factor of a sentence for what it is; of a report, for whether it names a cause."""
-    role = read_lesson(text, is_opening=is_opening).role
-    return _ROLES.get(role, _OTHER_ROLE) * (_NO_CAUSE if role == "report" and not names_cause(text) else 1.0)
-
-
-def _count_sentences(forms: Sequence[_Form], ranking: SentenceRanking) -> Counter[str]:
-    """Return in how many memories each sentence is, by its normal form."""
-    counts = Counter[str]()
-    for text, normal in {(one.text, normalize_text(one.sentence.text)) for one in ranking.sentences}:
-        counts[normal] += len(forms[text].days)
-    return counts
-
-
-def _word(text: str) -> str:
-    """Return an instruction without "I will" before it, a verdict as a warning, and anything else unchanged."""
-    lesson = read_lesson(text)
-    return lesson.text if lesson.role in ("rule", "warning") else text
-
-
-def _finish(text: str, count: int) -> str:
-    """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
-    bare = strip_markup(strip_commit_prefix(text))
-    first = bare.split(maxsplit=1)[0]
-    bare = bare[:1].upper() + bare[1:] if first.isalpha() and first.islower() else bare
-    times = f" ({count} times)" if count > 1 else ""
-    if bare.endswith(".") and not bare.endswith("..."):
-        return f"{bare.rstrip('.')}{times}."
-    return f"{bare}{times}" if _END.search(bare) else f"{bare}{times}."
-
-
-def _write_title(texts: Sequence[str], words: Sequence[str]) -> str:
-    """Return the phrase that most texts of a topic share; without one, the word that tells them from the others."""
-    return write_title(texts, words, share=_TITLE_SHARE) or (capitalize(words[0]) if words else "Various")
-
-
-def _list_words(terms: Sequence[str]) -> list[str]:
-    """Return the terms that consist of letters and say something."""
-    return [one for one in terms if sum(map(str.isalpha, one)) > _LETTERS * len(one) and one.lower() not in _NO_TITLE]
+        is_known = self.days[0] == self.days[-1] and len(days) < len(self.days)
+        return f"({_count(len(days))})" if is_known else f"({_count(len(days))}, {_span(days)})"
 
 
 def _count(memories: int) -> str:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from consolidation_pipeline.core.text.key_terms import count_terms
 
 # A text that is less similar to the centre of every topic is in none (cosine of term vectors).
-_FLOOR = 0.1
-# Part of a term in the length of a text's vector from which the text is about the term.
-_ABOUT = 0.15
+_FLOOR = 0.15
+# Share of the largest weight of a text's terms from which the text is about a term; terms of one text do not count.
+_ABOUT = 0.4
 # Fewest texts of a topic, repeats included; of less than MANY texts two make a topic, of very many this share.
 MIN_SIZE = 3
 MANY = 60
@@ -21,6 +21,10 @@ _LEAST_SHARE = 0.015
 # Topics with more similar centres are one (cosine), unless they have more than this share of many texts together.
 _SAME = 0.4
 _LARGEST_SHARE = 0.25
+# Two texts are a topic if both are this near to their centre: two texts with a cosine of .1 or more.
+_PAIR = 0.74
+# Topics that are opened for each that is wanted: the largest are kept, and texts on other matters do not blur them.
+_OPENED = 2
 # Rounds of k-means. Assignments hardly change after the third.
 _ROUNDS = 4
 # Values are compared to this many decimals; further ones are rounding noise.
@@ -45,7 +49,7 @@ def find_topics(texts: Sequence[str], counts: Sequence[int], *, most: int) -> li
     vectors = _build_vectors(texts)
     # A text that occurs a hundred times is not a hundred times as typical of its words.
     weights = 1 + np.log2(np.array(counts, dtype=np.float64))
-    centres = _open_topics(vectors, weights, most)
+    centres = _open_topics(vectors, weights, _OPENED * most)
     if centres is None:
         return []
     for _ in range(_ROUNDS):
@@ -55,9 +59,10 @@ def find_topics(texts: Sequence[str], counts: Sequence[int], *, most: int) -> li
     topics = []
     for number in range(centres.shape[0]):
         members = np.flatnonzero(nearest == number).tolist()
-        if sum(counts[at] for at in members) >= fewest:
+        is_loose = len(members) == MIN_SIZE - 1 and cosines[members].min() < _PAIR
+        if sum(counts[at] for at in members) >= fewest and not is_loose:
             topics.append(sorted(members, key=lambda at: (-cosines[at], at)))
-    return sorted(topics, key=lambda topic: (-sum(counts[at] for at in topic), topic[0]))
+    return sorted(topics, key=lambda topic: (-sum(counts[at] for at in topic), topic[0]))[:most]
 
 
 def _build_vectors(texts: Sequence[str]) -> Any:
@@ -75,6 +80,9 @@ def _open_topics(vectors: Any, weights: NDArray[np.float64], most: int) -> Any |
 
     columns = vectors.tocsc()
     is_usable = np.diff(columns.indptr) >= 2
+    if not is_usable.any():
+        return None
+    least = _ABOUT * columns[:, np.flatnonzero(is_usable)].max(axis=1).toarray().ravel()
     left = weights.copy()
     centres: list[Any] = []
     while len(centres) < most:
@@ -85,7 +93,7 @@ def _open_topics(vectors: Any, weights: NDArray[np.float64], most: int) -> Any |
         is_usable[term] = False
         start, end = columns.indptr[term], columns.indptr[term + 1]
         rows, values = columns.indices[start:end], columns.data[start:end]
-        about = rows[values >= _ABOUT]
+        about = rows[values >= least[rows]]
         if len(about) == 0 or not left[about].any():
             continue
         left[about] = 0

@@ -18,12 +18,14 @@ MIN_SHARE = 0.02
 MAX_SENTENCES = 200
 
 # What is still to be written: "TODO: add a rule".
-_PLACEHOLDER_WORD = re.compile(r"TODO|TBD|FIXME|To be |None|N/A|this |here\b")
+_PLACEHOLDER_WORD = re.compile(r"TODO|TBD|FIXME|To be |None|N/A|this |here\b|the full ")
 _PLACEHOLDER = re.compile(
     r"^\W*(?:TODO|TBD|FIXME|To be (?:determined|done|defined)|None\W*$|N/A\b"
     # What a template asks of its writer: "Describe this change", "Add a rule before relying on this lesson".
     r"|(?:Add|Write|Document|Describe|Record|Fill in|Insert|Enter|Summari[sz]e|Replace)\b[^.]{0,60}?\b"
-    r"(?:this (?:change|commit|lesson|note|section|placeholder|template|memory|field|entry)|here)\W*$)"
+    r"(?:this (?:change|commit|lesson|note|section|placeholder|template|memory|field|entry)|here)\W*$"
+    # What points to the text that should stand here.
+    r"|(?:Review|Read|See) the full (?:content|text|post|article|note)\b[^.]{0,30}\W*$)"
 )
 
 

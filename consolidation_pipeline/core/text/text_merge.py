@@ -17,7 +17,6 @@ from consolidation_pipeline.core.text.sentence_splitter import (
 )
 from consolidation_pipeline.core.text.text_coverage import Statement, as_statement
 
-
 # A sentence of fewer words, such as "USE UTC", may be names alone.
 _FEWEST_WORDS = 3
 _LETTERS = re.compile(r"[^\W\d_]{2,}")

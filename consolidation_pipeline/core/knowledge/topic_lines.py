@@ -1,0 +1,294 @@
+"""Lines of a summary: the title of a topic, and the statements of its memories that a reader understands alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, is_personal, names_task, read_lesson
+from consolidation_pipeline.core.knowledge.pattern_group import PatternGroup
+from consolidation_pipeline.core.knowledge.pattern_sentences import (
+    Candidate,
+    is_disputed,
+    opposes,
+    repeats,
+    shorten_example,
+)
+from consolidation_pipeline.core.knowledge.pattern_titles import capitalize, is_generic, write_title
+from consolidation_pipeline.core.knowledge.pattern_units import Unit
+from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking
+from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
+from consolidation_pipeline.core.knowledge.weak_sentences import (
+    names_cause,
+    names_goal_alone,
+    names_symptom_alone,
+    names_wish_alone,
+)
+from consolidation_pipeline.core.text.key_terms import extract_terms
+from consolidation_pipeline.core.text.sentence_cues import is_command
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
+
+# A sentence of lower readability is a heading, a fragment or markup, told only if it is as frequent.
+READABLE, _FREQUENT = 0.35, 3
+# Share of questions from which examples are what was asked.
+_ASKING = 0.5
+# A longer statement is told only if there is no other.
+_SENTENCE_CHARS = 260
+# Fewest words of a statement; longest one without an end.
+_FEWEST_WORDS, _UNFINISHED_CHARS = 4, 100
+# Statements of a topic, and the candidates for them.
+MAX_STATEMENTS = 3
+_MAX_CANDIDATES = 16
+_MAX_EXAMPLES = 3
+# A statement that shares this part of its content words with another repeats it.
+_REPEATED = 0.5
+# Share of the memories of a topic that must hold its title: a phrase, and one of a statement told.
+_TITLE_SHARE, _TOLD_SHARE = 0.4, 0.15
+# In a topic of so few memories one suffices.
+_FEW = 4
+# Key terms of a topic of which a statement holds one.
+_ABOUT = 6
+# Factors of the score of a statement: of a fact that begins or ends with what was named before, and of a long one.
+_DEFINITE, _DANGLING, _LONG = 0.5, 0.3, 0.3
+# Factor of one that holds no word of the title or, without a title, no key term.
+_OFF = 0.5
+# A further statement has this cosine with the first.
+_RELATED = 0.12
+# Statements with this cosine say much the same.
+_ALIKE = 0.3
+# A score of this share of the best is worth a line.
+_WORTH = 0.15
+# What was done, without what is to be done: "All 37 tests pass", "All fixed and deployed".
+_STATUS = re.compile(
+    r"^\W*(?:all|both|now|done|verified|everything|\d+)\b[^.]*\b(?:pass(?:es|ed)?|fixed|deployed|improved|complete[d]?|done|"
+    r"verified|cloned|analy[sz]ed|added)\b|^\W*(?:fixed|deployed|added|verified|done|tested)\b",
+    re.IGNORECASE,
+)
+_ENDS_OPEN = re.compile(
+    r"\b(?:them|it|this|these|those|all three|any one)\W*$|\b(?:any|either|neither|each) one\b", re.I
+)
+_OPENS_DEFINITE = re.compile(r"^(?:The|This|Its|Their)\s")
+# Log lines, addresses, markup and ends of numbered steps.
+_NOISE = re.compile(r"-->|https?://|<\w|>\s*>|\b\d\.\s*$|:\s*$|(?:\.\.\.|…)\W*$|\(\s*$")
+# Fewest letters and blanks among the characters of a statement.
+_LETTERS = 0.8
+_VERB = re.compile(r"\w+(?:[^\W\d_]i[sz]e|ify)", re.IGNORECASE)
+# Adverbs, and verbs in the third person.
+_NO_NAME = re.compile(
+    r".+(?:ly|ed)|(?:add|appear|calculat|check|consider|count|declar|remov|replac|return|say|sort|tri|us)e?s|\w*\.\w+",
+    re.I,
+)
+_END = re.compile(r"[.!?…。！？:]([\"'”’»)\]*_`」』]*)$")
+# The last word of a sentence that goes on: of a text that was cut.
+_CUT = re.compile(
+    r"\b(?:a|an|the|and|or|of|to|in|on|for|with|by|from|not|is|are|that|which|when|if|as|its|their)\W*$", re.I
+)
+
+
+@dataclass(frozen=True)
+class TopicLine:
+    """What is told of a topic. ``title``: "" if nothing names it. ``is_lesson``: it says what to do or what is so."""
+
+    title: str
+    text: str
+    is_lesson: bool
+
+
+def tells_lesson(text: str, sentences: Sequence[str]) -> bool:
+    """Return True for a rule, a warning or a fact that a reader understands alone.
+
+    Args:
+        text: One of the sentences of a memory.
+        sentences: All of them, in order.
+    """
+    is_title = len(sentences) > 1 and text == sentences[0]
+    lesson = read_lesson(text, is_opening=is_title)
+    if lesson.role == "report":
+        return names_cause(text) and not is_personal(text) and _is_whole(text, sentences)
+    return (
+        lesson.role in ("rule", "warning", "fact")
+        and (lesson.role != "fact" or not is_title or SENTENCE_END.search(text) is not None)
+        and not (lesson.role == "fact" and is_personal(lesson.text))
+        and _is_whole(lesson.text, sentences)
+    )
+
+
+def _is_whole(text: str, sentences: Sequence[str]) -> bool:
+    """Return True for a sentence that says something, and was not cut."""
+    if _STATUS.match(text) or _NOISE.search(text) or text.count("(") != text.count(")") or text.count("`") % 2:
+        return False
+    plain = sum(map(str.isalpha, text)) + text.count(" ")
+    if plain < _LETTERS * len(text) or (len(text.split()) < _FEWEST_WORDS and text.isascii()):
+        return False
+    if SENTENCE_END.search(text):
+        return not (names_goal_alone(text) or names_wish_alone(text) or names_symptom_alone(text))
+    # Without an end, after sentences that have one, it was cut.
+    ended = any(SENTENCE_END.search(other) for other in sentences if other != text)
+    return not ended and len(text) <= _UNFINISHED_CHARS and not _CUT.search(text)
+
+
+class TopicGroup(PatternGroup):
+    """The memories of one topic."""
+
+    def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...]) -> None:
+        super().__init__(units, ranking, terms, rule=1.0)
+        self.lessons = self._list_lessons()
+
+    def tell_topic(self, room: int, *, told: Collection[str] = (), is_named: bool = True) -> TopicLine:
+        """Return the line of the topic in about ``room`` characters; at least one statement or example is told.
+
+        Args:
+            told: Statements of other topics, which are not told again.
+            is_named: It has a title, and tells only what is about its key terms.
+        """
+        phrase = _strip_verb(write_title(list(self.texts.values()), self.terms, share=_TITLE_SHARE)) if is_named else ""
+        chosen = self._choose_lessons(phrase, room, told, is_named=is_named)
+        if not chosen:
+            return TopicLine(self._specify(phrase, ()), self._tell_examples(room), False)
+        statements = [self.finish(one) for one in chosen]
+        title = self._specify(phrase, statements) if is_named else ""
+        return TopicLine(title, (" " if is_named else "\n- ").join(["", *statements]).strip(" "), True)
+
+    def finish(self, one: Candidate) -> str:
+        """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
+        return finish_statement(self.tell(one), self._count(one))
+
+    def _count(self, one: Candidate) -> int:
+        """Return how many memories have this very sentence."""
+        texts = {other.text for other in self.ranking.sentences if other.sentence.text == one.ranked.sentence.text}
+        return round(sum(self.units[at].weight for at in texts))
+
+    def _list_lessons(self) -> list[Candidate]:
+        """Return the sentences that a reader understands alone, with their score in a summary."""
+        found = []
+        for one in self.candidates:
+            is_clear = self._is_clear(one)
+            source = one.ranked.sentence.text
+            if is_disputed(one.ranked):
+                # Guesses on failures differ by nature.
+                if one.lesson.role in ("rule", "warning", "fact") and not (self.has_attempts or is_personal(source)):
+                    found.append(one)
+                continue
+            is_usable = is_clear and one.ranked.text not in self.bug_reports
+            if is_usable and tells_lesson(source, self.sentences[one.ranked.text]):
+                is_plain = one.lesson.role in ("fact", "report")
+                factor = _DEFINITE if is_plain and _OPENS_DEFINITE.match(one.lesson.text) else 1.0
+                factor *= _DANGLING if is_plain and _ENDS_OPEN.search(one.lesson.text) else 1.0
+                factor *= _LONG if len(one.lesson.text) > _SENTENCE_CHARS else 1.0
+                found.append(Candidate(one.ranked, one.lesson, one.score * factor))
+        return found
+
+    def _is_clear(self, one: Candidate) -> bool:
+        """Return True if the sentence is no heading, fragment or markup, or is said again and again."""
+        return one.ranked.sentence.readability >= READABLE or self._count(one) >= _FREQUENT
+
+    def _choose_lessons(self, phrase: str, room: int, told: Collection[str], *, is_named: bool) -> list[Candidate]:
+        """Return the best lessons that fit, on the topic, none of which repeats or contradicts another."""
+        about = {term.stem for term in extract_terms(phrase or " ".join(self.terms[:_ABOUT]))}
+        known = [extract_content_words(text) for text in told]
+        fitting = [
+            one
+            if any(term.stem in about for term in extract_terms(one.lesson.text))
+            else replace(one, score=_OFF * one.score)
+            for one in self.lessons
+        ]
+        best = max((one.score for one in fitting), default=0.0)
+        chosen: list[Candidate] = []
+        left = room
+        most = MAX_STATEMENTS if is_named else _MAX_CANDIDATES
+        for one in self.choose(fitting, most=_MAX_CANDIDATES, max_chars=_MAX_CANDIDATES * _SENTENCE_CHARS):
+            words = extract_content_words(one.lesson.text)
+            is_said = any(len(words & other) >= _REPEATED * min(len(words), len(other)) for other in known)
+            length = len(self.finish(one)) + 1
+            is_first = not chosen and is_named
+            is_said |= not is_named and any(one.ranked.text == other.ranked.text for other in chosen)
+            if is_said or len(chosen) == most or one.score < _WORTH * best or (length > left and not is_first):
+                continue
+            # A further statement goes on with the first.
+            is_off = is_named and bool(chosen) and self.measure_cosine(one, chosen[0]) < _RELATED
+            # Several guesses on one failure exclude each other.
+            is_off |= is_named and self.has_attempts and any(one.lesson.role == other.lesson.role for other in chosen)
+            is_like = any(self.measure_cosine(one, other) >= _ALIKE for other in chosen)
+            if not is_off and not is_like and not any(repeats(one, other) or opposes(one, other) for other in chosen):
+                chosen.append(one)
+                known.append(words)
+                left -= length
+        return chosen
+
+    def _tell_examples(self, room: int) -> str:
+        """Return the most central openings of memories that differ."""
+        openings = [one for one in self.candidates if one.ranked.sentence.text == self.sentences[one.ranked.text][0]]
+        near = [
+            Candidate(one.ranked, one.lesson, one.ranked.score / one.ranked.sentence.readability)
+            for one in openings or self.candidates
+        ]
+        told: list[str] = []
+        chosen: list[Candidate] = []
+        for one in self.choose(near, most=2 * _MAX_EXAMPLES, max_chars=10 * _SENTENCE_CHARS):
+            text = shorten_example(one.ranked.sentence.text)
+            fits = sum(map(len, told)) + len(text) <= room
+            if (not told or fits) and len(told) < _MAX_EXAMPLES and not any(repeats(one, other) for other in chosen):
+                told.append(capitalize(text))
+                chosen.append(one)
+        if len(self.texts) == 1:
+            return finish_statement(told[0], 1)
+        label = "Asked, for example" if self.measure_asking() >= _ASKING else "For example"
+        return finish_statement(f"{label}: {'; '.join(told)}", 1)
+
+    def name_briefly(self) -> str:
+        """Return a phrase of most memories, or one word that tells the topic from others."""
+        phrase = _strip_verb(write_title(list(self.texts.values()), self.terms, share=_TITLE_SHARE))
+        return phrase or self._name((), most=1)
+
+    def _specify(self, phrase: str, statements: Sequence[str]) -> str:
+        """Return the title: a phrase of most memories, rather than one word of it, or else what the key terms give."""
+        if " " in phrase:
+            return phrase
+        name = self._name(statements)
+        is_word = phrase.replace("-", "").isalpha() and phrase[1:].islower()
+        is_longer = " and " not in name and phrase.lower() in name.lower()
+        return name if not phrase or is_longer or (is_word and " " in name) else phrase
+
+    def _name(self, statements: Sequence[str], *, most: int = 2) -> str:
+        """Return a title of the words that tell the topic from others, first of those in a statement told."""
+        texts = list(self.texts.values())
+        stems_of = [{term.stem for term in extract_terms(text)} for text in texts]
+        for source in (["\n".join(statements)], texts):
+            phrase = _strip_verb(write_title(source, self.terms, share=_TOLD_SHARE))
+            stems = {term.stem for term in extract_terms(phrase)}
+            held = sum(stems <= other for other in stems_of)
+            if " " in phrase and held >= (1 if len(texts) <= _FEW else max(2, _TOLD_SHARE * len(texts))):
+                return phrase
+        stems_said = {term.stem for term in extract_terms("\n".join(statements))}
+        names = [word for word in self.terms if _names(word)]
+        names.sort(key=lambda word: not any(term.stem in stems_said for term in extract_terms(word)))
+        return capitalize(" and ".join(names[:most]))
+
+
+def _strip_verb(title: str) -> str:
+    """Return a title without the verb of a change or command that it opens with: "Add login page"."""
+    first, _, rest = title.partition(" ")
+    is_verb = names_task(title) or is_command(f"{first} it") or _VERB.fullmatch(first) is not None
+    is_title = (
+        rest and is_verb and not is_generic(rest) and not rest.lower().startswith(("and ", "of ", "in ", "with "))
+    )
+    return capitalize(rest) if is_title else title
+
+
+def _names(word: str) -> bool:
+    """Return True for a word that may stand in a title."""
+    is_word = sum(map(str.isalpha, word)) > _LETTERS * len(word) and (len(word) > 2 or word.isupper())
+    is_word &= _NO_NAME.fullmatch(word) is None
+    return is_word and not is_generic(word) and not names_task(f"{word} it") and not is_command(f"{word} it")
+
+
+def finish_statement(text: str, count: int) -> str:
+    """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
+    bare = strip_markup(strip_commit_prefix(text))
+    first = bare.split(maxsplit=1)[0]
+    bare = bare[:1].upper() + bare[1:] if first.isalpha() and first.islower() else bare
+    times = f" ({count} times)" if count > 1 else ""
+    if bare.endswith(".") and not bare.endswith("..."):
+        return f"{bare.rstrip('.')}{times}."
+    return f"{bare}{times}" if _END.search(bare) else f"{bare}{times}."
