@@ -118,3 +118,26 @@ def test_summary_ignores_order_of_memories(texts: list[str], seed: int) -> None:
     first, second = (summarize_topics(*map(list, zip(*part, strict=True))) for part in (rows, shuffled))
     assert first == second
     assert first.content.strip()
+
+
+def test_commit_subjects_are_told_by_topic_and_count() -> None:
+    subjects = [f"Add {what} to the export page" for what in GOODS[:6]]
+    content = summarize([*CACHE, *LOGIN, *subjects]).content
+    assert content.split("\n")[-1].startswith("Without a lesson of their own (6 memories, 2026-03-25 to 2026-03-30)")
+    assert "Add shoes to the export page" not in content
+
+
+def test_log_of_tasks_has_topics_with_examples() -> None:
+    tasks = [f"Add {what} to the export page" for what in GOODS] + [f"Wire the login form of {who}" for who in PEOPLE]
+    content = summarize(tasks).content
+    assert "For example: Add " in content or "For example: Wire " in content
+
+
+def test_guesses_on_failures_are_told_as_guesses() -> None:
+    texts = [
+        f"The implementation of {what} is wrong because it rounds each row. The function should round the sum."
+        for what in GOODS
+    ]
+    lines = summarize(texts).content.split("\n")
+    assert any("Tried, failed: an implementation" in line or "To try: The function should" in line for line in lines)
+    assert not any("Avoid" in line for line in lines)

@@ -1,0 +1,74 @@
+"""Lines of summaries: which sentences a reader understands alone, and what names a topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation_pipeline.core.knowledge.pattern_units import Unit
+from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
+from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, tells_lesson
+from consolidation_pipeline.core.text.key_terms import find_key_terms
+
+
+def build_group(*texts: str) -> TopicGroup:
+    units = [Unit(id=f"{at}", text=text, memory_type="learning") for at, text in enumerate(texts)]
+    return TopicGroup(units, rank_sentences([texts])[0], find_key_terms([texts])[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Always clear the cart cache after a price changes.",
+        "The cart page reads prices from the cache for a day.",
+        "Reports are read from the replica",
+        "Never log the body of a webhook.",
+        "Prices were old because the page read the cache.",
+    ],
+)
+def test_rule_or_fact_is_a_lesson(text: str) -> None:
+    assert tells_lesson(text, [text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fix(cart): clear the cache",
+        "All 37 cart tests pass.",
+        "All fixed and deployed.",
+        "This breaks the cart.",
+        "Is the cart cached?",
+        "Use the (cart.",
+        "Clear it.",
+        "I was stuck on the cart page.",
+        "See https://example.com for the cart.",
+    ],
+)
+def test_what_needs_its_context_is_no_lesson(text: str) -> None:
+    assert not tells_lesson(text, ["The cart is slow.", text])
+
+
+def test_sentence_that_was_cut_is_no_lesson() -> None:
+    assert not tells_lesson("Validate the page with pnpm --dir cloud/da", ["Check the page.", "Validate the page with"])
+
+
+def test_title_is_a_phrase_of_most_memories() -> None:
+    line = build_group(
+        "Clear the cart cache after a price changes.",
+        "The cart cache keeps prices for a day.",
+        "Warm the cart cache before a sale.",
+    ).tell_topic(400)
+    assert line.title == "Cart cache"
+    assert line.is_lesson
+
+
+def test_statement_of_another_topic_is_not_told_again() -> None:
+    rule = "Clear the cart cache after a price changes."
+    line = build_group(rule, "The cart cache keeps prices for a day.").tell_topic(400, told=[rule])
+    assert rule not in line.text
+    assert "keeps prices for a day" in line.text
+
+
+def test_examples_stand_for_memories_without_a_lesson() -> None:
+    line = build_group("feat(cart): add coats page", "feat(cart): add shoes page").tell_topic(400)
+    assert not line.is_lesson
+    assert line.text.startswith("For example: Cart: add ")
