@@ -88,7 +88,7 @@ _CUT = re.compile(
 
 @dataclass(frozen=True)
 class TopicLine:
-    """What is told of a topic. ``title``: "" if nothing names it. ``is_lesson``: it says what to do or what is so."""
+    """Line of a topic. ``title``: "" if nothing names it. ``is_lesson``: it says what to do or what is so."""
 
     title: str
     text: str
