@@ -58,7 +58,7 @@ def main() -> None:
             browser.resize(1180, 820)
             browser.open(review)
             browser.take_screenshot(FOLDER / "review.png", whole=False)
-            browser.resize(1500, 640)
+            browser.resize(1500, 800)
             browser.open(graph)
             browser.wait_for("document.body.innerText.includes('lifecycle')")
             expand = {"modifiers": 1, "key": "e", "code": "KeyE"}  # Alt+E expands all groups
