@@ -1,4 +1,4 @@
-"""Stores as the real libraries fill and read them: mem0, LangGraph with LangMem, Agno."""
+"""Stores as the real libraries fill and read them: mem0, LangGraph with LangMem, Agno, LlamaIndex."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from consolidation_pipeline.service.sources.connections import connect_source
 from consolidation_pipeline.service.sources.sync import sync_source
@@ -145,7 +147,51 @@ def agno_library(store_url: str) -> Iterator[Library]:
     database.db_engine.dispose()
 
 
-@pytest.fixture(params=["mem0_library", "langgraph_library", "agno_library"])
+@pytest.fixture
+def llamaindex_library(store_url: str) -> Iterator[Library]:
+    """Vector table of LlamaIndex."""
+    from llama_index.core.schema import TextNode
+    from llama_index.core.vector_stores import ExactMatchFilter, MetadataFilters, VectorStoreQuery
+    from llama_index.vector_stores.postgres import PGVectorStore
+
+    url = store_url.replace("postgresql://", "postgresql+psycopg://")
+    engine = create_engine(url)
+
+    def open_table() -> Any:
+        return PGVectorStore(
+            table_name="memory", embed_dim=DIMENSION, engine=engine, async_engine=create_async_engine(url)
+        )
+
+    def ask(user: str, text: str) -> Any:
+        return VectorStoreQuery(
+            query_embedding=repeat_vectors([text], DIMENSION)[0].tolist(),
+            similarity_top_k=WORDINGS,
+            filters=MetadataFilters(filters=[ExactMatchFilter(key="user_id", value=user)]),
+        )
+
+    table = open_table()
+
+    def add(user: str, text: str) -> None:
+        vector = repeat_vectors([text], DIMENSION)[0].tolist()
+        table.add([TextNode(text=text, metadata={"user_id": user}, embedding=vector)])
+
+    async def search_async(queries: Sequence[Query]) -> list[list[str]]:
+        other = open_table()
+        found = [await other.aquery(ask(*query)) for query in queries]
+        await other.close()
+        return [[node.get_content() for node in each.nodes] for each in found]
+
+    yield Library(
+        {"kind": "llamaindex", "embedding_model": "local"},
+        ["data_memory"],
+        add,
+        lambda user, query: [node.get_content() for node in table.query(ask(user, query)).nodes],
+        search_async,
+    )
+    engine.dispose()
+
+
+@pytest.fixture(params=["mem0_library", "langgraph_library", "agno_library", "llamaindex_library"])
 def library(request: pytest.FixtureRequest) -> Library:
     """Each library in turn, with facts in several wordings."""
     chosen: Library = request.getfixturevalue(request.param)
