@@ -25,8 +25,9 @@ StoreConnection = psycopg.Connection[Any]
 
 TABLE = "table"
 KINDS = (*presets.PRESETS, TABLE)
-# Seconds that a lock in the store is waited for, so that its program is never held up behind us.
-_LOCK_TIMEOUT = "2s"
+# For so long a lock in the store is waited for. Its program is held up meanwhile: Postgres queues it behind us, or it
+# needs a row that we hold already.
+_LOCK_TIMEOUT = "100ms"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

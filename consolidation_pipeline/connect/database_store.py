@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,9 @@ from consolidation_pipeline.connect.source_table import SourceTable, same_table
 from consolidation_pipeline.connect.store import Conflict, GroupWrite, Receipt, Recognition, SourceRow, StoreConfig
 from consolidation_pipeline.connect.undo import find_undone, read_receipts, undo_write
 from consolidation_pipeline.connect.write_back import write_group
+
+# A larger scope is searched by its fields, as a search of the store's program is.
+_MAX_LISTED_ROWS = 5_000
 
 
 class DatabaseStore:
@@ -55,7 +59,7 @@ class DatabaseStore:
 
     def prepare(self, name: str, config: StoreConfig) -> None:
         """Make the sidecar, and the trigger if this user may."""
-        with self.connection.transaction():
+        with self.transaction():
             sidecar.install(self.connection)
             sidecar.save_source(self.connection, name, config.dump())
             if self.probe().rights.watch:
@@ -63,7 +67,7 @@ class DatabaseStore:
 
     def release(self, name: str, *, forget: bool) -> None:
         """Remove the trigger; with ``forget`` the sidecar too, if nothing is left to be undone."""
-        with self.connection.transaction():
+        with self.transaction():
             if sidecar.find_version(self.connection) is None:
                 return
             sidecar.unwatch(self.connection, self.table.mapping.table)
@@ -121,9 +125,22 @@ class DatabaseStore:
         places: dict[str, int | None] = {}
         for row in rows:
             if row.vector is not None:
-                found = self.table.find_nearest(self.connection, row.vector, row.scope, limit)
+                # A new row is not among those that were listed.
+                listed = self._listed.get(_scope_key(row.scope))
+                among = None if listed is None else [*(listed | keys)]
+                found = self.table.find_nearest(self.connection, row.vector, row.scope, limit, keys=among)
                 places[row.key] = next((at for at, key in enumerate(found) if key in keys), None)
         return places
+
+    @cached_property
+    def _listed(self) -> dict[str, set[str]]:
+        """Keys of the rows of each scope, as they are when they are needed first; large scopes are left out.
+
+        Without an index of the scope, Postgres reads all rows for each search. Rows that are added later stand neither
+        before nor after a write.
+        """
+        scopes = self.table.list_keys_by_scope(self.connection, _MAX_LISTED_ROWS)
+        return {_scope_key(scope): set(keys) for scope, keys in scopes}
 
     def write_group(self, source: str, group: GroupWrite) -> Receipt:
         """Write a group in the transaction that is open."""
@@ -148,6 +165,10 @@ class DatabaseStore:
         """Delete rows with their parts, links and images, in the transaction that is open."""
         sidecar.install(self.connection)
         return erase_rows(self.connection, self.table, keys)
+
+
+def _scope_key(scope: Mapping[str, str]) -> str:
+    return repr(sorted(scope.items()))
 
 
 @contextmanager

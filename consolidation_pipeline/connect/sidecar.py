@@ -6,6 +6,7 @@ image is a whole row as Postgres writes it, and ``INSERT INTO t SELECT (image::t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -19,6 +20,8 @@ from consolidation_pipeline.errors import UsageError
 SCHEMA = "consolidation_sidecar"
 # Version of the tables below; another one is refused.
 VERSION = 1
+# For 20 seconds the lock of a table is tried.
+_LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 50, 0.3
 
 _CREATE = """
     CREATE SCHEMA IF NOT EXISTS consolidation_sidecar;
@@ -127,23 +130,45 @@ def watch(connection: Connection[Any], table: str, key_sql: sql.Composable) -> N
 
     Args:
         key_sql: SQL of the key of row ``t`` as text.
+
+    Raises:
+        LockNotAvailable: Other sessions held the table each time that we tried.
     """
     function = sql.Identifier(_trigger_name(table))
     connection.execute(sql.SQL(_CREATE_FUNCTION).format(function=function, table_name=sql.Literal(table), key=key_sql))
-    connection.execute(
+    if is_watched(connection, table):
+        return
+    _change_table(
+        connection,
         sql.SQL(
             "DROP TRIGGER IF EXISTS {function} ON {table}; "
             "CREATE TRIGGER {function} AFTER INSERT OR UPDATE OR DELETE ON {table} "
             "FOR EACH ROW EXECUTE FUNCTION consolidation_sidecar.{function}()"
-        ).format(function=function, table=table_identifier(table))
+        ).format(function=function, table=table_identifier(table)),
     )
 
 
 def unwatch(connection: Connection[Any], table: str) -> None:
-    """Remove the trigger of ``watch``."""
+    """Remove the trigger of ``watch``. Raise LockNotAvailable as it does."""
     function = sql.Identifier(_trigger_name(table))
-    connection.execute(sql.SQL("DROP TRIGGER IF EXISTS {} ON {}").format(function, table_identifier(table)))
+    _change_table(connection, sql.SQL("DROP TRIGGER IF EXISTS {} ON {}").format(function, table_identifier(table)))
     connection.execute(sql.SQL("DROP FUNCTION IF EXISTS consolidation_sidecar.{}()").format(function))
+
+
+def _change_table(connection: Connection[Any], statement: sql.Composed) -> None:
+    """Execute a statement that locks a whole table, again and again while other sessions hold it.
+
+    Each time it waits for the lock timeout of the session only, as whoever writes to the table has to wait behind it.
+    """
+    for attempt in range(_LOCK_ATTEMPTS):
+        try:
+            with connection.transaction():
+                connection.execute(statement)
+            return
+        except errors.LockNotAvailable:
+            if attempt == _LOCK_ATTEMPTS - 1:
+                raise
+        time.sleep(_LOCK_PAUSE_SECONDS)
 
 
 def is_watched(connection: Connection[Any], table: str) -> bool:

@@ -245,12 +245,30 @@ class SourceTable:
         ).format(key=key_sql(links.key), keys=links.keys.as_json(), table=table_identifier(links.table))
         return connection.execute(query, {"keys": list(keys)}).fetchall()
 
-    def find_nearest(self, connection: Connection[Any], vector: str, scope: Mapping[str, str], limit: int) -> list[str]:
+    def list_keys_by_scope(
+        self, connection: Connection[Any], max_rows: int
+    ) -> Iterator[tuple[dict[str, str], list[str]]]:
+        """Yield scope and keys of the rows of every scope that has up to ``max_rows``, in one scan."""
+        query = sql.SQL("SELECT {} AS scope, array_agg({}) FROM {} t GROUP BY 1 HAVING count(*) <= {}").format(
+            self._scope_sql, self.key_sql, self.mapping.identifier(), sql.Literal(max_rows)
+        )
+        yield from connection.execute(query)
+
+    def find_nearest(
+        self,
+        connection: Connection[Any],
+        vector: str,
+        scope: Mapping[str, str],
+        limit: int,
+        *,
+        keys: Sequence[str] | None = None,
+    ) -> list[str]:
         """Return the keys that the store's own search by meaning would show, nearest first.
 
         Args:
             vector: As Postgres text.
             scope: Values of the scope fields; others are not searched.
+            keys: Those of the rows of the scope, if they are known: all others are left out without being read.
 
         Raises:
             UsageError: The store has no vectors.
@@ -264,10 +282,12 @@ class SourceTable:
         joined: sql.Composable = sql.SQL("")
         if place.part is not None:
             joined = sql.SQL("JOIN {} v ON {}").format(table_identifier(place.part), self._same_key(place.part))
-        walls = [
+        walls: list[sql.Composable] = [
             sql.SQL("{} IS NOT DISTINCT FROM {}").format(each.as_text(), sql.Literal(scope.get(name)))
             for name, each in self.mapping.scope.items()
         ]
+        if keys is not None:
+            walls = [self.among_keys()]
         query = sql.SQL("SELECT {} FROM {} t {} WHERE {} ORDER BY {} {} %(vector)s::{} LIMIT %(limit)s").format(
             self.key_sql,
             self.mapping.identifier(),
@@ -277,7 +297,8 @@ class SourceTable:
             sql.SQL(place.operator),
             sql.SQL(type_),
         )
-        return [key for (key,) in connection.execute(query, {"vector": vector, "limit": limit})]
+        bound = {"vector": vector, "limit": limit, "keys": None if keys is None else list(keys)}
+        return [key for (key,) in connection.execute(query, bound)]
 
     def count_scopes(self, connection: Connection[Any]) -> list[tuple[dict[str, str], int]]:
         """Return scope and number of memories of every scope, largest first."""

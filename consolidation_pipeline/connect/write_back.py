@@ -17,6 +17,7 @@ from psycopg import Connection, sql
 from psycopg.types.json import Jsonb
 
 from consolidation_pipeline.connect.mapping import Field, Fill, Links, table_identifier
+from consolidation_pipeline.connect.references import check_unreferenced
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
 from consolidation_pipeline.connect.store import GroupWrite, Receipt
 from consolidation_pipeline.errors import ConflictError, UsageError
@@ -26,12 +27,14 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
     """Write a group into its store, in the transaction of ``connection``.
 
     Raises:
-        ConflictError: A source changed or is gone since the merge was decided; nothing was written.
+        ConflictError: A source changed or is gone since the merge was decided, or rows of other tables would go with
+            it; nothing was written.
         UsageError: A new row is asked for where the mapping cannot insert, or a kept key is not of the group.
     """
     _check_group(table, group)
     _check_stamps(group, table.lock(connection, list(group.stamps)))
     hidden = sorted(key for key in group.stamps if key != group.keep)
+    check_unreferenced(connection, table, hidden)
     images = _Images(connection, group.write_id)
     connection.execute(
         "INSERT INTO consolidation_sidecar.writes (id, source, group_id, receipt) VALUES (%s, %s, %s, '{}')",

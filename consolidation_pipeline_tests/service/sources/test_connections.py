@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -32,6 +34,7 @@ from consolidation_pipeline_tests.service.sources.stores import (
     Kind,
     Store,
     all_wordings,
+    row_id,
 )
 
 CONFIG = {"kind": "mem0", "url_env": URL_ENV}
@@ -267,6 +270,21 @@ def test_mode_of_a_source_can_be_changed(mem0_store: Store, pipeline: Pipeline) 
     set_mode(pipeline.engine, SOURCE, "mirror")
     assert [source.mode for source in list_connected(pipeline.engine)] == ["mirror"]
     assert sidecar.find_version(mem0_store.connection) is None
+
+
+def test_trigger_waits_without_holding_up_the_program(mem0_store: Store, store_url: str, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    with psycopg.connect(store_url) as slow, ThreadPoolExecutor(1) as pool:
+        slow.execute("UPDATE mem0 SET payload = payload")
+        change = pool.submit(set_mode, pipeline.engine, SOURCE, "write")
+        # Postgres queues writers behind a session that waits for the lock of a table.
+        mem0_store.connection.execute("SET lock_timeout = '1s'")
+        for at in range(20):
+            mem0_store.connection.execute("INSERT INTO mem0 VALUES (%s)", [row_id("alice", f"late {at}")])
+            time.sleep(0.05)
+        slow.commit()
+        change.result()
+    assert sidecar.is_watched(mem0_store.connection, "mem0")
 
 
 def test_unknown_mode_is_refused(mem0_store: Store, pipeline: Pipeline) -> None:

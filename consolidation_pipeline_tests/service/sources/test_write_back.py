@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -272,6 +274,32 @@ def test_locked_row_holds_up_its_group_only(mem0_store: Store, pipeline: Pipelin
     assert result.written == GROUPS - 1
     assert "another session" in result.refused[str(plan.memory_id)]
     assert write_all(pipeline).written == 1
+
+
+@pytest.mark.parametrize("deletion", ["CASCADE", "SET NULL"])
+def test_rows_that_refer_to_a_memory_are_not_lost(mem0_store: Store, pipeline: Pipeline, deletion: str) -> None:
+    mem0_store.connection.execute(f"CREATE TABLE likes (memory uuid REFERENCES mem0 (id) ON DELETE {deletion})")
+    liked = [row_id("alice", word(FACTS[0], at)) for at in range(WORDINGS)]
+    mem0_store.connection.execute("INSERT INTO likes SELECT unnest(%s::uuid[])", [liked])
+    consolidate(pipeline, mem0_store)
+    result = write_all(pipeline)
+    assert (result.written, len(result.refused)) == (GROUPS - 1, 1)
+    assert "rows of likes refer to its rows" in next(iter(result.refused.values()))
+    assert mem0_store.connection.execute("SELECT count(memory) FROM likes").fetchone() == (WORDINGS,)
+
+
+def test_wait_for_a_row_does_not_hold_up_the_program(mem0_store: Store, pipeline: Pipeline, store_url: str) -> None:
+    consolidate(pipeline, mem0_store)
+    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    first, *_, last = sorted(plan.stamps)
+    with psycopg.connect(store_url) as slow, ThreadPoolExecutor(1) as pool:
+        slow.execute("SELECT FROM mem0 WHERE id = %s FOR UPDATE", [last])
+        writing = pool.submit(write_all, pipeline, memory_ids=[plan.memory_id])
+        mem0_store.connection.execute("SET lock_timeout = '1s'")
+        for _ in range(20):
+            mem0_store.connection.execute("UPDATE mem0 SET payload = payload WHERE id = %s", [first])
+            time.sleep(0.05)
+        assert list(writing.result().refused) == [str(plan.memory_id)]
 
 
 def test_rows_come_back_if_the_rest_merges_again(mem0_store: Store, pipeline: Pipeline) -> None:
