@@ -1,6 +1,6 @@
 """Time of syncing and writing a large store, and how long its program waits meanwhile.
 
-    python benchmarks/connect.py [--rows N] [--dimension D] [--no-index]        default: 100000 1536
+    python benchmarks/connect.py [--rows N] [--dimension D] [--no-index] [--merge-only]        default: 100000 1536
 
 A collection as mem0 makes it gets N memories of N / 250 users; two of a hundred are worded twice. It is connected,
 copied, consolidated and written. Then a night: 1,000 rows (at most a hundredth of N) are new, changed or deleted, half
@@ -8,7 +8,8 @@ of the new ones in words for what the user has already, and sync, run and write 
 
 Meanwhile a process updates and inserts rows of the collection one by one, fifty in a second, half of them among the
 rows that are being merged. Vectors have the directions of the local model's, repeated up to D numbers. Everything is in
-one temporary embedded server. Phases run as Dagster assets in this process, as by `consolidation run`.
+one temporary embedded server. Phases run as Dagster assets in this process, as by `consolidation run`. CPU seconds are
+those of this process, which also plays the provider of the model, and of the server.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import random
 import resource
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import md5
 from itertools import islice
 from pathlib import Path
@@ -29,6 +30,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import psutil
 from pipeline import Lesson, draw_lessons, phrase
 from temporary_server import use_temporary_server
 
@@ -134,7 +136,7 @@ def write_as_the_program(url: str, dimension: int, merged: Sequence[str], stop: 
     # Few texts, and one user's: they cost the next run little.
     own = [make_values((UUID(int=0), "writer", f"Entry {at} of the writer"), np.ones(dimension)) for at in range(20)]
     with psycopg.connect(url, autocommit=True) as store:
-        ids = [str(id_) for (id_,) in store.execute("SELECT id FROM mem0 TABLESAMPLE SYSTEM (1)")] or list(merged)
+        ids = [str(id_) for (id_,) in store.execute("SELECT id FROM mem0 ORDER BY md5(id::text) LIMIT 2000")]
         while not stop.is_set():
             began = time.perf_counter()
             if draw.random() < 0.1:
@@ -149,6 +151,17 @@ def write_as_the_program(url: str, dimension: int, merged: Sequence[str], stop: 
     times.put(taken)
 
 
+def read_cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of the server with all its sessions, also those that ended."""
+    folder = Path(os.environ["CONSOLIDATION_DATA_DIR"])
+    server = psutil.Process(int(next(folder.rglob("postmaster.pid")).read_text().split()[0]))
+    seconds = sum(server.cpu_times()[:4]) + sum(psutil.Process().cpu_times()[:2])
+    for session in server.children():
+        with suppress(psutil.Error):
+            seconds += sum(session.cpu_times()[:2])
+    return seconds
+
+
 @contextmanager
 def measure(name: str, url: str, dimension: int, merged: Sequence[str] = ()) -> Iterator[None]:
     """Print a row with the seconds of the body, and of the writes of another process meanwhile."""
@@ -157,16 +170,19 @@ def measure(name: str, url: str, dimension: int, merged: Sequence[str] = ()) -> 
     writer = context.Process(target=write_as_the_program, args=(url, dimension, merged, stop, times))
     writer.start()
     time.sleep(2)
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), read_cpu_seconds()
     try:
         yield
     finally:
-        took = time.perf_counter() - began
+        took, spent = time.perf_counter() - began, read_cpu_seconds() - spent
         stop.set()
         taken = np.array(times.get(timeout=60)) * 1000
         writer.join()
     p50, p99, slowest = (*np.percentile(taken, (50, 99)), taken.max())
-    print(f"| {name} | {took:.1f} s | {len(taken)} | {p50:.1f} ms | {p99:.1f} ms | {slowest:.0f} ms |", flush=True)
+    print(
+        f"| {name} | {took:.1f} s | {spent:.1f} s | {len(taken)} | {p50:.1f} ms | {p99:.1f} ms | {slowest:.0f} ms |",
+        flush=True,
+    )
 
 
 def list_planned(engine: Any) -> list[str]:
@@ -176,24 +192,28 @@ def list_planned(engine: Any) -> list[str]:
     return [key for plan in plan_writes(engine, SOURCE, quiet_seconds=0) for key in plan.stamps]
 
 
-def run() -> None:
-    """Consolidate the project."""
+def run(merge_only: bool) -> None:
+    """Consolidate the project, or only merge."""
     from consolidation_pipeline.launch import run_project
+    from consolidation_pipeline.service.runs.phases import PHASES
 
-    outcome = run_project(PROJECT, triggered_by="benchmark")
+    phases = PHASES[: PHASES.index("merged_memories") + 1] if merge_only else None
+    outcome = run_project(PROJECT, phases=phases, triggered_by="benchmark")
     if outcome.status not in ("completed", "unchanged"):
         raise SystemExit(f"run {outcome.status}: {outcome.error}")
+    seconds = {name: float(outcome.metrics[name]["seconds"]) for name in PHASES if name in outcome.metrics}
+    print(f"  {', '.join(f'{name} {took:.1f} s' for name, took in seconds.items() if took >= 1)}", flush=True)
 
 
-def measure_all(engine: Any, url: str, rows: int, dimension: int) -> None:
+def measure_all(engine: Any, url: str, rows: int, dimension: int, *, merge_only: bool) -> None:
     """Print a table of all steps."""
     from consolidation_pipeline.service.sources.connections import connect_source, set_mode
     from consolidation_pipeline.service.sources.sync import sync_source
     from consolidation_pipeline.service.sources.write_back import write_source
 
     config = {"kind": "mem0", "url_env": URL_ENV, "embedding_model": MODEL}
-    print(f"\n| {rows:,} rows x {dimension} | time | its program's writes | p50 | p99 | longest |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print(f"\n| {rows:,} rows x {dimension} | time | CPU | its program's writes | p50 | p99 | longest |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     with measure("nothing else", url, dimension):
         time.sleep(5)
     with measure("connect", url, dimension):
@@ -205,16 +225,16 @@ def measure_all(engine: Any, url: str, rows: int, dimension: int) -> None:
     with measure("change of the mode to write", url, dimension):
         set_mode(engine, SOURCE, "write")
     with measure("first run", url, dimension):
-        run()
+        run(merge_only)
     with measure("first write", url, dimension, list_planned(engine)):
         first = write_source(engine, SOURCE, quiet_seconds=0, max_share=1)
     sync_source(engine, SOURCE)
-    run()
+    run(merge_only)
     count = change_rows(url, rows, dimension)
     with measure(f"{count:,} rows changed: sync", url, dimension):
         synced = sync_source(engine, SOURCE)
     with measure(f"{count:,} rows changed: run", url, dimension):
-        run()
+        run(merge_only)
     with measure(f"{count:,} rows changed: write", url, dimension, list_planned(engine)):
         second = write_source(engine, SOURCE, quiet_seconds=0)
     print(f"\nFirst write: {first}\nSync: {synced}\nSecond write: {second}")
@@ -226,6 +246,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--dimension", type=int, default=1536)
     parser.add_argument("--no-index", dest="index", action="store_false", help="leave the HNSW index of mem0 out")
+    parser.add_argument("--merge-only", action="store_true", help="run no phases after merged_memories")
     given = parser.parse_args()
     folder = use_temporary_server()
     os.environ.update(DAGSTER_HOME=str(Path(__file__).resolve().parent.parent), OPENAI_API_KEY="unused")
@@ -245,7 +266,7 @@ def main() -> None:
         os.environ["OPENAI_API_BASE"] = server.api_base
         options = {"embedding_model": MODEL, "scope": "user_id,agent_id,session_id"}
         create_project(engine, PROJECT, options, settings=Settings())
-        measure_all(engine, url, given.rows, given.dimension)
+        measure_all(engine, url, given.rows, given.dimension, merge_only=given.merge_only)
     print(f"peak memory of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
