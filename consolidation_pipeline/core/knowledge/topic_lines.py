@@ -80,6 +80,9 @@ _NO_NAME = re.compile(
     re.I,
 )
 _END = re.compile(r"[.!?…。！？:]([\"'”’»)\]*_`」』]*)$")
+# Single quotation marks, and where a quotation begins.
+_OPENS, _CLOSES = re.compile(r"(?<=\s)'(?=\S)"), re.compile(r"(?<=\S)'(?!\w)")
+_QUOTATION = re.compile(r"(?<=\s)['\"`]")
 # The last word of a sentence that goes on: of a text that was cut.
 _CUT = re.compile(
     r"\b(?:a|an|the|and|or|of|to|in|on|for|with|by|from|not|is|are|that|which|when|if|as|its|their)\W*$", re.I
@@ -264,6 +267,13 @@ class TopicGroup(PatternGroup):
         names = [word for word in self.terms if _names(word)]
         names.sort(key=lambda word: not any(term.stem in stems_said for term in extract_terms(word)))
         return capitalize(" and ".join(names[:most]))
+
+
+def drop_open_quotation(text: str) -> str:
+    """Return a text that was cut inside a quotation without it: "Failed: 'the total is" gives "Failed"."""
+    is_open = any(text.count(sign) % 2 for sign in '"`') or len(_OPENS.findall(text)) > len(_CLOSES.findall(text))
+    start = _QUOTATION.search(text)
+    return (start and text[: start.start()].rstrip(" :,(-")) or text if is_open else text
 
 
 def _strip_verb(title: str) -> str:

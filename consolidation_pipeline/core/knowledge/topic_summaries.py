@@ -17,6 +17,7 @@ from consolidation_pipeline.core.knowledge.topic_lines import (
     READABLE,
     TopicGroup,
     TopicLine,
+    drop_open_quotation,
     finish_statement,
     tells_lesson,
 )
@@ -189,10 +190,9 @@ class _Summary:
             for topic, line in zip(self.topics, told, strict=True)
             if line is not None
         ]
-        tail = [
-            self._tell_others([*self.other_lessons, *(at for at in untold if self.forms[at].is_lesson)]),
-            self._tell_named([*self.named, *(at for at in untold if not self.forms[at].is_lesson)]),
-        ]
+        rest = [*self.other_lessons, *self.named, *untold]
+        others = [at for at in rest if self.forms[at].is_lesson and self.left >= _LEAST_CHARS]
+        tail = [self._tell_others(others), self._tell_named([at for at in rest if at not in {*others}])]
         written = [*(line for *_, line in sorted(lines)), *filter(None, tail)]
         if len(written) == 1:
             return written[0]
@@ -257,8 +257,6 @@ class _Summary:
         if not positions:
             return ""
         head = f"Other lessons {self._when(positions)}"
-        if self.left < _LEAST_CHARS:
-            return f"{head}."
         near = sorted(positions, key=lambda at: (-self.counts[at], at))[:_MAX_RANKED]
         line = self._build_groups([near])[0].tell_topic(self.left - len(head), is_named=False)
         self.left -= len(head) + len(line.text)
@@ -277,13 +275,14 @@ class _Summary:
         is_telling = counts.total() >= _TOLD_SHARE * self._weigh(positions)
         ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         told = ", ".join(f"{title} ({count})" for title, count in ranked if title) if is_telling else ""
-        label = "Without a lesson of their own" if self.has_lessons else "Other matters"
+        is_alone = self.has_lessons and not any(self.forms[at].is_lesson for at in positions)
+        label = "Without a lesson of their own" if is_alone else "Other matters"
         return f"{label} {self._when(positions)}{f': {told}' if told else ''}."
 
     def _tell_repeated(self, at: int) -> str:
         """Return the line of what is repeated: its opening, and what it teaches."""
         sentences = extract_sentences(self.forms[at].text)
-        told = finish_statement(sentences[0].text, 1).removesuffix(".")
+        told = finish_statement(drop_open_quotation(sentences[0].text), 1).removesuffix(".")
         if len(sentences) == 1 or not self.forms[at].is_lesson:
             return f"{told} {self._when([at])}."
         unit = replace(self._build_unit(at), weight=1.0)

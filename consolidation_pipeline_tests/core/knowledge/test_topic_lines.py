@@ -6,7 +6,7 @@ import pytest
 
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
-from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, tells_lesson
+from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, drop_open_quotation, tells_lesson
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
 
@@ -72,3 +72,16 @@ def test_examples_stand_for_memories_without_a_lesson() -> None:
     line = build_group("feat(cart): add coats page", "feat(cart): add shoes page").tell_topic(400)
     assert not line.is_lesson
     assert line.text.startswith("For example: Cart: add ")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Weakness found: 'the test checks `Value", "Weakness found"),
+        ("Look at `cart` and 'coats", "Look at"),
+        ("Don't cut the users' carts", "Don't cut the users' carts"),
+        ("Keep 'this' and \"that\"", "Keep 'this' and \"that\""),
+    ],
+)
+def test_open_quotation_of_cut_text_is_dropped(text: str, told: str) -> None:
+    assert drop_open_quotation(text) == told
