@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import zip_longest
 
-from consolidation_pipeline.core.knowledge.lesson_sentences import is_bug_report
+from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED, is_bug_report
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
@@ -51,6 +51,9 @@ _TOLD_SHARE = 0.3
 _NAMED = 10
 # Share of the memories without a lesson from which they have topics of their own.
 _MOSTLY = 0.9
+# Told from as many lines with what failed, or is to be tried.
+_GUESSES = "What made attempts fail, and what to try, is as these memories suppose it"
+_MANY_GUESSES = 3
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 # They stand for numbers that differ.
 _SLOTS = ("N", "M", "K")
@@ -197,7 +200,9 @@ class _Summary:
         if len(written) == 1:
             return written[0]
         topics = f", on {len(lines)} topic{'s' if len(lines) > 1 else ''}" if lines else ""
-        return "\n".join([f"{_count(len(self.days))}, {_span(self.days)}{topics}:", *written])
+        guesses = sum(TRIED in line or TO_TRY in line for line in written)
+        note = f". {_GUESSES}" if guesses >= _MANY_GUESSES else ""
+        return "\n".join([f"{_count(len(self.days))}, {_span(self.days)}{topics}{note}:", *written])
 
     def _find_repeated(self) -> list[int]:
         """Return the positions of the forms that are repeated so often that each is a topic alone."""
