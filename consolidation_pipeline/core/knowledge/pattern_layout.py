@@ -14,6 +14,10 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED
 ExampleKind = Literal["any", "questions", "problems", "changes"]
 
 
+# Of what attempts that failed conclude from themselves. Verdicts on attempts are read in English only.
+_SUPPOSED = "as the failed attempts suppose, not proven"
+
+
 @dataclass(frozen=True)
 class Sightings:
     """Number of a group's memories and of their sessions, and the days between which they were learned.
@@ -176,7 +180,9 @@ def render_pattern(
             "changes": labels.changes,
         }
         lines.append(f"{kinds[examples_are]}: {'; '.join(examples)}")
-    lines.append(_tell_sightings(sightings, labels, language or "en"))
+    seen = _tell_sightings(sightings, labels, language or "en")
+    is_guess = any(line.startswith((TRIED, TO_TRY)) for line in lines)
+    lines.append(f"{seen.removesuffix('.')}; {_SUPPOSED}." if is_guess else seen)
     return "\n".join(line for line in lines if line)
 
 

@@ -441,3 +441,16 @@ def test_disputed_diagnosis_is_no_headline() -> None:
         "The solution is wrong because it starts the pages from 3 instead of 4, so a page is doubled.",
     ]
     assert not extract_first(texts).is_shared
+
+
+def test_cause_of_failed_attempts_is_told_as_supposed() -> None:
+    texts = [
+        "The implementation is wrong because it rounds each row of the invoice.",
+        "The implementation is incorrect because it rounds each row of the invoice first.",
+        "The implementation is wrong because it rounds each row of an invoice before the sum.",
+    ]
+    units = [Unit(id=str(at), text=text, memory_type="error_fix", success=False) for at, text in enumerate(texts)]
+    content = extract_patterns([units])[0].content
+    assert "Tried, failed: an implementation that rounds each row of" in content
+    assert content.endswith("\nSeen 3 times; as the failed attempts suppose, not proven.")
+    assert read_statements(content).startswith("Tried, failed: ")
