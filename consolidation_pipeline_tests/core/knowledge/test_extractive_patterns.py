@@ -445,12 +445,13 @@ def test_disputed_diagnosis_is_no_headline() -> None:
 
 def test_cause_of_failed_attempts_is_told_as_supposed() -> None:
     texts = [
-        "The implementation is wrong because it rounds each row of the invoice.",
-        "The implementation is incorrect because it rounds each row of the invoice first.",
-        "The implementation is wrong because it rounds each row of an invoice before the sum.",
+        "The implementation is incorrect because it rounds each row of the invoice instead of the sum.",
+        "The implementation is incorrect because it rounds every row of the invoice instead of the total sum.",
+        "The code is incorrect because it rounds the rows of the invoice instead of the sum.",
+        "The implementation fails because it rounds all rows of the invoice instead of only the sum.",
     ]
     units = [Unit(id=str(at), text=text, memory_type="error_fix", success=False) for at, text in enumerate(texts)]
     content = extract_patterns([units])[0].content
-    assert "Tried, failed: an implementation that rounds each row of" in content
-    assert content.endswith("\nSeen 3 times; as the failed attempts suppose, not proven.")
-    assert read_statements(content).startswith("Tried, failed: ")
+    assert "Tried, failed: an implementation that " in content
+    assert content.endswith("\nSeen 4 times; as the failed attempts suppose, not proven.")
+    assert "Tried, failed: " in read_statements(content)
