@@ -169,12 +169,14 @@ def test_doctor_reports_clock_difference(engine: Engine, settings: Settings) -> 
 
 
 def test_doctor_warns_of_full_server() -> None:
-    load = ServerLoad(datetime.now(UTC), 90, 97, 5_000_000_000, {"task_memories": (90_000, 10)}, 200_000)
+    dead = {"task_memories": (90_000, 10)}
+    load = ServerLoad(datetime.now(UTC), 90, 97, 5_000_000_000, dead, 200_000, 128_000_000, 1_000_000_000)
     found = {finding.check: finding for finding in _check_load(load)}
     assert {name for name, finding in found.items() if finding.status == "warning"} == {
         "connections",
         "bloat",
         "outbox",
+        "server memory",
     }
     assert found["database size"].message == "5.00 GB"
 

@@ -8,23 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consolidation_pipeline.core.search.words import TextStatistics
+
 
 def compute_word_shares(
-    counts: NDArray[Any], queries: Sequence[Collection[int]], *, reference: int
+    counts: NDArray[Any], queries: Sequence[Collection[int]], statistics: TextStatistics
 ) -> NDArray[np.float64]:
     """Return the share of a query's words that each of n texts has (n,), 0 to 1, rare words counting more.
 
-    The weight of a word is ln(1 + (r + 1) / (df + 0.5)), with the number df of the first r texts that have it. It is
-    never near 0, unlike that of BM25, so that a few texts tell as much as many.
+    The weight of a word is ln(1 + (total + 1) / (df + 0.5)). It is never near 0, unlike that of BM25, so that a few
+    texts tell as much as many.
 
     Args:
         counts: Occurrences of each of the m query words in each text (n, m).
         queries: Columns of ``counts`` that are the query in one language each. The best language of a text counts.
-        reference: Number r of texts that are counted; 0 = all.
+        statistics: Statistics of the texts among which these were found, or of these.
     """
     present = counts > 0
-    counted = reference or len(counts)
-    weights = np.log1p((counted + 1) / (present[:counted].sum(axis=0) + 0.5))
+    weights = np.log1p((statistics.total + 1) / (statistics.frequencies + 0.5))
     shares = [present[:, columns] @ weights[columns] / weights[columns].sum() for columns in map(list, queries)]
     found: NDArray[np.float64] = np.max(shares, axis=0)
     return found

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from consolidation_pipeline.core.search.words import TextStatistics
+
 
 class Comparable(Hashable, Protocol):
     """Hashable id with an order."""
@@ -94,24 +96,22 @@ def _check_lengths(rankings: Sequence[Any], numbers: Sequence[float]) -> None:
 
 
 def bm25(
-    lengths: NDArray[Any], counts: NDArray[Any], *, reference: int | None = None, k1: float = 1.2, b: float = 0.75
+    lengths: NDArray[Any], counts: NDArray[Any], statistics: TextStatistics, *, k1: float = 1.2, b: float = 0.75
 ) -> NDArray[np.float64]:
     """Return the Okapi BM25 scores (n,) of texts (Robertson and Zaragoza 2009).
 
-    Document frequencies and the mean length are those of the first r texts. The weight of a word is
-    ln(1 + (r - df + 0.5) / (df + 0.5)), which is never negative. A text without any of the words scores 0.
+    The weight of a word is ln(1 + (total - df + 0.5) / (df + 0.5)), which is never negative. A text without any of the
+    words scores 0.
 
     Args:
         lengths: Length of each text (n,), in any unit.
         counts: Occurrences of each of the m query words in each text (n, m).
-        reference: Number r of texts that are counted; None or 0 = all.
+        statistics: Statistics of the texts among which these were found, or of these.
         k1: Saturation of repeated words.
         b: Share of the normalisation by length.
     """
-    counted = reference or len(lengths)
-    df = (counts[:counted] > 0).sum(axis=0)
-    weights = np.log1p((counted - df + 0.5) / (df + 0.5))
-    mean = lengths[:counted].mean() if lengths[:counted].any() else 1.0
-    damped = counts + (k1 * (1 - b + b * lengths / mean))[:, None]
+    df = statistics.frequencies
+    weights = np.log1p((statistics.total - df + 0.5) / (df + 0.5))
+    damped = counts + (k1 * (1 - b + b * lengths / statistics.mean_length))[:, None]
     scores: NDArray[np.float64] = (counts * (k1 + 1) / damped) @ weights
     return scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -38,7 +39,9 @@ from consolidation_pipeline.store.database.inspection import (
 from consolidation_pipeline.store.jobs.event_outbox import count_events
 from consolidation_pipeline.store.jobs.jobs import list_live_jobs, list_pending_jobs
 from consolidation_pipeline.store.projects import Project, list_projects
-from consolidation_pipeline.store.search.vector_indexes import MAX_DIMENSION, MIN_INDEXED_ROWS, VectorIndex
+from consolidation_pipeline.store.search.index_upkeep import MIN_INDEXED_ROWS
+from consolidation_pipeline.store.search.vector_indexes import MAX_DIMENSION, VectorIndex
+from consolidation_pipeline.store.search.word_indexes import WordIndex
 
 # A sensor launches pending jobs within a minute, and lost ones within ten. Runs before them may take longer.
 LONG_WAIT = timedelta(minutes=30)
@@ -142,8 +145,16 @@ def _check_search_indexes(indexes: IndexStatus, projects: Mapping[UUID, Project]
         if one.model and one.dimension and one.dimension <= MAX_DIMENSION and one.memories >= MIN_INDEXED_ROWS
         if VectorIndex(one.table, one.project_id, one.model, one.dimension).name not in indexes.complete
     ]
+    memories: Counter[tuple[str, UUID]] = Counter()
+    for one in usage:
+        memories[one.table, one.project_id] += one.memories
+    missing += [
+        f"the words of {count:,} memories in {projects[project_id].slug}"
+        for (table, project_id), count in memories.items()
+        if count >= MIN_INDEXED_ROWS and WordIndex(table, project_id).name not in indexes.complete
+    ]
     missing += [f"the incomplete index {name}" for name in sorted(indexes.invalid - indexes.missing.keys())]
-    what = "have no complete index, so that a search compares every row; the next run builds it"
+    what = "have no complete index, so that a search reads every row; the next run builds it"
     return list_finding("search indexes", missing, what=what, fine="every project that is large enough has one")
 
 
@@ -190,6 +201,11 @@ def _check_load(load: ServerLoad) -> Iterator[Finding]:
     what = "need VACUUM: autovacuum is off, or an old transaction blocks it"
     yield list_finding("bloat", bloated, what=what, fine="no table is mostly dead rows")
     many = [f"{load.events:,} events"] if load.events > MANY_EVENTS else []
+    small = load.search_index_bytes > load.shared_buffers
+    needed = f"the indexes that searches read have {load.search_index_bytes / 1e6:.0f} MB"
+    found = f"shared_buffers is {load.shared_buffers / 1e6:.0f} MB, {needed}"
+    advice = "; searches are faster if it holds them" if small else ""
+    yield Finding("server memory", "warning" if small else "ok", found + advice)
     what = "are in the outbox: `consolidation prune` or its weekly schedule removes old ones"
     yield list_finding("outbox", many, what=what, fine=f"{load.events:,} events are kept")
 

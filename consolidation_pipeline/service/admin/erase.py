@@ -162,7 +162,7 @@ def erase_memories(
         summary = {"memories": hashes, "rows": rows, "survivors": survivors}
         record_erasure(connection, author, group_id=group_id, summary=summary, reason=reason)
     with autocommit_connection(engine) as connection:
-        renew_statistics(connection)
+        renew_statistics(connection, owner.id)
     scan = _scan(engine, canaries, list(pseudonyms))
     return Certificate(
         owner.slug, group_id, now, changed_by, reason, salt, hashes, rows, survivors, scan, in_sources.left

@@ -20,7 +20,7 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline.store.search.vector_indexes import drop_indexes
+from consolidation_pipeline.store.search.index_upkeep import drop_indexes
 
 
 def list_projects(engine: Engine) -> list[Backlog]:

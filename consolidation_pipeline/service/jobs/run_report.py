@@ -16,8 +16,8 @@ from consolidation_pipeline.store.admin.project_counts import ProjectCounts, cou
 from consolidation_pipeline.store.database.engine import Row
 from consolidation_pipeline.store.jobs.jobs import get_job
 from consolidation_pipeline.store.jobs.llm_calls import sum_job_spending
+from consolidation_pipeline.store.search.index_upkeep import build_indexes
 from consolidation_pipeline.store.search.retrievers import load_vector_length
-from consolidation_pipeline.store.search.vector_indexes import build_indexes
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RunReport:
 
 
 def write_report(run: ProjectRun) -> RunReport:
-    """Return the numbers of the project and of the run. First build vector indexes if the project is large."""
+    """Return the numbers of the project and of the run. First build the indexes of a large project."""
     with run.engine.connect() as connection:
         dimension = load_vector_length(connection, run.project.id, run.embedder.name)
     build_indexes(run.engine, run.project.id, run.embedder.name, dimension)

@@ -19,11 +19,18 @@ from consolidation_pipeline.core.search.match import compute_match, compute_word
 from consolidation_pipeline.core.search.ranking import bm25
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.core.search.versions import place_newer_first
+from consolidation_pipeline.core.search.words import TextStatistics, WordFrequencies, add_frequencies, count_texts
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.query_vectors import embed_query, explain_missing_vectors
-from consolidation_pipeline.service.search.rank_fusion import CANDIDATES, FUSIONS, RetrieverScores, fuse_scores
+from consolidation_pipeline.service.search.rank_fusion import (
+    CANDIDATES_OF_HIT,
+    FUSIONS,
+    MIN_CANDIDATES,
+    RetrieverScores,
+    fuse_scores,
+)
 from consolidation_pipeline.service.search.versions import find_versions
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
@@ -32,15 +39,8 @@ from consolidation_pipeline.store.database.schema import PATTERN_TYPES
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.memories.votes import load_usefulness
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.search.retrievers import (
-    KeywordMatches,
-    SearchFilters,
-    SemanticMatch,
-    find_keyword_matches,
-    find_nearest,
-    load_lexemes,
-    open_snapshot,
-)
+from consolidation_pipeline.store.search.keyword_matches import KeywordMatches, find_keyword_matches, load_lexemes
+from consolidation_pipeline.store.search.retrievers import SearchFilters, SemanticMatch, find_nearest, open_snapshot
 from consolidation_pipeline.store.search.search_hits import (
     RankedMemory,
     add_uses,
@@ -49,12 +49,11 @@ from consolidation_pipeline.store.search.search_hits import (
     load_similarities,
 )
 from consolidation_pipeline.store.search.vector_indexes import VectorIndex, find_indexes
+from consolidation_pipeline.store.search.word_indexes import find_word_indexes, load_frequencies
 
 MAX_QUERY_CHARS = 10_000
 MAX_LIMIT = 100
 
-# Number of keyword matches that are scored by BM25.
-_KEYWORD_POOL = 400
 _BY_WORDS = "found by words alone: {}"
 # Memories of this level and above are abstract: they are made from several others and say less than these.
 _ABSTRACT_LEVEL = 2
@@ -117,8 +116,9 @@ def search_project(
         options = effective_options(project, settings)
         filters, text = _check_query(query, options), _to_storable(query.text)
         vector, note = _embed(engine, project, options, text) if filters.kinds else (None, None)
-        with open_snapshot(engine) as connection:
-            scores = _retrieve(connection, project.id, query, filters=filters, text=text, vector=vector)
+        listed = max(MIN_CANDIDATES, CANDIDATES_OF_HIT * query.limit)
+        with open_snapshot(engine, nearest=listed) as connection:
+            scores = _retrieve(connection, project.id, query, filters=filters, text=text, vector=vector, listed=listed)
             if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):
                 note = _BY_WORDS.format(missing)
             ranked = fuse_scores(scores, query.fusion)
@@ -204,16 +204,24 @@ def _retrieve(
     filters: SearchFilters,
     text: str,
     vector: tuple[str, Vectors] | None,
+    listed: int,
 ) -> RetrieverScores:
+    """Return the scores of the best ``listed`` memories of each retriever."""
     if not filters.kinds:
         return RetrieverScores({}, {})
     lexemes = load_lexemes(connection, project_id, text)
     indexed: Mapping[str, VectorIndex] = {}
     if vector is not None:
         indexed = find_indexes(connection, project_id, vector[0], len(vector[1]))
+    word_indexes = find_word_indexes(connection, project_id)
+    loaded = [load_frequencies(connection, index.name) for index in word_indexes.values()]
+    counted = [one for one in loaded if one is not None]
+    words = sorted({word for listed in lexemes.values() for word in listed})
+    frequencies = add_frequencies(counted, words) if counted else None
     semantic: list[SemanticMatch] = []
     matches: list[KeywordMatches] = []
-    # Listed separately, so that abstract memories keep no other one off the lists.
+    # Listed separately, so that abstract memories keep no other one off the lists. These are few: an index of all kinds
+    # would pass many others on the way to them.
     concrete, abstract = _split_kinds(filters.kinds)
     for kinds in filter(None, (concrete, abstract)):
         own = replace(filters, kinds=kinds)
@@ -225,27 +233,34 @@ def _retrieve(
                 model=vector[0],
                 vector=vector[1],
                 min_similarity=query.min_similarity,
-                limit=CANDIDATES,
-                indexed=indexed,
+                limit=listed,
+                indexed=indexed if kinds is concrete else {},
             )
         matches.append(
             find_keyword_matches(
-                connection, project_id, own, lexemes=lexemes, pool=_KEYWORD_POOL, indexed=bool(indexed)
+                connection,
+                project_id,
+                own,
+                lexemes=lexemes,
+                indexes=word_indexes,
+                frequencies=frequencies,
+                least=query.limit if kinds is concrete or not concrete else 0,
             )
         )
-    keyword = _score_matches(matches)
+    statistics = _count_texts(matches, words, frequencies)
+    keyword = _score_matches(matches, statistics, listed)
     kinds_of = {match.id: match.kind for match in semantic}
-    kinds_of |= {id_: kind for found in matches for id_, kind in zip(found.ids, found.kinds, strict=True)}
+    kinds_of |= {id_: kind for match in matches for id_, kind in zip(match.ids, match.kinds, strict=True)}
     found_abstract = {id_ for id_, kind in kinds_of.items() if kind in abstract}
-    listed = {match.id for match in semantic} | keyword.keys()
-    patterns = [UUID(id_) for id_ in found_abstract & listed if kinds_of[id_] == "pattern"]
+    found = {match.id for match in semantic} | keyword.keys()
+    patterns = [id_ for id_ in found_abstract & found if kinds_of[id_] == "pattern"]
     return RetrieverScores(
         {match.id: match.similarity for match in sorted(semantic, key=lambda match: (-match.similarity, match.id))},
         keyword,
         found_abstract,
-        load_members(connection, patterns, [UUID(id_) for id_ in listed - found_abstract]),
-        load_usefulness(connection, listed, query=vector) if query.as_of is None else {},
-        _share_words(matches, lexemes),
+        load_members(connection, patterns, found - found_abstract),
+        load_usefulness(connection, found, query=vector) if query.as_of is None else {},
+        _share_words(matches, lexemes, words, statistics),
     )
 
 
@@ -255,29 +270,38 @@ def _split_kinds(kinds: Collection[str]) -> tuple[list[str], list[str]]:
     return [kind for kind in kinds if kind not in abstract], abstract
 
 
-def _score_matches(matches: Sequence[KeywordMatches]) -> dict[str, float]:
-    """Return the BM25 scores of the best ``CANDIDATES`` of each list, best first.
+def _count_texts(
+    matches: Sequence[KeywordMatches], words: Sequence[str], frequencies: WordFrequencies | None
+) -> TextStatistics:
+    """Return the statistics by which matches are scored.
 
     Words are counted in the first list alone, so that the second one does not change the scores of the first.
     """
-    lengths = np.concatenate([found.lengths for found in matches])
-    scores = bm25(lengths, np.concatenate([found.counts for found in matches]), reference=len(matches[0].ids))
-    parts = np.split(scores, np.cumsum([len(found.ids) for found in matches])[:-1])
+    counted = next((found for found in matches if found.ids), matches[0])
+    return count_texts(counted.lengths, counted.counts, words, frequencies)
+
+
+def _score_matches(matches: Sequence[KeywordMatches], statistics: TextStatistics, listed: int) -> dict[str, float]:
+    """Return the BM25 scores of the best ``listed`` of each list, best first."""
     best: list[tuple[str, float]] = []
-    for found, part in zip(matches, parts, strict=True):
-        ranked = sorted(zip(found.ids, part.tolist(), strict=True), key=_best_first)
-        best += ranked[:CANDIDATES]
+    for found in matches:
+        scores = bm25(found.lengths, found.counts, statistics).tolist()
+        best += sorted(zip(found.ids, scores, strict=True), key=_best_first)[:listed]
     return dict(sorted(best, key=_best_first))
 
 
-def _share_words(matches: Sequence[KeywordMatches], lexemes: Mapping[str, Sequence[str]]) -> dict[str, float] | None:
+def _share_words(
+    matches: Sequence[KeywordMatches],
+    lexemes: Mapping[str, Sequence[str]],
+    words: Sequence[str],
+    statistics: TextStatistics,
+) -> dict[str, float] | None:
     """Return the share of the query's words that each memory has, by id; None if the query has none."""
-    if not lexemes:
+    if not words:
         return None
-    words = sorted({word for listed in lexemes.values() for word in listed})
     queries = [[words.index(word) for word in listed] for listed in lexemes.values()]
     counts = np.concatenate([found.counts for found in matches])
-    shares = compute_word_shares(counts, queries, reference=len(matches[0].ids))
+    shares = compute_word_shares(counts, queries, statistics)
     return dict(zip((id_ for found in matches for id_ in found.ids), shares.tolist(), strict=True))
 
 

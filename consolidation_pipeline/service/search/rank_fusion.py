@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from consolidation_pipeline.core.search.ranking import reciprocal_rank_fusion, weighted_z_scores
 
-# Maximum number of memories that each retriever lists.
-CANDIDATES = 200
+# Maximum number of memories that each retriever lists: so many for each hit that is shown, and at least so many.
+# Measured: docs/quality.md.
+CANDIDATES_OF_HIT, MIN_CANDIDATES = 2, 100
 FUSIONS = ("rrf", "zscore")
 # Measured: docs/quality.md.
 DEFAULT_FUSION = "zscore"

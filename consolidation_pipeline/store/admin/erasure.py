@@ -22,6 +22,7 @@ from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.knowledge.quarantine import reduce_entry
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, copy_rows, update_rows
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
+from consolidation_pipeline.store.search.word_indexes import count_words, find_word_indexes
 
 _SUCCESSOR_ERASED = f"{DELETED}what took its place was erased"
 
@@ -418,11 +419,13 @@ _LIST_ANALYZED = """
 """
 
 
-def renew_statistics(connection: Connection) -> None:
-    """Renew the statistics of the query planner: they quote values of rows, also of rows that are gone.
+def renew_statistics(connection: Connection, project_id: UUID) -> None:
+    """Renew the statistics of the query planner and of search: they quote values of rows, also of rows that are gone.
 
     Args:
         connection: In autocommit, as each table is locked against other maintenance until its transaction ends.
     """
     for table in connection.scalars(text(_LIST_ANALYZED)).all():
         connection.execute(text(f"ANALYZE {table}"))
+    for index in find_word_indexes(connection, project_id).values():
+        count_words(connection, index, again=True)

@@ -38,6 +38,9 @@ _OLDEST_VECTOR = (0, 8)
 
 # Most connections of one process, which it keeps open; the server has 100 for all.
 POOL_SIZE = 15
+# No statement here is worth the compilation, which takes longer than most of them. Tables of memories are read by
+# scattered ids, from memory or an SSD. Options in the URL win over these.
+_PLANNER_OPTIONS = "-c jit=off -c random_page_cost=1.1"
 # Schema of Dagster's own storage if it is beside the memories in a database of the user's.
 DAGSTER_SCHEMA = "dagster"
 _URL_VARIABLE = "CONSOLIDATION_DATABASE_URL"
@@ -152,7 +155,7 @@ def connect_engine(url: str) -> Engine:
     # costs more to write and parse than its comparison with a hundred memories.
     psycopg.adapters.register_dumper(Vector, VectorBinaryDumper)
     try:
-        options = f"{_read_session_options(make_url(url))} -c timezone=UTC -c {_SESSION_MARK}=on".strip()
+        options = f"{_PLANNER_OPTIONS} {_read_session_options(make_url(url))} -c timezone=UTC -c {_SESSION_MARK}=on"
         arguments = {"options": options, "connect_timeout": 10}
         engine = create_engine(url, pool_size=POOL_SIZE, max_overflow=0, pool_use_lifo=True, connect_args=arguments)
     except (ArgumentError, ValueError):  # Their messages may hold the password.

@@ -124,7 +124,8 @@ class ServerLoad:
     """Load of a server, by its statistics.
 
     ``now``: its clock. ``dead``: numbers of dead and live rows of each table that holds too many dead ones.
-    ``events``: rows of the outbox.
+    ``events``: rows of the outbox. ``shared_buffers``: bytes of the server's own memory; ``search_index_bytes``: of the
+    indexes on vectors and words.
     """
 
     now: datetime
@@ -133,6 +134,8 @@ class ServerLoad:
     database_bytes: int
     dead: dict[str, tuple[int, int]]
     events: int
+    shared_buffers: int
+    search_index_bytes: int
 
 
 _INSPECT_LOAD = """
@@ -141,7 +144,10 @@ _INSPECT_LOAD = """
         current_setting('max_connections')::integer
             - current_setting('superuser_reserved_connections')::integer AS max_connections,
         pg_database_size(current_database()) AS bytes,
-        pg_stat_get_live_tuples('consolidation.consolidation_events'::regclass) AS events
+        pg_stat_get_live_tuples('consolidation.consolidation_events'::regclass) AS events,
+        pg_size_bytes(current_setting('shared_buffers')) AS shared_buffers,
+        (SELECT coalesce(sum(pg_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+            WHERE a.amname IN ('hnsw', 'gin') AND c.relnamespace = to_regnamespace('consolidation')) AS search_indexes
 """
 
 # Autovacuum cleans a table when a fifth of it is dead. More dead rows than live ones, and more than this number, mean
@@ -159,7 +165,16 @@ def inspect_load(connection: Connection) -> ServerLoad:
     load = connection.execute(text(_INSPECT_LOAD)).one()
     bloated = connection.execute(text(_LIST_BLOATED_TABLES), {"bloated": BLOATED_ROWS})
     dead = {row[0]: (row[1], row[2]) for row in bloated}
-    return ServerLoad(load.now, load.connections, load.max_connections, load.bytes, dead, load.events)
+    return ServerLoad(
+        load.now,
+        load.connections,
+        load.max_connections,
+        load.bytes,
+        dead,
+        load.events,
+        load.shared_buffers,
+        load.search_indexes,
+    )
 
 
 _LIST_PROJECTS_OVER_BUDGET = """

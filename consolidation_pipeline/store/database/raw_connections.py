@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Engine
 
@@ -17,18 +18,29 @@ def autocommit_connection(engine: Engine) -> Connection:
     return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
 
+def format_uuids(ids: Iterable[UUID | str]) -> str:
+    """Return a bound value to be cast to ``uuid[]``: the driver takes ten times as long to write a list."""
+    return f"{{{','.join(map(str, ids))}}}"
+
+
 def fetch_rows(
-    connection: Connection, query: str, bound: Mapping[str, Any], *, prepare: bool | None = None
+    connection: Connection,
+    query: str,
+    bound: Mapping[str, Any],
+    *,
+    prepare: bool | None = None,
+    binary: bool = False,
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a query by the driver alone: SQLAlchemy would double the time.
 
     Args:
         query: SQL with ``%(name)s`` for each value of ``bound``.
         prepare: False = plan for these values; None = prepare after a few executions.
+        binary: Receive numbers and bytes as they are, which is faster for many of them.
 
     Raises:
         psycopg.Error: Any error of the driver.
     """
     driver: Any = connection.connection.driver_connection
-    rows: list[tuple[Any, ...]] = driver.execute(query, bound, prepare=prepare).fetchall()
+    rows: list[tuple[Any, ...]] = driver.execute(query, bound, prepare=prepare, binary=binary).fetchall()
     return rows

@@ -236,7 +236,6 @@ task_memories = Table(
     Index("task_memories_embedded_content_idx", "embedding_model", "content_hash"),
     Index("task_memories_consolidated_into_id_idx", "consolidated_into_id"),
     Index("task_memories_summarized_into_id_idx", "summarized_into_id"),
-    Index("task_memories_content_tsv_idx", "content_tsv", postgresql_using="gin"),
     Index("task_memories_language_idx", "project_id", "language"),
     comment="Raw memories that agents wrote; content is immutable.",
 )
@@ -312,7 +311,6 @@ consolidated_memories = Table(
     Index("consolidated_memories_cluster_key_idx", "project_id", "cluster_key"),
     Index("consolidated_memories_superseded_by_id_idx", "superseded_by_id"),
     Index("consolidated_memories_source_memory_ids_idx", "source_memory_ids", postgresql_using="gin"),
-    Index("consolidated_memories_content_tsv_idx", "content_tsv", postgresql_using="gin"),
     Index("consolidated_memories_language_idx", "project_id", "language"),
     Index(
         "consolidated_memories_procedural_key",

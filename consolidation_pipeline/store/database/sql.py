@@ -28,3 +28,11 @@ def compose(statement: str, **parts: str) -> str:
 def conditions(*filters: str | None) -> str:
     """Return `` AND (filter)`` for each filter that is given, to follow another condition; None is left out."""
     return "".join(f" AND ({condition})" for condition in filters if condition)
+
+
+def quote_literal(value: str) -> str:
+    """Return a text as SQL, for statements that take no bound values, such as CREATE INDEX.
+
+    Backslashes need no quoting: ``standard_conforming_strings`` is on in every supported Postgres.
+    """
+    return "'{}'".format(value.replace("'", "''"))

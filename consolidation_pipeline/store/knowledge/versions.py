@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from consolidation_pipeline.core.lifecycle.archive_policies import FORGOTTEN, STALENESS
-from consolidation_pipeline.store.database.raw_connections import fetch_rows
+from consolidation_pipeline.store.database.raw_connections import fetch_rows, format_uuids
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 
@@ -43,7 +43,7 @@ _LOAD_VERSIONS = """
         SELECT id AS hit_id, id AS raw_id FROM unnest(%(ids)s::uuid[]) id
         UNION ALL
         SELECT c.id, unnest(c.source_memory_ids) FROM consolidation.consolidated_memories c
-        WHERE c.id = ANY(%(ids)s) AND c.kind = 'merged' AND EXISTS (SELECT 1 FROM live)),
+        WHERE c.id = ANY(%(ids)s::uuid[]) AND c.kind = 'merged' AND EXISTS (SELECT 1 FROM live)),
     ends AS (
         SELECT h.hit_id, l.a_id AS other, true AS is_newer, l.status, l.reason, l.a_id
         FROM live l JOIN hits h ON h.raw_id = l.b_id
@@ -68,7 +68,7 @@ def load_versions(
     With ``as_of``, only versions that were learned until then.
     """
     statement = compose(_LOAD_VERSIONS, columns=", ".join(f"t.{name}" for name in TEXT_COLUMNS))
-    bound = {"project": project_id, "ids": list(ids), "as_of": as_of}
+    bound = {"project": project_id, "ids": format_uuids(ids), "as_of": as_of}
     bound |= {"staleness": STALENESS, "forgotten": FORGOTTEN}
     return [
         Version(hit, raw, unit, is_newer, status, reason, since, learned_at, join_text_columns(texts))

@@ -18,7 +18,7 @@ from consolidation_pipeline.core.lifecycle.feedback import (
     Votes,
     compute_usefulness,
 )
-from consolidation_pipeline.store.database.raw_connections import fetch_rows
+from consolidation_pipeline.store.database.raw_connections import fetch_rows, format_uuids
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, format_vector
 from consolidation_pipeline.store.database.writers import writer_key
@@ -173,7 +173,7 @@ def load_usefulness(
     the queries are not compared.
     """
     model, vector = query or ("", None)
-    bound = {"ids": list(ids), "model": model, "vector": None, "dimension": 0}
+    bound = {"ids": format_uuids(ids), "model": model, "vector": None, "dimension": 0}
     if vector is not None:
         bound |= {"vector": Vector(vector), "dimension": len(vector)}
     return compute_usefulness(Votes(*row) for row in fetch_rows(connection, _LOAD_VOTES, bound | _WEIGHTS))

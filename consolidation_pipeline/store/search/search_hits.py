@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, text
 
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.results import HitSource, SearchHit
-from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows, format_uuids
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.memories.memories import join_text_columns
@@ -105,7 +105,7 @@ def load_similarities(connection: Connection, ids: Collection[str], *, model: st
     """Return the cosine similarities of memories to a vector (d,) of ``model``; without those that have no vector."""
     if not ids:
         return {}
-    bound = {"ids": list(ids), "model": model, "dimension": len(vector), "vector": Vector(vector)}
+    bound = {"ids": format_uuids(ids), "model": model, "dimension": len(vector), "vector": Vector(vector)}
     return dict(fetch_rows(connection, _LOAD_SIMILARITIES, bound))
 
 
@@ -131,15 +131,15 @@ def load_hit_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, 
 
 _LOAD_MEMBERS = """
     SELECT child_id::text, array_agg(parent_id::text ORDER BY parent_id) FROM consolidation.memory_lineage
-    WHERE child_id = ANY(%(patterns)s) AND parent_id = ANY(%(ids)s) GROUP BY child_id
+    WHERE child_id = ANY(%(patterns)s::uuid[]) AND parent_id = ANY(%(ids)s::uuid[]) GROUP BY child_id
 """
 
 
-def load_members(connection: Connection, patterns: Sequence[UUID], ids: Sequence[UUID]) -> dict[str, list[str]]:
+def load_members(connection: Connection, patterns: Collection[str], ids: Collection[str]) -> dict[str, list[str]]:
     """Return which of the memories ``ids`` each pattern was made from; a pattern of others is left out."""
     if not patterns or not ids:
         return {}
-    return dict(fetch_rows(connection, _LOAD_MEMBERS, {"patterns": list(patterns), "ids": list(ids)}))
+    return dict(fetch_rows(connection, _LOAD_MEMBERS, {"patterns": format_uuids(patterns), "ids": format_uuids(ids)}))
 
 
 # The lock timeout is longer than any search between two others, and shorter than the second after which Postgres looks

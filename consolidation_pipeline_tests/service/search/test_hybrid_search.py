@@ -19,7 +19,7 @@ from consolidation_pipeline.service.lifecycle.manual_actions import archive_manu
 from consolidation_pipeline.service.search.hybrid_search import MAX_QUERY_CHARS, SearchQuery, search
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.store.database.schema import SCHEMA
-from consolidation_pipeline.store.search import vector_indexes
+from consolidation_pipeline.store.search import index_upkeep
 from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
@@ -264,7 +264,7 @@ def test_search_explanation_names_ranks_and_similarity(pipeline: Pipeline) -> No
 
 def test_run_indexes_vectors_of_large_project(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     add(pipeline, TEXTS)
-    monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", 3)
+    monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 3)
     before = find(pipeline, "car battery")
     pipeline.run()
     names = pipeline.rows("SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%halfvec_cosine_ops%'")

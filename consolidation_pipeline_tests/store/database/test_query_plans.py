@@ -25,7 +25,7 @@ from consolidation_pipeline.store.knowledge import abstractions, playbook, relat
 from consolidation_pipeline.store.ledger import ledger_reader, lineage
 from consolidation_pipeline.store.memories import embeddings, memories
 from consolidation_pipeline.store.review import suggestions
-from consolidation_pipeline.store.search import retrievers, search_hits
+from consolidation_pipeline.store.search import keyword_matches, search_hits
 from consolidation_pipeline.store.similarity import clusters, similarity_graph
 from consolidation_pipeline_tests.store.sample_rows import MODEL, new_memory
 
@@ -60,7 +60,7 @@ HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     ("unsummarized", lambda c, p: summaries.count_unsummarized(c, p, NOW), "task_memories_language_idx"),
     ("neighbours", lambda c, p: similarity_graph.load_neighbors(c, p, MODEL, 0.5), "memory_neighbors_pkey"),
     ("groups", lambda c, p: clusters.load_clusters(c, p, "merge"), "memory_clusters_pkey"),
-    ("languages", lambda c, p: retrievers.load_lexemes(c, p, "a"), "task_memories_language_idx"),
+    ("languages", lambda c, p: keyword_matches.load_lexemes(c, p, "a"), "task_memories_language_idx"),
     (
         "archived",
         lambda c, p: invariants.find_unexplained_archives(c, p),

@@ -59,10 +59,12 @@ from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, 
 from consolidation_pipeline.store.memories.archive import MemoryUpdate
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.listing import ListFilter
+from consolidation_pipeline.store.memories.memories import stage_memory
 from consolidation_pipeline.store.review.review_queue import lock_review_items
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, lock_suggestion
 from consolidation_pipeline.store.search.retrievers import SearchFilters
 from consolidation_pipeline.store.search.search_hits import RankedMemory
+from consolidation_pipeline.store.search.word_indexes import WordIndex
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, TierGroups
 from consolidation_pipeline.store.similarity.scope_walls import MisplacedMemory
@@ -293,6 +295,7 @@ class StoreArguments:
             "append_suggestions": {"suggestions": [self.suggestion(self.raw[4:6])]},
             "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
             "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
+            "append_staged": {"rows": [stage_memory("p1", 1, new_memory("staged"))]},
             "check_constraints_at_end": {"noun": "row"},
             "copy_columns": {"target": f"{SCRATCH_TABLE} (id)", "columns": {"id": to_ids(self.raw)}},
             "copy_rows": {"target": f"{SCRATCH_TABLE} (id)", "rows": [[id_] for id_ in self.raw]},
@@ -320,9 +323,11 @@ class StoreArguments:
             "find_keyword_matches": {
                 "filters": SearchFilters(LEVELS),
                 "lexemes": {"english": ["merged"]},
-                "pool": 9,
-                "indexed": False,
+                "indexes": {},
+                "frequencies": None,
+                "least": 9,
             },
+            "count_words": {"index": WordIndex("task_memories", self.project.id)},
             "find_nearest": {
                 "filters": SearchFilters(LEVELS),
                 "vector": unit_vector(1),

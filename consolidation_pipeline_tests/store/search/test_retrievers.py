@@ -18,47 +18,23 @@ from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline.store.search import vector_indexes
+from consolidation_pipeline.store.search import index_upkeep, vector_indexes
+from consolidation_pipeline.store.search.index_upkeep import build_indexes, drop_indexes
 from consolidation_pipeline.store.search.retrievers import (
     SearchFilters,
-    build_keyword_query,
     build_nearest_query,
-    find_keyword_matches,
     find_nearest,
-    load_lexemes,
     open_snapshot,
 )
-from consolidation_pipeline.store.search.vector_indexes import VectorIndex, build_indexes, drop_indexes, find_indexes
+from consolidation_pipeline.store.search.vector_indexes import VectorIndex, find_indexes
+from consolidation_pipeline.store.search.word_indexes import WordIndex
 from consolidation_pipeline_tests.store.sample_rows import add_merged, add_project, unit_vector
-
-ROWS, DIMENSION, MODEL = 3_000, 16, "it's/a:model%20"
-RAW = SearchFilters(["raw"])
-# Every hundredth memory is a decision; vectors are random.
-INSERT_MEMORIES = f"""
-    INSERT INTO {SCHEMA}.task_memories (project_id, source, external_id, memory_type, execution_summary, content_hash,
-        normalized_hash, embedding, embedding_model, embedding_dim)
-    SELECT :project, 'test', n::text, CASE WHEN n % 100 = 0 THEN 'decision' ELSE 'learning' END,
-        'Memory about topic' || n || ' and everything else', n::text, n::text,
-        (SELECT array_agg(hashtext(n || ' ' || d) / 2147483648.0) FROM generate_series(1, {DIMENSION}) d)::vector,
-        :model, {DIMENSION}
-    FROM generate_series(1, :rows) n
-"""
-
-
-@pytest.fixture
-def project(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Project with enough memories for a vector index."""
-    monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", ROWS)
-    with engine.begin() as connection:
-        project = add_project(connection)
-        connection.execute(text(INSERT_MEMORIES), {"project": project.id, "rows": ROWS, "model": MODEL})
-        connection.execute(text(f"ANALYZE {SCHEMA}.task_memories"))
-    return project
+from consolidation_pipeline_tests.store.search.conftest import DIMENSION, INSERT_MEMORIES, MODEL, RAW
 
 
 def parameters(project: Project, **more: Any) -> dict[str, Any]:
     vector = format_vector(unit_vector(1, DIMENSION))
-    return {"project": project.id, "model": MODEL, "dimension": DIMENSION, "vector": vector, "limit": 20} | more
+    return {"project": project.id, "model": MODEL, "dimension": DIMENSION, "vector": vector} | more
 
 
 def explain(connection: Connection, query: str, parameters: Mapping[str, Any]) -> str:
@@ -83,23 +59,24 @@ def search(
 def test_semantic_search_uses_vector_index(
     engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch, archived: bool
 ) -> None:
-    monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", 0)
+    monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 0)
     indexes = [VectorIndex(table, project.id, MODEL, DIMENSION) for table in ("task_memories", "consolidated_memories")]
-    assert build_indexes(engine, project.id, MODEL, DIMENSION) == [index.name for index in indexes]
+    built = [*indexes, *(WordIndex(index.table, project.id) for index in indexes)]
+    assert build_indexes(engine, project.id, MODEL, DIMENSION) == [index.name for index in built]
     filters = SearchFilters(LEVELS, include_archived=archived)
     with engine.begin() as connection:
         used = find_indexes(connection, project.id, MODEL, DIMENSION)
         assert used == {index.table: index for index in indexes}
-        plan = explain(connection, build_nearest_query(filters, used), parameters(project, **filters.parameters))
+        plan = explain(connection, build_nearest_query(filters, used, 20), parameters(project, **filters.parameters))
         for index in indexes:
             assert f"Index Scan using {index.name}" in plan
         assert f"(embedding)::halfvec({DIMENSION})" in plan
-        exact = explain(connection, build_nearest_query(RAW, {}), parameters(project))
+        exact = explain(connection, build_nearest_query(RAW, {}, 20), parameters(project))
         assert "task_memories_active_idx" in exact
         assert not {indexes[0].name, "task_memories_embedded_content_idx"} & set(exact.split())
 
 
-def test_vector_index_covers_searchable_rows(engine: Engine, project: Project) -> None:
+def test_indexes_cover_searchable_rows(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
         merged, other = add_merged(connection, project, "all of them", []), add_project(connection, "other")
         connection.execute(text(INSERT_MEMORIES), {"project": other.id, "rows": 5, "model": MODEL})
@@ -108,23 +85,14 @@ def test_vector_index_covers_searchable_rows(engine: Engine, project: Project) -
     former, index = (VectorIndex("task_memories", project.id, model, DIMENSION) for model in ("former", MODEL))
     with engine.begin() as connection:
         connection.execute(text(f'CREATE INDEX "{former.name}" ON {SCHEMA}.task_memories (id)'))
-    assert build_indexes(engine, project.id, MODEL, DIMENSION) == [index.name]
-    existing = "SELECT relname, reltuples FROM pg_class WHERE relkind = 'i' AND relname ~ 'embedding_[0-9a-f]{12}_'"
+    words = WordIndex("task_memories", project.id)
+    assert build_indexes(engine, project.id, MODEL, DIMENSION) == [index.name, words.name]
+    existing = "SELECT relname, reltuples FROM pg_class WHERE relkind = 'i' AND relname ~ '_[0-9a-f]{12}_' ORDER BY 1"
     with engine.begin() as connection:
-        assert connection.execute(text(existing)).all() == [(index.name, 10)]
+        assert connection.execute(text(existing)).all() == [(index.name, 10), (words.name, 10 * 4)]
     drop_indexes(engine, project.id)
     with engine.begin() as connection:
         assert connection.execute(text(existing)).all() == []
-
-
-def test_keyword_search_uses_word_index_if_large(engine: Engine, project: Project) -> None:
-    words = {"language0": "english", "words0": "'topic77'", "each": ["topic77"], "pool": 9}
-    with engine.begin() as connection:
-        plan = explain(connection, build_keyword_query(RAW, 1, indexed=True), parameters(project, **words))
-        assert "task_memories_content_tsv_idx" in plan
-        small = explain(connection, build_keyword_query(RAW, 1, indexed=False), parameters(project, **words))
-        assert "task_memories_content_tsv_idx" not in small
-        assert "task_memories_active_idx" in small
 
 
 def test_snapshot_is_consistent_and_read_only(engine: Engine, project: Project) -> None:
@@ -143,16 +111,6 @@ def test_snapshot_is_consistent_and_read_only(engine: Engine, project: Project) 
         fetch_rows(connection, f"DELETE FROM {SCHEMA}.projects RETURNING id", {})
     with open_snapshot(engine) as connection:
         assert search(connection, project, RAW, indexed=False) == []
-
-
-def test_lexemes_follow_languages_of_project(engine: Engine, project: Project) -> None:
-    with engine.begin() as connection:
-        connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
-        assert load_lexemes(connection, project.id, "The houses, die Häuser") == {
-            "english": ["die", "hous", "häuser"],
-            "german": ["haus", "hous", "the"],
-        }
-        assert load_lexemes(connection, add_project(connection, "empty").id, "houses") == {}
 
 
 def test_vector_index_finds_most_exact_neighbors(engine: Engine, project: Project) -> None:
@@ -182,7 +140,7 @@ def test_indexes_are_built_once_for_large_projects(engine: Engine, project: Proj
         connection.execute(text(INSERT_MEMORIES), {"project": small.id, "rows": 5, "model": "other"})
         assert find_indexes(connection, project.id, MODEL, DIMENSION) == {}
     assert build_indexes(engine, small.id, "other", DIMENSION) == []
-    assert build_indexes(engine, project.id, MODEL, 4_001) == []
+    assert build_indexes(engine, project.id, MODEL, 4_001) == [WordIndex("task_memories", project.id).name]
     assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 1
     assert build_indexes(engine, project.id, MODEL, DIMENSION) == []
     with engine.connect() as connection:
@@ -193,10 +151,10 @@ def test_index_builds_with_little_shared_memory(
     engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_indexes, "_BYTES_OF_LINKS", 2**30)
-    monkeypatch.setattr(vector_indexes, "_MAX_BUILD_MEMORY", 2**40)
+    monkeypatch.setattr(index_upkeep, "_MAX_BUILD_MEMORY", 2**40)
     with engine.begin() as connection:
         connection.execute(text(f"ALTER TABLE {SCHEMA}.task_memories SET (parallel_workers = 2)"))
-    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 1
+    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 2
     with engine.connect() as connection:
         assert connection.execute(text("SHOW maintenance_work_mem")).scalar_one() == "64MB"
 
@@ -209,22 +167,22 @@ def test_connection_lost_during_build_is_reported(
         return True
 
     with monkeypatch.context() as patch:
-        patch.setattr(vector_indexes, "_build", terminate_backend)
+        patch.setattr(index_upkeep, "_build", terminate_backend)
         with pytest.raises(OperationalError, match="terminating connection"):
             build_indexes(engine, project.id, MODEL, DIMENSION)
-    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 1
+    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 2
 
 
 def test_open_transaction_does_not_block_index_build(
     engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_indexes, "_LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(index_upkeep, "_LOCK_TIMEOUT", "50ms")
     with engine.begin() as writer:
         writer.execute(text(f"UPDATE {SCHEMA}.task_memories SET reused_count = 1 WHERE external_id = '1'"))
         assert build_indexes(engine, project.id, MODEL, DIMENSION) == []
     with engine.connect() as connection:
         assert find_indexes(connection, project.id, MODEL, DIMENSION) == {}
-    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 1
+    assert len(build_indexes(engine, project.id, MODEL, DIMENSION)) == 2
 
 
 def test_search_ignores_other_dimensions(engine: Engine, project: Project) -> None:
@@ -235,20 +193,3 @@ def test_search_ignores_other_dimensions(engine: Engine, project: Project) -> No
         )
         connection.execute(text(update), {"project": project.id, "vector": format_vector(np.ones(3, np.float32))})
         assert len(search(connection, project, RAW, indexed=False)) == 20
-
-
-@pytest.mark.parametrize("times", [1, 2, 3, 40, 200])
-def test_keyword_matches_count_words_of_text(engine: Engine, project: Project, times: int) -> None:
-    content = " ".join(["gizmo"] * times + ["widget", "o'clock", "a\\b", "1,000"])
-    with engine.begin() as connection:
-        update = f"UPDATE {SCHEMA}.task_memories SET execution_summary = :content WHERE external_id = '1'"
-        connection.execute(text(update), {"content": content})
-        words = load_lexemes(connection, project.id, "gizmo widgets sprocket")
-        found, same = (
-            find_keyword_matches(connection, project.id, RAW, lexemes=words, pool=9, indexed=indexed)
-            for indexed in (False, True)
-        )
-        connection.rollback()
-    assert (found.ids, found.counts.tolist()) == (same.ids, same.counts.tolist())
-    assert found.kinds == ["raw"]
-    assert (found.lengths.tolist(), found.counts.tolist()) == ([len(content)], [[times, 0, 1]])

@@ -1,0 +1,147 @@
+"""Upkeep of the indexes that a large project has of its own: on vectors and on words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from uuid import UUID
+
+from psycopg.errors import DiskFull, LockNotAvailable, OutOfMemory
+from sqlalchemy import Connection, Engine, text
+
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.search.vector_indexes import (
+    MAX_DIMENSION,
+    SEARCHABLE,
+    VectorIndex,
+    list_complete_indexes,
+)
+from consolidation_pipeline.store.search.word_indexes import WordIndex, count_words
+
+# From this number of rows in a project, an index answers sooner than a comparison of every row.
+MIN_INDEXED_ROWS = 5_000
+_LOCK_TIMEOUT = "60s"
+# An index that does not fit into ``maintenance_work_mem``, 64 MB on most servers, is built several times slower. The
+# size of the server is unknown, hence the upper bound.
+_MAX_BUILD_MEMORY = 512 * 1024**2
+
+Index = VectorIndex | WordIndex
+
+
+def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) -> list[str]:
+    """Build the indexes that a project of this size lacks, and return their names. Count its words again if need be.
+
+    Indexes are built without blocking writers, outside of a transaction. Incomplete indexes and those of other models
+    are replaced. One process builds at a time; any other returns at once, and a later run builds what is missing.
+    Building waits for older transactions, but no longer than ``_LOCK_TIMEOUT``.
+    """
+    indexes: list[Index] = []
+    if 0 < dimension <= MAX_DIMENSION:
+        indexes += [VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE]
+    words = [WordIndex(table, project_id) for table in SEARCHABLE]
+    with _maintenance_connection(engine) as connection:
+        if not connection.execute(text(_TRY_LOCK)).scalar_one():
+            return []
+        try:
+            built = [
+                index.name
+                for index in [*indexes, *words]
+                if _is_missing(connection, index) and _build(connection, index)
+            ]
+            for index in words:
+                if _is_complete(connection, index):
+                    count_words(connection, index)
+            return built
+        finally:
+            list_complete_indexes.cache_clear()
+
+
+_TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('consolidation:indexes', 0))"
+_IS_COMPLETE = "SELECT coalesce(bool_and(indisvalid), false) FROM pg_index WHERE indexrelid = to_regclass(:name)"
+_COUNT_ROWS = """
+    SELECT count(*) FROM (SELECT 1 FROM consolidation./* table */ WHERE /* condition */ LIMIT /* limit */) rows
+"""
+
+
+def _is_missing(connection: Connection, index: Index) -> bool:
+    """Return True if the project is large enough for the index and has no complete one."""
+    parts = {"table": index.table, "condition": index.rows, "limit": str(MIN_INDEXED_ROWS)}
+    if _execute(connection, compose(_COUNT_ROWS, **parts)).fetchone()[0] < MIN_INDEXED_ROWS:
+        return False
+    return not _is_complete(connection, index)
+
+
+def _is_complete(connection: Connection, index: Index) -> bool:
+    return bool(connection.execute(text(_IS_COMPLETE), {"name": f'consolidation."{index.name}"'}).scalar_one())
+
+
+def _execute(connection: Connection, statement: str) -> Any:
+    """Run a statement by the driver itself: SQLAlchemy would interpret a colon or a percent sign of a model's name."""
+    cursor: Any = connection.connection.cursor()
+    return cursor.execute(statement)
+
+
+def _build(connection: Connection, index: Index) -> bool:
+    """Return True if the index was built, False if another transaction blocked it for too long."""
+    try:
+        try:
+            _create(connection, index)
+        except (DiskFull, OutOfMemory):
+            # Parallel workers share memory, of which a container has 64 MB. A single process has its own.
+            connection.execute(text("SET max_parallel_maintenance_workers = 0"))
+            _create(connection, index)
+    except LockNotAvailable:
+        return False
+    return True
+
+
+def _create(connection: Connection, index: Index) -> None:
+    _drop(connection, index.prefix)
+    _execute(
+        connection,
+        "SELECT set_config('maintenance_work_mem', greatest(setting::bigint, "
+        f"least({_MAX_BUILD_MEMORY}, (SELECT count(*) FROM consolidation.{index.table} WHERE {index.condition}) "
+        f"* {index.row_bytes}) / 1024) || 'kB', false) "
+        "FROM pg_settings WHERE name = 'maintenance_work_mem'",
+    )
+    _execute(
+        connection,
+        f'CREATE INDEX CONCURRENTLY "{index.name}" ON consolidation.{index.table} '
+        f"{index.definition} WHERE {index.condition}",
+    )
+
+
+def drop_indexes(engine: Engine, project_id: UUID) -> None:
+    """Drop a project's indexes without blocking anybody. They stay if another transaction blocks this for too long."""
+    with _maintenance_connection(engine) as connection, suppress(LockNotAvailable):
+        for table in SEARCHABLE:
+            for index in (VectorIndex(table, project_id, "", 0), WordIndex(table, project_id)):
+                _drop(connection, index.prefix)
+
+
+@contextmanager
+def _maintenance_connection(engine: Engine) -> Iterator[Connection]:
+    """Open an autocommit connection with ``_LOCK_TIMEOUT``, and reset its settings and locks on exit."""
+    with autocommit_connection(engine) as connection:
+        connection.execute(text(f"SET lock_timeout = '{_LOCK_TIMEOUT}'"))
+        try:
+            yield connection
+        finally:
+            if not connection.invalidated:  # otherwise the settings are gone with the connection
+                for setting in ("lock_timeout", "maintenance_work_mem", "max_parallel_maintenance_workers"):
+                    connection.execute(text(f"RESET {setting}"))
+                connection.execute(text("SELECT pg_advisory_unlock_all()"))
+
+
+_LIST_INDEXES = """
+    SELECT relname FROM pg_class
+    WHERE relkind = 'i' AND relnamespace = to_regnamespace('consolidation') AND starts_with(relname, :prefix)
+    ORDER BY relname
+"""
+
+
+def _drop(connection: Connection, prefix: str) -> None:
+    for name in connection.execute(text(_LIST_INDEXES), {"prefix": prefix}).scalars().all():
+        _execute(connection, f'DROP INDEX CONCURRENTLY consolidation."{name}"')

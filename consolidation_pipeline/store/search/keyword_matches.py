@@ -1,0 +1,242 @@
+"""Keyword matches of a search: memories that share words with a query, and how often each word is in them.
+
+In a project without an index on words, all rows are read. With one, only the rows that its rare words lead to are: see
+``choose_groups``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection
+
+from consolidation_pipeline.core.search.words import WordFrequencies, choose_groups
+from consolidation_pipeline.store.database.raw_connections import fetch_rows
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.search.retrievers import SearchFilters
+from consolidation_pipeline.store.search.word_indexes import WordIndex
+
+# Memories that are scored in a project without an index.
+POOL = 400
+# Rows that the groups of words lead to, about: at first, and if too few of these pass the filters.
+_MOST_ROWS = (400, 4_000)
+
+
+class KeywordMatches(NamedTuple):
+    """Memories found by their words, n of them, with the input of ``bm25``.
+
+    ``lengths`` (n,): bytes of each text; ``counts`` (n, m): occurrences of each of the m query words, in the order of
+    the alphabet.
+    """
+
+    ids: list[str]
+    kinds: list[str]
+    lengths: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+_LOAD_LEXEMES = """
+    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s))
+    FROM (SELECT DISTINCT language FROM (/* languages */) found) languages ORDER BY 1
+"""
+# First and last language of a table.
+_OUTER_LANGUAGES = """
+    (SELECT language FROM /* table */ WHERE project_id = %(project)s ORDER BY language ASC LIMIT 1) UNION ALL
+    (SELECT language FROM /* table */ WHERE project_id = %(project)s ORDER BY language DESC LIMIT 1)
+"""
+# All languages of a table, each read from the index as the next one after the last ("loose index scan").
+_ALL_LANGUAGES = """
+    SELECT language FROM (
+        WITH RECURSIVE step AS (
+            (SELECT language FROM /* table */ WHERE project_id = %(project)s ORDER BY language LIMIT 1)
+            UNION ALL
+            SELECT (SELECT language FROM /* table */
+                WHERE project_id = %(project)s AND language > step.language ORDER BY language LIMIT 1)
+            FROM step WHERE step.language IS NOT NULL)
+        SELECT language FROM step WHERE language IS NOT NULL) found
+"""
+_LANGUAGE_TABLES = ("consolidation.task_memories", "consolidation.consolidated_memories")
+
+
+def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[str, list[str]]:
+    """Return the lexemes of ``query`` for each language of the project's memories, without its stop words.
+
+    A language without any lexeme is left out. Languages are read from an index, not from all rows.
+    """
+    bound, rows = {"project": project_id, "query": query}, list[tuple[Any, ...]]()
+    for statement in (_OUTER_LANGUAGES, _ALL_LANGUAGES):
+        languages = " UNION ALL ".join(compose(statement, table=table) for table in _LANGUAGE_TABLES)
+        rows = fetch_rows(connection, compose(_LOAD_LEXEMES, languages=languages), bound)
+        if len(rows) <= 1:  # Otherwise there may be more between the first language and the last.
+            break
+    return {language: lexemes for language, lexemes in rows if lexemes}
+
+
+# ``size`` counts bytes: Postgres knows them without reading the text, and they measure its length as well as words do.
+_KEYWORD_MATCHES = """
+    WITH pool AS MATERIALIZED (
+        SELECT * FROM (/* matches */) found ORDER BY rank DESC, id LIMIT %(pool)s)
+    SELECT id::text, kind, size, /* ranks */ FROM pool
+"""
+_WORDS_OF_TABLE = {
+    "task_memories": """
+    (SELECT id, 'raw' AS kind, coalesce(octet_length(goal), 0) + coalesce(octet_length(execution_summary), 0)
+        + coalesce(octet_length(result), 0) + coalesce(octet_length(lessons_learned), 0)
+        + coalesce(octet_length(feedback), 0) AS size, /* words */
+    FROM consolidation.task_memories
+    WHERE project_id = /* project */ AND language = CAST(%(language)s AS regconfig) /* filters */)""",
+    "consolidated_memories": """
+    (SELECT id, kind, octet_length(content) AS size, /* words */
+    FROM consolidation.consolidated_memories
+    WHERE project_id = /* project */ AND kind = ANY(%(kinds)s) AND language = CAST(%(language)s AS regconfig)
+        /* filters */)""",
+}
+
+
+# Up to this number, each word of a query is named in the SQL, which is several times faster than a list of words.
+_NAMED_WORDS = 32
+
+
+def _rank_words(words: int, column: str) -> str:
+    """Return the SQL of the ranks of ``words`` query words in a tsvector, packed: ``word0`` and so on, or ``each``."""
+    if words > _NAMED_WORDS:
+        return f"array_send(ARRAY(SELECT ts_rank('{{1,1,1,1}}', {column}, word) FROM unnest(%(each)s::tsquery[]) word))"
+    ranks = (f"ts_rank('{{1,1,1,1}}', {column}, %(word{number})s::tsquery)" for number in range(words))
+    return f"array_send(ARRAY[{', '.join(ranks)}])"
+
+
+def _bind_words(words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the parameters of ``_rank_words``."""
+    queries = [_to_tsquery([[word]]) for word in words]
+    return {"each": queries} if len(words) > _NAMED_WORDS else {f"word{at}": query for at, query in enumerate(queries)}
+
+
+def build_keyword_query(filters: SearchFilters, languages: int, words: int) -> str:
+    """Return the SQL of the memories that share a word with a query: id, kind, size in bytes, rank of each query word.
+
+    It reads all rows of the project and returns the ``pool`` best by ``ts_rank`` normalised by length. Binds
+    ``project``, ``pool``, ``filters.parameters``, for each language by its number ``language0`` and ``words0`` (a
+    tsquery), and what ``_bind_words`` returns.
+    """
+    # IS TRUE keeps the planner from indexes on words, so that one plan is good for any words.
+    has_words = "(content_tsv @@ CAST(%(words)s AS tsquery)) IS TRUE"
+    columns = "content_tsv, ts_rank(content_tsv, CAST(%(words)s AS tsquery), 1) AS rank"
+    found = [
+        compose(_WORDS_OF_TABLE[table], filters=filters.where(table, has_words), words=columns, project="%(project)s")
+        .replace("%(words)s", f"%(words{number})s")
+        .replace("%(language)s", f"%(language{number})s")
+        for table in filters.tables
+        for number in range(languages)
+    ]
+    return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(found), ranks=_rank_words(words, "content_tsv"))
+
+
+# The words are copied, as each function would unpack them again.
+_GROUP_MATCHES = """
+    WITH found AS MATERIALIZED (/* matches */)
+    SELECT id::text, kind, size, /* ranks */ FROM found
+"""
+
+
+def build_group_query(filters: SearchFilters, languages: int, words: int, indexes: Mapping[str, WordIndex]) -> str:
+    """Return the SQL of the memories that match ``groups0``, a tsquery for each language: columns as above.
+
+    A table in ``indexes`` is read through that index, which lacks rows that were merged since ``as_of``. The project is
+    part of the SQL, so that the plan is the same for all words and can be kept.
+    """
+    found = []
+    for table in filters.tables:
+        has_words = "content_tsv @@ CAST(%(groups)s AS tsquery)"
+        has_words = has_words if table in indexes else f"({has_words}) IS TRUE"
+        project = f"'{indexes[table].project_id}'" if table in indexes else "%(project)s"
+        for number in range(languages):
+            found.append(
+                compose(
+                    _WORDS_OF_TABLE[table],
+                    filters=filters.where(table, has_words),
+                    words="content_tsv || '' AS words",
+                    project=project,
+                )
+                .replace("%(groups)s", f"%(groups{number})s")
+                .replace("%(language)s", f"%(language{number})s")
+            )
+    return compose(_GROUP_MATCHES, matches=" UNION ALL ".join(found), ranks=_rank_words(words, "words"))
+
+
+def find_keyword_matches(
+    connection: Connection,
+    project_id: UUID,
+    filters: SearchFilters,
+    *,
+    lexemes: Mapping[str, Sequence[str]],
+    indexes: Mapping[str, WordIndex],
+    frequencies: WordFrequencies | None,
+    least: int,
+) -> KeywordMatches:
+    """Return the memories that match the query best; a memory is compared with the lexemes of its own language.
+
+    Args:
+        lexemes: Lexemes of the query by language, as ``load_lexemes`` returns them.
+        indexes: Indexes on words to read, by table. All rows of another table are read.
+        frequencies: Frequencies of words in the project; None: all rows with any word are ranked by ``ts_rank``, and
+            the ``POOL`` best are returned.
+        least: With frequencies, more rows are read if these are fewer, as far as there are more.
+    """
+    words = sorted({word for listed in lexemes.values() for word in listed})
+    if not words:
+        return KeywordMatches([], [], np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
+    bound: dict[str, Any] = {"project": project_id, "pool": POOL} | filters.parameters
+    bound |= _bind_words(words)
+    for number, (language, listed) in enumerate(lexemes.items()):
+        bound |= {f"language{number}": language, f"words{number}": _to_tsquery([word] for word in listed)}
+    rows = None
+    if frequencies is not None:
+        query = build_group_query(filters, len(lexemes), len(words), {} if filters.as_of else indexes)
+        rows = _read_groups(connection, query, bound, lexemes.values(), frequencies, least)
+    if rows is None:
+        rows = fetch_rows(connection, build_keyword_query(filters, len(lexemes), len(words)), bound, binary=True)
+    # An array as bytes: five integers, then the length and the value of each number.
+    packed = np.frombuffer(b"".join(row[3] for row in rows), ">f4").reshape(len(rows), 5 + 2 * len(words))
+    counts = np.searchsorted(_RANK_LIMITS, packed[:, 6::2])
+    sizes = np.array([row[2] for row in rows], np.int64)
+    return KeywordMatches([row[0] for row in rows], [row[1] for row in rows], sizes, counts)
+
+
+def _read_groups(
+    connection: Connection,
+    query: str,
+    bound: dict[str, Any],
+    lexemes: Collection[Sequence[str]],
+    frequencies: WordFrequencies,
+    least: int,
+) -> list[tuple[Any, ...]] | None:
+    """Return the rows that the rarest words lead to; None if these are fewer than ``least`` and there may be more."""
+    for most in _MOST_ROWS:
+        chosen = [choose_groups(listed, frequencies, most=most) for listed in lexemes]
+        groups = {f"groups{number}": _to_tsquery(each) for number, each in enumerate(chosen)}
+        rows = fetch_rows(connection, query, bound | groups, binary=True)
+        is_complete = all(
+            {(word,) for word in listed} == set(each) for listed, each in zip(lexemes, chosen, strict=True)
+        )
+        if is_complete or len(rows) >= least:
+            return rows
+    return None
+
+
+# Postgres ranks a word that occurs n times, with weight 1, by (1 + 1/4 + 1/9 + .. + 1/n^2) / (pi^2 / 6), and keeps at
+# most 256 positions. Reading n back from the rank is much faster than reading the positions from the tsvector.
+_RANKS = 6 / np.pi**2 * np.cumsum([0.0, *(1 / n**2 for n in range(1, 257))])
+_RANK_LIMITS = (_RANKS[:-1] + _RANKS[1:]) / 2
+
+
+def _to_tsquery(groups: Iterable[Collection[str]]) -> str:
+    """Return a tsquery that matches all lexemes of any group. Each is quoted, so that none is read as an operator."""
+    return " | ".join(" & ".join(map(_quote, group)) for group in groups)
+
+
+def _quote(lexeme: str) -> str:
+    return "'{}'".format(lexeme.replace("\\", "\\\\").replace("'", "''"))
