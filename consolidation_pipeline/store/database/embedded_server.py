@@ -145,7 +145,7 @@ def _launch(folder: Path, socket_dir: Path, binaries: Path, account: ServerAccou
     log = os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         account.own(log)
-        command = [str(binaries / "postgres"), "-D", str(folder), "-h", "", "-k", str(socket_dir)]
+        command = [str(binaries / "postgres"), "-D", str(folder), "-h", "", "-k", str(socket_dir), *_list_settings()]
         done = subprocess.run(
             ["/bin/sh", "-c", _DETACH, "sh", *command],
             stdin=subprocess.DEVNULL,
@@ -158,6 +158,18 @@ def _launch(folder: Path, socket_dir: Path, binaries: Path, account: ServerAccou
         return int(done.stdout)
     finally:
         os.close(log)
+
+
+def _list_settings() -> list[str]:
+    """Return the arguments that set how much memory the server takes and expects, by that of the machine.
+
+    Indexes of large projects should stay in its own memory, which it takes as it needs it: an eighth, at most 1 GB.
+    """
+    import psutil  # type: ignore[import-untyped]
+
+    megabytes = psutil.virtual_memory().total // 1024**2
+    buffers = max(128, min(1_024, megabytes // 8))
+    return ["-c", f"shared_buffers={buffers}MB", "-c", f"effective_cache_size={max(buffers, megabytes // 2)}MB"]
 
 
 def _run_program(program: Path, *arguments: str, account: ServerAccount) -> None:
@@ -202,7 +214,7 @@ def _find_running(folder: Path) -> Mapping[str, str] | None:
 
 
 def _is_server(pid: int, folder: Path) -> bool:
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     try:
         process = psutil.Process(pid)

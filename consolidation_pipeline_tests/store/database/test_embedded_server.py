@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil  # type: ignore[import-untyped]
 import psycopg
 import pytest
 
 from consolidation_pipeline.errors import StoreError
-from consolidation_pipeline.store.database.embedded_server import start_server
+from consolidation_pipeline.store.database.embedded_server import _list_settings, start_server
 
 pytestmark = pytest.mark.database
 
@@ -213,3 +214,13 @@ def test_failed_start_can_be_retried(folder: Path) -> None:
     with _server_process(folder, RETRYING_PROGRAM) as (_, url):
         assert _accepts_queries(url)
     assert _postmaster_pid(folder) is None
+
+
+@pytest.mark.parametrize(
+    ("machine", "buffers", "expected"), [(512, 128, 256), (4_096, 512, 2_048), (65_536, 1_024, 32_768)]
+)
+def test_server_memory_follows_the_machine(
+    monkeypatch: pytest.MonkeyPatch, machine: int, buffers: int, expected: int
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=machine * 1024**2))
+    assert _list_settings()[1::2] == [f"shared_buffers={buffers}MB", f"effective_cache_size={expected}MB"]
