@@ -162,6 +162,41 @@ def test_reader_may_mirror_and_not_write(reader_env: str, pipeline: Pipeline) ->
     assert sync_source(pipeline.engine, SOURCE).added == len(all_wordings())
 
 
+@pytest.mark.parametrize(
+    ("right", "words"),
+    [("DELETE", "may not change these tables"), ("CREATE", "may not create schema consolidation_sidecar")],
+)
+def test_missing_right_is_named_before_anything_is_made(
+    reader_env: str, mem0_store: Store, pipeline: Pipeline, right: str, words: str
+) -> None:
+    store = mem0_store.connection
+    given = ["INSERT", "UPDATE"] if right == "DELETE" else ["INSERT", "UPDATE", "DELETE"]
+    store.execute(f"GRANT {', '.join(given)} ON mem0, mem0_entities TO reader")
+    if right != "CREATE":
+        store.execute(f"GRANT CREATE ON DATABASE {store.info.dbname} TO reader")
+    with pytest.raises(UsageError, match=words):
+        connect_source(pipeline.engine, SOURCE, project=PROJECT, config={**CONFIG, "url_env": reader_env}, mode="write")
+    assert list_connected(pipeline.engine) == []
+    assert store.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'consolidation_sidecar'").fetchall() == []
+
+
+def test_right_that_is_lost_later_is_named(reader_env: str, mem0_store: Store, pipeline: Pipeline) -> None:
+    store = mem0_store.connection
+    store.execute("GRANT INSERT, UPDATE, DELETE ON mem0, mem0_entities TO reader")
+    store.execute(f"GRANT CREATE ON DATABASE {store.info.dbname} TO reader")
+    config = {**CONFIG, "url_env": reader_env, "embedding_model": "local"}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="write")
+    sync_source(pipeline.engine, SOURCE)
+    pipeline.run(PROJECT)
+    before = mem0_store.checksum()
+    store.execute("REVOKE DELETE ON mem0 FROM reader")
+    with pytest.raises(StoreError, match="refused or broke off: permission denied for table mem0"):
+        write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    assert mem0_store.checksum() == before
+    store.execute("GRANT DELETE ON mem0 TO reader")
+    assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).refused == {}
+
+
 def test_store_without_read_right_is_refused(reader_env: str, mem0_store: Store) -> None:
     mem0_store.connection.execute("REVOKE SELECT ON mem0 FROM reader")
     with pytest.raises(UsageError, match="this user may not read mem0"):
