@@ -70,7 +70,7 @@ class SourceWriteReply(Reply):
 class SourceConflict(Reply):
     """A row that its program changed after it was written."""
 
-    memory_id: UUID
+    memory_id: UUID = Field(description="The id that was named.")
     table: str
     key: str
     reason: str
@@ -79,5 +79,5 @@ class SourceConflict(Reply):
 class SourceUndoReply(Reply):
     """Result of an undo in the store. The project stays as it is."""
 
-    undone: list[UUID] = Field(description="Merged memories without open writes now.")
+    undone: list[UUID] = Field(description="Those of the ids without open writes now.")
     conflicts: list[SourceConflict] = Field(description="Rows that stand in the way; their groups stay written.")

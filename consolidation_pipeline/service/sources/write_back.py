@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.connect.store import Conflict, MemoryStore, SourceRow
-from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.sources.recall_gate import (
     RecallError,
     make_group,
@@ -171,20 +171,38 @@ def _write(
 
 
 def undo_writes(engine: Engine, name: str, memory_ids: Sequence[UUID] | None = None) -> dict[UUID, list[Conflict]]:
-    """Undo writes of a store, newest first: those of ``memory_ids``, or all. Return the conflicts by merged memory.
+    """Undo writes of a store, newest first.
+
+    Args:
+        memory_ids: Merged memories, or the groups of changes that made them; None = all.
+
+    Returns:
+        The conflicts by the id that was named, else by merged memory.
 
     Raises:
-        NotFoundError: There is no such source.
+        NotFoundError: There is no such source, or nothing was ever written for an id.
         StoreError: The store's database cannot be reached.
     """
     with engine.connect() as connection:
         source = get_source(connection, name)
+    named = set(memory_ids or ())
     with hold_source(engine, source), open_store(source.config) as store:
         recover_writes(engine, source, store)
         with engine.connect() as connection:
-            writes = list_writes(connection, source.id, ["written"])
-        wanted = [write for write in writes if memory_ids is None or not write.ids.isdisjoint(memory_ids)]
-        return {write.memory_id: found for write, found in _undo_each(engine, source, store, wanted) if found}
+            writes = list_writes(connection, source.id, ["written", "undone", "gone"])
+        unknown = sorted(map(str, named.difference(*(write.ids for write in writes))))
+        if unknown:
+            raise NotFoundError(f"nothing was written to {name} for {', '.join(unknown[:5])}")
+        wanted = [
+            write
+            for write in writes
+            if write.status == "written" and (memory_ids is None or not write.ids.isdisjoint(named))
+        ]
+        return {
+            next(iter(write.ids & named), write.memory_id): found
+            for write, found in _undo_each(engine, source, store, wanted)
+            if found
+        }
 
 
 def _undo_each(

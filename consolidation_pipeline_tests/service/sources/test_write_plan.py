@@ -131,3 +131,13 @@ def test_group_that_the_store_forbids_is_refused(mem0_store: Store, pipeline: Pi
     assert result.written == GROUPS - 1
     assert "the store forbids the change: " in result.refused[str(planned[0].memory_id)]
     assert "violates foreign key constraint" in result.refused[str(planned[0].memory_id)]
+
+
+def test_undo_tells_conflicts_by_the_named_id(mem0_store: Store, pipeline: Pipeline) -> None:
+    planned = plan_all(pipeline, mem0_store)
+    write_source(pipeline.engine, SOURCE, memory_ids=[plan.id for plan in planned[:2]])
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [planned[0].keep])
+    conflicts = undo_writes(pipeline.engine, SOURCE, [planned[0].id, planned[1].memory_id])
+    assert list(conflicts) == [planned[0].id]
+    with pytest.raises(NotFoundError, match=f"nothing was written to {SOURCE} for {planned[2].id}"):
+        undo_writes(pipeline.engine, SOURCE, [planned[2].id])
