@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 from cronsim import CronSim, CronSimError
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from consolidation_pipeline.connect.config import KINDS
 from consolidation_pipeline.definitions import build_definitions
@@ -23,26 +23,14 @@ from consolidation_pipeline.store.database.schema import SOURCE_MODES
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-class MemorySourceParams(BaseModel):
-    """Attributes that a scaffolded `MemorySourceComponent` needs."""
-
-    kind: str = Field(description=f"Kind of store: {', '.join(KINDS)}.")
-    project: str = Field(description="Slug of the project for its memories.")
-    url_env: str = Field(description="Environment variable that holds the URL of the store's database.")
-    mode: str = Field("mirror", description=f"One of {', '.join(SOURCE_MODES)}.")
-
-
-class MemorySourceScaffolder(dg.Scaffolder[MemorySourceParams]):
+class MemorySourceScaffolder(dg.Scaffolder[Any]):
     """Scaffolder of `MemorySourceComponent`."""
 
-    @classmethod
-    def get_scaffold_params(cls) -> type[MemorySourceParams]:
-        """Return the attributes to be given."""
-        return MemorySourceParams
-
-    def scaffold(self, request: dg.ScaffoldRequest[MemorySourceParams]) -> None:
-        """Write `defs.yaml`."""
-        dg.scaffold_component(request, request.params.model_dump())
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        """Write `defs.yaml` with the attributes that are needed, for a collection of mem0."""
+        dg.scaffold_component(
+            request, {"kind": "mem0", "url_env": "MEM0_DATABASE_URL", "project": "memories", "mode": "mirror"}
+        )
 
 
 @dg.scaffold_with(MemorySourceScaffolder)

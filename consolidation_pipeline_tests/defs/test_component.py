@@ -137,8 +137,7 @@ def test_component_is_listed_and_scaffolded(tmp_path: Path) -> None:
 
     run("scaffold", "defs", "consolidation_pipeline.ConsolidationComponent", "memory")
     assert (tmp_path / "shop_with_component" / "defs" / "memory" / "defs.yaml").is_file()
-    given = ("--kind", "mem0", "--project", "shop", "--url-env", "MEM0_DATABASE_URL")
-    run("scaffold", "defs", "consolidation_pipeline.MemorySourceComponent", "mem0", *given)
+    run("scaffold", "defs", "consolidation_pipeline.MemorySourceComponent", "mem0")
     written = yaml.safe_load((tmp_path / "shop_with_component" / "defs" / "mem0" / "defs.yaml").read_text())
     assert written["attributes"]["url_env"] == "MEM0_DATABASE_URL"
     assert "loaded successfully" in run("check", "defs")
