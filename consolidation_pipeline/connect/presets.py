@@ -124,7 +124,7 @@ def letta(table: str = "archival_passages") -> TableMapping:
         vector=Vector("embedding"),
         parts=(Part(f"{schema}passage_tags", ("passage_id",)),),
         where=f"NOT t.is_deleted AND EXISTS (SELECT FROM {schema}archives a WHERE a.id = t.archive_id "
-        "AND a.vector_db_provider = 'native')",
+        "AND lower(a.vector_db_provider::text) = 'native')",
         can_insert=False,  # Its vectors are padded to a length of Letta's own.
     )
 

@@ -216,8 +216,9 @@ LETTA = Kind(
     "letta",
     ("archival_passages", "passage_tags"),
     """
-    CREATE TABLE archives (id text PRIMARY KEY, vector_db_provider text NOT NULL);
-    INSERT INTO archives VALUES ('alice', 'native'), ('bob', 'native'), ('far', 'tpuf');
+    CREATE TYPE vectordbprovider AS ENUM ('NATIVE', 'TPUF', 'PINECONE');
+    CREATE TABLE archives (id text PRIMARY KEY, vector_db_provider vectordbprovider NOT NULL);
+    INSERT INTO archives VALUES ('alice', 'NATIVE'), ('bob', 'NATIVE'), ('far', 'TPUF');
     CREATE TABLE archival_passages (id text PRIMARY KEY, text text NOT NULL, embedding_config json,
         metadata_ json NOT NULL, tags json, embedding vector(4096), organization_id text NOT NULL,
         archive_id text NOT NULL REFERENCES archives (id), created_at timestamptz DEFAULT now(),
