@@ -187,7 +187,7 @@ def measure(name: str, url: str, dimension: int, merged: Sequence[str] = ()) -> 
 
 def list_planned(engine: Any) -> list[str]:
     """Return the keys of the rows that the next write touches."""
-    from consolidation_pipeline.service.sources.write_back import plan_writes
+    from consolidation_pipeline.service.sources.write_plan import plan_writes
 
     return [key for plan in plan_writes(engine, SOURCE, quiet_seconds=0) for key in plan.stamps]
 
