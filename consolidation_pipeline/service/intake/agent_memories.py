@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS
+from consolidation_pipeline.service.intake.group_commit import get_group_commit
 from consolidation_pipeline.service.intake.importer import BATCH_ROWS, CHANGED_CONTENT, RowParser, find_scope
 from consolidation_pipeline.service.lifecycle.manual_actions import find_feedback_objection, lock_checked_memories
 from consolidation_pipeline.service.lifecycle.memory_edits import MAX_CLAIMED_IMPORTANCE, MemoryEdit
@@ -23,9 +25,16 @@ from consolidation_pipeline.service.runs.effective_options import effective_opti
 from consolidation_pipeline.service.similarity.embedding import embed_raw_memories
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.memories.archive import MemoryUpdate, edit_rows
-from consolidation_pipeline.store.memories.memories import FEEDBACK_PREFIX, append_memories, list_feedback, load_memory
+from consolidation_pipeline.store.memories.memories import (
+    FEEDBACK_PREFIX,
+    TEXT_COLUMNS,
+    join_text_columns,
+    list_feedback,
+    load_memory,
+)
 from consolidation_pipeline.store.memories.votes import has_rated, set_vote
 from consolidation_pipeline.store.projects import Project, get_project
 
@@ -87,12 +96,10 @@ def add_memories(
         if scope is not None:
             errors |= _find_other_scopes(parsed, scope, parse_options(project.config).scope)
             parsed = {i: memory for i, memory in parsed.items() if i not in errors}
-        with engine.begin() as connection:
-            stored = append_memories(connection, project.id, slug, parsed.items())
+        vectors, model = ({}, "") if settings is None else _embed_if_free(project, parsed, settings)
+        stored = get_group_commit(engine).append(engine, project, parsed, vectors, model)
         errors |= dict.fromkeys(stored.changed, CHANGED_CONTENT)
         ids = {i: memory_id(slug, row.source, row.external_id) for i, row in parsed.items() if i not in errors}
-        if settings is not None and stored.ids:
-            _embed_if_free(engine, project, list(stored.ids), settings)
         if len(rows) == 1 and ids:
             tracing.set_attributes({tracing.MEMORY_RECORD_ID: str(ids[0])})
     distinct = list(dict.fromkeys(ids.values()))
@@ -133,22 +140,32 @@ def _find_other_scopes(memories: Mapping[int, NewMemory], scope: str, option: st
     }
 
 
-def _embed_if_free(engine: Engine, project: Project, ids: Sequence[UUID], settings: Settings) -> None:
+def _embed_if_free(
+    project: Project, memories: Mapping[int, NewMemory], settings: Settings
+) -> tuple[Mapping[int, Vectors], str]:
+    """Return vectors of the memories that have none, and their model; none if the project's model is not free."""
     model = effective_options(project, settings).embedding_model
     if not is_local(model):
-        return
+        return {}, model
+    embedder = load_embedder(model)
+    wanted = [at for at, memory in memories.items() if memory.embedding_model != embedder.name]
+    texts = [join_text_columns([getattr(memories[at], name) for name in TEXT_COLUMNS]) for at in wanted]
     try:
-        embed_raw_memories(engine, load_embedder(model), ids)
+        return dict(zip(wanted, embedder.embed(texts), strict=True)), embedder.name
     except EmbeddingError:
-        return  # The memories are stored. The next run reports those that cannot be embedded.
+        return {}, embedder.name  # The memories are stored. The next run reports those that cannot be embedded.
 
 
 def embed_edited(engine: Engine, edit: MemoryEdit, *, settings: Settings) -> None:
     """Embed the new text of an edited memory, so that search finds it by meaning, if its project's model is free."""
-    if edit.changed:
-        with engine.connect() as connection:
-            project = get_project(connection, edit.project)
-        _embed_if_free(engine, project, [edit.id], settings)
+    if not edit.changed:
+        return
+    with engine.connect() as connection:
+        project = get_project(connection, edit.project)
+    model = effective_options(project, settings).embedding_model
+    if is_local(model):
+        with suppress(EmbeddingError):  # The next run reports a memory that cannot be embedded.
+            embed_raw_memories(engine, load_embedder(model), [edit.id])
 
 
 def get_memory(engine: Engine, id: UUID) -> dict[str, Any]:

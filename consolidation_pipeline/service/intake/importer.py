@@ -21,12 +21,7 @@ from consolidation_pipeline.service.lifecycle.memory_edits import revise_memorie
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.memories.import_marks import load_import_marks
-from consolidation_pipeline.store.memories.memories import (
-    StagedMemory,
-    append_staged,
-    count_repeats_apart,
-    stage_memory,
-)
+from consolidation_pipeline.store.memories.memories import append_encoded, count_repeats_apart, encode_memory
 from consolidation_pipeline.store.projects import Project, create_project, get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 from consolidation_pipeline.store.sources.sources import list_sources
@@ -109,9 +104,9 @@ def import_memories(
     parse_row = RowParser(engine, project, result.source, default_type=default_type)
     scope_keys = set[str]()
     parsed = _parse_rows(rows if first is None else chain([first], rows), result, parse_row, scope_keys)
-    for batch, staged in prefetch(_stage_batches(slug, parsed)):
+    for batch, encoded in prefetch(_encode_batches(slug, parsed)):
         with engine.begin() as connection:
-            stored = append_staged(connection, project.id, staged)
+            stored = append_encoded(connection, project.id, encoded)
         result.added += stored.added
         result.unchanged += stored.unchanged
         changed = [batch[number] for number in stored.changed]
@@ -192,13 +187,13 @@ def _parse_rows(
             yield row.line, memory
 
 
-def _stage_batches(
+def _encode_batches(
     slug: str, parsed: Iterator[tuple[int, NewMemory]]
-) -> Iterator[tuple[list[tuple[int, NewMemory]], list[StagedMemory]]]:
-    """Yield batches of lines and memories, with the rows that are stored of them."""
+) -> Iterator[tuple[list[tuple[int, NewMemory]], list[str]]]:
+    """Yield batches of lines and memories, encoded for the store."""
     while batch := list(islice(parsed, BATCH_ROWS)):
         # Lines of several files repeat, so rows are numbered.
-        yield batch, [stage_memory(slug, number, memory) for number, (_, memory) in enumerate(batch)]
+        yield batch, [encode_memory(slug, number, memory) for number, (_, memory) in enumerate(batch)]
 
 
 def _revise_changed(

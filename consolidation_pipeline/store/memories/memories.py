@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -30,25 +30,20 @@ from consolidation_pipeline.store.database.scope_keys import raw_scope_key
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, format_vector
 from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
-from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 from consolidation_pipeline.store.ledger.lineage import find_memories
 
 # Columns of a raw memory that are embedded, the parameters of `embedding_text`.
 TEXT_COLUMNS = ("goal", "execution_summary", "result", "lessons_learned", "feedback")
 
-# Column -> type in the staging table, in the order of its rows: what a `NewMemory` holds, and what is derived from it.
+# Column -> type of what is stored of a new memory: what a `NewMemory` holds, and what is derived from it.
 _DERIVED = {"id", "content_hash", "normalized_hash", "embedding_dim"}
-_STAGED = {
+_COLUMNS = {
     name: kind
     for name, kind, _ in describe_columns(task_memories.name)
     if name in _DERIVED or name in NewMemory.__dataclass_fields__
 }
-_JSON = tuple(name for name, kind in _STAGED.items() if kind == "jsonb")
-_ARRAYS = tuple(name for name, kind in _STAGED.items() if kind.endswith("[]"))
-_encode_json = json.JSONEncoder().encode
-
-# A row of the staging table, see ``stage_memory``.
-StagedMemory = Sequence[Any]
+# Characters of rows that one statement takes: a value of type json may have 1 GB.
+_MAX_SENT = 32_000_000
 
 
 @dataclass(frozen=True)
@@ -61,27 +56,28 @@ class AppendResult:
     ids: frozenset[UUID] = field(default=frozenset(), compare=False)
 
 
-_CREATE_STAGING = compose(
-    "CREATE TEMP TABLE arriving (line bigint, files text[], /* columns */) ON COMMIT DROP",
-    columns=", ".join(f"{name} {kind}" for name, kind in _STAGED.items()),
-)
 _INSERT_MEMORIES = compose(
     """
-    INSERT INTO consolidation.task_memories (project_id, learned_at, /* columns */)
-    SELECT DISTINCT ON (id) :project, coalesce(learned_at, now()), /* columns */ FROM arriving
-    ORDER BY id, line ON CONFLICT DO NOTHING RETURNING id
+    WITH arriving AS MATERIALIZED (
+        SELECT DISTINCT ON (id) *
+        FROM json_to_recordset(CAST(:rows AS json)) AS r (line bigint, files text[], /* types */)
+        ORDER BY id, line),
+    added AS (
+        INSERT INTO consolidation.task_memories (project_id, learned_at, /* columns */)
+        SELECT :project, coalesce(learned_at, now()), /* columns */ FROM arriving
+        ON CONFLICT DO NOTHING RETURNING id),
+    listed AS (
+        INSERT INTO consolidation.memory_files (project_id, owner_id, path)
+        SELECT DISTINCT CAST(:project AS uuid), id, path FROM arriving JOIN added USING (id), unnest(files) AS path)
+    SELECT id FROM added
     """,
-    columns=", ".join(name for name in _STAGED if name != "learned_at"),
+    types=", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items()),
+    columns=", ".join(name for name in _COLUMNS if name != "learned_at"),
 )
-_INSERT_FILES = """
-    INSERT INTO consolidation.memory_files (project_id, owner_id, path)
-    SELECT DISTINCT CAST(:project AS uuid), id, path
-    FROM (SELECT DISTINCT ON (id) id, files FROM arriving WHERE id = ANY(:added) ORDER BY id, line) kept,
-        unnest(files) AS path
-"""
-_COUNT_ARRIVED = """
+_COUNT_STORED = """
     SELECT count(*), coalesce(array_agg(line ORDER BY line) FILTER (WHERE a.content_hash <> m.content_hash), '{}')
-    FROM arriving a JOIN consolidation.task_memories m USING (id)
+    FROM json_to_recordset(CAST(:rows AS json)) AS a (line bigint, id uuid, content_hash text)
+        JOIN consolidation.task_memories m USING (id)
 """
 
 
@@ -97,43 +93,69 @@ def append_memories(
     Raises:
         EmbeddingError: The embedding of a memory is NaN, infinite or zero; nothing is stored.
     """
-    return append_staged(connection, project_id, [stage_memory(slug, line, memory) for line, memory in rows])
+    return append_encoded(connection, project_id, [encode_memory(slug, line, memory) for line, memory in rows])
 
 
-def append_staged(connection: Connection, project_id: UUID, rows: Iterable[StagedMemory]) -> AppendResult:
-    """Store memories as ``append_memories`` does, from rows of ``stage_memory``.
+def append_encoded(connection: Connection, project_id: UUID, rows: Sequence[str]) -> AppendResult:
+    """Store memories as ``append_memories`` does, from ``encode_memory``: by one statement, if all are new.
 
-    One COPY and three statements for any number of rows. Of equal ids in a batch the first line counts.
+    Of equal ids in a batch the first line counts.
     """
-    connection.execute(text("DROP TABLE IF EXISTS arriving"))
-    connection.execute(text(_CREATE_STAGING))
-    copy_rows(connection, "arriving", rows)
-    added = connection.scalars(text(_INSERT_MEMORIES), {"project": project_id}).all()
-    connection.execute(text(_INSERT_FILES), {"project": project_id, "added": added})
-    total, changed = connection.execute(text(_COUNT_ARRIVED)).one()
-    return AppendResult(len(added), total - len(added) - len(changed), tuple(changed), frozenset(added))
+    added: list[UUID] = []
+    changed: list[int] = []
+    unchanged = 0
+    for part in _split_rows(rows):
+        sent = {"project": project_id, "rows": f"[{','.join(part)}]"}
+        new = connection.scalars(text(_INSERT_MEMORIES), sent).all()
+        added += new
+        if len(new) < len(part):
+            stored, lines = connection.execute(text(_COUNT_STORED), {"rows": sent["rows"]}).one()
+            changed += lines
+            unchanged += stored - len(new) - len(lines)
+    return AppendResult(len(added), unchanged, tuple(changed), frozenset(added))
 
 
-def stage_memory(slug: str, line: int, memory: NewMemory) -> StagedMemory:
-    """Return the row of the staging table for a memory: its columns as they are sent, and what is derived from them.
+def _split_rows(rows: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the rows in parts of at most ``_MAX_SENT`` characters, or of one row."""
+    start = size = 0
+    for at, row in enumerate(rows):
+        size += len(row)
+        if size > _MAX_SENT and at > start:
+            yield rows[start:at]
+            start, size = at, len(row)
+    if start < len(rows):
+        yield rows[start:]
+
+
+def encode_memory(slug: str, line: int, memory: NewMemory, *, vector: Vectors | None = None, model: str = "") -> str:
+    """Return a memory as the JSON object that ``append_encoded`` takes: its fields, and what is derived from them.
+
+    Args:
+        slug: The project's slug.
+        line: Number of the row.
+        memory: The memory.
+        vector: Unit vector (d,) of its text, in place of the memory's own.
+        model: Name of the model of ``vector``.
 
     Raises:
-        EmbeddingError: The embedding is NaN, infinite or zero.
+        EmbeddingError: The memory's own embedding is NaN, infinite or zero.
     """
-    values = dict(vars(memory))
-    body = join_text_columns([values[name] for name in TEXT_COLUMNS])
-    values["id"] = memory_id(slug, memory.source, memory.external_id)
+    values = {name: value for name, value in vars(memory).items() if value is not None}
+    if vector is not None:
+        values["embedding_model"] = model
+    elif memory.embedding is not None:
+        vector = _unit_vector(memory)
+    if vector is not None:
+        values |= {"embedding": format_vector(vector), "embedding_dim": len(vector)}
+    body = join_text_columns([values.get(name) for name in TEXT_COLUMNS])
+    values["line"] = line
+    values["id"] = str(memory_id(slug, memory.source, memory.external_id))
     values["content_hash"] = content_hash(body)
     values["normalized_hash"] = normalized_hash(body)
-    values["embedding"] = None if memory.embedding is None else format_vector(_unit_vector(memory))
-    values["embedding_dim"] = None if memory.embedding is None else len(memory.embedding)
-    for name in _JSON:
-        if values[name] is not None:
-            values[name] = _encode_json(values[name])
-    for name in _ARRAYS:
-        values[name] = list(values[name])
-    return [line, list(memory.files), *[values[name] for name in _STAGED]]
+    return _encode_json(values)
 
+
+_encode_json = json.JSONEncoder(ensure_ascii=False, default=lambda time: time.isoformat()).encode
 
 _COUNT_REPEATS_APART = """
     SELECT coalesce(sum(scopes - 1), 0)::integer FROM (

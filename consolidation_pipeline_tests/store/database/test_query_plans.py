@@ -49,7 +49,7 @@ HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     ),
     (
         "imported before",
-        lambda c, p: memories.append_memories(c, p, "p1", [(1, new_memory("a"))]),
+        lambda c, p: memories.append_memories(c, p, "p1", [(line, new_memory("a")) for line in (1, 2)]),
         "task_memories_pkey",
     ),
     (

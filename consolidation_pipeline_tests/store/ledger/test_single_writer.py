@@ -59,7 +59,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, 
 from consolidation_pipeline.store.memories.archive import MemoryUpdate
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.listing import ListFilter
-from consolidation_pipeline.store.memories.memories import stage_memory
+from consolidation_pipeline.store.memories.memories import encode_memory
 from consolidation_pipeline.store.review.review_queue import lock_review_items
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, lock_suggestion
 from consolidation_pipeline.store.search.retrievers import SearchFilters
@@ -294,8 +294,8 @@ class StoreArguments:
             "append_neighbors": {"found": [pair]},
             "append_suggestions": {"suggestions": [self.suggestion(self.raw[4:6])]},
             "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
+            "append_encoded": {"rows": [encode_memory(self.project.slug, 1, new_memory("newer", files=("n.py",)))]},
             "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
-            "append_staged": {"rows": [stage_memory("p1", 1, new_memory("staged"))]},
             "check_constraints_at_end": {"noun": "row"},
             "copy_columns": {"target": f"{SCRATCH_TABLE} (id)", "columns": {"id": to_ids(self.raw)}},
             "copy_rows": {"target": f"{SCRATCH_TABLE} (id)", "rows": [[id_] for id_ in self.raw]},

@@ -14,6 +14,7 @@ from consolidation_pipeline.core.memories.memories import NewMemory, content_has
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.store.database.schema import SCHEMA, task_memories
 from consolidation_pipeline.store.database.vector_copy import load_vectors
+from consolidation_pipeline.store.memories import memories
 from consolidation_pipeline.store.memories.memories import AppendResult, append_memories, load_texts
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.store.sample_rows import (
@@ -45,6 +46,15 @@ def test_second_import_changes_nothing(connection: Connection, project: Project)
     assert _append(connection, project, *memories) == AppendResult(0, 3, ())
     assert _append(connection, project, *memories, new_memory("d")) == AppendResult(1, 3, ())
     assert _rows(connection)[:3] == before
+
+
+def test_many_rows_are_sent_in_parts(connection: Connection, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memories, "_MAX_SENT", 1500)
+    rows = [new_memory(key, files=(f"{key}.py",)) for key in "abcdefg"]
+    with record_statements(connection) as statements:
+        assert _append(connection, project, *rows, new_memory("a")) == AppendResult(7, 1, ())
+    assert len([one for one in statements if "INSERT INTO consolidation.task_memories" in one]) > 2
+    assert len(_rows(connection)) == 7
 
 
 def test_memory_id_depends_on_project_and_source(connection: Connection, project: Project) -> None:
