@@ -166,6 +166,7 @@ def create_rivals(engine: Any, slug: str) -> dict[str, Callable[[str], object]]:
         {"vector_store": {"provider": "pgvector", "config": store}, "embedder": model, "llm": model}
     )
     memory.embedding_model.embed = lambda query, *_: embedder.embed([query])[0].tolist()
+    memory.search("first", filters={"user_id": "u"})  # creates the table
     with engine.begin() as connection:
         connection.execute(text(FILL_MEM0), bound)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
