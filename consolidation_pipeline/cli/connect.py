@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,14 +13,24 @@ from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console
 if TYPE_CHECKING:
     from consolidation_pipeline.connect.store import Recognition
 
-_KINDS = "mem0, langgraph, agno, llamaindex, claude_mem, letta, or table for any table with --table, --key and --text"
+_KINDS = (
+    "mem0, langgraph, agno, llamaindex, claude_mem, letta; table for any table, with --table, --key and --text; "
+    "folder for notes in Markdown, with --path"
+)
 _FIELD = "a column, or column.key for a value in JSON"
 
 
 def connect(
     kind: Annotated[str, typer.Argument(metavar="KIND", help=f"Kind of store: {_KINDS}.")],
-    url_env: Annotated[str, typer.Option(help="Environment variable that holds the URL of the store's database.")],
     project: Annotated[str, typer.Option(help="Project for its memories; created if it is missing.")],
+    url_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the URL of the store's database.")
+    ] = None,
+    path: Annotated[Path | None, typer.Option(help="Kind folder: the folder.")] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(help="Kind folder: claude-code, codex, cursor, openclaw or notes; default: by the marks it has."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the source; default: PROJECT-KIND.")] = None,
     table: Annotated[str | None, typer.Option(help="Table or collection; default: that of the kind.")] = None,
     mode: Annotated[
@@ -58,6 +69,8 @@ def connect(
     given: dict[str, Any] = {
         "kind": kind,
         "url_env": url_env,
+        "path": None if path is None else str(path),
+        "format": format,
         "table": table,
         "scope": _read_scope(scope),
         "key": key,
@@ -122,7 +135,7 @@ def _show(found: Recognition, name: str, project: str, mode: str) -> None:
         "memories": f"{found.memories:,} in {found.scopes:,} scopes; {found.skipped:,} other rows are left out",
         "vectors": "none" if found.dimension is None else f"of {found.dimension} dimensions",
         "rights": ", ".join(rights),
-        "will do": f"copy them into project {project}; " + _describe_mode(mode),
+        "will do": f"copy them into project {project}; " + _describe_mode(mode, found.sidecar_name),
     }
     console = make_console(stderr=True)
     console.print(fact_table(f"source {name}, mode {mode}", rows))
@@ -130,10 +143,8 @@ def _show(found: Recognition, name: str, project: str, mode: str) -> None:
         print_note(f"note: {warning}")
 
 
-def _describe_mode(mode: str) -> str:
+def _describe_mode(mode: str, sidecar: str) -> str:
     if mode == "mirror":
         return "nothing is changed in the store"
     who = "what you approve" if mode == "review" else "proven duplicates, up to 5 % of a scope at once"
-    return (
-        f"create schema consolidation_sidecar there and a trigger that tells of changes; write {who}, undo by rollback"
-    )
+    return f"create {sidecar} there; write {who}, undo by rollback"

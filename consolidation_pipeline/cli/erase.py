@@ -60,7 +60,10 @@ def erase(
             print(content)
     print_note(f"{done.project}: erased {_count(done.memories)}; the next run derives the rest again")
     for source, count in done.left_in_sources.items():
-        print_note(f"{count} rows stay in the store of source {source}, which is only read: delete them there")
+        print_note(
+            f"{count} rows stay in the store of source {source}, which is only read, or as parts of files: "
+            "delete them there"
+        )
     if not done.is_clean:
         print_note(f"something is left: {format_value(dict(done.scan['places']))}")
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,6 +98,9 @@ def diff(
         str | None,
         typer.Option(help="With --gate: variable with the URL of a copy of the store's database, in which to try."),
     ] = None,
+    patch: Annotated[
+        Path | None, typer.Option(help="Write the changes of a folder to this file, for `git apply`; - = print it.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show what `source write` would keep, add and hide in the store, row by row. Changes nothing.
@@ -104,9 +108,9 @@ def diff(
     Each group begins with its id, which `source write`, `source undo` and, once it is written, `rollback` take. Remove
     groups from the file of --out, and `source write --plan FILE` writes the others and nothing else.
     """
-    from consolidation_pipeline.service.runs.plan_file import save_plan
+    from consolidation_pipeline.service.runs.plan_file import save_plan, write_file
     from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
-    from consolidation_pipeline.service.sources.write_plan import WritePlan, plan_writes
+    from consolidation_pipeline.service.sources.write_plan import WritePlan, make_patch, plan_writes
 
     if copy_url_env and not gate:
         raise UsageError("--copy-url-env says where --gate tries the groups: give --gate too")
@@ -116,6 +120,12 @@ def diff(
     if gate:
         with show_progress(f"trying {len(planned):,} groups in the store", as_json=as_json):
             outcomes = rehearse_writes(engine, name, planned, copy_url_env=copy_url_env)
+    if patch is not None:
+        data = make_patch(engine, name, planned)
+        if str(patch) == "-":
+            sys.stdout.buffer.write(data)
+            return
+        write_file(data, patch)
     if out is not None:
         save_plan(WritePlan(source=name, groups=planned), out)
     if as_json:
@@ -247,13 +257,19 @@ def disconnect(
 
 @app.command()
 def restore(
-    url_env: Annotated[str, typer.Option(help="Environment variable that holds the URL of the store's database.")],
+    url_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the URL of the store's database.")
+    ] = None,
+    path: Annotated[Path | None, typer.Option(help="The folder, for one of notes.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Undo all writes in a store from its sidecar alone, if our database is lost."""
-    from consolidation_pipeline.service.sources.connections import restore_store
+    from consolidation_pipeline.service.sources.connections import restore_folder, restore_store
 
-    _end(restore_store(url_env), "everything that was written is undone", as_json=as_json)
+    if (url_env is None) == (path is None):
+        raise UsageError("give --url-env or --path, one of them")
+    conflicts = restore_store(url_env) if url_env is not None else restore_folder(path or Path())
+    _end(conflicts, "everything that was written is undone", as_json=as_json)
 
 
 def _end(conflicts: Mapping[UUID, Sequence[Conflict]], message: str, *, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from consolidation_pipeline.connect import presets
+from consolidation_pipeline.connect.folder_config import FOLDER
 from consolidation_pipeline.connect.mapping import Field as StoreField
 from consolidation_pipeline.connect.mapping import TableMapping, Vector
 from consolidation_pipeline.connect.store import StoreConfig
@@ -83,6 +84,11 @@ class SourceConfig(BaseModel):
         """True if new rows are written; False = a successor is always one of the sources."""
         return self.mapping.can_insert
 
+    @property
+    def reuses_keys(self) -> bool:
+        """False: a key is of one row only."""
+        return False
+
     def overlaps(self, other: StoreConfig) -> bool:
         """Return True if both are of one table."""
         return isinstance(other, SourceConfig) and (self.url_env, self.place) == (other.url_env, other.place)
@@ -103,13 +109,15 @@ def read_config(values: Mapping[str, Any]) -> SourceConfig:
     Raises:
         UsageError: A field is unknown, missing or of the wrong type, or the kind is unknown.
     """
+    if values.get("kind") in KINDS and "url_env" not in values:
+        raise UsageError("url_env is missing: name the environment variable that holds the URL of the store's database")
     try:
         config = SourceConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"{'.'.join(map(str, first['loc']))} of the source: {first['msg']}") from error
     if config.kind not in KINDS:
-        raise UsageError(f"there is no kind of store {config.kind!r}; kinds: {', '.join(KINDS)}")
+        raise UsageError(f"there is no kind of store {config.kind!r}; kinds: {', '.join((*KINDS, FOLDER))}")
     if not _VARIABLE.fullmatch(config.url_env):
         raise UsageError(
             f"{config.url_env!r} is not the name of an environment variable: set one to the URL of the store's "

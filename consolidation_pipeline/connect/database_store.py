@@ -22,6 +22,7 @@ from consolidation_pipeline.connect.source_table import SourceTable, same_table
 from consolidation_pipeline.connect.store import Conflict, GroupWrite, Receipt, Recognition, SourceRow, StoreConfig
 from consolidation_pipeline.connect.undo import find_undone, read_receipts, undo_write
 from consolidation_pipeline.connect.write_back import write_group
+from consolidation_pipeline.errors import UsageError
 
 # A larger scope is searched by its fields, as a search of the store's program is.
 _MAX_LISTED_ROWS = 5_000
@@ -146,6 +147,11 @@ class DatabaseStore:
         """Write a group in the transaction that is open."""
         sidecar.install(self.connection)
         return write_group(self.connection, self.table, source, group)
+
+    def make_patch(self, groups: Sequence[GroupWrite]) -> bytes:
+        """Raise UsageError: a table has no patch."""
+        del groups
+        raise UsageError(f"{self.table.mapping.table} is a table, and patches are of folders: use --out")
 
     def read_receipts(self, write_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
         """Return what committed writes did; nothing if somebody removed the sidecar."""

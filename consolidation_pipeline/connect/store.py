@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from consolidation_pipeline.errors import ConflictError
+
 
 @dataclass(frozen=True)
 class SourceRow:
@@ -18,6 +20,7 @@ class SourceRow:
 
     ``key``: the value of the key column, or a JSON array of several; of a folder, the path. ``stamp``: SHA-256 of what
     matters of it. ``vector``: as Postgres text, None if it was not asked for. ``fields``: further fields of the memory.
+    ``problem``: why it cannot be read.
     """
 
     key: str
@@ -29,6 +32,7 @@ class SourceRow:
     metadata: dict[str, Any]
     vector: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+    problem: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +101,7 @@ class Recognition:
         scopes: Number of scopes.
         dimension: Length of the vectors; None = there are none.
         sidecar: Version of the sidecar that is there; None = there is none.
+        sidecar_name: What is made there in modes that write, in words.
         is_table: It can be written to; False = a view or a foreign table, which can only be read.
         warnings: Sentences for the person who connects.
     """
@@ -110,6 +115,7 @@ class Recognition:
     dimension: int | None
     rights: Rights
     sidecar: int | None
+    sidecar_name: str = "schema consolidation_sidecar and a trigger that tells of changes"
     is_table: bool = True
     warnings: list[str] = field(default_factory=list)
 
@@ -117,9 +123,17 @@ class Recognition:
 class StoreConfig(Protocol):
     """Configuration of a store, as far as it is known without opening it."""
 
-    kind: str
-    memory_type: str
-    embedding_model: str | None
+    @property
+    def kind(self) -> str:
+        """Kind of the store."""
+
+    @property
+    def memory_type(self) -> str:
+        """Type of its memories, where they name none."""
+
+    @property
+    def embedding_model(self) -> str | None:
+        """Model of its vectors, if it is that of the project."""
 
     @property
     def place(self) -> str:
@@ -132,6 +146,10 @@ class StoreConfig(Protocol):
     @property
     def can_insert(self) -> bool:
         """True if new rows are written; False = a successor is always one of the sources."""
+
+    @property
+    def reuses_keys(self) -> bool:
+        """True if a new row may have the key of one that is gone, as a file the name of another."""
 
     def overlaps(self, other: StoreConfig) -> bool:
         """Return True if both may write the same rows."""
@@ -207,6 +225,13 @@ class MemoryStore(Protocol):
             UsageError: The store cannot be given such a row.
         """
 
+    def make_patch(self, groups: Sequence[GroupWrite]) -> bytes:
+        """Return what the writes of these groups would change as a patch; those that would be refused are left out.
+
+        Raises:
+            UsageError: The store has no files.
+        """
+
     def read_receipts(self, write_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
         """Return what committed writes did, by id: successor, inserted, hidden, links, and ``undone``."""
 
@@ -218,3 +243,14 @@ class MemoryStore(Protocol):
 
     def erase_rows(self, keys: Sequence[str]) -> int:
         """Remove rows for good, with their images and links to them; return the number of rows."""
+
+
+def check_stamps(group: GroupWrite, found: Mapping[str, str]) -> None:
+    """Raise ConflictError unless ``found``, the present stamps by key, are those of the group."""
+    changed = tuple(key for key, stamp in group.stamps.items() if found.get(key) != stamp)
+    if changed:
+        raise ConflictError(
+            f"group {group.group_id}: {len(changed)} of its {len(group.stamps)} rows changed or are gone in the store "
+            "since the merge was decided; sync first",
+            changed,
+        )

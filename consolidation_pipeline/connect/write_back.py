@@ -19,8 +19,8 @@ from psycopg.types.json import Jsonb
 from consolidation_pipeline.connect.mapping import Field, Fill, Links, table_identifier
 from consolidation_pipeline.connect.references import check_unreferenced
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
-from consolidation_pipeline.connect.store import GroupWrite, Receipt
-from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.connect.store import GroupWrite, Receipt, check_stamps
+from consolidation_pipeline.errors import UsageError
 
 
 def write_group(connection: Connection[Any], table: SourceTable, source: str, group: GroupWrite) -> Receipt:
@@ -32,7 +32,7 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
         UsageError: A new row is asked for where the mapping cannot insert, or a kept key is not of the group.
     """
     _check_group(table, group)
-    _check_stamps(group, table.lock(connection, list(group.stamps)))
+    check_stamps(group, table.lock(connection, list(group.stamps)))
     hidden = sorted(key for key in group.stamps if key != group.keep)
     check_unreferenced(connection, table, hidden)
     images = _Images(connection, group.write_id)
@@ -69,16 +69,6 @@ def _check_group(table: SourceTable, group: GroupWrite) -> None:
         raise UsageError(f"the new row of group {group.group_id} has no text")
     if group.keep is None and table.mapping.vector is not None and group.vector is None:
         raise UsageError(f"the new row of group {group.group_id} has no vector, and rows of this store have one")
-
-
-def _check_stamps(group: GroupWrite, found: Mapping[str, str]) -> None:
-    changed = tuple(key for key, stamp in group.stamps.items() if found.get(key) != stamp)
-    if changed:
-        raise ConflictError(
-            f"group {group.group_id}: {len(changed)} of its {len(group.stamps)} rows changed or are gone in the store "
-            "since the merge was decided; sync first",
-            changed,
-        )
 
 
 class _Images:

@@ -14,8 +14,13 @@ Document = TypeVar("Document", bound=BaseModel)
 
 def save_plan(plan: BaseModel, path: Path) -> None:
     """Write a plan to a JSON file. Raise UsageError if that fails."""
+    write_file(f"{plan.model_dump_json(indent=1)}\n".encode(), path)
+
+
+def write_file(data: bytes, path: Path) -> None:
+    """Write a file. Raise UsageError if that fails."""
     try:
-        path.write_text(plan.model_dump_json(indent=1) + "\n")
+        path.write_bytes(data)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 

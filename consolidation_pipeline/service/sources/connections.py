@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,8 @@ from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS, normalize_scope
 from consolidation_pipeline.service.intake.importer import ensure_project
-from consolidation_pipeline.service.sources.stores import open_store, read_config
+from consolidation_pipeline.service.sources.folder_reader import read_folder_config
+from consolidation_pipeline.service.sources.stores import open_notes, open_store, read_config
 from consolidation_pipeline.service.sources.write_back import undo_writes
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SOURCE_MODES
@@ -79,7 +81,7 @@ def connect_source(
     check_memory_type(checked.memory_type)
     names = checked.scope_names
     wanted = normalize_scope(",".join(names)) if names else NO_WALLS
-    with open_store(config) as store:
+    with open_store(checked.dump()) as store:
         found = _examine(store, name, mode)
     with engine.connect() as connection:
         _check_unconnected(list_sources(connection), checked)  # Before a project is made.
@@ -89,7 +91,7 @@ def connect_source(
         _check_unconnected(list_sources(connection), checked)
         source = create_source(connection, owner.id, name, config=checked.dump(), mode=mode)
     if mode != "mirror":
-        with open_store(config) as store:
+        with open_store(source.config) as store:
             store.prepare(name, checked)
     return Connected(source, found, mode != "mirror" and found.rights.watch)
 
@@ -244,3 +246,18 @@ def restore_store(url_env: str) -> dict[UUID, list[Conflict]]:
         StoreError: The database cannot be reached.
     """
     return restore_database(url_env)
+
+
+def restore_folder(path: Path) -> dict[UUID, list[Conflict]]:
+    """Undo all that was written into a folder from its sidecar alone, as if our database were lost.
+
+    Returns:
+        The conflicts by write; what has none is undone.
+
+    Raises:
+        UsageError: There is no such folder, or nothing was written there.
+    """
+    with open_notes(read_folder_config({"kind": "folder", "path": str(path), "format": "notes"})) as store:
+        if store.probe_sidecar() is None:
+            raise UsageError(f"{path} has no folder .consolidated: nothing was written there")
+        return store.undo_all()

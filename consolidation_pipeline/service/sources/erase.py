@@ -23,7 +23,7 @@ from consolidation_pipeline.store.sources.sources import (
 
 @dataclass
 class ErasedRows:
-    """Rows by source: ``removed`` from the store, and ``left`` there, as it is in mode mirror and only read."""
+    """Rows by source: ``removed`` from the store, and ``left`` there, which is only read, or parts of files."""
 
     removed: dict[str, int] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
@@ -33,7 +33,8 @@ def erase_in_sources(connection: Connection, project_id: UUID, memory_ids: Seque
     """Remove memories from their stores, in the transaction of ``connection``, which commits after the stores.
 
     Groups that hide one of them are undone first, so that the rows of others are there again. Rows of a store in mode
-    mirror stay there. No sync copies rows with these keys again, also if the store is connected anew.
+    mirror, and parts of files, stay there. No sync copies rows with these keys again, also if the store is connected
+    anew; a new file under the name of an erased one is copied.
 
     Raises:
         ConflictError: The program of a store changed what was written for one of these groups.
@@ -44,14 +45,17 @@ def erase_in_sources(connection: Connection, project_id: UUID, memory_ids: Seque
         keys = list_keys_of_memories(connection, source.id, memory_ids)
         if not keys:
             continue
-        hashes = [hash_row(project_id, read_config(source.config).place, key) for key in keys]
-        remember_erased_rows(connection, project_id, hashes)
-        if source.mode == "mirror":
-            bury_rows(connection, source.id, keys)
-            result.left[source.name] = len(keys)
-            continue
-        with open_store(source.config) as store, store.transaction():
-            result.removed[source.name] = _erase(connection, source, store, keys)
+        config = read_config(source.config)
+        left = [key for key in keys if source.mode == "mirror" or not config.may_hide(key)]
+        removed = [key for key in keys if key not in left]
+        lasting = left if config.reuses_keys else keys
+        remember_erased_rows(connection, project_id, [hash_row(project_id, config.place, key) for key in lasting])
+        if left:
+            bury_rows(connection, source.id, left)
+            result.left[source.name] = len(left)
+        if removed:
+            with open_store(source.config) as store, store.transaction():
+                result.removed[source.name] = _erase(connection, source, store, removed)
     return result
 
 

@@ -330,6 +330,8 @@ class _Sync:
 
     def _read_memory(self, row: SourceRow, external_id: str) -> NewMemory:
         """Return the memory of a row. Raise InvalidMemoryError if it is not legal."""
+        if row.problem is not None:
+            raise InvalidMemoryError(row.problem)
         scope = {name: value for name, value in row.scope.items() if not name.startswith("metadata.")}
         walls = {name[9:]: value for name, value in row.scope.items() if name.startswith("metadata.")}
         fields = {

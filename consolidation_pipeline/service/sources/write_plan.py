@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from consolidation_pipeline.connect.store import StoreConfig
+from consolidation_pipeline.connect.store import GroupWrite, StoreConfig
 from consolidation_pipeline.errors import ConflictError, NotFoundError
-from consolidation_pipeline.service.sources.stores import read_config
+from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.sources.source_writes import SourceWrite, WritableMerge, list_writable
 from consolidation_pipeline.store.sources.sources import get_source
@@ -94,6 +94,22 @@ def _plan(merge: WritableMerge, config: StoreConfig) -> PlannedWrite:
         stamps=dict(zip(merge.keys, merge.stamps, strict=True)),
         texts=texts,
     )
+
+
+def make_patch(engine: Engine, name: str, planned: Sequence[PlannedWrite]) -> bytes:
+    """Return what these writes would change in the files of a folder, as a patch that ``git apply`` accepts.
+
+    Raises:
+        UsageError: The store has no files.
+    """
+    with engine.connect() as connection:
+        source = get_source(connection, name)
+    groups = [
+        GroupWrite(write_id=one.memory_id, group_id=str(one.id), stamps=one.stamps, keep=one.keep, text=one.text)
+        for one in planned
+    ]
+    with open_store(source.config) as store:
+        return store.make_patch(groups)
 
 
 def select_named(planned: Sequence[PlannedWrite], ids: Sequence[UUID], name: str) -> list[PlannedWrite]:

@@ -15,7 +15,8 @@ from sqlalchemy import Connection, text
 class WritableMerge:
     """An active merged memory whose sources are all rows of one store.
 
-    ``keys``, ``stamps``, ``texts``: of the rows that are visible there now, the new row of an earlier write included.
+    ``keys``, ``stamps``, ``texts``: of the rows that are visible there now, the new row of an earlier write included. A
+    text begins with the title of its note, if it has one.
     ``group_id``: the changes of the ledger that merged last; None = they are past their retention.
     ``unchanged_seconds``: time since one of its rows was read first or changed.
     """
@@ -33,7 +34,8 @@ class WritableMerge:
 
 _LIST_WRITABLE = """
     WITH members AS (
-        SELECT t.consolidated_into_id AS id, t.id AS raw_id, t.execution_summary AS body, r.key, r.stamp, r.state,
+        SELECT t.consolidated_into_id AS id, t.id AS raw_id,
+            concat_ws(E'\\n', nullif(btrim(t.goal), ''), btrim(t.execution_summary)) AS body, r.key, r.stamp, r.state,
             r.source_id, r.changed_at
         FROM consolidation.task_memories t LEFT JOIN consolidation.source_rows r ON r.memory_id = t.id
         WHERE t.project_id = :project AND t.consolidated_into_id IS NOT NULL

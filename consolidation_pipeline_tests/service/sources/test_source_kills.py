@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,18 +18,22 @@ import pytest
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.sources.sync import sync_source
-from consolidation_pipeline.service.sources.write_back import write_source
+from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
 from consolidation_pipeline.service.undo.rollback import roll_back
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import connect_engine
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
-from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, WORDINGS, Store
+from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, WORDINGS, Store, word
+from consolidation_pipeline_tests.service.sources.test_folder import connect as connect_folder
+from consolidation_pipeline_tests.service.sources.test_folder import hash_tree, put, read_tree
 
 pytestmark = pytest.mark.slow
 
 GROUPS = len(FACTS) * len(USERS)
 ROUNDS = 10
+# Notes of the folder, three of each fact.
+NOTES = 45
 
 
 def _write(url: str, store_url: str) -> None:
@@ -99,6 +104,44 @@ def test_killed_writes_and_rollbacks_are_completed(mem0_store: Store, store_url:
             pipeline.roll_back(outcome.job_id, cascade=True)
         write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
         assert mem0_store.checksum() == before
+        assert pipeline.value("SELECT count(*) FROM {s}.source_rows WHERE state <> 'mirrored'") == 0
+    assert killed
+
+
+def _write_folder(url: str) -> None:
+    write_source(connect_engine(url), SOURCE, quiet_seconds=0, max_share=1)
+
+
+def _undo_folder(url: str) -> None:
+    undo_writes(connect_engine(url), SOURCE)
+
+
+def test_killed_writes_of_a_folder_are_completed(tmp_path: Path, pipeline: Pipeline) -> None:
+    chance = random.Random(20261125)
+    url = pipeline.engine.url.render_as_string(hide_password=False)
+    folder = tmp_path / "notes"
+    for number in range(NOTES):
+        put(
+            folder,
+            f"note-{number}.md",
+            word(f"The gateway of room {number // 3} listens on port 84{number // 3}", number % 3),
+        )
+    (folder / "MEMORY.md").write_text("".join(f"- [Note](note-{number}.md)\n" for number in range(NOTES)))
+    connect_folder(pipeline, folder)
+    pipeline.run(PROJECT)
+    before = read_tree(folder)
+    kill_after(10, _write_folder, url)  # Starts the server of processes, which imports all modules.
+    undo_writes(pipeline.engine, SOURCE)
+    killed = 0
+    for _ in range(ROUNDS):
+        for target in (_write_folder, _undo_folder):
+            while not kill_after(chance.uniform(0.05, 0.6), target, url):
+                killed += 1
+                wait_until_free(pipeline)
+                assert sync_source(pipeline.engine, SOURCE).gone == 0
+            wait_until_free(pipeline)
+        assert undo_writes(pipeline.engine, SOURCE) == {}
+        assert hash_tree(folder) == {name: found[0] for name, found in before.items()}
         assert pipeline.value("SELECT count(*) FROM {s}.source_rows WHERE state <> 'mirrored'") == 0
     assert killed
 

@@ -14,7 +14,7 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.intake.readers.front_matter import flatten_metadata, read_front_matter
 
 MARKDOWN_ENDINGS = (".md", ".markdown")
-SKIPPED_FOLDERS = {".git", "node_modules", ".venv", "venv", "__pycache__", ".trash"}
+SKIPPED_FOLDERS = {".git", ".consolidated", "node_modules", ".venv", "venv", "__pycache__", ".trash"}
 # Enough to recognise a folder, and few enough for a home directory.
 _MAX_LOOKED_AT = 20_000
 _SAMPLE = 50
@@ -167,6 +167,8 @@ def find_part(format: str, path: Path, root: Path) -> Part | str | None:
     """Return what the file ``path`` below ``root`` holds, as a memory folder of this format."""
     parts = find_parts(path, root)
     is_project = any((root / name).exists() for name in _CLAUDE_PROJECT) or ".claude" in root.resolve().parts
+    # A memory folder may be a git repository of its own.
+    is_project = is_project or ((root / ".git").exists() and not (root / "MEMORY.md").exists())
     if format == "claude-code" and not is_project:
         parts = ("memory", *parts)  # a copy of a memory folder, under any name
     return FOLDER_FORMATS[format].find_part(parts)
@@ -189,7 +191,7 @@ def _read_head(path: Path) -> str:
 
 
 _RULE_FILES = {"claude-code": "CLAUDE.md", "codex": "AGENTS.md"}
-_CLAUDE_PROJECT = (".claude", "CLAUDE.md", "projects", ".git")
+_CLAUDE_PROJECT = (".claude", "CLAUDE.md", "projects")
 CLAUDE_TYPES = ("user", "feedback", "project", "reference")
 
 

@@ -6,6 +6,7 @@ and the SHA-256 of the file, by which an import knows that it was edited.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -88,6 +89,11 @@ def read_memory_folder(path: str | Path, *, format: str) -> Iterator[Item]:
             yield from _read_file(file, _File(root, name, format, part or Part.NOTE), in_folder=path.is_dir())
     if not any_file:
         raise UsageError(f"{path} holds no file of a {FOLDER_FORMATS[format].title}")
+
+
+def read_note(root: Path, name: str, part: Part, data: bytes, *, format: str) -> Iterator[Item]:
+    """Yield the memories of a file of a memory folder, given its path below ``root`` and its content."""
+    return _File(root, name, format, part).read(data.removeprefix(codecs.BOM_UTF8))
 
 
 class _File:
