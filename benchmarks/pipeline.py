@@ -83,6 +83,7 @@ STEPS: dict[str, dict[str, str]] = {
     "clusters": {},
     "- load nodes and pairs": {"consolidation_pipeline.service.similarity.clusters": "load_contents"},
     "- build units": {"consolidation_pipeline.service.similarity.clusters": "build_units"},
+    "- recall gate": {"consolidation_pipeline.service.similarity.clusters": "find_refused"},
     "- write groups": {"consolidation_pipeline.service.similarity.clusters": "replace_"},
     "merged_memories": {},
     "- write merges": {"consolidation_pipeline.service.knowledge.merged_memories": "write_merged"},

@@ -122,6 +122,12 @@ class ConsolidationOptions(BaseModel):
         8000, ge=200, le=100_000, description="Longest merged text in characters, cut at whole sentences."
     )
 
+    recall_gate: bool = Field(
+        True,
+        description="Leave a group unmerged if a search for the text of one of its memories would find the merged "
+        "memory at a lower place.",
+    )
+
     archive_stale_days: int = Field(90, ge=30, le=365, description="Days without access after which a memory is stale.")
     archive_min_reuse: int = Field(
         3, ge=0, le=10, description="Number of reuses that keeps a memory from becoming stale."

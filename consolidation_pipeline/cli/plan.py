@@ -12,7 +12,13 @@ from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json, shorten, show_progress
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.plan.plan_document import MergeGroup, Plan, PlannedKnowledge, Question
+    from consolidation_pipeline.service.plan.plan_document import (
+        MergeGroup,
+        Plan,
+        PlannedKnowledge,
+        Question,
+        RefusedMerge,
+    )
 
 _TEXT_WIDTH = 110
 _KINDS = {"pattern": "patterns", "principle": "principles", "playbook": "playbook"}
@@ -60,6 +66,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     return {
         "memories": plan.memories,
         "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",
+        "not merged": _describe_refused(plan),
         "left to a person": _describe_review(totals),
         "archived": f"{totals['memories_archived']} memories{f' now; {later}' if later else ''}{held_back}",
         "kept apart": _describe_walls(plan),
@@ -103,6 +110,8 @@ def _count_actions(plan: Plan, kind: str) -> str:
 def _plan_lines(plan: Plan, limit: int) -> Iterator[str]:
     for merge in plan.merges[:limit]:
         yield from _merge_lines(merge)
+    for refused in plan.merges_refused_by_recall[:limit]:
+        yield from _refused_lines(refused)
     for question in plan.questions[:limit]:
         yield from _question_lines(question)
     ordered = sorted(plan.knowledge, key=lambda item: -(item.confidence or 0.0))
@@ -114,7 +123,8 @@ def _plan_lines(plan: Plan, limit: int) -> Iterator[str]:
         yield f"dissolve: {dissolved.kind} of {dissolved.scopes} scopes: {shorten(dissolved.text, _TEXT_WIDTH)}"
     for archive in plan.archives[:limit]:
         yield f"archive: {archive.reason} ({archive.policy}): {shorten(archive.text, _TEXT_WIDTH)}"
-    counts = [len(plan.merges), len(plan.questions), *map(len, by_kind), len(plan.dissolved), len(plan.archives)]
+    counts = [len(plan.merges), len(plan.merges_refused_by_recall), len(plan.questions), *map(len, by_kind)]
+    counts += [len(plan.dissolved), len(plan.archives)]
     more = sum(max(0, count - limit) for count in counts)
     if more:
         yield f"... and {more} more; --limit {max(counts)} shows all"
@@ -128,6 +138,22 @@ def _merge_lines(merge: MergeGroup) -> Iterator[str]:
         yield f"  - {shorten(source.text, _TEXT_WIDTH)}"
     yield f"  = {shorten(merge.text, 2 * _TEXT_WIDTH)}"
     yield ""
+
+
+def _refused_lines(refused: RefusedMerge) -> Iterator[str]:
+    query = "a query of a reader" if refused.query is None else f"the text of {refused.query}"
+    yield (
+        f"not merged: search for {query} would find the merged memory at place {refused.place_after}, not "
+        f"{refused.place_before}, below {refused.above}"
+    )
+    for text in refused.texts.values():
+        yield f"  - {shorten(text, _TEXT_WIDTH)}"
+    yield ""
+
+
+def _describe_refused(plan: Plan) -> str | None:
+    count = len(plan.merges_refused_by_recall)
+    return f"{count} groups that search would find lower (recall_gate)" if count else None
 
 
 def _describe_review(totals: Mapping[str, int]) -> str:

@@ -227,6 +227,8 @@ def _combine_exit_codes(codes: list[int]) -> int:
 
 def _make_run_table(run: dict[str, Any]) -> Any:
     """Return a table of what a run did."""
+    from consolidation_pipeline.service.jobs.job_status import describe_refused
+
     if run["status"] == "unchanged":
         since = f"{format_value(run['completed_at'])}, job {run['job_id']}; no run was needed"
         return fact_table(f"{run['project']}: unchanged", {"nothing changed since": since, "undo": run["undo"]})
@@ -236,6 +238,7 @@ def _make_run_table(run: dict[str, Any]) -> Any:
             "phases": run["phases_completed"],
             "failed phases": run["phases_failed"] or None,
             "merged": f"{run['groups_merged']} groups, {run['memories_merged']} memories",
+            "not merged": describe_refused(run["metrics"]),
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
             "learned": _describe_learned(run["metrics"]),
             "playbook": _join_counts(

@@ -27,7 +27,7 @@ def status(
     as_json: JsonFlag = False,
 ) -> None:
     """Show the progress or result of a job."""
-    from consolidation_pipeline.service.jobs.job_status import describe_job, describe_model_failure
+    from consolidation_pipeline.service.jobs.job_status import describe_job, describe_model_failure, describe_refused
 
     engine, _ = open_store()
     found = describe_job(engine, job)
@@ -39,6 +39,7 @@ def status(
         "phases done": found["phases_completed"],
         "phases failed": found["phases_failed"] or None,
         "merged": f"{found['clusters_merged']} groups, {found['memories_merged']} memories",
+        "not merged": describe_refused(found["metrics"]),
         "archived": f"{found['memories_archived']} memories",
         "changes": found["consolidation_changes_total"],
         "requested": f"{format_value(found['created_at'])} by {found['triggered_by']} ({found['trigger_type']})",

@@ -54,6 +54,32 @@ def test_plan_file_is_executed(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_plan_run_and_status_tell_of_refused_merges(cli: Cli, write: Write) -> None:
+    short = "The billing service calls the shipping service."
+    texts = (
+        short,
+        f"{short} The support team reads its reply every quarter and writes a report for the auditors, who file it in "
+        "the cabinet.",
+        "The shipping service calls the billing service.",
+        "Design review moved to Thursdays.",
+        "Customer support asked for a dark theme in the admin console.",
+        "Vendored fonts reduced the first paint noticeably.",
+    )
+    rows = [{"id": f"r{at}", "content": text, "created_at": RECENT} for at, text in enumerate(texts)]
+    cli("import", write(*rows), "--project", "calls")
+    cli("projects", "configure", "calls", "t_merge=0.5", "t_suggest=0.5", "t_pattern=0.5")
+    shown = cli("plan", "calls").out
+    assert "at place 2, not 1, below" in shown
+    assert "1 groups that search would find lower (recall_gate)" in shown
+    done = cli("run", "calls", "--json").json
+    assert (done["merges_refused_by_recall"], done["groups_merged"]) == (1, 0)
+    assert "1 groups that search would find lower (place 1 to 2: 1)" in cli("status", "calls").out
+    assert cli("run", "calls", "--json").json["status"] == "unchanged"
+    cli("projects", "configure", "calls", "t_merge=0.5", "t_suggest=0.5", "t_pattern=0.5", "recall_gate=false")
+    assert cli("run", "calls", "--json").json["groups_merged"] == 1
+
+
+@pytest.mark.slow
 def test_outdated_plan_file_is_refused(cli: Cli, tmp_path: Path, write: Write) -> None:
     file = tmp_path / "plan.json"
     cli("plan", "notes", "--out", file)

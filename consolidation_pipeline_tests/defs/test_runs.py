@@ -117,6 +117,7 @@ def test_materializations_have_stable_metadata_names(
     assert "decided_found" not in names["threshold_calibration"]  # nothing was approved
     assert {"memories_in", "pairs_added", "t_merge", "t_suggest", "t_pattern"} <= names["similarity_graph"]
     assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_asked", "map"} <= names["clusters"]
+    assert {"merges_refused_by_recall", "recall_falls"} <= names["clusters"]
     assert {"memories_merged", "merged_created", "merged_extended"} <= names["merged_memories"]
     grouped = {"groups_in", "groups_covered", "groups_discarded", "groups_failed"}
     assert grouped | {"patterns_created", "patterns_updated", "patterns_needs_review"} <= names["patterns"]

@@ -20,6 +20,9 @@ class Comparable(Hashable, Protocol):
 
 Id = TypeVar("Id", bound=Comparable)
 
+# Weights of the z-scores of the semantic and of the keyword retriever. Measured: docs/quality.md.
+SCORE_WEIGHTS = (0.4, 0.6)
+
 
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[Id]], weights: Sequence[float], k: float = 60
@@ -79,15 +82,25 @@ def weighted_z_scores(
         raise ValueError("a score is NaN or infinite; scores must be finite")
     if not ids:
         return []
-    inside = table[:, [id_ not in outside for id_ in ids]]
-    inside = inside if inside.size else table
-    spread = inside.max(axis=1) > inside.min(axis=1)
-    deviation = np.where(spread, inside.std(axis=1), 0.0)[:, None]
-    z = np.divide(table - inside.mean(axis=1)[:, None], deviation, out=np.zeros_like(table), where=deviation > 0)
-    # Summed from the smallest to the largest term, so that the order of the rankings does not matter.
-    summed = np.sort(z * np.array(weights)[:, None], axis=0).sum(axis=0)
+    summed = sum_z_scores(table, weights, np.array([id_ not in outside for id_ in ids]))
     order = np.argsort(-summed, kind="stable")
     return [(ids[at], score) for at, score in zip(order.tolist(), summed[order].tolist(), strict=True)]
+
+
+def sum_z_scores(
+    table: NDArray[Any], weights: Sequence[float], inside: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
+    """Return the weighted sum (n,) of the z-scores of a table (m, n) with a row of scores for each ranking.
+
+    ``inside`` (n,): the columns of which mean and standard deviation are taken; None, or none of them = all.
+    """
+    counted = table if inside is None or not inside.any() else table[:, inside]
+    spread = counted.max(axis=1) > counted.min(axis=1)
+    deviation = np.where(spread, counted.std(axis=1), 0.0)[:, None]
+    z = np.divide(table - counted.mean(axis=1)[:, None], deviation, out=np.zeros_like(table), where=deviation > 0)
+    # Summed from the smallest to the largest term, so that the order of the rankings does not matter.
+    summed: NDArray[np.float64] = np.sort(z * np.array(weights)[:, None], axis=0).sum(axis=0)
+    return summed
 
 
 def _check_lengths(rankings: Sequence[Any], numbers: Sequence[float]) -> None:

@@ -128,6 +128,7 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
         "phases_failed": done.get("phases_failed", []),
         "memories_merged": done.get("memories_merged", 0),
         "groups_merged": done.get("clusters_merged", 0),
+        "merges_refused_by_recall": metrics.get("clusters", {}).get("merges_refused_by_recall", 0),
         "merged_created": merging.get("merged_created", 0),
         "merged_extended": merging.get("merged_extended", 0),
         "memories_archived": done.get("memories_archived", 0),
@@ -140,6 +141,15 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
         "metrics": metrics,
         "undo": f"consolidation rollback {job_id}" if job.get("consolidation_changes_total") else None,
     }
+
+
+def describe_refused(metrics: Mapping[str, Any]) -> str | None:
+    """Return how many merges the recall gate refused, from the metrics of a job; None if none."""
+    found = metrics.get("clusters", {})
+    if not found.get("merges_refused_by_recall"):
+        return None
+    falls = ", ".join(f"place {fall}: {n}" for fall, n in found["recall_falls"].items())
+    return f"{found['merges_refused_by_recall']} groups that search would find lower ({falls}); option recall_gate"
 
 
 def describe_model_failure(failing: Mapping[str, Any]) -> str:

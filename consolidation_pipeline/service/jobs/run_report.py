@@ -51,10 +51,12 @@ def write_report(run: ProjectRun) -> RunReport:
 def _describe_run(job: Row[Any] | None) -> dict[str, Any]:
     """Return the numbers of the run itself; zeros if its job was deleted."""
     if job is None:
-        return dict.fromkeys(("memories_merged", "groups_merged", "memories_archived", "held_back"), 0)
+        names = ("memories_merged", "groups_merged", "merges_refused_by_recall", "memories_archived", "held_back")
+        return dict.fromkeys(names, 0)
     return {
         "memories_merged": job.memories_merged,
         "groups_merged": job.clusters_merged,
+        "merges_refused_by_recall": job.metrics.get("clusters", {}).get("merges_refused_by_recall", 0),
         "memories_archived": job.memories_archived,
         "held_back": job.metrics.get("archived_memories", {}).get("held_back", 0),
     }
@@ -111,6 +113,7 @@ def _format_markdown(
 | summaries | {counts.by_kind.get("summary", 0)} |
 | waiting for review | {counts.needs_review} |
 | merged by this run | {own["groups_merged"]} groups, {own["memories_merged"]} memories |
+| not merged, as search would find them lower | {own["merges_refused_by_recall"]} groups |
 | archived by this run | {own["memories_archived"]} |
 | held back, too many to archive automatically | {held_back} |
 | groups to review | {counts.suggest_groups} |

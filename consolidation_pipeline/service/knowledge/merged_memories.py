@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,12 +13,13 @@ from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.knowledge.inherited_columns import any_success, most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.memories.memories import LEVELS, consolidated_id, content_hash, normalized_hash
-from consolidation_pipeline.core.text.text_merge import MergedText, merge_capped
+from consolidation_pipeline.core.text.text_merge import MergedText
 from consolidation_pipeline.errors import ConflictError, JobEndedError
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTexts, Rewrite, Rewriter, is_rewriting
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.similarity.successors import merge_bodies, sort_by_source_count
 from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED, REWRITE_PENDING
 from consolidation_pipeline.store.knowledge.merged_memories import (
@@ -290,17 +291,10 @@ def _drop_duplicates(
     ]
 
 
-def sort_by_source_count(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
-    """Return merged memories sorted by their number of sources, most first; ties: the smallest id."""
-    return sorted(merged, key=lambda row: (-row.source_count, row.id))
-
-
 def _plan_merge(
     run: ProjectRun, key: str, sources: Sequence[MergeSource], existing: Sequence[Row[Any]]
 ) -> PlannedMerge:
     """Plan one merge.
-
-    Texts that a person approved come first and replace the texts of their sources. The other sources follow.
 
     Args:
         sources: the representative first, then by id: the order in which their texts are joined.
@@ -310,8 +304,8 @@ def _plan_merge(
     approved_ids = {row.id for row in approved}
     approved_texts = [row.content for row in approved]
     bodies = {s.id: s.body for s in sources if s.consolidated_into_id not in approved_ids}
-    max_chars = run.options.merge_max_chars
-    merged = merge_capped([*approved_texts, *bodies.values()], max_chars=max_chars, keep_first=bool(approved))
+    into = {s.id: s.consolidated_into_id for s in sources}
+    merged = merge_bodies({s.id: s.body for s in sources}, into, existing, max_chars=run.options.merge_max_chars)
     return PlannedMerge(
         id=existing[0].id if existing else new_id,
         cluster_key=key,

@@ -36,7 +36,7 @@ from consolidation_pipeline.store.similarity.similarity_graph import MERGE, Neig
 
 @dataclass(frozen=True, eq=False)
 class GroupingPreview:
-    """The contents that a run would group.
+    """The contents that a run would group, and the ``plain`` vectors (n, d) of their nodes.
 
     ``unembedded``: memories that a paid model has to embed first; ``usage``: tokens and price of that.
     ``calibration``: reason of a new calibration, None = the current one is kept. ``paid``: there is none, and only a
@@ -45,6 +45,7 @@ class GroupingPreview:
     """
 
     contents: Contents
+    plain: Vectors
     unembedded: Sequence[UUID]
     usage: Usage
     calibration: str | None
@@ -69,7 +70,7 @@ def preview_grouping(run: ProjectRun) -> GroupingPreview:
         found.verdict[judged.same] = MERGE
     contents = build_contents(run, nodes, x, found, cannot_link=cannot_link, variants=variants)
     usage = run.embedder.estimate(list(left_out.values()))
-    return GroupingPreview(contents, list(left_out), usage, reason, judged)
+    return GroupingPreview(contents, plain, list(left_out), usage, reason, judged)
 
 
 def _load_or_embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, dict[UUID, str]]:

@@ -44,6 +44,20 @@ class MergeGroup(_Part):
     dropped: list[str]
 
 
+class RefusedMerge(_Part):
+    """A group that would not be merged, as search would find the merged memory at a lower place than its memories.
+
+    ``query``: the memory whose text is searched for, None = a query of a reader. ``place_before``: of the best of the
+    group; ``place_after``: of the merged memory; ``above``: memory that is found first then.
+    """
+
+    query: UUID | None
+    place_before: int
+    place_after: int
+    above: UUID
+    texts: dict[UUID, str]
+
+
 class Question(_Part):
     """A group that a person decides on, with the reasons pair by pair (``asked_pairs``)."""
 
@@ -173,6 +187,7 @@ class Plan(_Part):
     calibration: str | None
     memories: int
     merges: list[MergeGroup]
+    merges_refused_by_recall: list[RefusedMerge] = []
     questions: list[Question]
     review: PlannedReview | None = None
     knowledge: list[PlannedKnowledge]
@@ -200,6 +215,7 @@ class Plan(_Part):
         return {
             "merge_groups": len(self.merges),
             "memories_merged": sum(source.merged_into is None for merge in self.merges for source in merge.sources),
+            "merges_refused_by_recall": len(self.merges_refused_by_recall),
             "suggest_groups": len(self.questions),
             **({} if self.review is None else {f"groups_{name}": n for name, n in self.review.model_dump().items()}),
             "pattern_groups": self.pattern_groups,

@@ -43,6 +43,7 @@ from consolidation_pipeline.service.plan.plan_document import (
     PlannedReview,
     PlannedSource,
     Question,
+    RefusedMerge,
     UpcomingArchives,
     Walls,
 )
@@ -55,6 +56,7 @@ from consolidation_pipeline.service.review.suggestion_proposals import price_sug
 from consolidation_pipeline.service.review.suggestion_queue import choose_waiting, rank_groups
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
+from consolidation_pipeline.service.similarity import recall_gate
 from consolidation_pipeline.service.similarity.clusters import group_contents
 from consolidation_pipeline.service.similarity.graph_nodes import (
     content_keys,
@@ -92,7 +94,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     run = preview_run(engine, slug, settings=settings)
     preview = preview_grouping(run)
     with run.engine.connect() as connection:
-        groups = group_contents(connection, run, preview.contents)
+        groups = group_contents(connection, run, preview.contents, lambda: preview.plain)
         term_groups = group_by_terms(connection, preview.unembedded, options=run.options)
         crossing, _ = find_misplaced(connection, run)
     merges = plan_all_merges(run, _find_unmerged_groups(preview.contents, groups.members))
@@ -117,6 +119,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         calibration=preview.calibration,
         memories=len(preview.contents.nodes),
         merges=[_to_merge_group(merge, preview.contents) for merge in merges],
+        merges_refused_by_recall=_list_refused(run, groups.refused),
         questions=_list_questions(run, asked, term_groups, order),
         review=review,
         knowledge=list(knowledge.items),
@@ -225,6 +228,20 @@ def _to_merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
         text=merge.merged.content,
         dropped=list(merge.merged.dropped),
     )
+
+
+def _list_refused(run: ProjectRun, refused: Sequence[recall_gate.RefusedMerge]) -> list[RefusedMerge]:
+    texts = _load_texts(run, [id_ for one in refused for id_ in one.memories])
+    return [
+        RefusedMerge(
+            query=one.query,
+            place_before=one.before,
+            place_after=one.after,
+            above=one.above,
+            texts={id_: texts[id_] for id_ in one.memories},
+        )
+        for one in refused
+    ]
 
 
 def _list_questions(

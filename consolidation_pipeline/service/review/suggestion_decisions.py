@@ -21,7 +21,6 @@ from consolidation_pipeline.service.knowledge.merged_memories import (
     PlannedMerge,
     build_merged_columns,
     find_retired,
-    sort_by_source_count,
 )
 from consolidation_pipeline.service.review.expected_text import check_expected
 from consolidation_pipeline.service.review.suggestion_queue import refill_queue
@@ -29,6 +28,7 @@ from consolidation_pipeline.service.review.suggestion_texts import merge_origina
 from consolidation_pipeline.service.review.suggestions import Suggestion, get_suggestion, join_parts
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.model_access import open_embedder
+from consolidation_pipeline.service.similarity.successors import sort_by_source_count
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.vector_copy import Vectors

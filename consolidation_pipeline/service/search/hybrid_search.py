@@ -17,6 +17,7 @@ from consolidation_pipeline.core.calibration.model_thresholds import find_profil
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.search.match import compute_match, compute_word_shares
 from consolidation_pipeline.core.search.ranking import bm25
+from consolidation_pipeline.core.search.recall import MIN_SIMILARITY
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.core.search.versions import place_newer_first
 from consolidation_pipeline.core.search.words import TextStatistics, WordFrequencies, add_frequencies, count_texts
@@ -81,7 +82,7 @@ class SearchQuery:
     until: datetime | None = None
     include_archived: bool = False
     include_sources: bool = False
-    min_similarity: float = 0.30
+    min_similarity: float = MIN_SIMILARITY
     min_match: float = 0.0
     fusion: str = "default"
     explain: bool = False

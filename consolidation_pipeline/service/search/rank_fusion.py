@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from consolidation_pipeline.core.search.ranking import reciprocal_rank_fusion, weighted_z_scores
+from consolidation_pipeline.core.search.ranking import SCORE_WEIGHTS, reciprocal_rank_fusion, weighted_z_scores
 
 # Maximum number of memories that each retriever lists: so many for each hit that is shown, and at least so many.
 # Measured: docs/quality.md.
@@ -15,9 +15,8 @@ FUSIONS = ("rrf", "zscore")
 # Measured: docs/quality.md.
 DEFAULT_FUSION = "zscore"
 
-# Weights of the semantic and of the keyword retriever.
+# Weights of the ranks of the semantic and of the keyword retriever.
 _RANK_WEIGHTS = (0.6, 0.4)
-_SCORE_WEIGHTS = (0.4, 0.6)
 
 # Standard deviations subtracted from the score of an abstract memory. It is short and on topic, so it scores high, but
 # says less than the memories it was made from. Measured: docs/quality.md.
@@ -72,7 +71,7 @@ def fuse_scores(scores: RetrieverScores, fusion: str) -> list[tuple[str, float]]
         return reciprocal_rank_fusion([list(scores.semantic), list(scores.keyword)], _RANK_WEIGHTS)
     absent = [min(scores.semantic.values(), default=0.0), 0.0]
     z_scores = dict(
-        weighted_z_scores([scores.semantic, scores.keyword], _SCORE_WEIGHTS, absent, outside=scores.abstract)
+        weighted_z_scores([scores.semantic, scores.keyword], SCORE_WEIGHTS, absent, outside=scores.abstract)
     )
     raised = dict(z_scores)
     for pattern, members in scores.members.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,10 @@ from consolidation_pipeline.core.grouping.labels import Labels, list_members, re
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
 from consolidation_pipeline.core.project_map import project_to_plane, render_svg
+from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.similarity.graph_nodes import scope_keys, type_keys
+from consolidation_pipeline.service.similarity.graph_nodes import load_graph_nodes, scope_keys, type_keys
 from consolidation_pipeline.service.similarity.merge_groups import (
     Contents,
     UnitPairs,
@@ -29,9 +30,11 @@ from consolidation_pipeline.service.similarity.merge_groups import (
     build_units,
     load_contents,
     pair_units,
+    split_units,
 )
 from consolidation_pipeline.service.similarity.pair_answers import PairAnswers
 from consolidation_pipeline.service.similarity.pair_judges import open_judge
+from consolidation_pipeline.service.similarity.recall_gate import RefusedMerge, find_refused
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
@@ -56,7 +59,7 @@ class ClusterSummary:
     """Summary of the groups: numbers per tier, cohesion of the merge groups, and a map of the project (SVG).
 
     ``sizes``: by tier, number of groups by size. ``pairs_asked``: pairs that reach ``t_merge`` and that a person
-    decides on.
+    decides on. ``refused``: merge groups that the recall gate refuses.
     """
 
     contents: int
@@ -67,18 +70,21 @@ class ClusterSummary:
     cohesion_min: float | None
     pairs_asked: int
     map_svg: str | None
+    refused: Sequence[RefusedMerge]
 
 
 @dataclass(frozen=True)
 class FormedGroups:
     """The groups of the three ``tiers``, and the units that they are formed of.
 
-    ``pattern_of_unit`` (u,): pattern group of each unit, -1 = none.
+    ``pattern_of_unit`` (u,): pattern group of each unit, -1 = none. ``refused``: merge groups that the recall gate
+    refuses; they are not among the groups.
     """
 
     tiers: Sequence[TierGroups]
     units: Units
     pattern_of_unit: Labels
+    refused: Sequence[RefusedMerge]
 
     @property
     def members(self) -> list[ClusterMember]:
@@ -90,7 +96,7 @@ def form_clusters(run: ProjectRun) -> ClusterSummary:
     """Form all groups of the project and replace the stored groups that differ."""
     with run.transaction() as connection:
         contents = load_contents(connection, run)
-        groups = group_contents(connection, run, contents)
+        groups = group_contents(connection, run, contents, lambda: _load_plain_vectors(connection, run, contents))
         changed = find_changed_groups(connection, run.project.id, groups.tiers)
         if changed:
             members = [member for tier in groups.tiers for member in tier.members(changed)]
@@ -100,12 +106,25 @@ def form_clusters(run: ProjectRun) -> ClusterSummary:
     # Units that are near each other on the map are similar; the colour is the pattern group.
     x = contents.x[groups.units.representatives]
     svg = render_svg(project_to_plane(x), groups.pattern_of_unit) if len(x) > 1 else None
-    return _summarize(groups.tiers, contents.count, asked, svg)
+    return _summarize(groups, contents.count, asked, svg)
 
 
-def group_contents(connection: Connection, run: ProjectRun, contents: Contents) -> FormedGroups:
-    """Form the groups of all tiers, without writing them."""
+def _load_plain_vectors(connection: Connection, run: ProjectRun, contents: Contents) -> Vectors:
+    nodes, vectors = load_graph_nodes(connection, run, plain=True)
+    return vectors[find_positions(nodes.ids, contents.nodes.ids)]
+
+
+def group_contents(
+    connection: Connection, run: ProjectRun, contents: Contents, load_plain: Callable[[], Vectors]
+) -> FormedGroups:
+    """Form the groups of all tiers, without writing them.
+
+    ``load_plain``: returns the plain vectors (n, d) of the nodes, which only the recall gate needs.
+    """
     units = build_units(run, contents)
+    refused = find_refused(connection, run, contents, units, load_plain)
+    if refused:
+        contents, units = split_units(run, contents, units, [group.unit for group in refused])
     unit_pairs = pair_units(contents, units)
     x, limits, pairs = contents.x[units.representatives], _limit_topics(run, contents, units), unit_pairs.pairs
     pattern_of_unit = cluster_rows(
@@ -122,7 +141,7 @@ def group_contents(connection: Connection, run: ProjectRun, contents: Contents) 
         _build_suggest_tier(connection, run, contents, units, unit_pairs),
         _build_unit_tier("pattern", x, units, pattern_of_unit),
     ]
-    return FormedGroups(tiers, units, pattern_of_unit)
+    return FormedGroups(tiers, units, pattern_of_unit, refused)
 
 
 def _limit_topics(run: ProjectRun, contents: Contents, units: Units) -> LinkageLimits:
@@ -289,7 +308,8 @@ def _round(value: float) -> float | None:
     return round(value, 6) if np.isfinite(value) else None
 
 
-def _summarize(tiers: Sequence[TierGroups], contents: int, asked: int, map_svg: str | None) -> ClusterSummary:
+def _summarize(groups: FormedGroups, contents: int, asked: int, map_svg: str | None) -> ClusterSummary:
+    tiers = groups.tiers
     sizes = {tier.tier: np.bincount(tier.groups, minlength=len(tier.keys)) for tier in tiers}
     merges = [details for tier in tiers if tier.tier == "merge" for details in tier.details]
     means, minima = ([d[name] for d in merges if d[name] is not None] for name in ("cohesion_mean", "cohesion_min"))
@@ -302,4 +322,5 @@ def _summarize(tiers: Sequence[TierGroups], contents: int, asked: int, map_svg: 
         cohesion_min=min(minima, default=None),
         pairs_asked=asked,
         map_svg=map_svg,
+        refused=groups.refused,
     )

@@ -6,6 +6,7 @@ a single content. Suggest and pattern groups are formed of units, so that near-d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -168,6 +169,25 @@ def build_units(run: ProjectRun, contents: Contents) -> Units:
     if run.options.merge:
         candidates = contents.pairs.select(contents.verdict == MERGE)
         labels = complete_linkage(contents.count, candidates, run.thresholds["t_merge"], initial=labels)
+    return _build_units_of(run, contents, labels)
+
+
+def split_units(run: ProjectRun, contents: Contents, units: Units, refused: Sequence[int]) -> tuple[Contents, Units]:
+    """Return contents and units with the units ``refused`` as they were: only what was merged before stays together.
+
+    The verdict on pairs inside of them is TOPIC: nobody is asked about them.
+    """
+    labels, pairs = units.unit_of_content.copy(), contents.pairs
+    apart = np.isin(labels, refused)
+    is_inside = apart[pairs.i] & (labels[pairs.i] == labels[pairs.j])
+    contents = replace(contents, verdict=np.where(is_inside, np.int16(TOPIC), contents.verdict))
+    former = _label_former_merges(contents)
+    labels[apart] = np.where(former[apart] < 0, -1, len(units) + former[apart])
+    return contents, _build_units_of(run, contents, labels)
+
+
+def _build_units_of(run: ProjectRun, contents: Contents, labels: Labels) -> Units:
+    """Return the units of contents by label (c,); -1 = a content of its own."""
     alone = labels < 0
     labels[alone] = labels.max(initial=-1) + 1 + np.arange(alone.sum())
     unit_of_content = renumber_labels(labels, 1)

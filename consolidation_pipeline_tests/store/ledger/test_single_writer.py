@@ -312,6 +312,7 @@ class StoreArguments:
                 "decision": {"status": "rejected"},
             },
             "supersede_suggestions": {"rows": [lock_suggestion(connection, outranked)]},
+            "parse_words": {"texts": ["A note.", ""], "languages": ["english", "simple"]},
             "update_texts": {"texts": [(lock_suggestion(connection, reworded), {"worth": 2.0})]},
             "write_review_decisions": {
                 "rows": list(lock_review_items(connection, [reviewed]).values()),

@@ -1,0 +1,208 @@
+"""Recall gate: a group is not merged if search would find its merged memory at a lower place than its memories.
+
+The state that is searched is the one after the run: all other groups are merged, except those that the gate refuses.
+What it finds for a source's text is compared twice, with the sources of the group and with their successor. So the
+result does not depend on the order of the groups, and the next run, which finds the others merged, decides alike.
+A memory that might itself be merged with the source says the same, so it is no rival.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from consolidation_pipeline.core.search.recall import Places, compare_by_meaning, compare_by_text
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.similarity.merge_groups import Contents, Units
+from consolidation_pipeline.service.similarity.recall_rows import (
+    RecallQueries,
+    SearchedRows,
+    WordTable,
+    build_rows,
+    list_queries,
+)
+from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
+
+# Memories nearest to a query by meaning that compete with its group, as many as a search lists by each retriever.
+CANDIDATES = 200
+# Queries whose similarities are computed at a time.
+_BLOCK = 256
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RefusedMerge:
+    """A group that is not merged, and the query that speaks most against it.
+
+    ``unit``: its number. ``memories``: its raw memories. ``query``: the memory whose text is searched for, None = a
+    query of a reader. ``before``: place of the best source, ``after``: of the merged memory. ``above``: memory that is
+    found first then.
+    """
+
+    unit: int
+    memories: list[UUID]
+    query: UUID | None
+    before: int
+    after: int
+    above: UUID
+
+
+def count_falls(refused: Iterable[RefusedMerge]) -> dict[str, int]:
+    """Return how many groups would fall from one place to another, as ``1 to 2``, the most frequent first."""
+    falls = Counter((one.before, one.after) for one in refused)
+    return {f"{before} to {after}": n for (before, after), n in sorted(falls.items(), key=lambda it: (-it[1], it[0]))}
+
+
+def find_refused(
+    connection: Connection,
+    run: ProjectRun,
+    contents: Contents,
+    units: Units,
+    load_plain: Callable[[], Vectors],
+) -> list[RefusedMerge]:
+    """Return the groups that the gate refuses, by unit.
+
+    ``load_plain``: returns the plain vectors (n, d) of the nodes of ``contents``.
+    """
+    chosen = _list_changing(run, contents, units)
+    if not len(chosen):
+        return []
+    plain = load_plain()
+    rows = build_rows(connection, run, contents, units, plain, chosen)
+    queries = list_queries(connection, run, contents, units, rows, plain)
+    words = WordTable(connection, contents, rows, queries)
+    places = _judge(rows, queries, words)
+    worst: dict[int, tuple[Places, int]] = {}
+    for query, found in places.items():
+        group = int(queries.groups[query])
+        if group not in worst or found.after - found.before > worst[group][0].after - worst[group][0].before:
+            worst[group] = found, query
+    ids, nodes = to_uuids(rows.ids), to_uuids(contents.nodes.ids)
+    return [
+        RefusedMerge(
+            unit=int(chosen[group]),
+            memories=[nodes[node] for node in np.flatnonzero(units.unit_of_row == chosen[group]).tolist()],
+            query=None if queries.nodes[query] < 0 else nodes[int(queries.nodes[query])],
+            before=found.before,
+            after=found.after,
+            above=ids[found.above],
+        )
+        for group, (found, query) in sorted(worst.items())
+    ]
+
+
+def _list_changing(run: ProjectRun, contents: Contents, units: Units) -> Integers:
+    """Return the numbers of the merge groups that are not one merged memory yet."""
+    if not run.options.recall_gate or not run.options.merge:
+        return np.empty(0, np.int64)
+    into = np.unique(contents.nodes.merged_into, return_inverse=True)[1].reshape(-1)
+    pairs = np.unique(np.stack([units.unit_of_row, into]), axis=1)[0]
+    kinds = np.bincount(pairs, minlength=len(units))
+    is_open = np.zeros(len(units), np.bool_)
+    is_open[units.unit_of_row[contents.nodes.merged_into == b""]] = True
+    sizes = np.bincount(units.unit_of_row, minlength=len(units))
+    return np.flatnonzero(units.merged & (sizes >= run.options.min_cluster_size) & (is_open | (kinds > 1)))
+
+
+def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable) -> dict[int, Places]:
+    """Return the places of the queries for which a group is refused, by number.
+
+    Groups are refused until no more fail: the memories of a refused group are searched again.
+    """
+    active = rows.is_successor | (rows.groups < 0)
+    candidates = np.full((len(queries.groups), CANDIDATES), -1)
+    lowest = np.full(len(queries.groups), -np.inf)
+    is_refused = np.zeros(int(rows.groups.max(initial=-1)) + 1, np.bool_)
+    failing: dict[int, Places] = {}
+    pending = np.arange(len(queries.groups))
+    while len(pending):
+        _find_candidates(rows, queries, pending, active, candidates, lowest)
+        words.load(candidates[pending])
+        places = ((query, _compare(rows, queries, words, query, candidates[query])) for query in pending.tolist())
+        failed = {query: found for query, found in places if found is not None}
+        if not failed:
+            break
+        failing |= failed
+        groups = np.unique(queries.groups[list(failed)])
+        is_refused[groups] = True
+        changed = np.flatnonzero(np.isin(rows.groups, groups))
+        active[changed] ^= True
+        touched = _find_touched(rows, queries, changed, candidates, lowest)
+        pending = np.flatnonzero(touched & ~is_refused[queries.groups])
+    return failing
+
+
+def _find_candidates(
+    rows: SearchedRows,
+    queries: RecallQueries,
+    chosen: Integers,
+    active: npt.NDArray[np.bool_],
+    candidates: npt.NDArray[np.int64],
+    lowest: npt.NDArray[np.float64],
+) -> None:
+    """Fill in the active rows that are nearest to the ``chosen`` queries, and the lowest similarity among them.
+
+    Rows of a query's own group and of other scopes are left out.
+    """
+    for scope in np.unique(queries.scopes[chosen]).tolist():
+        found = np.flatnonzero(active & ((rows.scopes == scope) | (rows.scopes == 0)))
+        vectors = rows.vectors[found]
+        asked = chosen[queries.scopes[chosen] == scope]
+        for start in range(0, len(asked), _BLOCK):
+            block = asked[start : start + _BLOCK]
+            similarity = queries.vectors[block] @ vectors.T
+            similarity[rows.groups[found][None, :] == queries.groups[block][:, None]] = -np.inf
+            size = min(CANDIDATES, len(found))
+            nearest = np.argpartition(-similarity, size - 1, axis=1)[:, :size] if size else np.empty((len(block), 0))
+            nearest = nearest.astype(np.int64)
+            values = np.take_along_axis(similarity, nearest, axis=1)
+            candidates[block] = -1
+            candidates[block, :size] = np.where(np.isfinite(values), found[nearest], -1)
+            lowest[block] = values.min(axis=1) if size == CANDIDATES else -np.inf
+
+
+def _find_touched(
+    rows: SearchedRows,
+    queries: RecallQueries,
+    changed: Integers,
+    candidates: npt.NDArray[np.int64],
+    lowest: npt.NDArray[np.float64],
+) -> npt.NDArray[np.bool_]:
+    """Return which queries (q,) have one of the ``changed`` rows as a candidate, or would have."""
+    touched = np.zeros(len(candidates), np.bool_)
+    for start in range(0, len(touched), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        # Rounding may differ from that of the candidates.
+        is_near = queries.vectors[block] @ rows.vectors[changed].T >= lowest[block, None] - 1e-5
+        touched[block] = np.isin(candidates[block], changed).any(axis=1) | is_near.any(axis=1)
+    return touched
+
+
+def _compare(
+    rows: SearchedRows, queries: RecallQueries, words: WordTable, query: int, candidates: Integers
+) -> Places | None:
+    """Return the places of a query if the group fails for it, else None."""
+    group = int(queries.groups[query])
+    others = np.sort(candidates[candidates >= 0])
+    sources = queries.used.get(query, rows.members[group])
+    searched = np.r_[others, sources, rows.successors[group]]
+    vector = queries.vectors[query].astype(np.float64)
+    similarity = rows.vectors[searched].astype(np.float64) @ vector
+    is_rival = ~np.isin(rows.units[others], queries.alike.get(query, ()))
+    if queries.nodes[query] < 0:
+        places = compare_by_meaning(similarity, is_rival)
+        failed = places.is_lost
+    else:
+        sizes, counts = words.count(searched, query)
+        places = compare_by_text(similarity, sizes, counts, is_rival)
+        failed = places.is_lower
+    if not failed:
+        return None
+    return Places(places.before, places.after, int(searched[places.above]))

@@ -1,0 +1,292 @@
+"""Inputs of the recall gate: the memories that a search finds before and after a run, its queries, and their words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
+from consolidation_pipeline.scopes import NO_WALLS
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.similarity.graph_nodes import scope_keys
+from consolidation_pipeline.service.similarity.merge_groups import Contents, Units
+from consolidation_pipeline.service.similarity.successors import estimate_vectors, merge_bodies, sort_by_source_count
+from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
+from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
+from consolidation_pipeline.store.knowledge.merged_memories import load_consolidated
+from consolidation_pipeline.store.search.recall import (
+    TextWords,
+    load_bodies,
+    load_logged_queries,
+    load_words,
+    parse_words,
+)
+from consolidation_pipeline.store.similarity.similarity_graph import MERGE
+
+# Newest queries of readers that are repeated.
+MAX_LOGGED_QUERIES = 200
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Successor:
+    """The text of the merged memory of a group, and its language; ``bodies``: of its sources, by node."""
+
+    text: str
+    language: str
+    bodies: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class SearchedRows:
+    """Memories that a search may find (r,): active raw and merged memories, then the successors of the groups.
+
+    ``vectors`` (r, d): plain ones. ``scopes``: number of the scope, 0 = the empty one. ``groups``: number of the group,
+    -1 = of none. ``units``: number of the unit. ``members``: rows of each group but its successor. ``successors``: row
+    of each group's successor.
+    """
+
+    ids: Ids
+    vectors: Vectors
+    scopes: Integers
+    groups: Integers
+    units: Integers
+    members: Sequence[Integers]
+    successors: Integers
+    texts: Sequence[Successor]
+
+    @property
+    def is_successor(self) -> npt.NDArray[np.bool_]:
+        """True for the rows of successors (r,)."""
+        return np.arange(len(self.ids)) >= len(self.ids) - len(self.successors)
+
+
+@dataclass(frozen=True)
+class RecallQueries:
+    """Queries (q,) whose places are compared.
+
+    ``groups``: of each. ``nodes``: the raw memory whose text it is, -1 = a query of a reader, of which only the vector
+    is known. ``used``: rows that helped its reader, by number of the query. ``alike``: units with a memory that may be
+    merged with it, by number.
+    """
+
+    vectors: Vectors
+    groups: Integers
+    scopes: Integers
+    nodes: Integers
+    used: Mapping[int, Integers]
+    alike: Mapping[int, Sequence[int]]
+
+
+def build_rows(
+    connection: Connection, run: ProjectRun, contents: Contents, units: Units, plain: Vectors, chosen: Integers
+) -> SearchedRows:
+    """Return the rows of a project whose units ``chosen`` are about to be merged; ``plain``: vectors of its nodes."""
+    nodes = contents.nodes
+    group_of_unit = np.full(len(units), -1)
+    group_of_unit[chosen] = np.arange(len(chosen))
+    raw = np.flatnonzero(nodes.merged_into == b"")
+    merged_ids, first = np.unique(nodes.merged_into, return_index=True)
+    merged_ids, first = merged_ids[merged_ids != b""], first[merged_ids != b""]
+    merged_vectors = _load_merged_vectors(connection, run, nodes.merged_into, plain, merged_ids)
+    found = np.r_[raw, first]
+    groups = np.r_[group_of_unit[units.unit_of_row[found]], np.arange(len(chosen))]
+    active = np.concatenate([plain[raw], merged_vectors])
+    vector_of = dict(zip(merged_ids.tolist(), merged_vectors, strict=True))
+    texts, vectors = _build_successors(connection, run, contents, units, plain, chosen, vector_of)
+    scopes = _number_scopes(run, contents)[np.r_[found, units.representatives[chosen]]]
+    order = np.argsort(groups[: len(found)], kind="stable")
+    ends = np.searchsorted(groups[order], np.arange(len(chosen) + 1))
+    return SearchedRows(
+        ids=np.concatenate([nodes.ids[raw], merged_ids, units.ids[chosen]]),
+        vectors=np.concatenate([active, vectors]),
+        scopes=scopes,
+        groups=groups,
+        units=np.append(units.unit_of_row[found], chosen),
+        members=[order[ends[group] : ends[group + 1]] for group in range(len(chosen))],
+        successors=len(found) + np.arange(len(chosen)),
+        texts=texts,
+    )
+
+
+def _number_scopes(run: ProjectRun, contents: Contents) -> Integers:
+    """Return the number of the scope of each node (n,), 0 = the empty one, and for all in a project without walls."""
+    if run.options.scope == NO_WALLS:
+        return np.zeros(len(contents.nodes), np.int64)
+    numbers = 1 + scope_keys(contents.nodes)
+    return np.where(contents.nodes.scopes == b"", 0, numbers)
+
+
+def _load_merged_vectors(
+    connection: Connection, run: ProjectRun, merged_into: Ids, plain: Vectors, merged_ids: Ids
+) -> Vectors:
+    """Return the vectors (m, d) of merged memories; of one that has none of the model, the mean of its sources."""
+    stored = load_unit_vectors(connection, to_uuids(merged_ids), run.embedder.name, plain.shape[1])
+    vectors = np.zeros((len(merged_ids), plain.shape[1]), np.float32)
+    for at, id_ in enumerate(to_uuids(merged_ids)):
+        known = stored.get(id_)
+        vectors[at] = plain[merged_into == merged_ids[at]].mean(axis=0) if known is None else known
+    return vectors
+
+
+def _build_successors(
+    connection: Connection,
+    run: ProjectRun,
+    contents: Contents,
+    units: Units,
+    plain: Vectors,
+    chosen: Integers,
+    merged_vectors: Mapping[bytes, Vectors],
+) -> tuple[list[Successor], Vectors]:
+    """Return the merged text and vector of each of the ``chosen`` units."""
+    nodes = contents.nodes
+    order = np.argsort(units.unit_of_row, kind="stable")
+    ends = np.searchsorted(units.unit_of_row[order], np.arange(len(units) + 1))
+    members = [order[ends[unit] : ends[unit + 1]] for unit in chosen.tolist()]
+    ids = to_uuids(nodes.ids)
+    loaded = load_bodies(connection, [ids[row] for rows in members for row in rows.tolist()])
+    into_ids = np.unique(nodes.merged_into[np.concatenate(members)])
+    existing = load_consolidated(connection, to_uuids(into_ids[into_ids != b""]))
+    texts: list[Successor] = []
+    vectors: list[Vectors | None] = []
+    for number, rows in zip(chosen.tolist(), members, strict=True):
+        first = int(units.representatives[number])
+        ordered = [first, *(row for row in rows.tolist() if row != first)]
+        into = {ids[row]: _to_uuid(nodes.merged_into[row]) for row in ordered}
+        merged = sort_by_source_count(existing[id_] for id_ in {*into.values()} - {None} if id_ is not None)
+        bodies = {row: loaded[ids[row]][0] for row in ordered}
+        of_ids = {ids[row]: body for row, body in bodies.items()}
+        content = merge_bodies(of_ids, into, merged, max_chars=run.options.merge_max_chars).content
+        language = most_frequent(loaded[ids[row]][1] for row in rows.tolist())
+        texts.append(Successor(content, language, bodies))
+        verbatim = next((plain[row] for row, body in bodies.items() if body == content), None)
+        kept = next((merged_vectors[to_ids([row.id])[0]] for row in merged if row.content == content), None)
+        vectors.append(verbatim if verbatim is not None else kept)
+    missing = [at for at, vector in enumerate(vectors) if vector is None]
+    made = estimate_vectors(run, [texts[at].text for at in missing], [plain[members[at]] for at in missing])
+    for at, vector in zip(missing, made, strict=True):
+        vectors[at] = vector
+    return texts, np.stack([vector for vector in vectors if vector is not None])
+
+
+def _to_uuid(id_: bytes) -> UUID | None:
+    return UUID(bytes=id_.ljust(16, b"\0")) if id_ else None
+
+
+def list_queries(
+    connection: Connection, run: ProjectRun, contents: Contents, units: Units, rows: SearchedRows, plain: Vectors
+) -> RecallQueries:
+    """Return each text of a source that is not the merged text, and the queries of readers whom a source helped."""
+    texts = [(group, node) for group, one in enumerate(rows.texts) for node in _list_distinct(one)]
+    groups, nodes = (np.array(column, np.int64) for column in zip(*texts, strict=True)) if texts else ([], [])
+    logged = _list_logged(connection, run, contents, rows, plain.shape[1])
+    groups = np.r_[np.asarray(groups, np.int64), np.array([group for group, _ in logged], np.int64)]
+    nodes = np.asarray(nodes, np.int64)
+    alike = _find_alike(contents, units)
+    return RecallQueries(
+        vectors=np.concatenate([plain[nodes], *(vector[None] for vector, _ in logged.values())]),
+        groups=groups,
+        scopes=rows.scopes[rows.successors[groups]],
+        nodes=np.r_[nodes, np.full(len(logged), -1)],
+        alike={number: alike.get(int(contents.content_of_row[node]), ()) for number, node in enumerate(nodes.tolist())},
+        used={number: np.array(used) for number, (_, used) in enumerate(logged.values(), len(nodes))},
+    )
+
+
+def _find_alike(contents: Contents, units: Units) -> Mapping[int, Sequence[int]]:
+    """Return by content the units with another content that may be merged with it."""
+    pairs = contents.pairs.select(contents.verdict == MERGE)
+    found: dict[int, list[int]] = defaultdict(list)
+    of_content = units.unit_of_content
+    for one, other in ((pairs.i, pairs.j), (pairs.j, pairs.i)):
+        for content, unit in zip(one.tolist(), of_content[other].tolist(), strict=True):
+            found[content].append(unit)
+    return found
+
+
+def _list_distinct(successor: Successor) -> list[int]:
+    """Return a node for each distinct text that differs from the merged text, the smallest, ascending."""
+    first = {body: node for node, body in sorted(successor.bodies.items(), reverse=True)}
+    return sorted(node for body, node in first.items() if body != successor.text)
+
+
+def _list_logged(
+    connection: Connection, run: ProjectRun, contents: Contents, rows: SearchedRows, dimension: int
+) -> dict[tuple[int, UUID], tuple[Vectors, list[int]]]:
+    """Return the vector of a query and the rows that helped, by group and query."""
+    row_of = {rows.ids[row]: row for members in rows.members for row in members.tolist()}
+    for successor in rows.texts:
+        for node in successor.bodies:
+            into = contents.nodes.merged_into[node]
+            if into in row_of:
+                row_of[contents.nodes.ids[node]] = row_of[into]
+    row_of_memory = dict(zip(to_uuids(np.array(list(row_of), "S16")), row_of.values(), strict=True))
+    logged = load_logged_queries(
+        connection,
+        run.project.id,
+        list(row_of_memory),
+        model=run.embedder.name,
+        dimension=dimension,
+        limit=MAX_LOGGED_QUERIES,
+    )
+    vector_of = dict(zip(to_uuids(logged.ids), logged.vectors, strict=True))
+    found: dict[tuple[int, UUID], tuple[Vectors, list[int]]] = {}
+    for query, memory in logged.uses:
+        row = row_of_memory[memory]
+        found.setdefault((int(rows.groups[row]), query), (vector_of[query], []))[1].append(row)
+    return dict(sorted(found.items()))
+
+
+class WordTable:
+    """Words of rows and queries, loaded when they are needed."""
+
+    def __init__(self, connection: Connection, contents: Contents, rows: SearchedRows, queries: RecallQueries) -> None:
+        self._connection = connection
+        self._ids = rows.ids
+        self._nodes = queries.nodes
+        self._vocabulary: dict[str, int] = {}
+        # Size, words and their counts, by row; of the memory whose text is a query by -1 - its node.
+        self._words: dict[int, tuple[int, Integers, Integers]] = {}
+        languages = [successor.language for successor in rows.texts]
+        parsed = parse_words(connection, [successor.text for successor in rows.texts], languages)
+        for row, found in zip(rows.successors.tolist(), parsed, strict=True):
+            self._add(row, found)
+        asked = np.unique(queries.nodes[queries.nodes >= 0])
+        self._load(contents.nodes.ids[asked], (-1 - asked).tolist())
+        self.load(np.concatenate(rows.members))
+
+    def load(self, rows: Integers) -> None:
+        """Load the words of ``rows``, of any shape; -1 = none."""
+        missing = [row for row in np.unique(rows).tolist() if row >= 0 and row not in self._words]
+        self._load(self._ids[missing], missing)
+
+    def count(self, rows: Integers, query: int) -> tuple[Integers, Integers]:
+        """Return sizes (n,) of the texts of ``rows``, and how often each has each of the m words of a query (n, m)."""
+        wanted = self._words[-1 - int(self._nodes[query])][1]
+        found = [self._words[row] for row in rows.tolist()]
+        column = np.full(len(self._vocabulary), -1)
+        column[wanted] = np.arange(len(wanted))
+        columns = column[np.concatenate([words for _, words, _ in found])]
+        of_row = np.repeat(np.arange(len(rows)), [len(words) for _, words, _ in found])
+        is_wanted = columns >= 0
+        counts = np.zeros((len(rows), len(wanted)), np.int64)
+        counts[of_row[is_wanted], columns[is_wanted]] = np.concatenate([n for *_, n in found])[is_wanted]
+        return np.array([size for size, *_ in found]), counts
+
+    def _load(self, ids: Ids, keys: Sequence[int]) -> None:
+        uuids = to_uuids(ids)
+        loaded = load_words(self._connection, uuids) if uuids else {}
+        for id_, key in zip(uuids, keys, strict=True):
+            self._add(key, loaded[id_])
+
+    def _add(self, key: int, found: TextWords) -> None:
+        known = self._vocabulary
+        words = [known.setdefault(lexeme, len(known)) for lexeme in found.lexemes]
+        self._words[key] = found.size, np.array(words, np.int64), np.array(found.counts, np.int64)

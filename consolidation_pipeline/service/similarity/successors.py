@@ -1,0 +1,52 @@
+"""Successors: the text and vector of the merged memory that a group would become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from consolidation_pipeline.core.text.text_merge import MergedText, merge_capped
+from consolidation_pipeline.core.vectors import normalize
+from consolidation_pipeline.embed.embedder import is_free
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.database.engine import Row
+from consolidation_pipeline.store.database.vector_copy import Vectors
+from consolidation_pipeline.store.knowledge.abstractions import APPROVED
+
+
+def merge_bodies(
+    bodies: Mapping[UUID, str], into: Mapping[UUID, UUID | None], existing: Sequence[Row[Any]], *, max_chars: int
+) -> MergedText:
+    """Return the text of the merged memory of some sources.
+
+    Texts that a person approved come first and replace the texts of their sources. The other sources follow.
+
+    Args:
+        bodies: Text of each source, in the order in which they are joined: the representative first, then by id.
+        into: Merged memory that holds a source already.
+        existing: These merged memories.
+    """
+    approved = {row.id: row.content for row in existing if APPROVED in row.details}
+    others = [body for id_, body in bodies.items() if into[id_] not in approved]
+    if not approved and len(set(others)) == 1 and len(others[0]) <= max_chars:
+        return MergedText(others[0], ())
+    return merge_capped([*approved.values(), *others], max_chars=max_chars, keep_first=bool(approved))
+
+
+def sort_by_source_count(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
+    """Return merged memories sorted by their number of sources, most first; ties: the smallest id."""
+    return sorted(merged, key=lambda row: (-row.source_count, row.id))
+
+
+def estimate_vectors(run: ProjectRun, texts: Sequence[str], sources: Sequence[Vectors]) -> list[Vectors]:
+    """Return the vector (d,) of each merged text.
+
+    A model that is paid for is not asked, as a plan asks none and has to say what the run does. Then it is the mean of
+    the vectors (s, d) of the sources of each text.
+    """
+    if is_free(run.embedder):
+        return list(run.embedder.embed(texts)) if texts else []
+    return [np.asarray(normalize(vectors.mean(axis=0, keepdims=True, dtype=np.float64))[0]) for vectors in sources]
