@@ -161,7 +161,7 @@ def _launch(folder: Path, socket_dir: Path, binaries: Path, account: ServerAccou
 
 
 def _list_settings() -> list[str]:
-    """Return the arguments that set how much memory the server takes and expects, by that of the machine.
+    """Return the arguments that set the memory of the server, by that of the machine, and its log.
 
     Indexes of large projects should stay in its own memory, which it takes as it needs it: an eighth, at most 1 GB.
     """
@@ -169,7 +169,15 @@ def _list_settings() -> list[str]:
 
     megabytes = psutil.virtual_memory().total // 1024**2
     buffers = max(128, min(1_024, megabytes // 8))
-    return ["-c", f"shared_buffers={buffers}MB", "-c", f"effective_cache_size={max(buffers, megabytes // 2)}MB"]
+    settings = {
+        "shared_buffers": f"{buffers}MB",
+        "effective_cache_size": f"{max(buffers, megabytes // 2)}MB",
+        # After each checkpoint, the first change of a page writes all of it to the log.
+        "checkpoint_timeout": "15min",
+        "max_wal_size": "2GB",
+        "wal_compression": "on",
+    }
+    return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
 
 def _run_program(program: Path, *arguments: str, account: ServerAccount) -> None:
