@@ -8,6 +8,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import Field, field_validator, model_validator
 
 from consolidation_pipeline.connect.config import KINDS
+from consolidation_pipeline.connect.folder_config import FOLDER
 from consolidation_pipeline.definitions import build_definitions
 from consolidation_pipeline.defs.declared_sources import build_source_definitions, source_key
 from consolidation_pipeline.defs.names import PREFIX
@@ -15,6 +16,7 @@ from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.schedules import CRONS
 from consolidation_pipeline.errors import InvalidOptionError, UsageError
 from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.service.intake.readers.folder_formats import FOLDER_FORMATS
 from consolidation_pipeline.service.sources.connections import check_mode
 from consolidation_pipeline.service.sources.stores import read_config
 from consolidation_pipeline.store.database.schema import SOURCE_MODES
@@ -41,9 +43,17 @@ class MemorySourceComponent(dg.Component, dg.Model, dg.Resolvable):
     connected by the next update, and synced with the others. Needs a ConsolidationComponent in the same project.
     """
 
-    kind: str = Field(description=f"Kind of store: {', '.join(KINDS)}.")
+    kind: str = Field(description=f"Kind of store: {', '.join((*KINDS, FOLDER))}.")
     project: str = Field(description="Slug of the project for its memories; created if it is missing.")
-    url_env: str = Field(description="Environment variable that holds the URL of the store's database.")
+    url_env: str | None = Field(
+        None, description="Environment variable that holds the URL of the store's database; not of a folder."
+    )
+    path: str | None = Field(None, description="Kind folder: path of the folder.")
+    format: str | None = Field(
+        None,
+        description=f"Kind folder: {', '.join(FOLDER_FORMATS)}; unset = by its files, which then have to be there "
+        "when this is loaded.",
+    )
     name: str | None = Field(None, description="Name of the source; unset = PROJECT-KIND.")
     mode: str = Field("mirror", description=f"One of {', '.join(SOURCE_MODES)}.")
     table: str | None = Field(None, description="Table or collection; unset = that of the kind.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 from sqlalchemy import text
 
 from consolidation_pipeline.component import ConsolidationComponent, MemorySourceComponent
+from consolidation_pipeline.defs.declared_sources import source_key
 from consolidation_pipeline.defs.names import PREFIX, RESOURCE
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import ConsolidationResource
@@ -32,6 +34,7 @@ from consolidation_pipeline_tests.service.sources.conftest import make_store as 
 from consolidation_pipeline_tests.service.sources.conftest import mem0_store as mem0_store
 from consolidation_pipeline_tests.service.sources.conftest import store_url as store_url
 from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, Store, all_wordings
+from consolidation_pipeline_tests.service.sources.test_folder import linked as linked
 
 ATTRIBUTES = {
     "database_url_env": "SHOP_DATABASE_URL",
@@ -156,23 +159,53 @@ def write_store(folder: Path, attributes: dict[str, Any]) -> None:
     (place / "defs.yaml").write_text(yaml.safe_dump(written))
 
 
+LoadStore = Callable[[dict[str, Any]], dg.Definitions]
+
+
 @pytest.fixture
-def with_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
-    """Definitions of a project with both components, and jobs that observe and check the store."""
-    write_project(tmp_path, {})
-    write_store(tmp_path, STORE_ATTRIBUTES)
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "shop_with_component"]:
-        monkeypatch.delitem(sys.modules, name)
-    selected = {"observe": dg.AssetSelection.assets(STORE), "check": dg.AssetSelection.checks_for_assets(STORE)}
-    jobs = [dg.define_asset_job(name, selection) for name, selection in selected.items()]
-    return dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=tmp_path), dg.Definitions(jobs=jobs))
+def load_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadStore:
+    """Return definitions of a project with both components, and jobs that observe and check the store."""
+
+    def load(attributes: dict[str, Any]) -> dg.Definitions:
+        write_project(tmp_path, {})
+        write_store(tmp_path, attributes)
+        monkeypatch.syspath_prepend(tmp_path)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "shop_with_component"]:
+            monkeypatch.delitem(sys.modules, name)
+        key = source_key(f"{PROJECT}-{attributes['kind']}")
+        selected = {"observe": dg.AssetSelection.assets(key), "check": dg.AssetSelection.checks_for_assets(key)}
+        jobs = [dg.define_asset_job(name, selection) for name, selection in selected.items()]
+        return dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=tmp_path), dg.Definitions(jobs=jobs))
+
+    return load
+
+
+CHECKS = ("hidden_rows_have_images", "successors_are_found", "no_group_of_two_scopes")
+
+
+def run_checks(defs: dg.Definitions, instance: dg.DagsterInstance) -> dict[str, bool]:
+    """Run the checks of the store; return name and result of each."""
+    result = defs.resolve_job_def("check").execute_in_process(instance=instance, raise_on_error=False)
+    return {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
+
+
+@pytest.mark.filterwarnings("ignore:Parameter `execution_type`")
+def test_declared_folder_is_connected_and_checked(
+    linked: Path, pipeline: Pipeline, instance: dg.DagsterInstance, load_store: LoadStore
+) -> None:
+    defs = load_store({"kind": "folder", "project": PROJECT, "path": str(linked), "mode": "write"})
+    assert defs.resolve_job_def("consolidation_update_sources").execute_in_process(instance=instance).success
+    pipeline.run(PROJECT)
+    assert write_source(pipeline.engine, f"{PROJECT}-folder", quiet_seconds=0, max_share=1).written == 1
+    assert run_checks(defs, instance) == dict.fromkeys(CHECKS, True)
 
 
 @pytest.mark.filterwarnings("ignore:Parameter `execution_type`")
 def test_declared_store_is_connected_observed_and_checked(
-    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance, with_store: dg.Definitions
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance, load_store: LoadStore
 ) -> None:
+    with_store = load_store(STORE_ATTRIBUTES)
+
     def execute(job: str) -> dg.ExecuteInProcessResult:
         return with_store.resolve_job_def(job).execute_in_process(instance=instance, raise_on_error=False)
 
@@ -180,9 +213,6 @@ def test_declared_store_is_connected_observed_and_checked(
         (event,) = execute("observe").get_asset_observation_events()
         found = event.asset_observation_data.asset_observation
         return found.data_version, int(str(found.metadata["dagster/row_count"].value))
-
-    def check() -> dict[str, bool]:
-        return {each.check_name: each.passed for each in execute("check").get_asset_check_evaluations()}
 
     graph = with_store.resolve_asset_graph()
     assert graph.get(dg.AssetKey([PREFIX, "synced_memories"])).parent_keys == {STORE}
@@ -194,13 +224,12 @@ def test_declared_store_is_connected_observed_and_checked(
     pipeline.run(PROJECT)
     assert write_source(pipeline.engine, STORE.path[-1], quiet_seconds=0, max_share=1).written == GROUPS
     assert observe()[1] == GROUPS
-    names = ("hidden_rows_have_images", "successors_are_found", "no_group_of_two_scopes")
-    assert check() == dict.fromkeys(names, True)
+    assert run_checks(with_store, instance) == dict.fromkeys(CHECKS, True)
     mem0_store.connection.execute("DELETE FROM mem0 WHERE id = (SELECT min(id::text)::uuid FROM mem0)")
     mem0_store.connection.execute(
         "DELETE FROM consolidation_sidecar.writes WHERE number = (SELECT max(number) FROM consolidation_sidecar.writes)"
     )
-    assert check() == {**dict.fromkeys(names, False), "no_group_of_two_scopes": True}
+    assert run_checks(with_store, instance) == {**dict.fromkeys(CHECKS, False), "no_group_of_two_scopes": True}
 
 
 def test_store_that_cannot_be_connected_is_named(
@@ -223,6 +252,8 @@ def test_store_that_cannot_be_connected_is_named(
         ({"mode": "overwrite"}, "expected one of mirror, review, write"),
         ({"url_env": "postgresql://me:pw@host/db"}, "is not the name of an environment variable"),
         ({"scope": ["tenant"]}, "mem0 has no scope tenant"),
+        ({"url_env": None}, "url_env is missing"),
+        ({"kind": "folder", "url_env": None}, "path is missing"),
     ],
 )
 def test_wrong_store_attribute_is_named(attributes: dict[str, Any], message: str) -> None:
