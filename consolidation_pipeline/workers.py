@@ -66,7 +66,20 @@ def _lock_name(run_id: str) -> str:
 def create_queue(celery: Celery) -> None:
     """Create the queue if it is missing, under a lock: kombu fails if two processes create it at the same time."""
     with hold_lock(_connect_storage(), "queue"), celery.connection_for_write() as connection:
-        connection.default_channel.queue_declare(QUEUE)
+        channel = connection.default_channel
+        channel.queue_declare(QUEUE)
+        if hasattr(channel, "session"):  # kombu leaves the session of a queue in Postgres open, in a transaction
+            channel.session.close()
+            channel.session.get_bind().dispose()
+
+
+def prepare_worker(**_: Any) -> None:
+    """Create the queue, and close all connections: the worker forks next.
+
+    Of two processes with one connection, each may take the reply that the other waits for.
+    """
+    create_queue(app)
+    _connect_storage().dispose()
 
 
 class WorkerRunLauncher(CeleryRunLauncher):  # type: ignore[misc]
@@ -149,4 +162,4 @@ def _hold_and_poll(run_id: str, is_held: Event, is_done: Event) -> None:
 app = make_app({})
 app.add_defaults(lambda: {"broker_url": broker_url(Settings()), "task_default_queue": QUEUE, **CELERY_CONFIG})
 execute_job = create_execute_job_task(app, base=RunTask)
-worker_init.connect(lambda **_: create_queue(app), weak=False)
+worker_init.connect(prepare_worker)

@@ -11,6 +11,7 @@ from queue import Queue
 from typing import Any
 
 import dagster as dg
+import psycopg
 import pytest
 from sqlalchemy import text
 
@@ -66,6 +67,16 @@ def test_broker_defaults_to_dagster_database(launcher: Any, monkeypatch: pytest.
     assert launcher.broker.startswith("sqla+postgresql+psycopg2://")
     monkeypatch.setenv("CONSOLIDATION_BROKER_URL", "redis://broker/0")
     assert type(launcher).from_config_value(None, {}).broker == "redis://broker/0"
+
+
+def test_queue_is_created_without_leaving_connections(launcher: Any, database_url: str) -> None:
+    from consolidation_pipeline.workers import create_queue
+
+    create_queue(launcher.celery)
+    connect_engine(dagster_url(Settings())).dispose()
+    query = "SELECT state, query FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with psycopg.connect(database_url) as connection:
+        assert connection.execute(query).fetchall() == []
 
 
 def test_terminate_marks_run_as_canceling(instance: dg.DagsterInstance, launcher: Any) -> None:
