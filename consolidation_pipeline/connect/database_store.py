@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,15 @@ from consolidation_pipeline.connect.config import (
 from consolidation_pipeline.connect.erase import erase_rows
 from consolidation_pipeline.connect.probe import probe
 from consolidation_pipeline.connect.source_table import SourceTable, same_table
-from consolidation_pipeline.connect.store import Conflict, GroupWrite, Receipt, Recognition, SourceRow, StoreConfig
+from consolidation_pipeline.connect.store import (
+    Conflict,
+    GroupWrite,
+    Receipt,
+    Recognition,
+    SourceRow,
+    StoreConfig,
+    scope_key,
+)
 from consolidation_pipeline.connect.undo import find_undone, read_receipts, undo_write
 from consolidation_pipeline.connect.write_back import write_group
 from consolidation_pipeline.errors import UsageError
@@ -127,7 +135,7 @@ class DatabaseStore:
         for row in rows:
             if row.vector is not None:
                 # A new row is not among those that were listed.
-                listed = self._listed.get(_scope_key(row.scope))
+                listed = self._listed.get(scope_key(row.scope))
                 among = None if listed is None else [*(listed | keys)]
                 found = self.table.find_nearest(self.connection, row.vector, row.scope, limit, keys=among)
                 places[row.key] = next((at for at, key in enumerate(found) if key in keys), None)
@@ -141,7 +149,7 @@ class DatabaseStore:
         before nor after a write.
         """
         scopes = self.table.list_keys_by_scope(self.connection, _MAX_LISTED_ROWS)
-        return {_scope_key(scope): set(keys) for scope, keys in scopes}
+        return {scope_key(scope): set(keys) for scope, keys in scopes}
 
     def write_group(self, source: str, group: GroupWrite) -> Receipt:
         """Write a group in the transaction that is open."""
@@ -171,10 +179,6 @@ class DatabaseStore:
         """Delete rows with their parts, links and images, in the transaction that is open."""
         sidecar.install(self.connection)
         return erase_rows(self.connection, self.table, keys)
-
-
-def _scope_key(scope: Mapping[str, str]) -> str:
-    return repr(sorted(scope.items()))
 
 
 @contextmanager

@@ -35,6 +35,11 @@ class SourceRow:
     problem: str | None = None
 
 
+def scope_key(scope: Mapping[str, str]) -> str:
+    """Return a scope of a store as text, for comparison."""
+    return repr(sorted(scope.items()))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupWrite:
     """Order to write one group into its store.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from consolidation_pipeline.connect.store import GroupWrite, MemoryStore, Receipt, SourceRow
+from consolidation_pipeline.connect.store import GroupWrite, MemoryStore, Receipt, SourceRow, scope_key
 from consolidation_pipeline.errors import ConflictError, ConsolidationError
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.write_plan import PlannedWrite
@@ -70,19 +70,7 @@ def make_group(
     if len({scope_key(row.scope) for row in rows}) > 1:
         raise ConflictError("its rows are of several scopes")
     needs_vector = plan.keep is None and store.has_vectors
-    return GroupWrite(
-        write_id=write_id,
-        group_id=str(plan.memory_id),
-        stamps=plan.stamps,
-        keep=plan.keep,
-        text=plan.text,
-        vector=embedder.embed(plan.text) if needs_vector else None,
-    )
-
-
-def scope_key(scope: Mapping[str, str]) -> str:
-    """Return a scope of a store as text, for comparison."""
-    return repr(sorted(scope.items()))
+    return plan.make_order(write_id, vector=embedder.embed(plan.text) if needs_vector else None)
 
 
 def write_checked(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 from consolidation_pipeline.connect.store import MemoryStore
 from consolidation_pipeline.options import parse_options
@@ -13,7 +14,7 @@ from consolidation_pipeline.service.sources.stores import open_store
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.sources.source_overview import count_rows, list_crossing_writes
-from consolidation_pipeline.store.sources.source_writes import SourceWrite, list_writes
+from consolidation_pipeline.store.sources.source_writes import list_writes
 from consolidation_pipeline.store.sources.sources import get_source, load_row_states
 
 # Successors that are searched for in one check.
@@ -69,22 +70,22 @@ def check_store(engine: Engine, name: str) -> dict[str, list[str]]:
         hidden = {key for key, row in load_row_states(connection, source.id).items() if row.state == "hidden"}
         crossing = list_crossing_writes(connection, source.id, scope=option)
     with open_store(source.config) as store:
+        found = store.read_receipts([write.id for write in writes])
+        receipts = [receipt for receipt in found.values() if not receipt["undone"]]
         return {
-            "hidden_rows_have_images": _find_without_image(store, writes, hidden),
-            "successors_are_found": _find_lost_successors(store, writes),
+            "hidden_rows_have_images": _find_without_image(receipts, hidden),
+            "successors_are_found": _find_lost_successors(store, receipts),
             "no_group_of_two_scopes": [f"memory {id_} was written for rows of several scopes" for id_ in crossing],
         }
 
 
-def _find_without_image(store: MemoryStore, writes: list[SourceWrite], hidden: set[str]) -> list[str]:
-    receipts = store.read_receipts([write.id for write in writes])
-    imaged = {key for receipt in receipts.values() if not receipt["undone"] for key in receipt["hidden"]}
+def _find_without_image(receipts: Sequence[Mapping[str, Any]], hidden: set[str]) -> list[str]:
+    imaged = {key for receipt in receipts for key in receipt["hidden"]}
     return [f"row {key} is hidden, and the store has no image of it" for key in sorted(hidden - imaged)]
 
 
-def _find_lost_successors(store: MemoryStore, writes: list[SourceWrite]) -> list[str]:
-    receipts = store.read_receipts([write.id for write in writes])
-    keys = sorted({receipt["successor"] for receipt in receipts.values() if not receipt["undone"]})
+def _find_lost_successors(store: MemoryStore, receipts: Sequence[Mapping[str, Any]]) -> list[str]:
+    keys = sorted({receipt["successor"] for receipt in receipts})
     with store.snapshot():
         rows = {row.key: row for row in store.iter_rows(keys, vectors=store.has_vectors)}
         gone = [f"row {key} stands for hidden ones, and is not there" for key in keys if key not in rows]

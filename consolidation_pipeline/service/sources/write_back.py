@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
-from consolidation_pipeline.connect.store import Conflict, MemoryStore, SourceRow
+from consolidation_pipeline.connect.store import Conflict, MemoryStore, SourceRow, scope_key
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.sources.recall_gate import (
     RecallError,
     make_group,
     read_rows,
-    scope_key,
     write_checked,
 )
 from consolidation_pipeline.service.sources.recovery import hold_source, record_undo, record_write, recover_writes

@@ -47,6 +47,17 @@ class PlannedWrite(BaseModel):
         """Keys of the rows that will be hidden."""
         return sorted(key for key in self.stamps if key != self.keep)
 
+    def make_order(self, write_id: UUID, *, vector: str | None = None) -> GroupWrite:
+        """Return the order to write it. ``vector``: that of the new row, as Postgres text."""
+        return GroupWrite(
+            write_id=write_id,
+            group_id=str(self.memory_id),
+            stamps=self.stamps,
+            keep=self.keep,
+            text=self.text,
+            vector=vector,
+        )
+
 
 class WritePlan(BaseModel):
     """Everything that would be written into a store now, as a document. Groups may be removed from it."""
@@ -104,12 +115,8 @@ def make_patch(engine: Engine, name: str, planned: Sequence[PlannedWrite]) -> by
     """
     with engine.connect() as connection:
         source = get_source(connection, name)
-    groups = [
-        GroupWrite(write_id=one.memory_id, group_id=str(one.id), stamps=one.stamps, keep=one.keep, text=one.text)
-        for one in planned
-    ]
     with open_store(source.config) as store:
-        return store.make_patch(groups)
+        return store.make_patch([one.make_order(one.memory_id) for one in planned])
 
 
 def select_named(planned: Sequence[PlannedWrite], ids: Sequence[UUID], name: str) -> list[PlannedWrite]:
