@@ -18,7 +18,13 @@ from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, No
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.intake.group_commit import get_group_commit
-from consolidation_pipeline.service.intake.importer import BATCH_ROWS, CHANGED_CONTENT, RowParser, find_scope
+from consolidation_pipeline.service.intake.importer import (
+    BATCH_ROWS,
+    CHANGED_CONTENT,
+    RowParser,
+    find_scope,
+    load_reserved_sources,
+)
 from consolidation_pipeline.service.lifecycle.manual_actions import find_feedback_objection, lock_checked_memories
 from consolidation_pipeline.service.lifecycle.memory_edits import MAX_CLAIMED_IMPORTANCE, MemoryEdit
 from consolidation_pipeline.service.runs.effective_options import effective_options
@@ -91,8 +97,9 @@ def add_memories(
         raise UsageError(f"{len(rows):,} memories at once; {BATCH_ROWS:,} are allowed; import a file instead")
     with engine.connect() as connection:
         project = get_project(connection, slug)
+        reserved = load_reserved_sources(connection, project)
     with tracing.memory_span("create_memory", slug, {tracing.MEMORY_RECORD_COUNT: len(rows)}):
-        parsed, errors = _parse_rows(rows, RowParser(engine, project, source), changed_by, writer)
+        parsed, errors = _parse_rows(rows, RowParser(engine, project, source, reserved=reserved), changed_by, writer)
         if scope is not None:
             errors |= _find_other_scopes(parsed, scope, parse_options(project.config).scope)
             parsed = {i: memory for i, memory in parsed.items() if i not in errors}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from consolidation_pipeline.service.intake.readers.formats import default_source
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Item, Remark
 from consolidation_pipeline.service.lifecycle.memory_edits import revise_memories
 from consolidation_pipeline.service.runs.prefetch import prefetch
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.memories.import_marks import load_import_marks
 from consolidation_pipeline.store.memories.memories import append_encoded, count_repeats_apart, encode_memory
 from consolidation_pipeline.store.projects import Project, create_project, get_project
@@ -101,7 +101,9 @@ def import_memories(
             f"by `consolidation projects configure {slug} scope={config['scope']}`"
         )
     result = ImportResult(slug, source or default_source(path, format), own_scope)
-    parse_row = RowParser(engine, project, result.source, default_type=default_type)
+    with engine.connect() as connection:
+        reserved = load_reserved_sources(connection, project)
+    parse_row = RowParser(engine, project, result.source, reserved=reserved, default_type=default_type)
     scope_keys = set[str]()
     parsed = _parse_rows(rows if first is None else chain([first], rows), result, parse_row, scope_keys)
     for batch, encoded in prefetch(_encode_batches(slug, parsed)):
@@ -130,13 +132,26 @@ def ensure_project(engine: Engine, slug: str, config: Mapping[str, Any] | None =
             return get_project(connection, slug)
 
 
+def load_reserved_sources(connection: Connection, project: Project) -> set[str]:
+    """Return the names of connected stores: a memory with such a source came from that store by a sync."""
+    return {store.name for store in list_sources(connection, project.id)}
+
+
 class RowParser:
     """Parser of the rows of one project. Its option ``language`` is that of rows that name none.
 
-    The names of connected stores are reserved: a memory with such a source came from that store by a sync.
+    Rows with one of the ``reserved`` sources are refused.
     """
 
-    def __init__(self, engine: Engine, project: Project, source: str, *, default_type: str = "learning") -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        project: Project,
+        source: str,
+        *,
+        reserved: Collection[str],
+        default_type: str = "learning",
+    ) -> None:
         self._engine = engine
         self._project = project
         self._defaults = {
@@ -145,8 +160,7 @@ class RowParser:
             "default_language": parse_options(project.config).language,
         }
         self._dimensions = {LOCAL_MODEL: DIMENSION}
-        with engine.connect() as connection:
-            self._reserved = {store.name for store in list_sources(connection, project.id)}
+        self._reserved = reserved
 
     def __call__(self, fields: Mapping[str, object]) -> NewMemory:
         """Return the memory that a row describes. Raise InvalidMemoryError if it is not legal."""
