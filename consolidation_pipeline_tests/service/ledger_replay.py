@@ -9,7 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.store.database.schema import SCHEMA
-from consolidation_pipeline.store.ledger.ledger_writer import CACHE_COLUMNS, LEDGERED
+from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED
+from consolidation_pipeline.store.ledger.row_images import CACHE_COLUMNS
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import CACHED_COLUMNS
 
@@ -23,7 +24,6 @@ _HIDDEN = {
     name: [c.name for c in table.c if c.computed is not None or c.name in CACHE_COLUMNS]
     for name, table in LEDGERED.items()
 }
-_SUMMARIES = "consolidated_memories"
 # The ledger holds the content of raw memories, not their vectors.
 _HIDDEN[RAW] += CACHED_COLUMNS
 
@@ -83,7 +83,6 @@ class Replay:
         for change in pipeline.rows(query, seq=self.seq, until=until):
             self.seq = change.seq
             self._apply((change.entity_type, change.entity_id), change)
-        self.state = set_summary_links(self.state)
 
     def before(self, key: Key, seq: int) -> Row | None:
         """Return the row as it was before the change ``seq``; None if it did not exist."""
@@ -106,21 +105,6 @@ class Replay:
             del self.state[key]
         else:
             self.state[key] = row
-
-
-def set_summary_links(state: State) -> State:
-    """Return the rows with ``summarized_into_id`` of raw memories set from lineage; the ledger does not record it."""
-    summary_of = {
-        edge["parent_id"]: row["id"]
-        for key, row in state.items()
-        if key[0] == _SUMMARIES and row["kind"] == "summary"
-        for edge in row["lineage"]
-        if edge["parent_kind"] == "raw"
-    }
-    return {
-        key: {**row, "summarized_into_id": summary_of.get(key[1])} if key[0] == RAW else row
-        for key, row in state.items()
-    }
 
 
 def select_project(state: State, project_id: UUID) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -32,10 +33,12 @@ from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, wr
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.knowledge.abstractions import REWRITE_PENDING
 from consolidation_pipeline.store.knowledge.summaries import (
+    RenewableSummary,
     SummarySource,
     count_coverage,
     count_unsummarized,
     load_pending_summaries,
+    load_renewable,
     load_unsummarized,
 )
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
@@ -72,13 +75,22 @@ class SummaryResult:
     per_summary: float | None = None
     stopped: str | None = None
 
+    @property
+    def counters(self) -> dict[str, int]:
+        """Increments of the job's counter columns."""
+        return {"summaries_created": self.created}
+
 
 @dataclass(frozen=True)
 class _Part:
-    """Memories of one user that become one summary. ``stored``: id of their summary that waits for a model's text."""
+    """Memories of one user that become one summary.
+
+    ``stored``: id of their summary that waits for a model's text. ``renewed``: id of their summary that is out of use.
+    """
 
     memories: Sequence[SummarySource]
     stored: UUID | None = None
+    renewed: UUID | None = None
 
 
 @dataclass(frozen=True)
@@ -107,22 +119,23 @@ class _PartResult:
 def summarize_memories(run: ProjectRun) -> SummaryResult:
     """Write one summary per user of the memories without one, if a summary is due or the job is ``summarize``.
 
-    Users with fewer than ``MIN_MEMORIES`` wait, unless a person requested the job. Memories for which the model gives
-    no text get an extracted summary, which the next run replaces. Nothing is written while ``summarize`` is off, or in
-    a run that applies a plan, as plans contain no summaries.
+    A summary that is out of use, as some of its memories were edited or deleted, is written again from those it still
+    has. Users with fewer than ``MIN_MEMORIES`` wait, unless a person requested the job. Memories for which the model
+    gives no text get an extracted summary, which the next run replaces. Nothing is written while ``summarize`` is off,
+    or in a run that applies a plan, as plans contain no summaries.
 
     Raises:
         ConflictError: a memory is in another summary by now; earlier batches stay written.
     """
     if not run.options.summarize or run.plan is not None:
         return SummaryResult()
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         before = count_unsummarized(connection, run.project.id, run.now)
     verdict = is_summary_due(before.memories, session_ended=before.session_ended)
     is_due = bool(verdict) or run.job == JOB
-    parts = [_Part(memories) for memories in _load_users(run)] if is_due and before.memories else []
+    parts = _load_parts(run) if is_due and before.memories else []
     results, stop = _summarize_parts(run, parts)
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         after = count_unsummarized(connection, run.project.id, run.now)
         coverage = count_coverage(connection, run.project.id)
     created = [row for result in results for row in result.rows if not row.is_rewritten]
@@ -150,7 +163,7 @@ def _summarize_parts(run: ProjectRun, parts: list[_Part]) -> tuple[list[_PartRes
     """Return the result of each part, and why the model or the phase stopped before all were done."""
     results: list[_PartResult] = []
     condenser, stop = open_condenser(run), None
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         unwanted = load_undone_cluster_keys(connection, run.project.id, "summary")
         if condenser is not None:
             pending = load_pending_summaries(connection, run.project.id, scope=run.options.scope)
@@ -166,6 +179,7 @@ def _summarize_parts(run: ProjectRun, parts: list[_Part]) -> tuple[list[_PartRes
                 found = [_PartResult((), is_answered=False) for _ in batch]
             if condenser is not None:
                 found = [_extract_rest(run, *pair, unwanted) for pair in zip(batch, found, strict=True)]
+            found = [_keep_id(*pair) for pair in zip(batch, found, strict=True)]
             write_summary_rows(run, [row for result in found for row in result.rows])
             results += found
     except STOP_ERRORS as error:  # the budget does not pay for the vectors
@@ -182,17 +196,43 @@ def _extract_rest(run: ProjectRun, part: _Part, result: _PartResult, unwanted: C
     return replace(result, rows=[*result.rows, _extract_row(run, rest, is_pending=True)])
 
 
-def _load_users(run: ProjectRun) -> list[list[SummarySource]]:
+def _keep_id(part: _Part, result: _PartResult) -> _PartResult:
+    """Return the result with the id of the summary that is renewed on its first row."""
+    if part.renewed is None or not result.rows:
+        return result
+    first, *others = result.rows
+    return replace(result, rows=[replace(first, id=part.renewed), *others])
+
+
+def _load_parts(run: ProjectRun) -> list[_Part]:
     """Return the memories without a summary, by user and scope; a user with several scopes counts as several users.
 
-    Left out are users with too few memories, and users whose summary of exactly these memories a person undid.
+    The memories of a summary that is renewed are a part of their own. Left out are parts with too few memories, and
+    those whose summary of exactly these memories a person undid.
     """
     min_memories = 1 if run.job == JOB and run.trigger_type == "manual" else MIN_MEMORIES
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         memories = load_unsummarized(connection, run.project.id, run.embedder.name, scope=run.options.scope)
         unwanted = load_undone_cluster_keys(connection, run.project.id, "summary")
-    users = [list(found) for _, found in groupby(memories, key=lambda memory: (memory.user_id, memory.scope_key))]
-    return [user for user in users if len(user) >= min_memories and _build_key(user) not in unwanted]
+        renewable = defaultdict[tuple[str | None, str | None], list[RenewableSummary]](list)
+        for summary in load_renewable(connection, run.project.id):
+            renewable[summary.user_id, summary.scope_key].append(summary)
+
+    def is_wanted(part: Sequence[SummarySource]) -> bool:
+        return len(part) >= min_memories and _build_key(part) not in unwanted
+
+    found = []
+    for owner, user in groupby(memories, key=lambda memory: (memory.user_id, memory.scope_key)):
+        left = {memory.id: memory for memory in user}
+        for summary in renewable[owner]:
+            members = {*summary.members}
+            part = [memory for memory in left.values() if memory.id in members]
+            if is_wanted(part):
+                found.append(_Part(part, renewed=summary.id))
+                left = {id_: memory for id_, memory in left.items() if id_ not in members}
+        if is_wanted(rest := [*left.values()]):
+            found.append(_Part(rest))
+    return found
 
 
 def _batch_parts(parts: Sequence[_Part]) -> Iterator[list[_Part]]:

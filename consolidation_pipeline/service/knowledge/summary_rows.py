@@ -14,6 +14,7 @@ from consolidation_pipeline.core.knowledge.inherited_columns import inherit_colu
 from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.service.knowledge.map_reduce import Passage
+from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
@@ -59,18 +60,30 @@ def write_summary_rows(run: ProjectRun, rows: Sequence[SummaryRow]) -> None:
     """
     if not rows:
         return
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         known = load_consolidated(connection, [row.id for row in rows])
     # A summary that was dissolved, as it was of several scopes, is written again when the scopes are wider.
     rows = [replace(row, version=known[row.id].version) if row.id in known else row for row in rows]
+    stored = {id_: row.source_memory_ids for id_, row in known.items() if row.kind == "summary"}
     vectors = run.embedder.embed([row.passage.text for row in rows])
-    derived = [_derive_memory(run, row, vector) for row, vector in zip(rows, vectors, strict=True)]
-    with run.transaction() as connection:
-        write_derived(connection, run.author, derived, operation="summarize", now=run.now)
+    derived = [
+        _derive_memory(run, row, vector, stored.get(row.id, ())) for row, vector in zip(rows, vectors, strict=True)
+    ]
+    write_checked(
+        run,
+        "semantic_summaries",
+        # A summary may rest on others of the batch.
+        [derived],
+        lambda connection, whole: write_derived(connection, run.author, whole[0], operation="summarize", now=run.now),
+        lambda whole: [row.id for row in whole],
+    )
 
 
-def _derive_memory(run: ProjectRun, row: SummaryRow, vector: Vectors) -> DerivedMemory:
+def _derive_memory(run: ProjectRun, row: SummaryRow, vector: Vectors, stored_ids: Sequence[UUID]) -> DerivedMemory:
+    """Return the memory to write. ``stored_ids``: the raw memories of the summary that it replaces the text of."""
     cosines = _compute_cosines(run, row.sources, vector)
+    # Sorted as numbers: comparing a hundred thousand UUID objects takes three times as long.
+    source_ids = sorted({raw_id for source in row.sources for raw_id in source.raw_ids}, key=attrgetter("int"))
     return DerivedMemory(
         id=row.id,
         version=row.version,
@@ -78,10 +91,10 @@ def _derive_memory(run: ProjectRun, row: SummaryRow, vector: Vectors) -> Derived
         values=_build_columns(row, _compute_confidence(row, cosines)),
         vector=vector,
         model=run.embedder.name,
-        # Sorted as numbers: comparing a hundred thousand UUID objects takes three times as long.
-        source_ids=sorted({raw_id for source in row.sources for raw_id in source.raw_ids}, key=attrgetter("int")),
+        source_ids=source_ids,
         lineage=[LineageEdge(source.id, source.kind, cosines.get(source.id)) for source in row.sources],
         reason=row.reason,
+        keeps_sources=source_ids == [*stored_ids],
     )
 
 
@@ -89,7 +102,7 @@ def _compute_cosines(run: ProjectRun, sources: Sequence[SummarySource], vector: 
     """Return the cosine of the text with each source, by id; sources embedded by another model are left out."""
     cosines: dict[UUID, float] = {}
     model = run.embedder.name
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         dimension = load_dimension(connection, run.project.id, model)
         for ids in split_chunks([source.id for source in sources], size=_VECTOR_BATCH):
             vectors = load_unit_vectors(connection, ids, model, dimension)

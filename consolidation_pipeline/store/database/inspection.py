@@ -8,8 +8,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Dialect, make_url, text
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex
 
+from consolidation_pipeline.errors import StoreError
+from consolidation_pipeline.store.database.engine import connect, connect_engine, with_driver
 from consolidation_pipeline.store.database.schema import metadata
 
 
@@ -35,6 +38,28 @@ def inspect_server(connection: Connection) -> ServerVersions:
         pgvector=connection.execute(text(_PGVECTOR_VERSION)).scalar(),
         revision=connection.execute(text(_SCHEMA_REVISION)).scalar() if exists else None,
     )
+
+
+_HAS_HEARTBEATS = "SELECT to_regclass('daemon_heartbeats') IS NOT NULL"
+_NEWEST_HEARTBEAT = "SELECT max(timestamp) AT TIME ZONE 'UTC' FROM daemon_heartbeats"
+
+
+def find_daemon_heartbeat(url: str) -> datetime | None:
+    """Return when Dagster's daemon was last alive, from Dagster's storage at ``url``; None if it never ran.
+
+    Dagster takes longer to import than the rest of `consolidation doctor` takes.
+
+    Raises:
+        StoreError: The storage cannot be read.
+    """
+    with connect(connect_engine(with_driver(url, "psycopg"))) as connection:
+        try:
+            if not connection.execute(text(_HAS_HEARTBEATS)).scalar_one():
+                return None
+            newest: datetime | None = connection.execute(text(_NEWEST_HEARTBEAT)).scalar()
+        except DBAPIError as error:
+            raise StoreError(f"Dagster's storage cannot be read: {str(error.orig).strip()}") from error
+        return newest
 
 
 def hide_password(url: str) -> str:

@@ -201,12 +201,6 @@ task_memories = Table(
         "Merged memory that stands in its place.",
         ForeignKey(f"{SCHEMA}.consolidated_memories.id", deferrable=True, initially="DEFERRED"),
     ),
-    _optional(
-        "summarized_into_id",
-        Uuid,
-        "Summary that covers it.",
-        ForeignKey(f"{SCHEMA}.consolidated_memories.id", deferrable=True, initially="DEFERRED"),
-    ),
     _optional_time("archived_at", "When it was archived; null = not archived."),
     _optional("archive_reason", Text, "Why it was archived: staleness, forgotten or a person's words."),
     _time("learned_at", "When the agent learned it; age counts from here, or from the import."),
@@ -235,7 +229,6 @@ task_memories = Table(
     ),
     Index("task_memories_embedded_content_idx", "embedding_model", "content_hash"),
     Index("task_memories_consolidated_into_id_idx", "consolidated_into_id"),
-    Index("task_memories_summarized_into_id_idx", "summarized_into_id"),
     Index("task_memories_language_idx", "project_id", "language"),
     comment="Raw memories that agents wrote; content is immutable.",
 )
@@ -369,18 +362,17 @@ memory_neighbors = Table(
     # No foreign key and no second index: they would take as long as all the rest of writing millions of pairs.
     _column("project_id", Uuid, "Owner."),
     _column("embedding_model", Text, "Model whose vectors were compared."),
-    _column("a", Uuid, "Raw memory with the smaller id."),
-    _column("b", Uuid, "Raw memory with the larger id."),
-    _column("similarity", REAL, "Cosine, at least the pattern threshold."),
-    _column(
-        "verdict",
-        SmallInteger,
-        "-1 of different types, not judged; 0 on one topic at most, 1 a person decides, 2 may merge.",
+    _column("memory_id", Uuid, "Raw memory; of two, the one that was compared later."),
+    _column("neighbor_ids", ARRAY(Uuid), "Raw memories similar to it; each pair is in one row only."),
+    _column("similarities", ARRAY(REAL), "Cosine of each, at least the pattern threshold."),
+    _column("verdicts", ARRAY(SmallInteger), "On each: 0 on one topic at most, 1 a person decides, 2 may merge."),
+    PrimaryKeyConstraint("project_id", "embedding_model", "memory_id"),
+    CheckConstraint(
+        "cardinality(similarities) = cardinality(neighbor_ids) AND cardinality(verdicts) = cardinality(neighbor_ids)",
+        name="sizes",
     ),
-    PrimaryKeyConstraint("project_id", "embedding_model", "a", "b"),
-    CheckConstraint("a < b", name="order"),
-    comment="The similarity graph: every pair of raw memories at or above the pattern threshold; of exact repeats one "
-    "stands for all.",
+    comment="The similarity graph: the pairs of raw memories at or above the pattern threshold that a group may have; "
+    "of exact repeats one stands for all. The view memory_pairs has a row per pair.",
 )
 
 pair_judgements = Table(
@@ -581,6 +573,28 @@ labelled_pairs = Table(
     Index("labelled_pairs_b_idx", "b"),
     Index("labelled_pairs_project_id_idx", "project_id"),
     comment="Pairs of memories that a person labelled; calibration measures its errors on them.",
+)
+
+MEMORY_TEST_KINDS = ("must_find", "must_not_merge", "must_merge", "must_remember", "must_not_say", "playbook_has")
+MEMORY_TEST_SOURCES = ("yaml", "cli", "http", "page")
+
+memory_tests = Table(
+    "memory_tests",
+    metadata,
+    _id("Test id."),
+    _project(),
+    _column("name", Text, "What people call it; unique in a project."),
+    _column("kind", Text, "must_find, must_not_merge, must_merge, must_remember, must_not_say or playbook_has."),
+    _column("body", JSONB, "Texts or ids of the test."),
+    _column("source", Text, "yaml, cli, http or page: where it came from."),
+    _column("enabled", Boolean, "False = it is kept, but not run.", server_default=text("true")),
+    _time("created_at", "When it was added or changed."),
+    _optional_time("checked_at", "When it was run last."),
+    _optional("failure", Text, "Why it failed then; null = it passed. Quotes no memory."),
+    UniqueConstraint("project_id", "name"),
+    _one_of("kind", MEMORY_TEST_KINDS),
+    _one_of("source", MEMORY_TEST_SOURCES),
+    comment="What people expect of a project's memories; a run commits nothing that makes one of them fail.",
 )
 
 memory_votes = Table(

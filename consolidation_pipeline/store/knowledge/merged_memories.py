@@ -139,6 +139,7 @@ class DerivedMemory:
 
     ``version``: the stored version that is updated, None for a new row. ``values``: its columns. ``vector``: float32
     (d,) of ``model``. ``source_ids``: the raw memories behind it. ``superseded``: (id, version) of rows to retire.
+    ``keeps_sources``: the stored row has these sources already, and its lineage stays as it was drawn.
     """
 
     id: UUID
@@ -151,6 +152,7 @@ class DerivedMemory:
     lineage: Sequence[LineageEdge]
     reason: str
     superseded: Sequence[tuple[UUID, int]] = ()
+    keeps_sources: bool = False
 
     @property
     def confidence(self) -> float:
@@ -187,9 +189,8 @@ def _write_rows(
     new = [_build_change(author, row, now) for row in rows if row.version is None]
     insert_rows(connection, author, consolidated_memories, new, operation=operation)
     updated: dict[frozenset[str], list[Change]] = defaultdict(list)
-    for row in rows:
-        if row.version is not None:
-            updated[frozenset(row.values)].append(_build_change(author, row, now))
+    for change in (_build_change(author, row, now) for row in rows if row.version is not None):
+        updated[frozenset(change.values)].append(change)
     for changes in updated.values():  # A statement writes the same columns of each row.
         update_rows(connection, author, consolidated_memories, changes, operation=operation)
     superseded = [
@@ -216,23 +217,25 @@ def write_merged(connection: Connection, author: Author, merged: Sequence[Merged
 
 
 def _build_change(author: Author, row: DerivedMemory, now: datetime) -> Change:
+    values = {
+        **row.values,
+        **({"created_at": now} if row.version is None else {}),
+        **({} if row.keeps_sources else _build_sources(author, row)),
+        "embedding": row.vector,
+        "embedding_model": row.model,
+        "embedding_dim": len(row.vector),
+        "updated_at": now,
+    }
+    return Change(row.id, row.group_id, values, row.version, row.reason, row.confidence)
+
+
+def _build_sources(author: Author, row: DerivedMemory) -> dict[str, Any]:
     job_id = None if author.job_id is None else str(author.job_id)
     lineage = [
         {"parent_id": str(e.parent_id), "parent_kind": e.parent_kind, "similarity": e.similarity, "job_id": job_id}
         for e in row.lineage
     ]
-    values = {
-        **row.values,
-        **({"created_at": now} if row.version is None else {}),
-        "source_memory_ids": list(row.source_ids),
-        "source_count": len(row.source_ids),
-        "embedding": row.vector,
-        "embedding_model": row.model,
-        "embedding_dim": len(row.vector),
-        "updated_at": now,
-        "lineage": lineage,
-    }
-    return Change(row.id, row.group_id, values, row.version, row.reason, row.confidence)
+    return {"source_memory_ids": list(row.source_ids), "source_count": len(row.source_ids), "lineage": lineage}
 
 
 _LOAD_CONSOLIDATED_TEXTS = "SELECT id, content FROM consolidation.consolidated_memories WHERE id = ANY(:ids)"
@@ -259,7 +262,7 @@ def find_crossing(connection: Connection, ids: Iterable[UUID], *, scope: str) ->
 
 
 _LOAD_CONSOLIDATED = """
-    SELECT id, version, content, details, source_memory_ids, source_count, importance, pinned, reuse_count,
+    SELECT id, kind, version, content, details, source_memory_ids, source_count, importance, pinned, reuse_count,
         last_accessed_at, retired_at, archive_reason
     FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
 """

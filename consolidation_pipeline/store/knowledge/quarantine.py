@@ -271,8 +271,8 @@ def write_derived_out_of_use(
 ) -> None:
     """Archive what is made of raw memories. Their other sources are active again.
 
-    The sources of a dissolved summary wait for another one. An entry that the memories only support loses them, and
-    waits for a person if too few are left. Suggestions and relations are withdrawn.
+    The memories of a summary that is out of use wait until a run writes it again. An entry that the memories only
+    support loses them, and waits for a person if too few are left. Suggestions and relations are withdrawn.
 
     Raises:
         ConflictError: A row changed since it was read.
@@ -285,13 +285,10 @@ def write_derived_out_of_use(
     of |= {"consolidation_suggestions": [], "memory_relations": []}
     for row in rows.affected:
         of[row.table].append(row)
-    derived = of["consolidated_memories"]
     archived = {"retired_at": now, "archive_reason": reason}
-    emptied = {"source_memory_ids": [], "source_count": 0, "lineage": []}
     entries = of["playbook_entries"]
     for table, changes in (
-        (consolidated_memories, [change(r, archived) for r in derived if r.kind != "summary"]),
-        (consolidated_memories, [change(r, {**archived, **emptied}) for r in derived if r.kind == "summary"]),
+        (consolidated_memories, [change(r, archived) for r in of["consolidated_memories"]]),
         (playbook_entries, [change(r, {"status": "retired", "updated_at": now}) for r in entries if r.is_derived]),
         (playbook_entries, [change(r, reduce_entry(r.status, r.evidence, now)) for r in entries if not r.is_derived]),
         (consolidation_suggestions, [change(r, {"status": "superseded"}) for r in of["consolidation_suggestions"]]),

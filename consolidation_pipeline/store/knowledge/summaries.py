@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -16,6 +16,7 @@ from consolidation_pipeline.store.database.scope_keys import (
     crosses_scopes,
     derived_scope_key,
     is_dissolved,
+    is_out_of_use,
     raw_scope_key,
 )
 from consolidation_pipeline.store.database.sql import compose, conditions
@@ -28,8 +29,17 @@ from consolidation_pipeline.store.knowledge.abstractions import (
 from consolidation_pipeline.store.memories.memories import join_text_columns
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
+# SQL that is true if the consolidated memory `s` is a summary that stands for its memories; it may be archived.
+COVERS = compose("s.kind = 'summary' AND NOT /* dissolved */", dissolved=is_dissolved("s.archive_reason"))
 # SQL that is true if the raw memory `t` waits for a summary. Sources of merged memories wait too.
-IS_UNSUMMARIZED = compose("t.summarized_into_id IS NULL AND /* is_node */", is_node=IS_NODE)
+IS_UNSUMMARIZED = compose(
+    """NOT EXISTS (
+        SELECT 1 FROM consolidation.memory_lineage l JOIN consolidation.consolidated_memories s ON s.id = l.child_id
+        WHERE l.parent_id = t.id AND /* covers */)
+    AND /* is_node */""",
+    covers=COVERS,
+    is_node=IS_NODE,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +75,7 @@ def load_unsummarized(connection: Connection, project_id: UUID, model: str, *, s
     return [SummarySource(**read_source_columns(row)) for row in rows]
 
 
+_IN_SUMMARY = "t.id IN (SELECT parent_id FROM consolidation.memory_lineage WHERE child_id = :summary)"
 _LIST_PENDING_SUMMARIES = """
     SELECT id FROM consolidation.consolidated_memories t
     WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL AND details ? :pending
@@ -81,14 +92,38 @@ def load_pending_summaries(
     """
     listed = compose(_LIST_PENDING_SUMMARIES, crosses_scopes=crosses_scopes(scope, "t"))
     marks = {"project": project_id, "pending": REWRITE_PENDING, "approved": APPROVED}
-    statement = compose(
-        _LOAD_RAW_SOURCES, filters=conditions("t.summarized_into_id = :summary"), scope_key=raw_scope_key(scope)
-    )
+    statement = compose(_LOAD_RAW_SOURCES, filters=conditions(_IN_SUMMARY), scope_key=raw_scope_key(scope))
     found = []
     for id_ in connection.execute(text(listed), marks).scalars().all():
         rows = connection.execute(text(statement), {"project": project_id, "summary": id_}).mappings()
         found.append((id_, [SummarySource(**read_source_columns(row)) for row in rows]))
     return [(id_, memories) for id_, memories in found if memories]
+
+
+_LOAD_RENEWABLE = compose(
+    """
+    SELECT s.id, s.user_id, s.scope_key, ARRAY(
+        SELECT parent_id FROM consolidation.memory_lineage l WHERE l.child_id = s.id) AS members
+    FROM consolidation.consolidated_memories s
+    WHERE s.project_id = :project AND s.kind = 'summary' AND /* out_of_use */
+    ORDER BY s.updated_at DESC, s.id
+    """,
+    out_of_use=is_out_of_use("s.archive_reason"),
+)
+
+
+class RenewableSummary(NamedTuple):
+    """A summary that is out of use as some of its ``members`` were edited or deleted, or are in quarantine."""
+
+    id: UUID
+    user_id: str | None
+    scope_key: str | None
+    members: Sequence[UUID]
+
+
+def load_renewable(connection: Connection, project_id: UUID) -> list[RenewableSummary]:
+    """Return the summaries that wait to be written again from what is left of their memories, newest first."""
+    return [RenewableSummary(*row) for row in connection.execute(text(_LOAD_RENEWABLE), {"project": project_id})]
 
 
 _LOAD_SUMMARIES = """
@@ -147,20 +182,21 @@ class SummaryCoverage:
     chars: int
 
 
-_COUNT_COVERAGE = """
-    SELECT (SELECT count(*) FROM consolidation.task_memories
-            WHERE project_id = :project AND summarized_into_id IS NOT NULL),
-        count(*),
+_COUNT_COVERAGE = compose(
+    """
+    SELECT coalesce(sum(source_count), 0)::integer, count(*),
         coalesce(sum((details ->> 'source_chars')::bigint), 0)::bigint,
         coalesce(sum(char_length(content)) FILTER (WHERE details ? 'source_chars'), 0)::bigint
-    FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'summary'
-"""
+    FROM consolidation.consolidated_memories s WHERE project_id = :project AND /* covers */
+    """,
+    covers=COVERS,
+)
 
 
 def count_coverage(connection: Connection, project_id: UUID) -> SummaryCoverage:
     """Count a project's summarized memories and its summaries.
 
-    Retired summaries count too: their memories are not summarized again.
+    Summaries that a person archived count too: their memories are not summarized again.
     """
     return SummaryCoverage(*connection.execute(text(_COUNT_COVERAGE), {"project": project_id}).one())
 
@@ -172,7 +208,8 @@ _LOAD_PROFILED = """
     FROM (
         SELECT t.*, s.owner, row_number() OVER (PARTITION BY s.owner ORDER BY t.learned_at DESC, t.id) AS place
         FROM unnest(CAST(:summaries AS uuid[]), CAST(:owners AS integer[])) AS s(id, owner)
-        JOIN consolidation.task_memories t ON t.summarized_into_id = s.id AND t.archived_at IS NULL) n
+        JOIN consolidation.memory_lineage l ON l.child_id = s.id
+        JOIN consolidation.task_memories t ON t.id = l.parent_id AND t.archived_at IS NULL) n
     WHERE place <= :most
     ORDER BY owner, learned_at, id
 """

@@ -60,7 +60,7 @@ _LOAD_VERSIONS = """
 
 
 def load_versions(
-    connection: Connection, project_id: UUID, ids: Sequence[UUID], *, as_of: datetime | None = None
+    connection: Connection, project_id: UUID, ids: Sequence[str], *, as_of: datetime | None = None
 ) -> list[Version]:
     """Return the newer and older versions of raw and merged memories, newest first.
 

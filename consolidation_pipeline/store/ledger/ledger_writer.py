@@ -4,10 +4,10 @@ Each insert, update or delete of a ledgered row adds a row to ``consolidation_ch
 the state ("image") and version of the row before and after. Rows are staged by COPY and applied by one statement per
 table, whatever their number.
 
-The image of an insert or delete is the whole row; of an update, the columns that were written. Images of consolidated
-memories include ``files`` and ``lineage``, so one image restores everything. Images leave out ``CACHE_COLUMNS``. A raw
-memory's ``summarized_into_id`` is set and cleared with the lineage of its summary. So a summary does not block the undo
-of earlier changes to its memories.
+The image of an insert or delete is the whole row; of an update, the columns that were written; ``row_images`` tells how
+long lists of ids are shortened. Images of consolidated memories include ``files`` and ``lineage``, so one image
+restores everything. Images leave out ``CACHE_COLUMNS``. Only the lineage of a summary tells which raw memories are in
+it, so a summary does not block the undo of earlier changes to them.
 
 Statements here work on any ledgered table: its name and columns, from the schema, replace comments like
 ``/* table */``. ``staged`` is the temporary table of the changes.
@@ -16,6 +16,7 @@ Statements here work on any ledgered table: its name and columns, from the schem
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,18 +35,20 @@ from consolidation_pipeline.store.database.schema import (
     playbook_entries,
     task_memories,
 )
+from consolidation_pipeline.store.database.scope_keys import is_dissolved
 from consolidation_pipeline.store.database.sql import compose
-from consolidation_pipeline.store.database.vector_copy import copy_vectors, to_ids
+from consolidation_pipeline.store.database.vector_copy import copy_vectors, format_vector, to_ids
+from consolidation_pipeline.store.ledger.row_images import columns_image, shorten_images, whole_image
 
 _TABLES = (task_memories, consolidated_memories, memory_relations, playbook_entries, consolidation_suggestions)
 LEDGERED: dict[str, Table] = {table.name: table for table in _TABLES}
 
-# Columns of raw and consolidated memories that the next run computes again.
-CACHE_COLUMNS = {"relevance_score", "relevance_at", "graph_version"}
 # A row that enters or leaves the similarity graph, or whose vector changes, must be compared again.
 GRAPH_COLUMNS = ("embedding", "archived_at")
 _PARTS = {"files": "TEXT[]", "lineage": "JSONB"}
 _SHOWN_CONFLICTS = 20
+# Up to this number of changes, vectors travel as text: a table and two statements for them would cost more.
+_FEW_VECTORS = 32
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def insert_rows(
     names = ", ".join(["id", "project_id", *columns])
     connection.execute(text(compose(_INSERT_STAGED, table=str(table), columns=names)))
     _write_parts(connection, table, _staged_parts(changes), replace=False)
-    return _append(connection, author, operation, table, previous="NULL", new=_row_image(table))
+    return _append(connection, author, operation, table, previous="NULL", new=whole_image(table))
 
 
 _STAGE_IMAGES = """
@@ -135,7 +138,7 @@ def update_rows(
     columns = _stage(connection, author, table, changes)
     _lock_rows(connection, table)
     parts = _staged_parts(changes)
-    image = _columns_image(table, [*columns, *parts])
+    image = columns_image(table, [*columns, *parts])
     connection.execute(text(compose(_STAGE_IMAGES, table=str(table), image=image)))
     assignments = "".join(f", {name} = s.{name}" for name in columns)
     if "graph_version" in table.c and any(name in columns for name in GRAPH_COLUMNS):
@@ -144,8 +147,9 @@ def update_rows(
     _write_parts(connection, table, parts, replace=True)
     if table is consolidated_memories and "archive_reason" in columns:
         reset_graph_versions(connection, connection.scalars(text(_STAGED_IDS)).all())
-    joined = " JOIN before USING (id)"
-    count = _append(connection, author, operation, table, previous="before.state", new=image, joined=joined)
+    joined = f" JOIN before USING (id) CROSS JOIN LATERAL (SELECT {image} AS state OFFSET 0) after"
+    previous, new = shorten_images(table, [*columns, *parts], "before.state", "after.state")
+    count = _append(connection, author, operation, table, previous=previous, new=new, joined=joined)
     connection.execute(text("DROP TABLE before"))
     return count
 
@@ -168,49 +172,32 @@ def reset_graph_versions(connection: Connection, merged_ids: Sequence[UUID]) -> 
         connection.execute(text(_RESET_GRAPH_VERSIONS), {"ids": list(merged_ids)})
 
 
-_FIND_OTHERWISE_SUMMARIZED = """
-    SELECT m.id FROM consolidation.memory_lineage l JOIN consolidation.task_memories m ON m.id = l.parent_id
-    WHERE l.child_id = ANY(:ids) AND l.parent_kind = 'raw'
-        AND m.summarized_into_id <> l.child_id AND m.summarized_into_id <> ALL(:ids)
-"""
-
-_UPDATE_SUMMARY_LINKS = """
-    WITH members AS MATERIALIZED (
-        SELECT parent_id AS id, child_id AS summary FROM consolidation.memory_lineage
-        WHERE child_id = ANY(:ids) AND parent_kind = 'raw'),
-    links AS MATERIALIZED (
-        SELECT m.id, members.summary FROM consolidation.task_memories m LEFT JOIN members USING (id)
-        WHERE m.id IN (
-            SELECT id FROM members
-            UNION SELECT id FROM consolidation.task_memories WHERE summarized_into_id = ANY(:ids))
-        ORDER BY m.id FOR NO KEY UPDATE OF m)
-    UPDATE consolidation.task_memories t SET summarized_into_id = links.summary FROM links WHERE t.id = links.id
-"""
-
-
-def update_summary_links(connection: Connection, summary_ids: Sequence[UUID]) -> None:
-    """Set ``summarized_into_id`` of the raw memories in the lineage of these summaries.
-
-    If a summary was deleted, the column is set to NULL for its memories.
-
-    Raises:
-        ConflictError: A memory is in another summary by now.
+_FIND_SUMMARIZED_TWICE = compose(
     """
-    if not summary_ids:
-        return
-    ids = list(summary_ids)
-    what = "is in another summary by now: roll that back first"
-    reject_selected(connection, _FIND_OTHERWISE_SUMMARIZED, what, ids=ids)
-    connection.execute(text(_UPDATE_SUMMARY_LINKS), {"ids": ids})
+    SELECT l.parent_id FROM consolidation.consolidated_memories s
+        JOIN consolidation.memory_lineage l ON l.child_id = s.id
+        JOIN consolidation.memory_lineage rival ON rival.parent_id = l.parent_id AND rival.child_id <> s.id
+        JOIN consolidation.consolidated_memories other ON other.id = rival.child_id
+    WHERE s.id IN (/* written */) AND s.kind = 'summary' AND NOT /* dissolved */
+        AND other.kind = 'summary' AND NOT /* other_dissolved */
+    """,
+    dissolved=is_dissolved("s.archive_reason"),
+    other_dissolved=is_dissolved("other.archive_reason"),
+)
+
+
+def reject_summarized_twice(connection: Connection, written: str) -> None:
+    """Raise ConflictError if a memory of a summary in use is in another one. ``written``: SQL of ids to look at."""
+    found = compose(_FIND_SUMMARIZED_TWICE, written=written)
+    reject_selected(connection, found, "is in another summary by now: roll that back first")
 
 
 _CREATE_STAGED = """
+    DROP TABLE IF EXISTS staged;
     CREATE TEMP TABLE staged (
         n bigint, id uuid, project_id uuid, change_group uuid, expected integer,
         change_reason text, change_confidence double precision /* columns */) ON COMMIT DROP
 """
-
-_FIND_REPEATED = "SELECT id FROM staged GROUP BY id HAVING count(*) > 1"
 
 
 def _stage(connection: Connection, author: Author, table: Table, changes: Sequence[Change]) -> list[str]:
@@ -220,28 +207,32 @@ def _stage(connection: Connection, author: Author, table: Table, changes: Sequen
         raise ValueError(f"changes of {table.name} have different columns; all must have {', '.join(names)}")
     columns = [name for name in names if name not in _PARTS]
     kinds = {name: _PARTS.get(name) or table.c[name].type.compile(connection.dialect) for name in names}
-    connection.execute(text("DROP TABLE IF EXISTS staged"))
+    reject_rows(_find_repeated(changes), "is changed twice by these changes")
     declared = "".join(f", {name} {kind}" for name, kind in kinds.items())
     connection.execute(text(compose(_CREATE_STAGED, columns=declared)))
+    own = (_encode(change.values, kinds, as_text=len(changes) <= _FEW_VECTORS) for change in changes)
     rows = (
-        (n, c.entity_id, author.project_id, c.group_id, c.version, c.reason, c.confidence, *_encode(c.values, kinds))
-        for n, c in enumerate(changes)
+        (n, c.entity_id, author.project_id, c.group_id, c.version, c.reason, c.confidence, *values)
+        for n, (c, values) in enumerate(zip(changes, own, strict=True))
     )
     copy_rows(connection, "staged", rows)
     _stage_vectors(connection, changes)
     connection.execute(text("ANALYZE staged (id)"))
-    reject_selected(connection, _FIND_REPEATED, "is changed twice by these changes")
     return columns
+
+
+def _find_repeated(changes: Sequence[Change]) -> list[UUID]:
+    return [id_ for id_, times in Counter(change.entity_id for change in changes).items() if times > 1]
 
 
 _SET_VECTORS = "UPDATE staged s SET embedding = v.embedding FROM staged_vectors v WHERE s.id = v.id"
 
 
 def _stage_vectors(connection: Connection, changes: Sequence[Change]) -> None:
-    """Copy embeddings that are arrays in binary: as text they would cost more than all other columns together."""
+    """Copy many embeddings in binary: as text they would cost more than all other columns together."""
     given = [(change.entity_id, change.values.get("embedding")) for change in changes]
     arrays = [(id_, vector) for id_, vector in given if isinstance(vector, np.ndarray)]
-    if not arrays:
+    if len(changes) <= _FEW_VECTORS or not arrays:
         return
     ids, vectors = zip(*arrays, strict=True)
     connection.execute(text("CREATE TEMP TABLE staged_vectors (id uuid, embedding vector) ON COMMIT DROP"))
@@ -258,9 +249,11 @@ def copy_rows(connection: Connection, target: str, rows: Iterable[Sequence[Any]]
             copy.write_row(row)
 
 
-def _encode(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Iterator[Any]:
+def _encode(values: Mapping[str, Any], kinds: Mapping[str, str], *, as_text: bool) -> Iterator[Any]:
     for name, kind in kinds.items():
-        value = None if isinstance(values[name], np.ndarray) else values[name]  # See _stage_vectors.
+        value = values[name]
+        if isinstance(value, np.ndarray):  # See _stage_vectors.
+            value = format_vector(value) if as_text else None
         yield json.dumps(value) if kind == "JSONB" and value is not None else value
 
 
@@ -292,8 +285,7 @@ def check_constraints_at_end(connection: Connection, noun: str) -> Iterator[None
     try:
         with connection.begin_nested():
             yield
-            connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-            connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
+            connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED"))
     except IntegrityError as error:
         raise ConflictError(f"another {noun} is in the way: {str(error.orig).strip()}") from error
 
@@ -310,10 +302,15 @@ def reject_rows(ids: Sequence[UUID], what: str) -> None:
         raise ConflictError(f"row {rows[0]} {what}" + (f" ({len(rows)} rows)" if len(rows) > 1 else ""), rows)
 
 
-_DELETE_FILES = "DELETE FROM consolidation.memory_files f USING staged s WHERE f.owner_id = s.id"
+# Files that stay are not written again: a summary may have thousands.
+_DELETE_FILES = """
+    DELETE FROM consolidation.memory_files f USING staged s
+    WHERE f.owner_id = s.id AND (f.owner_id, f.path) NOT IN (SELECT id, path FROM staged, unnest(files) AS path)
+"""
 _INSERT_FILES = """
     INSERT INTO consolidation.memory_files (project_id, owner_id, path)
     SELECT DISTINCT project_id, id, path FROM staged, unnest(files) AS path
+    ON CONFLICT DO NOTHING
 """
 _DELETE_LINEAGE = "DELETE FROM consolidation.memory_lineage l USING staged s WHERE l.child_id = s.id"
 _INSERT_LINEAGE = """
@@ -321,9 +318,6 @@ _INSERT_LINEAGE = """
     SELECT s.project_id, s.id, e.parent_id, e.parent_kind, e.similarity, e.job_id
     FROM staged s, jsonb_to_recordset(s.lineage)
         AS e(parent_id uuid, parent_kind text, similarity real, job_id uuid)
-"""
-_LIST_STAGED_SUMMARIES = """
-    SELECT t.id FROM consolidation.consolidated_memories t JOIN staged s USING (id) WHERE t.kind = 'summary'
 """
 
 
@@ -336,7 +330,7 @@ def _write_parts(connection: Connection, table: Table, parts: Iterable[str], *, 
         if replace:
             connection.execute(text(_DELETE_LINEAGE))
         connection.execute(text(_INSERT_LINEAGE))
-        update_summary_links(connection, connection.scalars(text(_LIST_STAGED_SUMMARIES)).all())
+        reject_summarized_twice(connection, _STAGED_IDS)
 
 
 _APPEND_CHANGES = """
@@ -360,34 +354,3 @@ def _append(
         "changed_by": author.changed_by,
     }
     return connection.execute(text(statement), parameters).rowcount
-
-
-def _row_image(table: Table) -> str:
-    """Return SQL of row ``t`` as jsonb, without caches and generated columns, with files and lineage."""
-    columns = [f"t.{c.name}" for c in table.c if c.computed is None and c.name not in CACHE_COLUMNS]
-    parts = [f"{query} AS {name}" for name, query in _part_image(table).items()]
-    return f"(SELECT to_jsonb(r) FROM (SELECT {', '.join([*columns, *parts])}) r)"
-
-
-def _columns_image(table: Table, names: Sequence[str]) -> str:
-    """Return SQL of the named columns and parts of row ``t`` as jsonb."""
-    kept = [f"'{name}', t.{name}" for name in names if name not in _PARTS and name not in CACHE_COLUMNS]
-    parts = [f"'{name}', {query}" for name, query in _part_image(table).items() if name in names]
-    return f"jsonb_build_object({', '.join([*kept, *parts])})"
-
-
-# Of row `t`: what belongs to it and is stored in tables of its own, as jsonb.
-_FILES_IMAGE = """(
-    SELECT coalesce(jsonb_agg(path ORDER BY path), '[]') FROM consolidation.memory_files f WHERE f.owner_id = t.id)"""
-_LINEAGE_IMAGE = """(
-    SELECT coalesce(jsonb_agg(jsonb_build_object(
-        'parent_id', parent_id, 'parent_kind', parent_kind, 'similarity', similarity, 'job_id', job_id)
-        ORDER BY parent_id), '[]')
-    FROM consolidation.memory_lineage l WHERE l.child_id = t.id)"""
-
-
-def _part_image(table: Table) -> dict[str, str]:
-    """Return name -> SQL of the image of each part of row ``t``."""
-    if table is consolidated_memories:
-        return {"files": _FILES_IMAGE, "lineage": _LINEAGE_IMAGE}
-    return {"files": _FILES_IMAGE} if table is task_memories else {}

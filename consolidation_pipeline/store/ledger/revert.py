@@ -1,8 +1,9 @@
-"""Revert of changes in the ledger: newest first, recorded as changes of their own."""
+"""Revert of changes in the ledger, newest first, and the opposite: changes of a copy carried out, oldest first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Table, text
@@ -10,15 +11,15 @@ from sqlalchemy import Connection, Table, text
 from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.ledger.ledger_writer import (
-    CACHE_COLUMNS,
     GRAPH_COLUMNS,
     LEDGERED,
     Author,
     check_constraints_at_end,
     reject_selected,
+    reject_summarized_twice,
     reset_graph_versions,
-    update_summary_links,
 )
+from consolidation_pipeline.store.ledger.row_images import CACHE_COLUMNS, COMPLETE_IMAGES, PREVIOUS_EDGES
 from consolidation_pipeline.store.ledger.row_references import reject_dangling
 
 # Temporary tables: `reverting` holds the changes to revert, each with its turn; `wave` those of one turn and table.
@@ -79,9 +80,11 @@ def _revert_waves(
     for turn in range(1, turns + 1):
         for name, table in LEDGERED.items():
             connection.execute(text(_CREATE_WAVE), {"turn": turn, "name": name})
-            _revert_wave(connection, table, done)
+            for effect, count in _revert_wave(connection, table).items():
+                done[effect] += count
             connection.execute(text("DROP TABLE wave"))
         _append_rollback(connection, author, turn, recorded)
+    reject_summarized_twice(connection, "SELECT entity_id FROM reverting")
     reject_dangling(connection, "reverting")
     connection.execute(text("DROP TABLE reverting"))
 
@@ -101,13 +104,22 @@ _RECREATE_ROWS = """
 """
 
 
-def _revert_wave(connection: Connection, table: Table, done: dict[str, int]) -> None:
-    """Revert the rows of ``wave``: created rows are deleted first and deleted ones come last, to keep unique keys."""
+def _revert_wave(connection: Connection, table: Table) -> dict[str, int]:
+    """Revert the rows of ``wave``: created rows are deleted first and deleted ones come last, to keep unique keys.
+
+    Returns the number of rows by effect, see ``revert_changes``.
+    """
     _reject_changed(connection, table)
-    done["deleted"] += connection.execute(text(compose(_DELETE_ROWS, table=str(table)))).rowcount
-    done["restored"] += connection.execute(text(_restore_rows(table))).rowcount
-    done["recreated"] += connection.execute(text(_recreate_rows(table))).rowcount
+    if table is consolidated_memories:
+        connection.execute(text(COMPLETE_IMAGES))
+    statements = {
+        "deleted": compose(_DELETE_ROWS, table=str(table)),
+        "restored": _restore_rows(table),
+        "recreated": _recreate_rows(table),
+    }
+    done = {effect: connection.execute(text(statement)).rowcount for effect, statement in statements.items()}
     _revert_parts(connection, table)
+    return done
 
 
 def _restore_rows(table: Table) -> str:
@@ -208,20 +220,17 @@ _DELETE_LINEAGE = """
     DELETE FROM consolidation.memory_lineage l USING wave w
     WHERE l.child_id = w.entity_id AND (w.previous_state IS NULL OR w.previous_state ? 'lineage')
 """
-_INSERT_LINEAGE = """
+_INSERT_LINEAGE = compose(
+    """
     INSERT INTO consolidation.memory_lineage (project_id, child_id, parent_id, parent_kind, similarity, job_id)
-    SELECT w.project_id, w.entity_id, e.parent_id, e.parent_kind, e.similarity, e.job_id
-    FROM wave w, jsonb_to_recordset(w.previous_state -> 'lineage')
-        AS e(parent_id uuid, parent_kind text, similarity real, job_id uuid)
-"""
-_LIST_SUMMARIES = """
-    SELECT w.entity_id FROM wave w LEFT JOIN consolidation.consolidated_memories t ON t.id = w.entity_id
-    WHERE coalesce(t.kind, w.new_state ->> 'kind') = 'summary'
-"""
+    /* edges */
+    """,
+    edges=PREVIOUS_EDGES,
+)
 
 
 def _revert_parts(connection: Connection, table: Table) -> None:
-    """Restore files and lineage of the wave from the images before, and the summaries of raw memories with them."""
+    """Restore files and lineage of the wave from the images before."""
     connection.execute(text(_DELETE_FILES))
     connection.execute(text(_INSERT_FILES))
     if table is not consolidated_memories:
@@ -229,4 +238,96 @@ def _revert_parts(connection: Connection, table: Table) -> None:
     reset_graph_versions(connection, connection.scalars(text(_LIST_ARCHIVED_OR_RESTORED)).all())
     connection.execute(text(_DELETE_LINEAGE))
     connection.execute(text(_INSERT_LINEAGE))
-    update_summary_links(connection, connection.scalars(text(_LIST_SUMMARIES)).all())
+
+
+# Columns of the ledger that a change brings along; its author and time are those of the promotion.
+CHANGE_COLUMNS = (
+    *("seq", "id", "job_id", "project_id", "group_id", "operation", "entity_type", "entity_id"),
+    *("previous_state", "new_state", "version_before", "version_after", "reason", "confidence"),
+    *("reverts_change_id", "reverts_scope"),
+)
+# Temporary table, to be filled with the changes.
+STAGED = "staged_changes"
+
+_CREATE_STAGED = compose(
+    f"""
+    CREATE TEMP TABLE {STAGED} ON COMMIT DROP AS
+    SELECT /* columns */ FROM consolidation.consolidation_changes WITH NO DATA
+    """,
+    columns=", ".join(CHANGE_COLUMNS),
+)
+
+
+_RENAME_JOB = f"""
+    UPDATE {STAGED} SET previous_state = replace(previous_state::text, :old, :new)::jsonb,
+        new_state = replace(new_state::text, :old, :new)::jsonb
+    WHERE strpos(new_state::text, :old) > 0 OR strpos(previous_state::text, :old) > 0
+"""
+_LIST_STEPS = f"""
+    SELECT seq, entity_id, entity_type,
+        (operation, entity_type, previous_state IS NULL, new_state IS NULL)::text AS kind
+    FROM {STAGED} ORDER BY seq
+"""
+# To carry out a change is to revert its opposite.
+_CREATE_OPPOSITE = f"""
+    CREATE TEMP TABLE reverting ON COMMIT DROP AS
+    SELECT s.project_id, s.entity_id, s.entity_type, s.new_state AS previous_state, s.previous_state AS new_state,
+        s.version_after AS version_before, s.version_before AS version_after, t.turn
+    FROM {STAGED} s JOIN unnest(CAST(:seqs AS bigint[]), CAST(:turns AS integer[])) AS t(seq, turn) USING (seq)
+"""
+_CREATE_STEP = "CREATE TEMP TABLE wave ON COMMIT DROP AS SELECT * FROM reverting WHERE turn = :turn"
+_APPEND_CHANGES = f"""
+    INSERT INTO consolidation.consolidation_changes (
+        id, job_id, project_id, group_id, operation, entity_type, entity_id, previous_state, new_state,
+        version_before, version_after, reason, confidence, changed_by, reverts_change_id, reverts_scope)
+    SELECT id, :job_id, project_id, group_id, operation, entity_type, entity_id, previous_state, new_state,
+        version_before, version_after, reason, confidence, :changed_by, reverts_change_id, reverts_scope
+    FROM {STAGED} ORDER BY seq
+"""
+
+
+def carry_out_changes(
+    connection: Connection, author: Author, fill: Callable[[], object], *, jobs: Sequence[str] = ()
+) -> int:
+    """Carry out changes that a copy of the project recorded, in their order, all or none, as those of ``author``.
+
+    Args:
+        fill: Copies the ``CHANGE_COLUMNS`` of the changes into the temporary table ``STAGED``.
+        jobs: Jobs that lineage may name beside the author's; it names that one then.
+
+    Returns:
+        The number of changes.
+
+    Raises:
+        ConflictError: A row has another version than the change found, or a row that it references is gone.
+    """
+    connection.execute(text(_CREATE_STAGED))
+    fill()
+    for job in jobs:
+        connection.execute(text(_RENAME_JOB), {"old": job, "new": str(author.job_id)})
+    rows = connection.execute(text(_LIST_STEPS)).all()
+    turns = list(_number_steps(rows))
+    tables = {turn: row.entity_type for turn, row in zip(turns, rows, strict=True)}
+    with check_constraints_at_end(connection, "row"):
+        connection.execute(text(_CREATE_OPPOSITE), {"seqs": [row.seq for row in rows], "turns": turns})
+        connection.execute(text("CREATE INDEX ON reverting (turn)"))
+        connection.execute(text("ANALYZE reverting"))
+        for turn, table in tables.items():
+            connection.execute(text(_CREATE_STEP), {"turn": turn})
+            _revert_wave(connection, LEDGERED[table])
+            connection.execute(text("DROP TABLE wave"))
+        parameters = {"job_id": author.job_id, "changed_by": author.changed_by}
+        connection.execute(text(_APPEND_CHANGES), parameters)
+        reject_dangling(connection, "reverting")
+        connection.execute(text("DROP TABLE reverting"))
+    return len(rows)
+
+
+def _number_steps(rows: Iterable[Any]) -> Iterator[int]:
+    """Yield the turn of each change, from 1. A turn has changes of one kind and table, and no row twice."""
+    turn, kind, seen = 0, None, set[UUID]()
+    for row in rows:
+        if row.kind != kind or row.entity_id in seen:
+            turn, kind, seen = turn + 1, row.kind, set()
+        seen.add(row.entity_id)
+        yield turn

@@ -142,13 +142,28 @@ _UPDATE_DETAILS = """
 _DROP_NEW_DETAILS = "DROP TABLE new_details"
 
 
-def replace_details(connection: Connection, project_id: UUID, job_id: UUID | None, tiers: Iterable[TierGroups]) -> int:
+def replace_details(
+    connection: Connection,
+    project_id: UUID,
+    job_id: UUID | None,
+    tiers: Iterable[TierGroups],
+    *,
+    written: Collection[str] = (),
+) -> int:
     """Replace the details of the groups where they differ; return the number of groups that changed.
 
-    After groups were merged nearly all of them differ, else nearly none.
+    After groups were merged nearly all of them differ, else nearly none. ``written``: keys of groups that this
+    transaction has written whole.
     """
+    rows = [
+        (tier.tier, key, json.dumps(details))
+        for tier in tiers
+        for key, details in zip(tier.keys, tier.details, strict=True)
+        if key not in written
+    ]
+    if not rows:
+        return 0
     connection.execute(text(_CREATE_NEW_DETAILS))
-    rows = ((t.tier, key, json.dumps(details)) for t in tiers for key, details in zip(t.keys, t.details, strict=True))
     copy_rows(connection, "new_details", rows)
     connection.execute(text(_ANALYZE_NEW_DETAILS))
     changed = connection.execute(text(_UPDATE_DETAILS), {"project": project_id, "job": job_id}).rowcount

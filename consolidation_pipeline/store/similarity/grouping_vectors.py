@@ -40,9 +40,9 @@ _UPSERT_VECTORS = """
 """
 _DELETE_UNWANTED = """
     DELETE FROM consolidation.grouping_embeddings
-    WHERE project_id = :project AND embedding_model = :model
-        AND memory_id NOT IN (SELECT memory_id FROM wanted)/* checked */
+    WHERE project_id = :project AND embedding_model = :model/* unwanted */
 """
+_UNWANTED = "memory_id NOT IN (SELECT memory_id FROM wanted)"
 _DROP_TABLES = "DROP TABLE wanted, computed"
 
 
@@ -67,15 +67,18 @@ def replace_grouping_vectors(
         checked: memories whose vectors are brought up to date; None = all of the project.
     """
     bound = {"project": project_id, "model": model}
-    connection.execute(text(_CREATE_WANTED))
-    connection.execute(text(_CREATE_COMPUTED))
-    copy_rows(connection, "wanted (memory_id, text_hash)", [list(item) for item in text_hashes.items()])
-    # One memory per new text: its vector serves all memories of that text.
-    memory_of = {hash_: id_ for id_, hash_ in text_hashes.items() if hash_ in computed}
-    if memory_of:
-        rows = [computed[hash_] for hash_ in memory_of]
-        copy_vectors(connection, "computed (memory_id, embedding)", to_ids(list(memory_of.values())), vectors[rows])
-    connection.execute(text(_UPSERT_VECTORS), bound)
-    delete = compose(_DELETE_UNWANTED, checked=conditions(None if checked is None else "memory_id = ANY(:checked)"))
+    if text_hashes:
+        connection.execute(text(_CREATE_WANTED))
+        connection.execute(text(_CREATE_COMPUTED))
+        copy_rows(connection, "wanted (memory_id, text_hash)", [list(item) for item in text_hashes.items()])
+        # One memory per new text: its vector serves all memories of that text.
+        memory_of = {hash_: id_ for id_, hash_ in text_hashes.items() if hash_ in computed}
+        if memory_of:
+            rows = [computed[hash_] for hash_ in memory_of]
+            copy_vectors(connection, "computed (memory_id, embedding)", to_ids(list(memory_of.values())), vectors[rows])
+        connection.execute(text(_UPSERT_VECTORS), bound)
+    filters = conditions(_UNWANTED if text_hashes else None, None if checked is None else "memory_id = ANY(:checked)")
+    delete = compose(_DELETE_UNWANTED, unwanted=filters)
     connection.execute(text(delete), bound if checked is None else {**bound, "checked": list(checked)})
-    connection.execute(text(_DROP_TABLES))
+    if text_hashes:
+        connection.execute(text(_DROP_TABLES))

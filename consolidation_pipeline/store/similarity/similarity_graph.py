@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.errors import TooManyPairsError
 from consolidation_pipeline.store.database.scope_keys import raw_scope_key, scope_id
 from consolidation_pipeline.store.database.sql import compose, conditions
@@ -28,11 +29,10 @@ from consolidation_pipeline.store.memories.memories import lock_rows
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 
-# Verdict on a pair. CROSS_TYPE: its ends have different types and groups do not cross types, so nobody judged it.
-# TOPIC: on one topic at most. ASK: a person decides if it is the same. MERGE: it may merge.
-CROSS_TYPE, TOPIC, ASK, MERGE = -1, 0, 1, 2
+# Verdict on a pair. TOPIC: on one topic at most. ASK: a person decides if it is the same. MERGE: it may merge.
+TOPIC, ASK, MERGE = 0, 1, 2
 
-# About 10 GB of table and index. A project with more is mostly one text in many wordings, or its t_pattern is too low.
+# About 3 GB of table and index. A project with more is mostly one text in many wordings, or its t_pattern is too low.
 MAX_PAIRS = 100_000_000
 
 
@@ -240,15 +240,6 @@ def clear_neighbors(connection: Connection, project_id: UUID, model: str) -> Non
 
 
 _LIST_MOVED = "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND graph_version IS NULL"
-# One pass over the pairs: no single index serves both ends.
-_COUNT_MOVED_PAIRS = """
-    SELECT count(*) FROM consolidation.memory_neighbors
-    WHERE project_id = :project AND embedding_model = :model AND (a = ANY(:moved) OR b = ANY(:moved))
-"""
-_DELETE_MOVED_PAIRS = """
-    DELETE FROM consolidation.memory_neighbors
-    WHERE project_id = :project AND embedding_model = :model AND (a = ANY(:moved) OR b = ANY(:moved))
-"""
 
 
 def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int:
@@ -257,19 +248,54 @@ def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int
     Such memories have no graph version.
     """
     moved = connection.scalars(text(_LIST_MOVED), {"project": project_id}).all()
-    bound = {"project": project_id, "model": model, "moved": moved}
-    # Most of them are new and in no pair. Several processors may count the pairs of others, but only one may delete.
-    if not moved or not connection.scalar(text(_COUNT_MOVED_PAIRS), bound):
+    return delete_neighbors(connection, project_id, moved, model=model)
+
+
+# The rows of others that hold one of the memories are written again without it.
+_TAKE_OUT = """
+    WITH gone AS MATERIALIZED (SELECT id FROM unnest(CAST(:ids AS uuid[])) AS gone(id)),
+    touched AS MATERIALIZED (
+        SELECT DISTINCT n.embedding_model, n.memory_id
+        FROM consolidation.memory_neighbors n CROSS JOIN unnest(n.neighbor_ids) AS p(id) JOIN gone ON gone.id = p.id
+        WHERE n.project_id = :project AND (CAST(:model AS text) IS NULL OR n.embedding_model = :model)),
+    kept AS (
+        SELECT embedding_model, memory_id, count(gone.id) AS removed,
+            coalesce(array_agg(p.id ORDER BY place) FILTER (WHERE gone.id IS NULL), '{}') AS neighbor_ids,
+            coalesce(array_agg(p.similarity ORDER BY place) FILTER (WHERE gone.id IS NULL), '{}') AS similarities,
+            coalesce(array_agg(p.verdict ORDER BY place) FILTER (WHERE gone.id IS NULL), '{}') AS verdicts
+        FROM touched JOIN consolidation.memory_neighbors n USING (embedding_model, memory_id)
+            CROSS JOIN unnest(n.neighbor_ids, n.similarities, n.verdicts)
+                WITH ORDINALITY AS p(id, similarity, verdict, place)
+            LEFT JOIN gone ON gone.id = p.id
+        WHERE n.project_id = :project GROUP BY embedding_model, memory_id)
+    UPDATE consolidation.memory_neighbors n
+    SET neighbor_ids = kept.neighbor_ids, similarities = kept.similarities, verdicts = kept.verdicts
+    FROM kept
+    WHERE n.project_id = :project AND n.embedding_model = kept.embedding_model AND n.memory_id = kept.memory_id
+    RETURNING kept.removed
+"""
+_DELETE_ROWS = """
+    DELETE FROM consolidation.memory_neighbors
+    WHERE project_id = :project AND (CAST(:model AS text) IS NULL OR embedding_model = :model)
+        AND memory_id = ANY(CAST(:ids AS uuid[]))
+    RETURNING cardinality(neighbor_ids)
+"""
+
+
+def delete_neighbors(connection: Connection, project_id: UUID, ids: Sequence[UUID], *, model: str | None = None) -> int:
+    """Delete the pairs that memories are in, of one model or of all; return the number of pairs."""
+    if not ids:
         return 0
-    return connection.execute(text(_DELETE_MOVED_PAIRS), bound).rowcount
+    bound = {"project": project_id, "model": model, "ids": list(ids)}
+    removed = [connection.scalars(text(statement), bound).all() for statement in (_DELETE_ROWS, _TAKE_OUT)]
+    return sum(map(sum, removed))
 
 
 @dataclass(frozen=True)
 class Neighbors:
     """Pairs of the graph, arrays of shape (m,).
 
-    ``a`` < ``b``: ids S16. ``similarity``: float32. ``verdict``: int16, ``CROSS_TYPE``, ``TOPIC``, ``ASK`` or
-    ``MERGE``.
+    ``a`` < ``b``: ids S16. ``similarity``: float32. ``verdict``: int16, ``TOPIC``, ``ASK`` or ``MERGE``.
     """
 
     a: Ids
@@ -293,9 +319,14 @@ def concatenate_neighbors(parts: Sequence[Neighbors]) -> Neighbors:
 
 
 _CREATE_PAIRS = "CREATE TEMP TABLE pairs (a uuid, b uuid, similarity real, verdict smallint) ON COMMIT DROP"
+# A memory with pairs in several blocks has a row already.
 _INSERT_PAIRS = """
-    INSERT INTO consolidation.memory_neighbors (project_id, embedding_model, a, b, similarity, verdict)
-    SELECT :project, :model, a, b, similarity, verdict FROM pairs
+    INSERT INTO consolidation.memory_neighbors AS n (
+        project_id, embedding_model, memory_id, neighbor_ids, similarities, verdicts)
+    SELECT :project, :model, a, array_agg(b), array_agg(similarity), array_agg(verdict) FROM pairs GROUP BY a
+    ON CONFLICT (project_id, embedding_model, memory_id) DO UPDATE SET
+        neighbor_ids = n.neighbor_ids || excluded.neighbor_ids, similarities = n.similarities || excluded.similarities,
+        verdicts = n.verdicts || excluded.verdicts
 """
 _TRUNCATE_PAIRS = "TRUNCATE pairs"
 _DROP_PAIRS = "DROP TABLE pairs"
@@ -303,14 +334,20 @@ _ESTIMATE_ROWS = "SELECT reltuples FROM pg_class WHERE oid = CAST('consolidation
 _ANALYZE_NEIGHBORS = "ANALYZE consolidation.memory_neighbors"
 
 
-def append_neighbors(connection: Connection, project_id: UUID, model: str, found: Iterable[Neighbors]) -> int:
+def append_neighbors(
+    connection: Connection, project_id: UUID, model: str, found: Iterable[Neighbors], *, new: Ids | None = None
+) -> int:
     """Store pairs, block by block; return the number of pairs.
+
+    Args:
+        new: ids S16, sorted, of the nodes compared now. A pair of a new node with another one is stored with the new
+            one, so that stored rows stay as they are. None = all are new.
 
     Raises:
         TooManyPairsError: there are more than ``MAX_PAIRS``. The caller's transaction undoes the blocks before.
     """
     connection.execute(text(_CREATE_PAIRS))
-    added = 0
+    added = rows = 0
     for block in found:
         added += len(block)
         if added > MAX_PAIRS:
@@ -318,21 +355,29 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
                 f"more than {MAX_PAIRS:,} pairs of memories reach t_pattern: set a higher t_pattern, or look for one "
                 "text that repeats in many wordings (exact repeats do not count)"
             )
-        # Sorted, or each page of the index would be fetched once for every pair that goes there.
-        ordered = block.select(np.argsort(block.a, kind="stable"))
-        copy_columns(connection, "pairs (a, b, similarity, verdict)", vars(ordered))
-        connection.execute(text(_INSERT_PAIRS), {"project": project_id, "model": model})
+        is_turned = np.zeros(len(block), dtype=bool) if new is None else find_positions(new, block.a) < 0
+        holder, other = np.where(is_turned, block.b, block.a), np.where(is_turned, block.a, block.b)
+        # Sorted, or each page of the index would be fetched once for every row that goes there.
+        order = np.lexsort((other, holder))
+        columns = {"a": holder, "b": other, "similarity": block.similarity, "verdict": block.verdict}
+        copy_columns(connection, "pairs (a, b, similarity, verdict)", {k: v[order] for k, v in columns.items()})
+        rows += connection.execute(text(_INSERT_PAIRS), {"project": project_id, "model": model}).rowcount
         connection.execute(text(_TRUNCATE_PAIRS))
     connection.execute(text(_DROP_PAIRS))
     # Later phases of the run read before autovacuum runs, and their queries would be planned for an empty table.
-    if added > connection.scalar(text(_ESTIMATE_ROWS)) / 10:
+    if rows > connection.scalar(text(_ESTIMATE_ROWS)) / 10:
         connection.execute(text(_ANALYZE_NEIGHBORS))
     return added
 
 
 _UPDATE_VERDICTS = """
-    UPDATE consolidation.memory_neighbors n SET verdict = :verdict FROM pairs p
-    WHERE n.project_id = :project AND n.embedding_model = :model AND n.a = p.a AND n.b = p.b
+    UPDATE consolidation.memory_neighbors n SET verdicts = (
+        SELECT array_agg(CASE WHEN EXISTS (SELECT 1 FROM pairs
+                WHERE a = least(n.memory_id, p.id) AND b = greatest(n.memory_id, p.id))
+            THEN :verdict ELSE p.verdict END ORDER BY place)
+        FROM unnest(n.neighbor_ids, n.verdicts) WITH ORDINALITY AS p(id, verdict, place))
+    WHERE n.project_id = :project AND n.embedding_model = :model
+        AND n.memory_id IN (SELECT a FROM pairs UNION ALL SELECT b FROM pairs)
 """
 
 
@@ -363,15 +408,14 @@ def mark_compared(connection: Connection, ids: Ids, version: int) -> None:
 
 _LOAD_NEIGHBORS = """
     SELECT string_agg(uuid_send(a) || uuid_send(b) || float4send(similarity) || int2send(verdict), '')
-    FROM consolidation.memory_neighbors
+    FROM consolidation.memory_pairs
     WHERE project_id = %(project)s AND embedding_model = %(model)s AND similarity >= %(threshold)s
-        AND verdict <> %(cross_type)s
     GROUP BY get_byte(uuid_send(a), 15)
 """
 
 
 def load_neighbors(connection: Connection, project_id: UUID, model: str, threshold: float) -> Neighbors:
-    """Return the pairs at or above ``threshold``, in no order, without ``CROSS_TYPE`` pairs."""
-    bound = {"project": project_id, "model": model, "threshold": threshold, "cross_type": CROSS_TYPE}
+    """Return the pairs at or above ``threshold``, in no order."""
+    bound = {"project": project_id, "model": model, "threshold": threshold}
     kinds = {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"}
     return Neighbors(*load_packed_columns(connection, _LOAD_NEIGHBORS, bound, kinds))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -16,8 +16,12 @@ from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, I
 from consolidation_pipeline.service.intake.exporter import export_memories
 from consolidation_pipeline.service.knowledge.map_reduce import Condensed, Passage, reduce_passages
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult
+from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, edit_memory
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.service.undo.lineage import trace_memory
+from consolidation_pipeline.store.database.schema import consolidated_memories
+from consolidation_pipeline.store.knowledge.summaries import COVERS
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
 from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, REWORDINGS, TODAY, note, reworded_notes
 from consolidation_pipeline_tests.service.crash_helpers import kill, summarize_and_die
@@ -81,9 +85,14 @@ def active_rows(pipeline: Pipeline, kind: str) -> list[Any]:
     )
 
 
+COVERED = f"""
+    SELECT l.parent_id, s.id FROM {{s}}.memory_lineage l JOIN {{s}}.consolidated_memories s ON s.id = l.child_id
+    WHERE {COVERS}
+"""
+
+
 def load_summarized_into(pipeline: Pipeline) -> dict[UUID, UUID]:
-    query = "SELECT id, summarized_into_id FROM {s}.task_memories WHERE summarized_into_id IS NOT NULL"
-    return dict(tuple(row) for row in pipeline.rows(query))
+    return {row.parent_id: row.id for row in pipeline.rows(COVERED)}
 
 
 # --- with a model ----------------------------------------------------------------------------------------------------
@@ -293,6 +302,106 @@ def test_no_summaries_with_summarize_switched_off(pipeline: Pipeline) -> None:
     done = run_summarize_job(pipeline)
     assert (done["semantic_summaries"].created, done["procedural_profile"].created) == (0, 0)
     assert load_summarized_into(pipeline) == {}
+
+
+# --- edits and deletions ---------------------------------------------------------------------------------------------
+
+EDITED = "Rotate the signing keys of the ferry timetable every ninety days."
+
+
+def summarize_and_edit(pipeline: Pipeline) -> tuple[Any, dict[str, list[Any]], UUID]:
+    """Summarize 20 memories and edit one; return the summary as it was, what was stored, and the group of the edit."""
+    pipeline.add(hourly_notes(20))
+    run_summarize_job(pipeline)
+    (row,) = active_rows(pipeline, "summary")
+    before = dump_knowledge(pipeline)
+    edit_memory(pipeline.engine, note_id("n-003"), {"content": EDITED}, changed_by="test")
+    return row, before, pipeline.last_group(entity=row.id)
+
+
+def test_edit_leaves_other_members_rows_alone(pipeline: Pipeline) -> None:
+    members = "SELECT id, xmin::text FROM {s}.task_memories WHERE external_id <> 'n-003' ORDER BY id"
+    edges = "SELECT parent_id, xmin::text FROM {s}.memory_lineage ORDER BY child_id, parent_id"
+    pipeline.add(hourly_notes(20))
+    pipeline.run_phases(("embedding_matrix",))
+    rows = pipeline.rows(members)
+    run_summaries_without_profile(pipeline)
+    drawn = pipeline.rows(edges)
+    edit_memory(pipeline.engine, note_id("n-003"), {"content": EDITED}, changed_by="test")
+    run_summaries_without_profile(pipeline)
+    assert len(active_rows(pipeline, "summary")) == 1
+    assert (pipeline.rows(members), pipeline.rows(edges)) == (rows, drawn)
+
+
+def test_edited_memory_renews_its_summary(pipeline: Pipeline) -> None:
+    row, before, edit = summarize_and_edit(pipeline)
+    assert (active_rows(pipeline, "summary"), load_summarized_into(pipeline)) == ([], {})
+    pipeline.add(hourly_notes(8, "new"))
+    pipeline.run_phases(("embedding_matrix",))
+    done = run_summaries(pipeline)
+    assert (done.created, done.covered, done.waiting) == (2, 28, 0)
+    renewed, new = active_rows(pipeline, "summary")
+    assert (renewed.id, renewed.source_count, new.source_count) == (row.id, 20, 8)
+    assert renewed.content != row.content
+    job = pipeline.value("SELECT job_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=new.id)
+    pipeline.roll_back(job)
+    pipeline.roll_back(edit)
+    stored = dump_knowledge(pipeline)
+    for name in ("consolidated_memories", "memory_lineage"):
+        assert stored[name] == before[name]
+
+
+def test_deleted_memory_leaves_renewed_summary(pipeline: Pipeline) -> None:
+    pipeline.add(hourly_notes(9))
+    run_summarize_job(pipeline)
+    (row,) = active_rows(pipeline, "summary")
+    delete_memories(pipeline.engine, [note_id("n-003")], changed_by="test")
+    assert run_summarize_job(pipeline)["semantic_summaries"].covered == 8
+    assert set(load_summarized_into(pipeline)) == {id_ for id_ in memory_ids(9) if id_ != note_id("n-003")}
+    assert [one.id for one in active_rows(pipeline, "summary")] == [row.id]
+    delete_memories(pipeline.engine, [note_id("n-004")], changed_by="test")
+    assert run_summarize_job(pipeline)["semantic_summaries"].covered == 7
+    assert [(one.id, one.source_count) for one in active_rows(pipeline, "summary")] == [(row.id, 7)]
+
+
+def test_undo_of_edit_needs_renewed_summary_undone(pipeline: Pipeline) -> None:
+    row, before, edit = summarize_and_edit(pipeline)
+    pipeline.run_phases(("embedding_matrix",))
+    run_summaries(pipeline)
+    with pytest.raises(ConflictError):
+        pipeline.roll_back(edit)
+    pipeline.roll_back(edit, cascade=True)
+    assert dump_knowledge(pipeline)["consolidated_memories"] == before["consolidated_memories"]
+    assert load_summarized_into(pipeline) == dict.fromkeys(memory_ids(20), row.id)
+
+
+def test_change_that_names_dropped_column_is_undone(pipeline: Pipeline) -> None:
+    """The ledger of older versions emptied a summary of edited memories, and may name a memory's summary."""
+    pipeline.add(hourly_notes(20))
+    run_summaries_without_profile(pipeline)
+    (row,) = active_rows(pipeline, "summary")
+    before, group = dump_knowledge(pipeline), uuid4()
+    with pipeline.engine.begin() as connection:
+        writer = Author(pipeline.project().id, None, "test")
+        emptied = {"source_memory_ids": [], "source_count": 0, "lineage": []}
+        values = {"retired_at": TODAY, "archive_reason": "edited: by hand", **emptied}
+        change = Change(row.id, group, values, row.version)
+        update_rows(connection, writer, consolidated_memories, [change], operation="edit")
+    pipeline.write(
+        "INSERT INTO {s}.consolidation_changes (project_id, group_id, operation, entity_type, entity_id, "
+        "previous_state, new_state, version_before, version_after, changed_by) SELECT project_id, :group, 'edit', "
+        "'task_memories', id, jsonb_build_object('importance', importance, 'summarized_into_id', CAST(:summary AS text)"
+        "), '{\"importance\": 1, \"summarized_into_id\": null}', 1, 2, 'test' FROM {s}.task_memories WHERE id = :id",
+        group=group,
+        summary=str(row.id),
+        id=note_id("n-003"),
+    )
+    pipeline.write("UPDATE {s}.task_memories SET importance = 1, version = 2 WHERE id = :id", id=note_id("n-003"))
+    assert load_summarized_into(pipeline) == {}
+    undone = pipeline.roll_back(group)
+    assert dump_knowledge(pipeline) == before
+    pipeline.roll_back(undone.rollback_id)
+    assert run_summaries(pipeline).covered == 20
 
 
 # --- rollback --------------------------------------------------------------------------------------------------------

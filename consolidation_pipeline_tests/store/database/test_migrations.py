@@ -7,6 +7,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
@@ -30,10 +31,16 @@ from consolidation_pipeline.store.database.engine import (
     with_driver,
 )
 from consolidation_pipeline.store.database.schema import SCHEMA, metadata
+from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review.labelled_pairs import append_label, count_labels
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration, load_calibration
-from consolidation_pipeline.store.similarity.similarity_graph import load_neighbors, load_nodes
+from consolidation_pipeline.store.similarity.similarity_graph import (
+    Neighbors,
+    append_neighbors,
+    load_neighbors,
+    load_nodes,
+)
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
     add_memories,
@@ -76,7 +83,8 @@ def _relations(engine: Engine) -> set[str]:
 def test_upgrade_creates_every_table(empty: Engine) -> None:
     upgrade(empty)
     check_schema(empty)
-    assert _relations(empty) == {t.name for t in metadata.sorted_tables} | {"alembic_version", "playbook_changes"}
+    views = {"playbook_changes", "memory_pairs"}
+    assert _relations(empty) == {t.name for t in metadata.sorted_tables} | views | {"alembic_version"}
 
 
 def test_repeated_upgrade_changes_nothing(engine: Engine) -> None:
@@ -143,7 +151,9 @@ def _add_sample_graph(connection: Connection) -> None:
     add_merged(connection, project, "ab", raw)
     append_calibration(connection, project.id, MODEL, Calibration(1, unit_vector(1), {"t_merge": 0.9}, 2))
     connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET graph_version = 1"))
-    connection.execute(text(INSERT_PAIR.format(", verdict", ", 2")))
+    ids = to_ids(sorted(raw))
+    pair = Neighbors(ids[:1], ids[1:], np.array([0.9], np.float32), np.array([2], np.int16))
+    append_neighbors(connection, project.id, MODEL, [pair])
 
 
 def test_downgrade_clears_graph_only(engine: Engine) -> None:
@@ -172,6 +182,27 @@ def test_downgrade_clears_graph_only(engine: Engine) -> None:
     assert calibration is not None
     # The options differ, so the next run makes a new calibration, and all memories count as not compared.
     assert (calibration.version, calibration.options, calibration.report) == (1, {}, {})
+
+
+def test_pairs_migrate_down_and_up(engine: Engine) -> None:
+    pairs = text(f"SELECT * FROM {SCHEMA}.memory_pairs")
+    with engine.begin() as connection:
+        _add_sample_graph(connection)
+        before = connection.execute(pairs).all()
+    assert len(before) == 1
+    downgrade(engine, "0024")
+    with engine.begin() as connection:
+        assert connection.scalars(text(f"SELECT verdict FROM {SCHEMA}.memory_neighbors")).all() == [2]
+        # A pair across types, which is not kept.
+        connection.execute(
+            text(
+                f"INSERT INTO {SCHEMA}.memory_neighbors SELECT project_id, embedding_model, a, "
+                f"'ffffffff-ffff-ffff-ffff-ffffffffffff', 0.9, -1 FROM {SCHEMA}.memory_neighbors"
+            )
+        )
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert connection.execute(pairs).all() == before
 
 
 def test_migration_supersedes_overlapping_suggestions(engine: Engine) -> None:

@@ -60,7 +60,7 @@ HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     ("unsummarized", lambda c, p: summaries.count_unsummarized(c, p, NOW), "task_memories_language_idx"),
     ("neighbours", lambda c, p: similarity_graph.load_neighbors(c, p, MODEL, 0.5), "memory_neighbors_pkey"),
     ("groups", lambda c, p: clusters.load_clusters(c, p, "merge"), "memory_clusters_pkey"),
-    ("languages", lambda c, p: keyword_matches.load_lexemes(c, p, "a"), "task_memories_language_idx"),
+    ("languages", lambda c, p: keyword_matches.load_query_facts(c, p, "a"), "task_memories_language_idx"),
     (
         "archived",
         lambda c, p: invariants.find_unexplained_archives(c, p),
@@ -110,8 +110,8 @@ OLD_ROWS = (
     "normalized_hash) SELECT md5(n::text)::uuid, {project}, 'merged', 1, 'a', 'learning', n::text, n::text FROM {n}",
     "memory_lineage (project_id, child_id, parent_id, parent_kind) "
     "SELECT {project}, md5(n::text)::uuid, gen_random_uuid(), 'raw' FROM {n}",
-    "memory_neighbors (project_id, embedding_model, a, b, similarity, verdict) "
-    "SELECT {project}, 'local:test', {ZERO}, gen_random_uuid(), 0.9, 2 FROM {n}",
+    "memory_neighbors (project_id, embedding_model, memory_id, neighbor_ids, similarities, verdicts) "
+    "SELECT {project}, 'local:test', gen_random_uuid(), ARRAY[gen_random_uuid()], ARRAY[0.9], ARRAY[2] FROM {n}",
     "memory_clusters (project_id, tier, cluster_key, member_id, member_kind, is_representative) "
     "SELECT {project}, 'merge', n::text, gen_random_uuid(), 'raw', true FROM {n}",
     "memory_relations (project_id, a_id, b_id, relation_type, confidence, status) "

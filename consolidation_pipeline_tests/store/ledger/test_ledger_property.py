@@ -21,6 +21,7 @@ from consolidation_pipeline.store.database.schema import (
     task_memories,
 )
 from consolidation_pipeline.store.database.vector_copy import format_vector
+from consolidation_pipeline.store.knowledge.summaries import IS_UNSUMMARIZED
 from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.ledger.revert import revert_changes
 from consolidation_pipeline.store.projects import Project
@@ -142,7 +143,7 @@ class RandomHistory:
         update_rows(self.connection, author(self.project), task_memories, changes, operation="merge")
 
     def summarize(self) -> None:
-        query = f"SELECT id FROM {task_memories} WHERE summarized_into_id IS NULL ORDER BY id"
+        query = f"SELECT id FROM {task_memories} t WHERE {IS_UNSUMMARIZED} ORDER BY id"
         free = self.connection.scalars(text(query)).all()
         chosen = self.data.draw(st.lists(st.sampled_from(free), unique=True, min_size=1)) if free else []
         values = merged_values("summary", chosen, kind="summary", abstraction_level=2, files=[])

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from consolidation_pipeline import store
 from consolidation_pipeline.core.lifecycle.associations import CONTRADICTS, describe_rule
 from consolidation_pipeline.core.memories.memories import LEVELS
+from consolidation_pipeline.core.memory_tests.memory_test import build_test
 from consolidation_pipeline.service.intake.importer import import_memories
 from consolidation_pipeline.service.knowledge.merged_memories import merge_clusters
 from consolidation_pipeline.service.knowledge.patterns import derive_patterns
@@ -32,6 +33,8 @@ from consolidation_pipeline.service.knowledge.summaries import summarize_memorie
 from consolidation_pipeline.service.lifecycle.decay import score_relevance
 from consolidation_pipeline.service.playbook.entries import update_playbook
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
+from consolidation_pipeline.service.shadow.promotion import promote
+from consolidation_pipeline.service.shadow.shadows import drop, run_shadow
 from consolidation_pipeline.service.similarity.clusters import form_clusters
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.service.similarity.similarity_graph import update_similarity_graph
@@ -84,7 +87,7 @@ from consolidation_pipeline_tests.store.sample_rows import (
 # Columns that may change without the ledger, and computed columns.
 BOOKKEEPING = {
     "task_memories": "embedding embedding_model embedding_dim graph_version relevance_score relevance_at reused_count "
-    "last_accessed_at is_consolidated is_archived content_tsv summarized_into_id",
+    "last_accessed_at is_consolidated is_archived content_tsv",
     "consolidated_memories": "embedding embedding_model embedding_dim relevance_score relevance_at "
     "reuse_count last_accessed_at content_tsv",
     "playbook_entries": "embedding embedding_model embedding_dim",
@@ -131,15 +134,6 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-CREATE FUNCTION {SCHEMA}.prove_summary() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF NEW.summarized_into_id IS DISTINCT FROM OLD.summarized_into_id AND NOT EXISTS (
-        SELECT FROM {SCHEMA}.consolidation_changes WHERE changed_at = transaction_timestamp()
-            AND entity_id IN (OLD.summarized_into_id, NEW.summarized_into_id)) THEN
-        RAISE EXCEPTION 'not in the ledger: % is in summary %', NEW.id, NEW.summarized_into_id;
-    END IF;
-    RETURN NULL;
-END $$;
 """
 CREATE_TRIGGER = """
 CREATE CONSTRAINT TRIGGER proof AFTER INSERT OR UPDATE OR DELETE ON {} DEFERRABLE INITIALLY DEFERRED
@@ -159,8 +153,6 @@ def guarded_engine(engine: Engine) -> Engine:
         cursor.execute(TRIGGER_FUNCTIONS)
         for name, ignored in BOOKKEEPING.items():
             connection.execute(text(CREATE_TRIGGER.format(LEDGERED[name], f"{SCHEMA}.prove_row('{ignored}')")))
-        summarized = CREATE_TRIGGER.replace("proof", "proof_of_summary").replace("INSERT OR UPDATE OR DELETE", "UPDATE")
-        connection.execute(text(summarized.format(task_memories, f"{SCHEMA}.prove_summary()")))
         for name, owner in (("memory_files", "owner_id"), ("memory_lineage", "child_id")):
             connection.execute(text(CREATE_TRIGGER.format(f"{SCHEMA}.{name}", f"{SCHEMA}.prove_part('{owner}')")))
     return engine
@@ -231,6 +223,7 @@ class StoreArguments:
             "kind": "event",
             "purpose": "pattern",
             "payload": {},
+            "payloads": [{}],
             "wait_seconds": 0.0,
             "name": "test",
             "config": {},
@@ -278,6 +271,14 @@ class StoreArguments:
             "write_supersessions": {
                 "changes": [SupersessionChange(uuid4(), self.raw[4], self.raw[5], "candidate", 0.6, "dates")]
             },
+            "set_index_reads": {"nearest": 40},
+            "save_memory_tests": {"tests": [build_test("must_remember", "Do.")], "source": "cli"},
+            "delete_memory_test": {"name": "a test"},
+            "enable_memory_test": {"name": "a test", "enabled": True},
+            "record_test_results": {"failures": {"a test": None}},
+            "find_named_memories": {"hashes": ["h"], "ids": self.raw},
+            "list_proposals": {"most": 5},
+            "delete_memory_tests": {"ids": self.raw, "texts": ["Do."]},
             "append_label": labelled | {"same": True, "labelled_by": "test"},
             "find_label": labelled,
             "delete_label": labelled,
@@ -291,11 +292,15 @@ class StoreArguments:
             "append_key": {"key_hash": "hash", "role": "reader", "name": "test"},
             "append_job": {"project_id": add_project(connection, "other").id},
             "append_idle_jobs": {"wanted": [NewJob(self.project.id, "manual", "test", {})]},
-            "append_neighbors": {"found": [pair]},
+            "append_neighbors": {"found": [pair], "new": None},
+            "delete_neighbors": {"ids": self.raw[:1], "model": None},
             "append_suggestions": {"suggestions": [self.suggestion(self.raw[4:6])]},
             "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
             "append_encoded": {"rows": [encode_memory(self.project.slug, 1, new_memory("newer", files=("n.py",)))]},
             "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
+            "carry_out_changes": {"fill": lambda: None},
+            "list_sample": {"length": 10},
+            "load_queries": {"length": 10},
             "check_constraints_at_end": {"noun": "row"},
             "copy_columns": {"target": f"{SCRATCH_TABLE} (id)", "columns": {"id": to_ids(self.raw)}},
             "copy_rows": {"target": f"{SCRATCH_TABLE} (id)", "rows": [[id_] for id_ in self.raw]},
@@ -339,7 +344,7 @@ class StoreArguments:
             "is_undo": {"seq": 1},
             "get_key": {"key_id": uuid4()},
             "load_usefulness": {"query": (MODEL, unit_vector(1))},
-            "load_lexemes": {"query": "merged"},
+            "load_query_facts": {"query": "merged"},
             "load_similarities": {"ids": [str(self.raw[0])], "vector": unit_vector(1)},
             "load_hits": {"ranked": [RankedMemory(self.raw[0], 0.9, 0.5, None, None, None)]},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
@@ -353,6 +358,7 @@ class StoreArguments:
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "load_entry_vectors": {"candidates": self.raw},
             "list_failing_jobs": {"phases": {"decay": ["decay_scores"]}},
+            "list_jobs_to_check": {"run_id": "run", "phases": []},
             "list_ended_runs": {"runs": ["run"], "died": "died"},
             "list_cancelled_before_start": {"since": NOW},
             "load_archive_candidates": {"restored_since": NOW},
@@ -361,7 +367,7 @@ class StoreArguments:
             "mark_compared": {"ids": to_ids(self.raw)},
             "restore_rows": {"updates": [MemoryUpdate(self.raw[6], 2, uuid4(), "test")]},
             "lock_rows": {"condition": "true"},
-            "update_summary_links": {"summary_ids": [uuid4()]},
+            "reject_summarized_twice": {"written": f"SELECT id FROM {SCHEMA}.consolidated_memories"},
             "record_attempt": {"event_id": uuid4()},
             "reject_dangling": {"changed": f"{SCHEMA}.consolidation_changes"},
             "remove_events": {"before": NOW},
@@ -434,9 +440,10 @@ class StoreArguments:
         return {name: known[name] for name in needed}
 
 
-# Modules that write tables of their own only; the backup, which restores rows with their ledger; and the erasure, which
-# removes rows and empties the ledger about them.
+# Modules that write tables or databases of their own only; the backup, which restores rows with their ledger; the
+# erasure, which removes rows and empties the ledger about them; and the promotion of shadows, which has a test below.
 _EXEMPT = {"migrations", "engine", "embedded_server", "backup", "erasure", "sources", "source_writes"}
+_EXEMPT |= {"databases", "snapshot", "promotion"}
 
 
 def _public_functions() -> list[Callable[..., Any]]:
@@ -490,13 +497,22 @@ def test_run_and_rollback_never_bypass_ledger(guarded_engine: Engine, settings: 
     assert redone.memories_recreated == undone.memories_deleted
 
 
+@pytest.mark.slow
+def test_promotion_of_shadow_never_bypasses_ledger(guarded_engine: Engine, settings: Settings) -> None:
+    import_memories(guarded_engine, "garden", str(PROJECT_ROOT / "examples" / "memories.jsonl"), format="jsonl")
+    options = {"t_merge": 0.97}
+    report = run_shadow(guarded_engine, "garden", options, settings=settings, triggered_by="test")
+    done = promote(guarded_engine, "garden", settings=settings, promoted_by="test")
+    assert done.changes == sum(report.changes.values()) > 100
+    assert roll_back(guarded_engine, done.job_id, settings=settings, changed_by="test").changes == done.changes
+    drop(guarded_engine, "garden")
+
+
 @pytest.mark.parametrize(
     "statement",
     [
         f"UPDATE {SCHEMA}.task_memories SET pinned = true",
         f"UPDATE {SCHEMA}.task_memories SET version = version + 1",
-        f"UPDATE {SCHEMA}.task_memories SET summarized_into_id = (SELECT min(id::text)::uuid "
-        f"FROM {SCHEMA}.consolidated_memories)",
         f"DELETE FROM {SCHEMA}.task_memories WHERE consolidated_into_id IS NULL",
         f"UPDATE {SCHEMA}.consolidated_memories SET content = 'other'",
         f"UPDATE {SCHEMA}.memory_files SET path = 'other.py'",

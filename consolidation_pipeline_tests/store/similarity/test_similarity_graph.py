@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -19,7 +18,6 @@ from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import (
     ASK,
-    CROSS_TYPE,
     MERGE,
     TOPIC,
     Neighbors,
@@ -33,6 +31,7 @@ from consolidation_pipeline.store.similarity.similarity_graph import (
     load_uncompared_ids,
     mark_compared,
     prune_neighbors,
+    set_verdict,
 )
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
@@ -148,13 +147,24 @@ def test_neighbors_reach_threshold(connection: Connection, project: Project, raw
     assert set(found.verdict.tolist()) == {TOPIC, ASK, MERGE}
 
 
-def test_pairs_across_types_are_stored_not_loaded(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    pairs = replace(
-        _all_pairs(raw), verdict=np.array([CROSS_TYPE, TOPIC, CROSS_TYPE, ASK, MERGE, CROSS_TYPE], np.int16)
-    )
-    assert append_neighbors(connection, project.id, MODEL, [pairs]) == 6
-    within_types = pairs.select(pairs.verdict != CROSS_TYPE)
-    assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(within_types)
+def test_pairs_are_stored_with_new_memories(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    whole = _all_pairs(raw)
+    append_neighbors(connection, project.id, MODEL, [whole.select(whole.b != to_ids(raw[3:])[0])])
+    query = text("SELECT memory_id, neighbor_ids FROM consolidation.memory_neighbors ORDER BY memory_id")
+    before = connection.execute(query).all()
+    newest = to_ids(raw[3:])
+    append_neighbors(connection, project.id, MODEL, [whole.select(whole.b == newest[0])], new=newest)
+    assert connection.execute(query).all() == [*before, (raw[3], raw[:3])]
+    assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(whole)
+
+
+def test_verdict_of_single_pairs_changes(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    whole = _all_pairs(raw)
+    append_neighbors(connection, project.id, MODEL, [whole], new=to_ids(raw[2:]))
+    chosen = np.array([1, 4])
+    set_verdict(connection, project.id, MODEL, whole.select(chosen), MERGE)
+    whole.verdict[chosen] = MERGE
+    assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(whole)
 
 
 def test_neighbors_are_appended_in_blocks(connection: Connection, project: Project, raw: list[UUID]) -> None:
