@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -32,7 +33,7 @@ from consolidation_pipeline.service.search.rank_fusion import (
     RetrieverScores,
     fuse_scores,
 )
-from consolidation_pipeline.service.search.versions import find_versions
+from consolidation_pipeline.service.search.versions import FoundVersions, find_versions
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
@@ -40,8 +41,20 @@ from consolidation_pipeline.store.database.schema import PATTERN_TYPES
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.memories.votes import load_usefulness
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.search.keyword_matches import KeywordMatches, find_keyword_matches, load_lexemes
-from consolidation_pipeline.store.search.retrievers import SearchFilters, SemanticMatch, find_nearest, open_snapshot
+from consolidation_pipeline.store.search.keyword_matches import (
+    KeywordMatches,
+    QueryFacts,
+    find_keyword_matches,
+    load_query_facts,
+)
+from consolidation_pipeline.store.search.retrievers import (
+    ABSTRACT_KINDS,
+    SearchFilters,
+    SemanticMatch,
+    find_nearest,
+    open_snapshot,
+    set_index_reads,
+)
 from consolidation_pipeline.store.search.search_hits import (
     RankedMemory,
     add_uses,
@@ -49,15 +62,13 @@ from consolidation_pipeline.store.search.search_hits import (
     load_members,
     load_similarities,
 )
-from consolidation_pipeline.store.search.vector_indexes import VectorIndex, find_indexes
+from consolidation_pipeline.store.search.vector_indexes import find_indexes
 from consolidation_pipeline.store.search.word_indexes import find_word_indexes, load_frequencies
 
 MAX_QUERY_CHARS = 10_000
 MAX_LIMIT = 100
 
 _BY_WORDS = "found by words alone: {}"
-# Memories of this level and above are abstract: they are made from several others and say less than these.
-_ABSTRACT_LEVEL = 2
 
 
 @dataclass(frozen=True)
@@ -117,25 +128,64 @@ def search_project(
         options = effective_options(project, settings)
         filters, text = _check_query(query, options), _to_storable(query.text)
         vector, note = _embed(engine, project, options, text) if filters.kinds else (None, None)
-        listed = max(MIN_CANDIDATES, CANDIDATES_OF_HIT * query.limit)
+        listed = _count_candidates(query)
         with open_snapshot(engine, nearest=listed) as connection:
-            scores = _retrieve(connection, project.id, query, filters=filters, text=text, vector=vector, listed=listed)
-            if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):
-                note = _BY_WORDS.format(missing)
-            ranked = fuse_scores(scores, query.fusion)
-            found = find_versions(connection, project.id, [UUID(id_) for id_, _ in ranked], as_of=query.as_of)
-            ranked = place_newer_first(ranked, found.newer_of)
-            # Without a threshold, only hits that are shown need their match.
-            compared = ranked if query.min_match else ranked[: query.limit]
-            matches = _match(connection, [id_ for id_, _ in compared], scores, vector)
-            ranked = [(id_, score) for id_, score in ranked if matches.get(id_, 1.0) >= query.min_match]
-            hits = _to_hits(connection, ranked[: query.limit], scores, matches, query=query, note=note)
-            hits = [found.add_to(hit) for hit in hits]
+            hits, total, note = _find_hits(connection, project, query, filters, text=text, vector=vector, note=note)
         if count_use and query.as_of is None:
             count_uses(engine, hits)
         spent = round((time.perf_counter() - began) * 1000, 3)
         tracing.set_attributes({tracing.MEMORY_RECORD_COUNT: len(hits)})
-    return SearchResults(project.slug, query.text, hits, len(ranked), spent, note)
+    return SearchResults(project.slug, query.text, hits, total, spent, note)
+
+
+def search_within(
+    connection: Connection,
+    project: Project,
+    query: SearchQuery,
+    *,
+    options: ConsolidationOptions,
+    vector: tuple[str, Vectors] | None,
+) -> list[SearchHit]:
+    """Return what ``search`` would, within the transaction of ``connection``, which sees what it wrote itself.
+
+    ``vector``: model and vector (d,) of the query; None = find by words alone.
+    """
+    set_index_reads(connection, nearest=_count_candidates(query))
+    text = _to_storable(query.text)
+    return _find_hits(connection, project, query, _check_query(query, options), text=text, vector=vector, note=None)[0]
+
+
+def _count_candidates(query: SearchQuery) -> int:
+    return max(MIN_CANDIDATES, CANDIDATES_OF_HIT * query.limit)
+
+
+def _find_hits(
+    connection: Connection,
+    project: Project,
+    query: SearchQuery,
+    filters: SearchFilters,
+    *,
+    text: str,
+    vector: tuple[str, Vectors] | None,
+    note: str | None,
+) -> tuple[list[SearchHit], int, str | None]:
+    """Return the hits, the number of memories that were ranked, and the note on the search."""
+    listed = _count_candidates(query)
+    facts = load_query_facts(connection, project.id, text)
+    scores = _retrieve(connection, project.id, query, filters=filters, facts=facts, vector=vector, listed=listed)
+    if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):
+        note = _BY_WORDS.format(missing)
+    ranked = fuse_scores(scores, query.fusion)
+    found = FoundVersions()
+    if facts.has_versions:
+        found = find_versions(connection, project.id, [id_ for id_, _ in ranked], as_of=query.as_of)
+        ranked = place_newer_first(ranked, found.newer_of)
+    # Without a threshold, only hits that are shown need their match.
+    compared = ranked if query.min_match else ranked[: query.limit]
+    matches = _match(connection, [id_ for id_, _ in compared], scores, vector)
+    ranked = [(id_, score) for id_, score in ranked if matches.get(id_, 1.0) >= query.min_match]
+    hits = _to_hits(connection, ranked[: query.limit], scores, matches, query=query, note=note)
+    return [found.add_to(hit) for hit in hits], len(ranked), note
 
 
 def _check_query(query: SearchQuery, options: ConsolidationOptions) -> SearchFilters:
@@ -203,72 +253,55 @@ def _retrieve(
     query: SearchQuery,
     *,
     filters: SearchFilters,
-    text: str,
+    facts: QueryFacts,
     vector: tuple[str, Vectors] | None,
     listed: int,
 ) -> RetrieverScores:
     """Return the scores of the best ``listed`` memories of each retriever."""
     if not filters.kinds:
         return RetrieverScores({}, {})
-    lexemes = load_lexemes(connection, project_id, text)
-    indexed: Mapping[str, VectorIndex] = {}
-    if vector is not None:
-        indexed = find_indexes(connection, project_id, vector[0], len(vector[1]))
     word_indexes = find_word_indexes(connection, project_id)
     loaded = [load_frequencies(connection, index.name) for index in word_indexes.values()]
     counted = [one for one in loaded if one is not None]
-    words = sorted({word for listed in lexemes.values() for word in listed})
+    words = sorted({word for lexemes in facts.lexemes.values() for word in lexemes})
     frequencies = add_frequencies(counted, words) if counted else None
     semantic: list[SemanticMatch] = []
-    matches: list[KeywordMatches] = []
-    # Listed separately, so that abstract memories keep no other one off the lists. These are few: an index of all kinds
-    # would pass many others on the way to them.
-    concrete, abstract = _split_kinds(filters.kinds)
-    for kinds in filter(None, (concrete, abstract)):
-        own = replace(filters, kinds=kinds)
-        if vector is not None:
-            semantic += find_nearest(
-                connection,
-                project_id,
-                own,
-                model=vector[0],
-                vector=vector[1],
-                min_similarity=query.min_similarity,
-                limit=listed,
-                indexed=indexed if kinds is concrete else {},
-            )
-        matches.append(
-            find_keyword_matches(
-                connection,
-                project_id,
-                own,
-                lexemes=lexemes,
-                indexes=word_indexes,
-                frequencies=frequencies,
-                least=query.limit if kinds is concrete or not concrete else 0,
-            )
+    if vector is not None:
+        semantic = find_nearest(
+            connection,
+            project_id,
+            filters,
+            model=vector[0],
+            vector=vector[1],
+            min_similarity=query.min_similarity,
+            limit=listed,
+            indexed=find_indexes(connection, project_id, vector[0], len(vector[1])),
         )
+    matches = find_keyword_matches(
+        connection,
+        project_id,
+        filters,
+        lexemes=facts.lexemes,
+        indexes=word_indexes,
+        frequencies=frequencies,
+        least=query.limit,
+    )
     statistics = _count_texts(matches, words, frequencies)
     keyword = _score_matches(matches, statistics, listed)
     kinds_of = {match.id: match.kind for match in semantic}
     kinds_of |= {id_: kind for match in matches for id_, kind in zip(match.ids, match.kinds, strict=True)}
-    found_abstract = {id_ for id_, kind in kinds_of.items() if kind in abstract}
     found = {match.id for match in semantic} | keyword.keys()
-    patterns = [id_ for id_ in found_abstract & found if kinds_of[id_] == "pattern"]
+    abstract = {id_ for id_ in found if kinds_of[id_] in ABSTRACT_KINDS}
+    patterns = [id_ for id_ in abstract if kinds_of[id_] == "pattern"]
+    has_votes = facts.has_votes and query.as_of is None
     return RetrieverScores(
-        {match.id: match.similarity for match in sorted(semantic, key=lambda match: (-match.similarity, match.id))},
+        {match.id: match.similarity for match in semantic},
         keyword,
-        found_abstract,
-        load_members(connection, patterns, found - found_abstract),
-        load_usefulness(connection, found, query=vector) if query.as_of is None else {},
-        _share_words(matches, lexemes, words, statistics),
+        abstract,
+        load_members(connection, patterns, found - abstract),
+        load_usefulness(connection, found, query=vector) if has_votes else {},
+        _share_words(matches, facts.lexemes, words, statistics),
     )
-
-
-def _split_kinds(kinds: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return the kinds of raw and merged memories, and those of abstract ones."""
-    abstract = [kind for kind in kinds if LEVELS[kind] >= _ABSTRACT_LEVEL]
-    return [kind for kind in kinds if kind not in abstract], abstract
 
 
 def _count_texts(
@@ -286,8 +319,10 @@ def _score_matches(matches: Sequence[KeywordMatches], statistics: TextStatistics
     """Return the BM25 scores of the best ``listed`` of each list, best first."""
     best: list[tuple[str, float]] = []
     for found in matches:
-        scores = bm25(found.lengths, found.counts, statistics).tolist()
-        best += sorted(zip(found.ids, scores, strict=True), key=_best_first)[:listed]
+        scores = bm25(found.lengths, found.counts, statistics)
+        lowest = np.partition(scores, -listed)[-listed] if len(scores) > listed else 0.0
+        near = ((found.ids[at], float(scores[at])) for at in np.flatnonzero(scores >= lowest).tolist())
+        best += sorted(near, key=_best_first)[:listed]
     return dict(sorted(best, key=_best_first))
 
 
@@ -303,7 +338,7 @@ def _share_words(
     queries = [[words.index(word) for word in listed] for listed in lexemes.values()]
     counts = np.concatenate([found.counts for found in matches])
     shares = compute_word_shares(counts, queries, statistics)
-    return dict(zip((id_ for found in matches for id_ in found.ids), shares.tolist(), strict=True))
+    return dict(zip(chain.from_iterable(found.ids for found in matches), shares.tolist(), strict=True))
 
 
 def _best_first(scored: tuple[str, float]) -> tuple[float, str]:

@@ -73,6 +73,8 @@ def fuse_scores(scores: RetrieverScores, fusion: str) -> list[tuple[str, float]]
     z_scores = dict(
         weighted_z_scores([scores.semantic, scores.keyword], SCORE_WEIGHTS, absent, outside=scores.abstract)
     )
+    if not (scores.abstract or scores.usefulness):
+        return [(id_, 1 / (1 + math.exp(-z))) for id_, z in z_scores.items()]
     raised = dict(z_scores)
     for pattern, members in scores.members.items():
         for id_ in members:

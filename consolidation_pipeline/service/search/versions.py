@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -23,9 +23,9 @@ class FoundVersions:
     ``newer_of``: ranked memories that supersede another one and are confirmed to, by the id of the older one.
     """
 
-    newer_of: Mapping[str, set[str]]
-    newer: Mapping[UUID, Sequence[MemoryVersion]]
-    older: Mapping[UUID, Sequence[MemoryVersion]]
+    newer_of: Mapping[str, set[str]] = field(default_factory=dict)
+    newer: Mapping[UUID, Sequence[MemoryVersion]] = field(default_factory=dict)
+    older: Mapping[UUID, Sequence[MemoryVersion]] = field(default_factory=dict)
 
     def add_to(self, hit: SearchHit) -> SearchHit:
         """Return a hit with its versions."""
@@ -34,15 +34,18 @@ class FoundVersions:
 
 
 def find_versions(
-    connection: Connection, project_id: UUID, ids: Sequence[UUID], *, as_of: datetime | None = None
+    connection: Connection, project_id: UUID, ids: Sequence[str], *, as_of: datetime | None = None
 ) -> FoundVersions:
     """Return the versions of raw and merged memories, as far as they were learned until ``as_of``.
 
     A memory that was merged is told as its merged memory. Of two merged memories that supersede each other, as a value
     that came back does, the one with the newest source is the newer.
     """
-    ranked = frozenset(ids)
-    versions = [(one, _find_ends(one, ranked)) for one in load_versions(connection, project_id, ids, as_of=as_of)]
+    found = load_versions(connection, project_id, ids, as_of=as_of)
+    if not found:
+        return FoundVersions()
+    ranked = frozenset(map(UUID, ids))
+    versions = [(one, _find_ends(one, ranked)) for one in found]
     newest: dict[tuple[UUID, UUID], datetime] = {}
     for one, ends in versions:
         newest[ends] = max(one.since, newest.get(ends, one.since))

@@ -41,6 +41,11 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
     if 0 < dimension <= MAX_DIMENSION:
         indexes += [VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE]
     words = [WordIndex(table, project_id) for table in SEARCHABLE]
+    with autocommit_connection(engine) as connection:
+        names = [index.name for index in [*indexes, *words]]
+        bound = {"project": project_id, "names": names, "before": max(MIN_INDEXED_ROWS - 1, 0)}
+        if not connection.execute(text(_IS_LARGE), bound).scalar_one():
+            return []
     with _maintenance_connection(engine) as connection:
         if not connection.execute(text(_TRY_LOCK)).scalar_one():
             return []
@@ -58,6 +63,13 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
             list_complete_indexes.cache_clear()
 
 
+# True if a table has enough rows of the project, or an index of the project is there already.
+_IS_LARGE = """
+    SELECT EXISTS (SELECT FROM consolidation.task_memories WHERE project_id = :project OFFSET :before)
+        OR EXISTS (SELECT FROM consolidation.consolidated_memories WHERE project_id = :project OFFSET :before)
+        OR EXISTS (SELECT FROM pg_class
+            WHERE relname = ANY(:names) AND relnamespace = to_regnamespace('consolidation'))
+"""
 _TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('consolidation:indexes', 0))"
 _IS_COMPLETE = "SELECT coalesce(bool_and(indisvalid), false) FROM pg_index WHERE indexrelid = to_regclass(:name)"
 _COUNT_ROWS = """

@@ -7,6 +7,7 @@ In a project without an index on words, all rows are read. With one, only the ro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -17,13 +18,13 @@ from sqlalchemy import Connection
 from consolidation_pipeline.core.search.words import WordFrequencies, choose_groups
 from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.sql import compose
-from consolidation_pipeline.store.search.retrievers import SearchFilters
+from consolidation_pipeline.store.search.retrievers import SearchFilters, split_by_table
 from consolidation_pipeline.store.search.word_indexes import WordIndex
 
 # Memories that are scored in a project without an index.
 POOL = 400
 # Rows that the groups of words lead to, about: at first, and if too few of these pass the filters.
-_MOST_ROWS = (400, 4_000)
+_FEW_ROWS, _MORE_ROWS = 400, 4_000
 
 
 class KeywordMatches(NamedTuple):
@@ -39,8 +40,23 @@ class KeywordMatches(NamedTuple):
     counts: NDArray[np.int64]
 
 
-_LOAD_LEXEMES = """
-    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s))
+class QueryFacts(NamedTuple):
+    """Lexemes of a query by language, without stop words, and facts of the project that is searched.
+
+    ``lexemes`` leaves out a language without any. ``has_votes``, ``has_versions``: if a memory of the project may have
+    some.
+    """
+
+    lexemes: dict[str, list[str]]
+    has_votes: bool
+    has_versions: bool
+
+
+_LOAD_FACTS = """
+    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s)),
+        EXISTS (SELECT 1 FROM consolidation.memory_votes WHERE project_id = %(project)s),
+        EXISTS (SELECT 1 FROM consolidation.memory_relations
+            WHERE project_id = %(project)s AND relation_type = 'supersedes')
     FROM (SELECT DISTINCT language FROM (/* languages */) found) languages ORDER BY 1
 """
 # First and last language of a table.
@@ -62,38 +78,36 @@ _ALL_LANGUAGES = """
 _LANGUAGE_TABLES = ("consolidation.task_memories", "consolidation.consolidated_memories")
 
 
-def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[str, list[str]]:
-    """Return the lexemes of ``query`` for each language of the project's memories, without its stop words.
-
-    A language without any lexeme is left out. Languages are read from an index, not from all rows.
-    """
+def load_query_facts(connection: Connection, project_id: UUID, query: str) -> QueryFacts:
+    """Return what a search for ``query`` has to know. Languages are read from an index, not from all rows."""
     bound, rows = {"project": project_id, "query": query}, list[tuple[Any, ...]]()
     for statement in (_OUTER_LANGUAGES, _ALL_LANGUAGES):
         languages = " UNION ALL ".join(compose(statement, table=table) for table in _LANGUAGE_TABLES)
-        rows = fetch_rows(connection, compose(_LOAD_LEXEMES, languages=languages), bound)
+        rows = fetch_rows(connection, compose(_LOAD_FACTS, languages=languages), bound)
         if len(rows) <= 1:  # Otherwise there may be more between the first language and the last.
             break
-    return {language: lexemes for language, lexemes in rows if lexemes}
+    lexemes = {language: found for language, found, *_ in rows if found}
+    return QueryFacts(lexemes, *(any(row[at] for row in rows) for at in (2, 3)))
 
 
 # ``size`` counts bytes: Postgres knows them without reading the text, and they measure its length as well as words do.
 _KEYWORD_MATCHES = """
-    WITH pool AS MATERIALIZED (
-        SELECT * FROM (/* matches */) found ORDER BY rank DESC, id LIMIT %(pool)s)
-    SELECT id::text, kind, size, /* ranks */ FROM pool
+    WITH found AS MATERIALIZED (/* matches */)
+    SELECT id::text, kind, size, /* ranks */ FROM found
 """
+_POOL = """
+    (SELECT id, kind, size, words FROM (/* matches */) found ORDER BY rank DESC, id LIMIT %(pool)s)"""
 _WORDS_OF_TABLE = {
     "task_memories": """
     (SELECT id, 'raw' AS kind, coalesce(octet_length(goal), 0) + coalesce(octet_length(execution_summary), 0)
         + coalesce(octet_length(result), 0) + coalesce(octet_length(lessons_learned), 0)
         + coalesce(octet_length(feedback), 0) AS size, /* words */
     FROM consolidation.task_memories
-    WHERE project_id = /* project */ AND language = CAST(%(language)s AS regconfig) /* filters */)""",
+    WHERE project_id = /* project */ AND language = CAST(%(language/* number */)s AS regconfig) /* filters */)""",
     "consolidated_memories": """
     (SELECT id, kind, octet_length(content) AS size, /* words */
     FROM consolidation.consolidated_memories
-    WHERE project_id = /* project */ AND kind = ANY(%(kinds)s) AND language = CAST(%(language)s AS regconfig)
-        /* filters */)""",
+    WHERE project_id = /* project */ AND language = CAST(%(language/* number */)s AS regconfig) /* filters */)""",
 }
 
 
@@ -118,28 +132,26 @@ def _bind_words(words: Sequence[str]) -> dict[str, Any]:
 def build_keyword_query(filters: SearchFilters, languages: int, words: int) -> str:
     """Return the SQL of the memories that share a word with a query: id, kind, size in bytes, rank of each query word.
 
-    It reads all rows of the project and returns the ``pool`` best by ``ts_rank`` normalised by length. Binds
-    ``project``, ``pool``, ``filters.parameters``, for each language by its number ``language0`` and ``words0`` (a
-    tsquery), and what ``_bind_words`` returns.
+    It reads all rows of the project and returns the ``pool`` best of each part of the filters, by ``ts_rank``
+    normalised by length. Binds ``project``, ``pool``, ``filters.parameters``, for each language by its number
+    ``language0`` and ``words0`` (a tsquery), and what ``_bind_words`` returns.
     """
-    # IS TRUE keeps the planner from indexes on words, so that one plan is good for any words.
-    has_words = "(content_tsv @@ CAST(%(words)s AS tsquery)) IS TRUE"
-    columns = "content_tsv, ts_rank(content_tsv, CAST(%(words)s AS tsquery), 1) AS rank"
-    found = [
-        compose(_WORDS_OF_TABLE[table], filters=filters.where(table, has_words), words=columns, project="%(project)s")
-        .replace("%(words)s", f"%(words{number})s")
-        .replace("%(language)s", f"%(language{number})s")
-        for table in filters.tables
-        for number in range(languages)
-    ]
-    return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(found), ranks=_rank_words(words, "content_tsv"))
-
-
-# The words are copied, as each function would unpack them again.
-_GROUP_MATCHES = """
-    WITH found AS MATERIALIZED (/* matches */)
-    SELECT id::text, kind, size, /* ranks */ FROM found
-"""
+    pools = []
+    for kinds in filters.parts:
+        found = [
+            compose(
+                _WORDS_OF_TABLE[table],
+                # IS TRUE keeps the planner from indexes on words, so that one plan is good for any words.
+                filters=filters.where(table, of_kinds, f"(content_tsv @@ CAST(%(words{number})s AS tsquery)) IS TRUE"),
+                words=f"content_tsv AS words, ts_rank(content_tsv, CAST(%(words{number})s AS tsquery), 1) AS rank",
+                project="%(project)s",
+                number=str(number),
+            )
+            for table, of_kinds in split_by_table(kinds).items()
+            for number in range(languages)
+        ]
+        pools.append(compose(_POOL, matches=" UNION ALL ".join(found)))
+    return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(pools), ranks=_rank_words(words, "words"))
 
 
 def build_group_query(filters: SearchFilters, languages: int, words: int, indexes: Mapping[str, WordIndex]) -> str:
@@ -149,22 +161,16 @@ def build_group_query(filters: SearchFilters, languages: int, words: int, indexe
     part of the SQL, so that the plan is the same for all words and can be kept.
     """
     found = []
-    for table in filters.tables:
-        has_words = "content_tsv @@ CAST(%(groups)s AS tsquery)"
-        has_words = has_words if table in indexes else f"({has_words}) IS TRUE"
+    for table, of_kinds in split_by_table(filters.kinds).items():
         project = f"'{indexes[table].project_id}'" if table in indexes else "%(project)s"
         for number in range(languages):
-            found.append(
-                compose(
-                    _WORDS_OF_TABLE[table],
-                    filters=filters.where(table, has_words),
-                    words="content_tsv || '' AS words",
-                    project=project,
-                )
-                .replace("%(groups)s", f"%(groups{number})s")
-                .replace("%(language)s", f"%(language{number})s")
-            )
-    return compose(_GROUP_MATCHES, matches=" UNION ALL ".join(found), ranks=_rank_words(words, "words"))
+            has_words = f"content_tsv @@ CAST(%(groups{number})s AS tsquery)"
+            has_words = has_words if table in indexes else f"({has_words}) IS TRUE"
+            # The words are copied, as each function would unpack them again.
+            parts = {"words": "content_tsv || '' AS words", "project": project, "number": str(number)}
+            own = filters.where(table, of_kinds, has_words)
+            found.append(compose(_WORDS_OF_TABLE[table], filters=own, **parts))
+    return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(found), ranks=_rank_words(words, "words"))
 
 
 def find_keyword_matches(
@@ -176,55 +182,59 @@ def find_keyword_matches(
     indexes: Mapping[str, WordIndex],
     frequencies: WordFrequencies | None,
     least: int,
-) -> KeywordMatches:
-    """Return the memories that match the query best; a memory is compared with the lexemes of its own language.
+) -> list[KeywordMatches]:
+    """Return the memories that match the query best, of each part of the filters.
+
+    A memory is compared with the lexemes of its own language.
 
     Args:
-        lexemes: Lexemes of the query by language, as ``load_lexemes`` returns them.
+        lexemes: Lexemes of the query by language, as ``load_query_facts`` returns them.
         indexes: Indexes on words to read, by table. All rows of another table are read.
         frequencies: Frequencies of words in the project; None: all rows with any word are ranked by ``ts_rank``, and
-            the ``POOL`` best are returned.
-        least: With frequencies, more rows are read if these are fewer, as far as there are more.
+            the ``POOL`` best of each part are returned.
+        least: With frequencies, more rows of the first part are read if these are fewer, as far as there are more.
     """
     words = sorted({word for listed in lexemes.values() for word in listed})
+    first, *others = filters.parts
     if not words:
-        return KeywordMatches([], [], np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
-    bound: dict[str, Any] = {"project": project_id, "pool": POOL} | filters.parameters
-    bound |= _bind_words(words)
+        return [_unpack([], 0) for _ in filters.parts]
+    bound: dict[str, Any] = {"project": project_id, "pool": POOL} | filters.parameters | _bind_words(words)
     for number, (language, listed) in enumerate(lexemes.items()):
         bound |= {f"language{number}": language, f"words{number}": _to_tsquery([word] for word in listed)}
-    rows = None
+    found: list[tuple[Any, ...]] | None = None
+    rest: list[tuple[Any, ...]] = []
     if frequencies is not None:
-        query = build_group_query(filters, len(lexemes), len(words), {} if filters.as_of else indexes)
-        rows = _read_groups(connection, query, bound, lexemes.values(), frequencies, least)
-    if rows is None:
-        rows = fetch_rows(connection, build_keyword_query(filters, len(lexemes), len(words)), bound, binary=True)
+        used = {} if filters.as_of else indexes
+        for most, own in ((_FEW_ROWS, filters), (_MORE_ROWS, replace(filters, kinds=first))):
+            chosen = [choose_groups(listed, frequencies, most=most) for listed in lexemes.values()]
+            groups = {f"groups{number}": _to_tsquery(each) for number, each in enumerate(chosen)}
+            query = build_group_query(own, len(lexemes), len(words), used)
+            rows = fetch_rows(connection, query, bound | groups, binary=True)
+            if own is filters:
+                rest = [row for row in rows if row[1] not in first]
+            found = [row for row in rows if row[1] in first] if rest else rows
+            if len(found) >= least or _is_complete(lexemes.values(), chosen):
+                break
+            found = None
+    if found is None:
+        own = filters if frequencies is None else replace(filters, kinds=first)
+        rows = fetch_rows(connection, build_keyword_query(own, len(lexemes), len(words)), bound, binary=True)
+        found = [row for row in rows if row[1] in first]
+        rest = rest or [row for row in rows if row[1] not in first]
+    return [_unpack(rows, len(words)) for rows in ([found, rest] if others else [found])]
+
+
+def _is_complete(lexemes: Iterable[Sequence[str]], chosen: Iterable[Collection[Sequence[str]]]) -> bool:
+    """Return True if the groups are the words themselves, so that no row with any word is left out."""
+    return all({(word,) for word in listed} == set(each) for listed, each in zip(lexemes, chosen, strict=True))
+
+
+def _unpack(rows: Sequence[tuple[Any, ...]], words: int) -> KeywordMatches:
+    """Return the rows of a query for ``words`` words."""
+    ids, kinds, sizes, ranks = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
     # An array as bytes: five integers, then the length and the value of each number.
-    packed = np.frombuffer(b"".join(row[3] for row in rows), ">f4").reshape(len(rows), 5 + 2 * len(words))
-    counts = np.searchsorted(_RANK_LIMITS, packed[:, 6::2])
-    sizes = np.array([row[2] for row in rows], np.int64)
-    return KeywordMatches([row[0] for row in rows], [row[1] for row in rows], sizes, counts)
-
-
-def _read_groups(
-    connection: Connection,
-    query: str,
-    bound: dict[str, Any],
-    lexemes: Collection[Sequence[str]],
-    frequencies: WordFrequencies,
-    least: int,
-) -> list[tuple[Any, ...]] | None:
-    """Return the rows that the rarest words lead to; None if these are fewer than ``least`` and there may be more."""
-    for most in _MOST_ROWS:
-        chosen = [choose_groups(listed, frequencies, most=most) for listed in lexemes]
-        groups = {f"groups{number}": _to_tsquery(each) for number, each in enumerate(chosen)}
-        rows = fetch_rows(connection, query, bound | groups, binary=True)
-        is_complete = all(
-            {(word,) for word in listed} == set(each) for listed, each in zip(lexemes, chosen, strict=True)
-        )
-        if is_complete or len(rows) >= least:
-            return rows
-    return None
+    packed = np.frombuffer(b"".join(ranks), ">f4").reshape(len(rows), 5 + 2 * words)
+    return KeywordMatches(ids, kinds, np.array(sizes, np.int64), np.searchsorted(_RANK_LIMITS, packed[:, 6::2]))
 
 
 # Postgres ranks a word that occurs n times, with weight 1, by (1 + 1/4 + 1/9 + .. + 1/n^2) / (pi^2 / 6), and keeps at

@@ -1,11 +1,13 @@
 """Retrievers of a search: nearest vectors and keyword matches, over raw and consolidated memories.
 
 A merged raw memory is not found, its merged memory is. Archived memories are found on request. The filters are part of
-each query. Both retrievers return ids in a stable order.
+each query. Both retrievers return ids in a stable order, and list abstract memories beside the others: so they keep no
+other one off the list.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +18,17 @@ from uuid import UUID
 from pgvector import Vector
 from sqlalchemy import Connection, Engine
 
+from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.schema import KINDS
 from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_of_use, raw_scope_key
-from consolidation_pipeline.store.database.sql import compose, conditions
+from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.search.vector_indexes import VectorIndex
+
+# Kinds that are made from several others and say less than these: levels 2 and 3.
+ABSTRACT_KINDS = frozenset(kind for kind, level in LEVELS.items() if level > 1)
 
 
 @dataclass(frozen=True)
@@ -47,20 +53,20 @@ class SearchFilters:
     as_of: datetime | None = None
 
     @property
-    def tables(self) -> list[str]:
-        """Names of the tables that hold such memories."""
-        raw = ["task_memories"] if "raw" in self.kinds else []
-        return raw + (["consolidated_memories"] if set(self.kinds) & set(KINDS) else [])
+    def parts(self) -> list[list[str]]:
+        """Kinds that are listed separately: raw and merged ones, then abstract ones; without empty parts."""
+        concrete = [kind for kind in self.kinds if kind not in ABSTRACT_KINDS]
+        abstract = [kind for kind in self.kinds if kind in ABSTRACT_KINDS]
+        return [part for part in (concrete, abstract) if part]
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Values of the parameters of ``where``, and ``kinds``."""
+        """Values of the parameters of ``where``."""
         given = {"types": self.types, "tags": self.tags, "since": self.since, "until": self.until}
         given |= {"pattern_types": self.pattern_types, "scope": self.scope, "as_of": self.as_of}
-        lists = {name: v if isinstance(v, (str, datetime)) else list(v) for name, v in given.items() if v is not None}
-        return lists | {"kinds": [kind for kind in self.kinds if kind != "raw"]}
+        return {name: v if isinstance(v, (str, datetime)) else list(v) for name, v in given.items() if v is not None}
 
-    def where(self, table: str, *more: str) -> str:
+    def where(self, table: str, *more: str | None) -> str:
         """Return the SQL conditions on rows of ``table``, with ``more`` of them, each to follow another one."""
         if table == "task_memories":
             own: list[str | None] = list(self._raw_conditions())
@@ -102,6 +108,15 @@ class SearchFilters:
         yield f"{active} OR archive_reason IS NOT NULL" if self.include_archived else active
 
 
+def split_by_table(kinds: Collection[str]) -> dict[str, str | None]:
+    """Return the tables that hold memories of these kinds, each with the SQL of the condition on the kind, if any."""
+    derived = [kind for kind in kinds if kind in KINDS]
+    found: dict[str, str | None] = {"task_memories": None} if "raw" in kinds else {}
+    if derived:
+        found["consolidated_memories"] = f"kind IN ({', '.join(map(quote_literal, derived))})"
+    return found
+
+
 # Of a raw memory: no merged memory of that time was made from it.
 _IS_UNMERGED_AS_OF = """
     NOT EXISTS (
@@ -127,6 +142,7 @@ _BEGIN_SNAPSHOT = """
     BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_generic_plan;
     SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {}
 """
+_SET_INDEX_READS = "SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {}"
 _MIN_EF, _MAX_EF = 40, 1_000
 
 
@@ -142,6 +158,12 @@ def open_snapshot(engine: Engine, *, nearest: int = _MIN_EF) -> Iterator[Connect
         driver.execute(_BEGIN_SNAPSHOT.format(max(_MIN_EF, min(_MAX_EF, nearest))))
         yield connection
         driver.execute("COMMIT")  # after an error the pool ends the transaction, as any unfinished one
+
+
+def set_index_reads(connection: Connection, *, nearest: int) -> None:
+    """Read as much of an index as ``open_snapshot`` does, to the end of the transaction of ``connection``."""
+    driver: Any = connection.connection.driver_connection
+    driver.execute(_SET_INDEX_READS.format(max(_MIN_EF, min(_MAX_EF, nearest))))
 
 
 # --- nearest vectors -----------------------------------------------------------------------------------------------
@@ -164,42 +186,35 @@ def load_vector_length(connection: Connection, project_id: UUID, model: str) -> 
 
 
 _NEAREST = """
-    SELECT id::text, kind, table_name, 1 - (embedding <=> CAST(%(vector)s AS vector)) AS similarity
-    FROM (/* nearest_of_tables */) nearest ORDER BY similarity DESC, id
+    SELECT id::text, kind, 1 - distance AS similarity FROM (/* nearest_of_tables */) nearest
+    ORDER BY similarity DESC, id
 """
-_NEAREST_OF_TABLE = {
-    "task_memories": """
-    (SELECT id, 'raw' AS kind, 'task_memories' AS table_name, embedding FROM consolidation.task_memories
-    WHERE /* rows */ /* filters */ ORDER BY /* distance */ id LIMIT /* limit */)""",
-    "consolidated_memories": """
-    (SELECT id, kind, 'consolidated_memories' AS table_name, embedding FROM consolidation.consolidated_memories
-    WHERE /* rows */ AND kind = ANY(%(kinds)s) /* filters */ ORDER BY /* distance */ id LIMIT /* limit */)""",
-}
+_NEAREST_OF_TABLE = """
+    (SELECT id, /* kind */ AS kind, embedding <=> CAST(%(vector)s AS vector) AS distance
+    FROM consolidation./* table */ WHERE /* rows */ /* filters */ ORDER BY /* order */ LIMIT /* limit */)"""
+# IS TRUE keeps the planner from the index on models, which it would read for all projects.
+_ROWS_OF_MODEL = "project_id = %(project)s AND embedding_dim = %(dimension)s AND (embedding_model = %(model)s) IS TRUE"
 
 
 def build_nearest_query(filters: SearchFilters, indexed: Mapping[str, VectorIndex], limit: int) -> str:
-    """Return the SQL of the nearest memories: id, kind, table and similarity, at most ``limit`` of each table.
+    """Return the SQL of the nearest memories: id, kind and similarity, at most ``limit`` of each table and part.
 
-    A table in ``indexed`` is read through that index, which holds half precision; the similarities are exact. What the
-    index is of, and the limit, are part of the SQL, so that one plan is good for all values and can be kept. In any
-    other table every row is compared. Binds ``project``, ``vector``, ``model``, ``dimension`` and
-    ``filters.parameters``.
+    Raw and merged memories of a table in ``indexed`` are read through that index, which holds half precision; the
+    similarities are exact. What the index is of, and the limit, are part of the SQL, so that one plan is good for all
+    values and can be kept. Of any other table, and of abstract memories, every row is compared. Binds ``project``,
+    ``vector``, ``model``, ``dimension`` and ``filters.parameters``.
     """
-    # The parameter is cast to vector everywhere: it has one type, and half precision would lose digits.
-    vector = "CAST(%(vector)s AS vector)"
     nearest = []
-    for table in filters.tables:
-        if table in indexed:
-            distance = f"{indexed[table].distance(vector)}, "
-            rows = indexed[table].condition.replace("%", "%%")
-        else:
-            # IS TRUE keeps the planner from the index on models, which it would read for all projects.
-            distance = f"embedding <=> {vector}, "
-            rows = (
-                "project_id = %(project)s AND embedding_dim = %(dimension)s AND (embedding_model = %(model)s) IS TRUE"
-            )
-        parts = {"rows": rows, "filters": filters.where(table), "distance": distance, "limit": str(limit)}
-        nearest.append(compose(_NEAREST_OF_TABLE[table], **parts))
+    for kinds in filters.parts:
+        for table, of_kinds in split_by_table(kinds).items():
+            rows, order = _ROWS_OF_MODEL, "distance, id"
+            if table in indexed and not ABSTRACT_KINDS.intersection(kinds):
+                rows = indexed[table].condition.replace("%", "%%")
+                # Not by the id too: sorting whole rows takes as long as finding them.
+                order = indexed[table].distance("CAST(%(vector)s AS vector)")
+            kind = "'raw'" if table == "task_memories" else "kind"
+            parts = {"table": table, "kind": kind, "rows": rows, "order": order, "limit": str(limit)}
+            nearest.append(compose(_NEAREST_OF_TABLE, filters=filters.where(table, of_kinds), **parts))
     return compose(_NEAREST, nearest_of_tables=" UNION ALL ".join(nearest))
 
 
@@ -224,16 +239,21 @@ def find_nearest(
         model: Name of the embedding model of ``vector``.
         vector: Vector (d,) of the query.
         min_similarity: Cosine similarity below which nothing is returned.
-        limit: Maximum number of memories.
+        limit: Maximum number of memories of each part of the filters.
         indexed: Indexes to read, by table.
     """
     bound = {"project": project_id, "model": model, "dimension": len(vector), "vector": Vector(vector)}
     bound |= filters.parameters
     # Indexes lack rows that were merged since ``as_of``.
-    used = {table: index for table, index in indexed.items() if table in filters.tables and filters.as_of is None}
+    used = {} if filters.as_of else indexed
     rows = fetch_rows(connection, build_nearest_query(filters, used, limit), bound, binary=True)
-    if any(sum(table_name == table for _, _, table_name, _ in rows) < limit for table in used):
+    found = Counter(kind for _, kind, _ in rows)
+    through = {"task_memories": "raw", "consolidated_memories": "merged"}
+    if any(through[table] in filters.kinds and found[through[table]] < limit for table in used):
         rows = fetch_rows(connection, build_nearest_query(filters, {}, limit), bound, binary=True)
-    return [SemanticMatch(id_, min(1.0, cosine), kind) for id_, kind, _, cosine in rows if cosine >= min_similarity][
-        :limit
-    ]
+    near = [SemanticMatch(id_, min(1.0, cosine), kind) for id_, kind, cosine in rows if cosine >= min_similarity]
+    concrete = [match for match in near if match.kind not in ABSTRACT_KINDS][:limit]
+    if len(concrete) == len(near):
+        return near
+    abstract = [match for match in near if match.kind in ABSTRACT_KINDS][:limit]
+    return sorted(concrete + abstract, key=lambda match: (-match.similarity, match.id))

@@ -17,7 +17,7 @@ from consolidation_pipeline.store.search.keyword_matches import (
     build_group_query,
     build_keyword_query,
     find_keyword_matches,
-    load_lexemes,
+    load_query_facts,
 )
 from consolidation_pipeline.store.search.retrievers import SearchFilters
 from consolidation_pipeline.store.search.word_indexes import find_word_indexes, load_frequencies
@@ -28,11 +28,11 @@ from consolidation_pipeline_tests.store.search.conftest import DIMENSION, MODEL,
 def test_lexemes_follow_languages_of_project(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
-        assert load_lexemes(connection, project.id, "The houses, die Häuser") == {
+        assert load_query_facts(connection, project.id, "The houses, die Häuser").lexemes == {
             "english": ["die", "hous", "häuser"],
             "german": ["haus", "hous", "the"],
         }
-        assert load_lexemes(connection, add_project(connection, "empty").id, "houses") == {}
+        assert load_query_facts(connection, add_project(connection, "empty").id, "houses") == ({}, False, False)
 
 
 def find(
@@ -44,15 +44,16 @@ def find(
     known: WordFrequencies | None = None,
     least: int = 0,
 ) -> KeywordMatches:
-    return find_keyword_matches(
+    (found,) = find_keyword_matches(
         connection,
         project.id,
         filters,
-        lexemes=load_lexemes(connection, project.id, query),
+        lexemes=load_query_facts(connection, project.id, query).lexemes,
         indexes=find_word_indexes(connection, project.id),
         frequencies=known,
         least=least,
     )
+    return found
 
 
 def load_known(connection: Connection, project: Project) -> WordFrequencies:

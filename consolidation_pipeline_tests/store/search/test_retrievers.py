@@ -101,9 +101,7 @@ def test_snapshot_is_consistent_and_read_only(engine: Engine, project: Project) 
         with engine.begin() as other:
             other.execute(text(f"DELETE FROM {SCHEMA}.task_memories"))
         assert search(connection, project, RAW, indexed=False) == before[0] != []
-        plans = (
-            "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE strpos(statement, 'table_name') > 0"
-        )
+        plans = "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE strpos(statement, 'nearest') > 0"
         ((generic, custom),) = fetch_rows(connection, plans, {})
         assert generic > 0
         assert custom == 0
