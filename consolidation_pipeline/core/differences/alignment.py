@@ -2,11 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from difflib import SequenceMatcher
 from functools import lru_cache
 
-from consolidation_pipeline.core.differences.language import Language, load_language
-from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.differences.reading import PATH, Reading, Token
 
 # Returns the cosine of the vectors of two words.
 Similarity = Callable[[str, str], float]
@@ -15,9 +14,7 @@ MIN_WORD_SIMILARITY = 0.5
 # Words of one family begin alike, for this length and this share of the longer one: deploy, deployment.
 _FAMILY_LENGTH, _FAMILY_SHARE = 4, 0.6
 # Texts with a smaller part of equal words have too little in common to look for similar ones.
-_MIN_EQUAL = 0.4
-# Beginning of the keys of paths.
-_PATH = "path:"
+MIN_EQUAL = 0.4
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
 _MOST_WORD_PAIRS = 10_000
 
@@ -30,26 +27,26 @@ class Alignment:
         of_b: Position in ``a`` of each position in ``b`` that has one.
     """
 
-    def __init__(
-        self, a: Sequence[Token], b: Sequence[Token], language: Language, similarity: Similarity | None
-    ) -> None:
-        self.a, self.b = a, b
-        self.language = language
+    def __init__(self, a: Reading, b: Reading, similarity: Similarity | None) -> None:
+        self.a, self.b = a.tokens, b.tokens
+        self.language = load_language(a.language or "en")
         self.similarity = similarity
         self.of_a: dict[int, int] = {}
         self.of_b: dict[int, int] = {}
-        self._align()
-        self.left_a = [token for at, token in enumerate(a) if at not in self.of_a]
-        self.left_b = [token for at, token in enumerate(b) if at not in self.of_b]
+        self._align(a, b)
+        self.left_a = [token for at, token in enumerate(self.a) if at not in self.of_a]
+        self.left_b = [token for at, token in enumerate(self.b) if at not in self.of_b]
 
-    def _align(self) -> None:
+    def _align(self, first: Reading, second: Reading) -> None:
         """Pair equal tokens, first in order, then anywhere; then words that may stand for each other."""
-        a, b = [token.key for token in self.a], [token.key for token in self.b]
-        for block in SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
-            for offset in range(block.size):
-                self._pair(block.a + offset, block.b + offset)
+        a, b = first.keys, second.keys
+        for i, j in match_in_order(a, b):
+            self._pair(i, j)
+        forms = [(a, b)] if len(self.of_a) < len(a) and len(self.of_b) < len(b) else []
         # A word at the beginning of a sentence and a name may be the same: both have a key as words.
-        for keys_a, keys_b in ((a, b), (self._read_as_words(self.a), self._read_as_words(self.b))):
+        if forms and (first.names or second.names):
+            forms.append((self._read_as_words(self.a), self._read_as_words(self.b)))
+        for keys_a, keys_b in forms:
             places = defaultdict(list)
             for at, key in enumerate(keys_b):
                 if at not in self.of_b:
@@ -60,16 +57,14 @@ class Alignment:
                     best = min(places[key], key=lambda other: abs(other - expected))
                     places[key].remove(best)
                     self._pair(at, best)
-        self._pair_paths()
-        if len(self.of_a) >= _MIN_EQUAL * min(len(a), len(b)) and self.language.stemmer:
+        if first.paths and second.paths:
+            self._pair_paths(first.paths, second.paths)
+        if len(self.of_a) >= MIN_EQUAL * min(len(a), len(b)) and self.language.stemmer:
             self._pair_similar_words()
 
-    def _pair_paths(self) -> None:
+    def _pair_paths(self, paths_a: Sequence[int], paths_b: Sequence[int]) -> None:
         """Pair a path with the only one that ends with it: "a.py" and "src/a.py"."""
-        rest_a, rest_b = (
-            [at for at, token in enumerate(side) if token.key.startswith(_PATH)] for side in (self.a, self.b)
-        )
-        ends = [(i, j) for i in rest_a for j in rest_b if find_longer_path(self.a[i], self.b[j])]
+        ends = [(i, j) for i in paths_a for j in paths_b if find_longer_path(self.a[i], self.b[j])]
         for i, j in ends:
             if sum(i == x or j == y for x, y in ends) == 1 and i not in self.of_a and j not in self.of_b:
                 self._pair(i, j)
@@ -112,16 +107,51 @@ class Alignment:
         return self.of_a.get(i - 1) == j - 1 or self.of_a.get(i + 1) == j + 1
 
 
+def match_in_order(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the positions of equal keys in ``a`` and ``b``, in order: the longest run first, then beside it.
+
+    The pairs are those of ``difflib.SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()``.
+    """
+    places: dict[str, list[int]] = {}
+    for at, key in enumerate(b):
+        places.setdefault(key, []).append(at)
+    there = [places.get(key) for key in a]
+    pairs: list[tuple[int, int]] = []
+    open_parts = [(0, len(a), 0, len(b))] if any(there) else []
+    while open_parts:
+        start, end, low, high = open_parts.pop()
+        first, first_there, size = start, low, 0
+        runs: dict[int, int] = {}  # length of the run of equal keys that ends at the position before, by its end in b
+        for at in range(start, end):
+            longer: dict[int, int] = {}
+            for place in there[at] or ():
+                if place >= high:
+                    break
+                if place >= low:
+                    length = longer[place] = runs.get(place - 1, 0) + 1
+                    if length > size:
+                        first, first_there, size = at - length + 1, place - length + 1, length
+            runs = longer
+        if size:
+            pairs += [(first + step, first_there + step) for step in range(size)]
+            last, last_there = first + size, first_there + size
+            if start < first and low < first_there:
+                open_parts.append((start, first, low, first_there))
+            if last < end and last_there < high:
+                open_parts.append((last, end, last_there, high))
+    return sorted(pairs)
+
+
 def shorten_path(key: str) -> str:
     """Return the key of a path without its folders, any other key as it is."""
-    return _PATH + key.removeprefix(_PATH).rpartition("/")[2] if key.startswith(_PATH) else key
+    return PATH + key.removeprefix(PATH).rpartition("/")[2] if key.startswith(PATH) else key
 
 
 def find_longer_path(one: Token, other: Token) -> Token | None:
     """Return the longer of two paths if it ends with the other one: "src/a.py" of "a.py" and "src/a.py"."""
     shorter, longer = sorted((one, other), key=lambda token: len(token.key))
-    is_end = shorter.key.startswith(_PATH) and longer.key.startswith(_PATH)
-    return longer if is_end and longer.key.endswith(f"/{shorter.key.removeprefix(_PATH)}") else None
+    is_end = shorter.key.startswith(PATH) and longer.key.startswith(PATH)
+    return longer if is_end and longer.key.endswith(f"/{shorter.key.removeprefix(PATH)}") else None
 
 
 @lru_cache(maxsize=200_000)

@@ -1,8 +1,9 @@
 """Differences of the cues of two texts: the words that change what is claimed, and where they stand."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from consolidation_pipeline.core.differences.alignment import Alignment
 from consolidation_pipeline.core.differences.language import Language
@@ -18,16 +19,24 @@ _SMALLEST_CLAUSE = 2
 
 @dataclass(frozen=True)
 class _Side:
-    """Cues of one text, the tokens next to each (as positions in the second text), and what it has alone."""
+    """Cues of one text, the tokens next to each (as positions in the second text), and the tokens it has alone."""
 
     tokens: Sequence[Token]
     cues: Sequence[Cue]
     scopes: Sequence[frozenset[int]]
-    new_clauses: set[int]
+    left: Sequence[Token]
+
+    @cached_property
+    def new_clauses(self) -> set[int]:
+        """The clauses of which nothing is in the other text."""
+        sizes, missing = Counter(token.clause for token in self.tokens), Counter(token.clause for token in self.left)
+        return {clause for clause, size in missing.items() if size == sizes[clause] >= _SMALLEST_CLAUSE}
 
 
 def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language: Language) -> Iterator[Finding]:
     """Yield the cues that changed, moved to other words, or stand in one text alone."""
+    if not a.cues and not b.cues:
+        return
     one = _build_side(a, alignment.of_a, alignment.left_a)
     other = _build_side(b, {at: at for at in alignment.of_b}, alignment.left_b)
     paired_a: set[int] = set()
@@ -56,31 +65,8 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
 
 
 def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token]) -> _Side:
-    clauses = defaultdict[int, list[int]](list)
-    for at, token in enumerate(reading.tokens):
-        clauses[token.clause].append(at)
-    scopes = [_find_scope(cue, reading.tokens, clauses[cue.clause], places) for cue in reading.cues]
-    return _Side(reading.tokens, reading.cues, scopes, _find_new_clauses(reading.tokens, left))
-
-
-def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int], places: Mapping[int, int]) -> frozenset[int]:
-    """Return the aligned tokens next to a cue, as positions in the second text.
-
-    Next to a marker is the phrase after it, next to another cue are the two tokens after it, or else before it.
-    """
-    distance = {at: tokens[at].place - cue.place for at in clause}
-    if cue.category == "marker":
-        heads = {tokens[at].phrase for at in distance if distance[at] == 0}
-        near = [at for at in distance if distance[at] >= 0 and tokens[at].phrase in heads]
-    else:
-        near = [at for at in distance if 0 <= distance[at] < 2] or [at for at in distance if -2 <= distance[at] < 0]
-    return frozenset(places[at] for at in near if at in places)
-
-
-def _find_new_clauses(tokens: Sequence[Token], left: Sequence[Token]) -> set[int]:
-    """Return the clauses of which nothing is in the other text."""
-    sizes, missing = Counter(token.clause for token in tokens), Counter(token.clause for token in left)
-    return {clause for clause, size in missing.items() if size == sizes[clause] >= _SMALLEST_CLAUSE}
+    scopes = [frozenset(places[at] for at in near if at in places) for near in reading.scopes]
+    return _Side(reading.tokens, reading.cues, scopes, left)
 
 
 def _find_added(

@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from textwrap import shorten
 
-from consolidation_pipeline.core.differences.alignment import Alignment, Similarity, find_longer_path
+from consolidation_pipeline.core.differences.alignment import MIN_EQUAL, Alignment, Similarity, find_longer_path
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
-from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.modifiers import find_modifier
 from consolidation_pipeline.core.differences.order import find_exchange, find_reordered, find_replaced
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read, sort_as_written
-from consolidation_pipeline.core.memories.memories import normalize_text
 
 Spans = tuple[tuple[int, int], ...]
 # Verdict that a kind of difference proves. Words of both texts are additions only if they stand in different places.
@@ -97,15 +95,21 @@ def explain(a: str, b: str, similarity: Similarity | None = None) -> Explanation
     return explain_readings(read(a), read(b), similarity)
 
 
-def explain_readings(a: Reading, b: Reading, similarity: Similarity | None = None) -> Explanation:
-    """As ``explain``, for texts that were read."""
+def explain_readings(
+    a: Reading, b: Reading, similarity: Similarity | None = None, *, is_brief: bool = False
+) -> Explanation:
+    """As ``explain``, for texts that were read.
+
+    Args:
+        is_brief: Leave out a difference of the kind order where another one keeps the texts apart. The verdict is the
+            same, and takes less time.
+    """
     if explained := _explain_whole_texts(a, b):
         return explained
     first, second = sorted((a, b), key=_rank)
-    alignment = _align(first, second, similarity)
     found = tuple(
         _build_difference(kind, *((one, other) if first is a else (other, one)))
-        for kind, one, other in _find_differences(first, second, alignment)
+        for kind, one, other in _find_differences(first, second, Alignment(first, second, similarity), is_brief)
     )
     return Explanation(_judge(found), found)
 
@@ -114,8 +118,10 @@ def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = N
     """Return ``explain_readings(a, b, similarity).may_merge``. Most pairs are decided without all differences."""
     if explained := _explain_whole_texts(a, b):
         return explained.may_merge
+    if _shares_too_little(a, b):
+        return False
     first, second = sorted((a, b), key=_rank)
-    alignment = _align(first, second, similarity)
+    alignment = Alignment(first, second, similarity)
     found = chain(
         _compare_rest(alignment),
         find_cue_differences(first, second, alignment, alignment.language),
@@ -127,7 +133,7 @@ def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = N
 
 def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
     """Return the explanation of two texts that are equal or cannot be compared word by word, None for others."""
-    if normalize_text(a.text) == normalize_text(b.text):
+    if a.normalized == b.normalized:
         return Explanation("same")
     if a.language is None or a.language != b.language:
         return Explanation("unexplained", (_of_whole_texts("language", a, b),))
@@ -136,13 +142,19 @@ def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
     return None
 
 
+def _shares_too_little(a: Reading, b: Reading) -> bool:
+    """Return True if so few tokens can be aligned that each text has words that may stand in the place of the other's.
+
+    Below ``MIN_EQUAL``, no similar words are aligned, and each text has more words alone than in common.
+    """
+    shorter, longer = sorted((a, b), key=lambda one: len(one.tokens))
+    equal = sum(key in longer.key_set for key in shorter.keys)
+    return equal + a.names + b.names + len(a.paths) < MIN_EQUAL * len(shorter.tokens)
+
+
 def _rank(reading: Reading) -> tuple[int, str]:
     """Return the order of the texts. It decides ties of the alignment, whichever text is given first."""
     return len(reading.tokens), reading.text
-
-
-def _align(first: Reading, second: Reading, similarity: Similarity | None) -> Alignment:
-    return Alignment(first.tokens, second.tokens, load_language(first.language or "en"), similarity)
 
 
 def _judge(found: Sequence[Difference]) -> str:
@@ -153,22 +165,22 @@ def _judge(found: Sequence[Difference]) -> str:
     return "contains" if found else "same"
 
 
-def _find_differences(a: Reading, b: Reading, alignment: Alignment) -> list[Finding]:
-    """Return all differences of two texts of one language."""
-    found = [
-        *_find_orders(a, b, alignment),
-        *find_cue_differences(a, b, alignment, alignment.language),
-        *_compare_rest(alignment),
-    ]
-    if all(PROOFS[kind] == "contains" for kind, *_ in found):
+def _find_differences(a: Reading, b: Reading, alignment: Alignment, is_brief: bool) -> list[Finding]:
+    """Return the differences of two texts of one language; ``is_brief``: as in ``explain_readings``."""
+    found = [*find_cue_differences(a, b, alignment, alignment.language), *_compare_rest(alignment)]
+    is_apart = any(PROOFS[kind] != "contains" for kind, *_ in found)
+    orders = list(_find_orders(a, b, alignment, is_brief=is_brief and is_apart))
+    if not is_apart and not orders:
         found += _find_subtle(a, b, alignment)
-    return found
+    return [*orders, *found]
 
 
-def _find_orders(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:
-    """Yield the difference in the order of words, if there is one."""
+def _find_orders(a: Reading, b: Reading, alignment: Alignment, *, is_brief: bool = False) -> Iterator[Finding]:
+    """Yield the difference in the order of words, if there is one; ``is_brief``: only an exchange of two words."""
     if order := find_exchange(a.tokens, b.tokens):
         yield "exchange", *order
+    elif is_brief:
+        return
     elif order := find_reordered(a.tokens, b.tokens, alignment.of_a, alignment.language):
         yield "order", *order
     elif order := find_reordered(b.tokens, a.tokens, alignment.of_b, alignment.language):

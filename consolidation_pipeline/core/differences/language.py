@@ -237,7 +237,7 @@ def _unite(groups: list[list[str]]) -> dict[str, str]:
 
 def split_words(text: str) -> tuple[str, ...]:
     """Return the words of a text in lower case."""
-    return tuple(match[0].lower() for match in WORD.finditer(text.replace("’", "'")))
+    return tuple([word.lower() for word in WORD.findall(text.replace("’", "'"))])
 
 
 @lru_cache(maxsize=8192)

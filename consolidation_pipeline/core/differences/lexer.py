@@ -134,7 +134,7 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
 
 def _find_literals(text: str, language: Language) -> dict[int, Literal]:
     """Return the literals outside of code that no word list of the language reads, by their offset."""
-    code = [match.span() for match in _CODE.finditer(text)]
+    code = [match.span() for match in _CODE.finditer(text)] if "`" in text else []
     found: dict[int, Literal] = {}
     for literal in scan(text):
         is_word = (literal.kind == "number" and literal.text.isalpha()) or literal.text.lower() in language.calendar

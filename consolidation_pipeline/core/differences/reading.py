@@ -1,19 +1,23 @@
 """Reading of a text: its tokens in a canonical order, and the cues that change what is claimed."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import Language, Phrase, detect_language, load_language
 from consolidation_pipeline.core.differences.lexer import Piece, drop_remarks, join_negations, split_pieces, unify_signs
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
+from consolidation_pipeline.core.memories.memories import normalize_text
 
 # Markers that a noun phrase follows; a clause with a subject of its own follows the others.
 _PHRASE_MARKERS = frozenset("to from by than through between above below against during without".split())
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
+# Beginning of the keys of paths.
+PATH = "path:"
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
 
@@ -76,6 +80,51 @@ class Reading:
     tokens: tuple[Token, ...]
     cues: tuple[Cue, ...]
     frame: tuple[int | str, ...] = ()
+
+    # A text is compared with many: what does not depend on the other one is kept.
+    @cached_property
+    def normalized(self) -> str:
+        """The text in its normal form."""
+        return normalize_text(self.text)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The keys of the tokens."""
+        return [token.key for token in self.tokens]
+
+    @cached_property
+    def key_set(self) -> frozenset[str]:
+        """The different keys of the tokens."""
+        return frozenset(self.keys)
+
+    @cached_property
+    def names(self) -> int:
+        """Number of the tokens that are names."""
+        return sum(token.kind == "name" for token in self.tokens)
+
+    @cached_property
+    def paths(self) -> list[int]:
+        """Positions of the tokens that are paths."""
+        return [at for at, key in enumerate(self.keys) if key.startswith(PATH)]
+
+    @cached_property
+    def scopes(self) -> list[list[int]]:
+        """Positions of the tokens next to each cue.
+
+        Next to a marker is the phrase after it, next to another cue are the two tokens after it, or else before it.
+        """
+        clauses = defaultdict[int, list[int]](list)
+        for at, token in enumerate(self.tokens):
+            clauses[token.clause].append(at)
+        return [_find_scope(cue, self.tokens, clauses[cue.clause]) for cue in self.cues]
+
+
+def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int]) -> list[int]:
+    distance = {at: tokens[at].place - cue.place for at in clause}
+    if cue.category == "marker":
+        heads = {tokens[at].phrase for at in distance if distance[at] == 0}
+        return [at for at in distance if distance[at] >= 0 and tokens[at].phrase in heads]
+    return [at for at in distance if 0 <= distance[at] < 2] or [at for at in distance if -2 <= distance[at] < 0]
 
 
 def sort_as_written(tokens: Sequence[Token]) -> list[int]:

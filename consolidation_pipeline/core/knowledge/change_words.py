@@ -14,7 +14,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -73,6 +73,7 @@ def is_plan(sentence: str, language: str) -> bool:
     return bool(_load(language).plan.search(sentence))
 
 
+@lru_cache(maxsize=1 << 14)
 def find_change(sentence: str, language: str) -> Change | None:
     """Return what a sentence says of a change, None if it has no change words or denies the change."""
     words = _load(language)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import detect_language
@@ -128,7 +129,7 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
     for positions in forms.values():
         text = statements[positions[0]].text
         words = extract_content_words(text)
-        shared = Counter(number for word in words for number in matters_with[word])
+        shared = Counter(chain.from_iterable(matters_with.get(word, ()) for word in words))
         shares = ((-count / max(len(words), len(words_of[number])), number) for number, count in shared.items())
         for _, number in sorted(one for one in shares if -one[0] >= _SHARED_WORDS)[:_MAX_COMPARED]:
             first = read_sentence(matters[number][0].text, language)

@@ -8,12 +8,8 @@ from functools import partial
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
 from consolidation_pipeline.core.knowledge.pattern_sentences import list_sentences
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit, sort_units
-from consolidation_pipeline.core.knowledge.pattern_writer import (
-    PATTERN,
-    PRINCIPLE,
-    PatternWriter,
-    Style,
-)
+from consolidation_pipeline.core.knowledge.pattern_writer import PatternWriter
+from consolidation_pipeline.core.knowledge.principle_writer import PrincipleWriter
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking, count_background, rank_sentences
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
@@ -25,7 +21,7 @@ def extract_patterns(
     context: Sequence[bool] | None = None,
     wanted: Sequence[int] | None = None,
     sightings: Sequence[Sightings | None] | None = None,
-    style: Style = PATTERN,
+    writer: type[PatternWriter | PrincipleWriter] = PatternWriter,
 ) -> list[ExtractedPattern]:
     """Return the text of each group.
 
@@ -42,7 +38,7 @@ def extract_patterns(
         context: True for each group whose texts count for the rarity of terms (``rank_sentences``); None = all.
         wanted: Positions of the groups to write, in this order; None = all.
         sightings: How often and when the memories of each wanted group were seen; None = as the units tell.
-        style: Limits of the texts.
+        writer: Writer of the text of a group.
 
     Raises:
         ValueError: A group has no text.
@@ -68,13 +64,13 @@ def extract_patterns(
     terms = find_key_terms([_list_texts(ranking) for ranking in rankings], context=context, background=background)
     seen = [None] * len(chosen) if sightings is None else sightings
     return [
-        PatternWriter(units, ranking, found, style).write(sighted or _count_sightings(units))
+        writer(units, ranking, found).write(sighted or _count_sightings(units))
         for units, ranking, found, sighted in zip(chosen, rankings, terms, seen, strict=True)
     ]
 
 
-# Of groups of patterns: advice first, and shorter.
-extract_principles = partial(extract_patterns, style=PRINCIPLE)
+# Of groups of patterns: what they advise alike, or on one matter.
+extract_principles = partial(extract_patterns, writer=PrincipleWriter)
 
 
 def _texts(units: Sequence[Unit]) -> list[str]:

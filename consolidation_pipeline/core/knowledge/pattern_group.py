@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
@@ -80,16 +82,17 @@ class PatternGroup:
         units: In the order of ``sort_units``.
         ranking: Their sentences.
         terms: Key terms of the group.
-        rule: Further factor of the scores of advice and warnings.
 
     ``has_verdicts``: most units judge an attempt; ``has_attempts``: some do.
     """
 
-    def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], rule: float) -> None:
+    def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...]) -> None:
         self.units = units
         self.ranking = ranking
         self.terms = terms
-        self.rule = rule
+        self._vectors = ranking.vectors[[one.row for one in ranking.sentences]]
+        self._places = {one.row: at for at, one in enumerate(ranking.sentences)}
+        self._cosines: dict[int, list[float]] = {}
         self.sentences = list_sentences(ranking)
         self.texts = {at: "\n".join(found) for at, found in self.sentences.items()}
         self.language = detect_language("\n".join(self.texts.values()))
@@ -115,8 +118,11 @@ class PatternGroup:
 
     def measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""
-        texts = {other.text for other, cosine in self.compare(candidate) if cosine >= _SUPPORTS}
-        return sum(self.units[at].weight for at in texts) / self.weight
+        return self.weigh_texts(self.list_supporters(candidate))
+
+    def list_supporters(self, candidate: Candidate) -> set[int]:
+        """Return the positions of the texts that have a sentence like this one."""
+        return {other.text for other, cosine in self.compare(candidate) if cosine >= _SUPPORTS}
 
     def stands_for_most(self, one: Candidate) -> bool:
         """Return True if most units are on the matter of a sentence, and few of them say the opposite."""
@@ -135,8 +141,7 @@ class PatternGroup:
         return sum(self.units[at].weight for at in against) < _AGAINST * weight
 
     def measure_cosine(self, one: Candidate, other: Candidate) -> float:
-        vectors = self.ranking.vectors[[one.ranked.row, other.ranked.row]]
-        return float((vectors[[0]] @ vectors[[1]].T).sum())
+        return self._find_cosines(other.ranked.row)[self._places[one.ranked.row]]
 
     def weigh_texts(self, texts: Iterable[int]) -> float:
         """Return the share of texts by weight."""
@@ -196,7 +201,7 @@ class PatternGroup:
             lesson = replace(lesson, role="subject")
         if lesson.role in ("rule", "warning", "fact") and ranked.text in self.bug_reports:
             lesson = replace(lesson, role="fragment")
-        factor = _ROLE_FACTORS[lesson.role] * (self.rule if lesson.role in ("rule", "warning") else 1.0)
+        factor = _ROLE_FACTORS[lesson.role]
         found = frozenset() if disputed else literals(lesson.text)
         rare = sum(2 * self.literals[literal] < len(self.texts) for literal in found)
         factor *= _DISPUTED if disputed else 1.0
@@ -220,6 +225,13 @@ class PatternGroup:
 
     def compare(self, candidate: Candidate) -> list[tuple[RankedSentence, float]]:
         """Return the sentences of the group with their cosines with one of them."""
-        vectors, rows = self.ranking.vectors, [one.row for one in self.ranking.sentences]
-        cosines = (vectors[rows] @ vectors[[candidate.ranked.row]].T).toarray().ravel()
-        return list(zip(self.ranking.sentences, cosines.tolist(), strict=True))
+        return list(zip(self.ranking.sentences, self._find_cosines(candidate.ranked.row), strict=True))
+
+    def _find_cosines(self, row: int) -> list[float]:
+        """Return the cosines of a sentence with those of ``ranking``."""
+        if row not in self._cosines:
+            vector = np.zeros(self._vectors.shape[1])
+            own = self._vectors[[self._places[row]]]
+            vector[own.indices] = own.data
+            self._cosines[row] = (self._vectors @ vector).tolist()
+        return self._cosines[row]

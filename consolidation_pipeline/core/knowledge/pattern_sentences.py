@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from textwrap import shorten
 
-from consolidation_pipeline.core.differences.explanation import explain
+from consolidation_pipeline.core.differences.explanation import explain_readings, may_merge_readings
+from consolidation_pipeline.core.differences.reading import read
 from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled
 from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
@@ -57,7 +59,7 @@ def shorten_example(text: str) -> str:
 
 def repeats(one: Candidate, other: Candidate) -> bool:
     """Return True if one sentence says no more than the other, in words of its own."""
-    return explain(one.lesson.text, other.lesson.text).may_merge
+    return _may_merge(*sorted((one.lesson.text, other.lesson.text)))
 
 
 def opposes(one: Candidate, other: Candidate) -> bool:
@@ -69,7 +71,18 @@ def opposes(one: Candidate, other: Candidate) -> bool:
         return True
     words, others = map(extract_content_words, texts)
     is_alike = len(words & others) >= _SAME_MATTER * min(len(words), len(others))
-    return is_alike and explain(*texts).verdict == "contradicts"
+    return is_alike and _contradict(*sorted(texts))
+
+
+# Both are asked of the same pairs again, in either order.
+@lru_cache(maxsize=1 << 12)
+def _may_merge(one: str, other: str) -> bool:
+    return may_merge_readings(read(one), read(other))
+
+
+@lru_cache(maxsize=1 << 12)
+def _contradict(one: str, other: str) -> bool:
+    return explain_readings(read(one), read(other), is_brief=True).verdict == "contradicts"
 
 
 def settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> tuple[list[RankedSentence], int]:

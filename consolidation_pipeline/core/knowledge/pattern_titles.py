@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
 
-from consolidation_pipeline.core.text.key_terms import Term, extract_terms
+from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
 
 MAX_TITLE_CHARS = 64
@@ -74,13 +77,13 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
     heading: Counter[tuple[str, ...]] = Counter()
     written: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for at, text in enumerate(texts):
-        first, *rest = text.split("\n")
-        in_heading = {stems for stems, _ in _list_phrases(first)} if rest else set()
-        for stems, surface in _list_phrases(text):
-            if any(stem in values for stem in stems):
+        first, *rest = (list(_list_phrases(line)) for line in text.split("\n"))
+        for stems, surface in chain(first, *rest):
+            if not values.keys().isdisjoint(stems):
                 holding[stems].add(at)
                 written[stems][surface] += 1
-        heading.update(in_heading)
+        if rest:
+            heading.update({stems for stems, _ in first})
     scores = {
         stems: (len(found) + _HEADING_BONUS * heading[stems])
         / len(texts)
@@ -131,35 +134,57 @@ def capitalize(title: str) -> str:
     return title[:1].upper() + title[1:] if first.islower() and _WORDLIKE.match(title) else title
 
 
-def _list_phrases(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the phrases of a text: the stems of their terms, and the words as written."""
-    run: list[tuple[str, Term | None]] = []
-    for token in [*_WORD.findall(text), "\n"]:
-        term = next(extract_terms(token), None) if token[-1:].isalnum() or token.endswith("()") else None
-        if term is not None or token.lower() in _LINKS or token.lower() in _PARTICLES:
-            run.append((token, term))
-            continue
-        yield from _split_run(run)
-        run = []
+class _Word(NamedTuple):
+    """A word as written, with its term, and what it may do in a phrase."""
+
+    text: str
+    stem: str | None
+    is_link: bool
+    is_particle: bool
+    is_end: bool
 
 
-def _split_run(run: Sequence[tuple[str, Term | None]]) -> Iterator[tuple[tuple[str, ...], str]]:
-    is_end = [term is not None and not _NO_END.fullmatch(word.lower()) for word, term in run]
-    is_particle = [word.lower() in _PARTICLES for word, _ in run]
-    for start in range(len(run)):
-        if not is_end[start]:
+def _list_phrases(line: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the phrases of a line: the stems of their terms, and the words as written."""
+    run: list[_Word] = []
+    for token in _WORD.findall(line):
+        if word := _read_word(token):
+            run.append(word)
+        elif run:
+            yield from _split_run(run)
+            run = []
+    yield from _split_run(run)
+
+
+@lru_cache(maxsize=1 << 14)
+def _read_word(token: str) -> _Word | None:
+    """Return a word that may stand in a phrase, None for other words and signs."""
+    term = next(extract_terms(token), None) if token[-1:].isalnum() or token.endswith("()") else None
+    lower = token.lower()
+    is_link, is_particle = lower in _LINKS, lower in _PARTICLES
+    if term is None and not is_link and not is_particle:
+        return None
+    return _Word(token, term and term.stem, is_link, is_particle, term is not None and not _NO_END.fullmatch(lower))
+
+
+def _split_run(run: Sequence[_Word]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for start, first in enumerate(run):
+        if not first.is_end:
             continue
         stems: list[str] = []
-        for end in range(start, len(run)):
-            if sum(word.lower() not in _LINKS for word, _ in run[start : end + 1]) > _MAX_WORDS:
+        surface, size, follows_term = "", 0, False
+        for word in run[start:]:
+            size += not word.is_link
+            if size > _MAX_WORDS:
                 break
-            term = run[end][1]
-            if term is not None:
-                stems.append(term.stem)
-            if is_particle[end]:
-                stems.append(run[end][0].lower())
-            if is_end[end] or (is_particle[end] and end > start and run[end - 1][1] is not None):
-                yield tuple(stems), " ".join(word for word, _ in run[start : end + 1])
+            surface = f"{surface} {word.text}" if surface else word.text
+            if word.stem is not None:
+                stems.append(word.stem)
+            if word.is_particle:
+                stems.append(word.text.lower())
+            if word.is_end or (word.is_particle and follows_term):
+                yield tuple(stems), surface
+            follows_term = word.stem is not None
 
 
 def _spell(surfaces: Counter[str]) -> str:

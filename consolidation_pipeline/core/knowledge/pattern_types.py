@@ -115,7 +115,7 @@ def _vote(unit: Unit) -> str | None:
         return "failure"
     if unit.memory_type in _BY_TYPE:
         return _BY_TYPE[unit.memory_type]
-    roles = [read_lesson(sentence.text).role for sentence in extract_sentences(text)]
+    roles = [read_lesson(sentence.text, is_opening=False).role for sentence in extract_sentences(text)]
     warnings, rules = roles.count("warning"), roles.count("rule")
     if warnings and warnings >= rules:
         return "gotcha"

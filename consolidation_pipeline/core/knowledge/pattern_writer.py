@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
@@ -83,25 +83,11 @@ _TEMPLATE_SHARE = 0.6
 _AVOID = re.compile(r"^avoid (\w)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Style:
-    """``rule``: further factor of the scores of advice and warnings. ``parts``: of *Do*, *Avoid* and *Because*."""
-
-    rule: float
-    parts: tuple[int, int, int]
-
-
-# A pattern says what happens and what to do; a principle says what to do.
-PATTERN = Style(rule=1.0, parts=(_MAX_DO, _MAX_AVOID, _MAX_BECAUSE))
-PRINCIPLE = Style(rule=2.0, parts=(1, 1, 0))
-
-
 class PatternWriter(PatternGroup):
     """Writes the text of one group."""
 
-    def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], style: Style) -> None:
-        super().__init__(units, ranking, terms, style.rule)
-        self.style = style
+    def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...]) -> None:
+        super().__init__(units, ranking, terms)
         # What fails must be named, even by fewer attempts.
         self.title = write_title(list(self.texts.values()), terms, share=_ATTEMPTS if self.has_verdicts else _MOST)
 
@@ -125,13 +111,15 @@ class PatternWriter(PatternGroup):
             content = render(title="", headline=headline)
         elif found := self._find_headline():
             best, is_shared = found
-            headline = self.tell(best)
+            passage = self._find_passage(best)
+            *before, last = map(self.tell, passage)
+            headline = " ".join([*(line if SENTENCE_END.search(line) else f"{line}." for line in before), last])
             support = self.measure_support(best)
-            parts = self._find_parts(best)
+            parts = self._find_parts(best, passage)
             practices, gotchas = (
                 self.choose(found, most=_MAX_LISTED, max_chars=_LISTED_CHARS) for found in (rules, pitfalls)
             )
-            used = [best, *practices, *gotchas, *(one for part in parts for one in part)]
+            used = [*passage, *practices, *gotchas, *(one for part in parts for one in part)]
             do, avoid, because = ([self.tell(one) for one in part] for part in parts)
             avoid = [_AVOID.sub(lambda match: match[1].upper(), line) for line in avoid]
             # A short sentence alone is its own title.
@@ -235,19 +223,46 @@ class PatternWriter(PatternGroup):
         problems = (at for at in self.texts if self.units[at].memory_type in ("error_fix", "bugfix"))
         return "problems" if self.weigh_texts(problems) >= _MOST else "any"
 
-    def _find_parts(self, headline: Candidate) -> list[list[Candidate]]:
-        """Return the lines of *Do*, *Avoid* and *Because* that neither repeat the headline nor each other."""
+    def _find_passage(self, headline: Candidate) -> list[Candidate]:
+        """Return the headline with the sentences around it that most units say too: what was wrong, and what helped.
+
+        Attempts tell each failure in other words, so their headline stands alone.
+        """
+        if self.has_attempts:
+            return [headline]
+        of_text = {one.ranked.row: one for one in self.candidates if one.ranked.text == headline.ranked.text}
+        passage = [headline]
+        for step in (-1, 1):
+            row = headline.ranked.row + step
+            while (one := of_text.get(row)) is not None and self._is_of_most(one):
+                if any(self._is_like(one, other, _ALIKE_REASON) or opposes(one, other) for other in passage):
+                    break
+                if sum(len(other.lesson.text) for other in (*passage, one)) > _PART_CHARS:
+                    break
+                passage = [*passage, one] if step > 0 else [one, *passage]
+                row += step
+        # What refers to a sentence before it does not open a text.
+        opening = next(at for at, one in enumerate(passage) if one is headline or one.lesson.role != "fragment")
+        return passage[opening:]
+
+    def _is_of_most(self, one: Candidate) -> bool:
+        """Return True for a statement that most units make."""
+        silent: tuple[Role, ...] = ("subject", "question")
+        return one.lesson.role not in silent and self.measure_support(one) > _MOST
+
+    def _find_parts(self, headline: Candidate, passage: Sequence[Candidate]) -> list[list[Candidate]]:
+        """Return the lines of *Do*, *Avoid* and *Because* that neither repeat the passage nor each other."""
         roles = {"rule": 0, "warning": 1}
         parts: list[list[Candidate]] = [[], [], []]
-        told = [headline]
+        told = [*passage]
         faults = self.list_faults()
         # What is a fact needs no reason.
-        parts_told = self.style.parts if headline.lesson.role in roles else (*self.style.parts[:2], 0)
+        parts_told = (_MAX_DO, _MAX_AVOID, _MAX_BECAUSE if headline.lesson.role in roles else 0)
         for number, most in enumerate(parts_told):
             found = [
                 one
                 for one in self.candidates
-                if one is not headline
+                if one not in passage
                 and (
                     roles.get(one.lesson.role) == number
                     if number < _BECAUSE

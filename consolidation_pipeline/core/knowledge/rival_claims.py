@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from consolidation_pipeline.core.differences.explanation import Difference, explain_readings
+from consolidation_pipeline.core.differences.explanation import Difference, Explanation, explain_readings
 from consolidation_pipeline.core.differences.language import load_language, split_words
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -81,24 +81,34 @@ def compare_sentences(first: Reading, other: Reading) -> Comparison | None:
     """
     if any(cue.category == "question" for reading in (first, other) for cue in reading.cues):
         return None
-    found = explain_readings(first, other)
+    found = explain_readings(first, other, is_brief=True)
     if found.may_merge:
         return AGREES
+    comparison = _compare_claims(first, other, found)
+    # Few sentences compare: only for these it matters whether words stand in another order, too.
+    return comparison and _compare_claims(first, other, explain_readings(first, other))
+
+
+def _compare_claims(first: Reading, other: Reading, found: Explanation) -> Comparison | None:
+    """Return how two sentences relate that do not agree; None if they are about different matters."""
+    differs_in_cues = _differ_in_cues_alone(first, other)
+    if found.verdict != "contradicts" and not differs_in_cues:
+        return None
     sides = (
         _Side(first, [(one.kind, one.spans_a) for one in found.differences]),
         _Side(other, [(one.kind, one.spans_b) for one in found.differences]),
     )
+    if found.verdict != "contradicts":
+        return _tell_whole(sides)
     denials = [one for one in found.differences if is_denial(one, first)]
     kinds = {kind for side in sides for kind, spans in side.spans.items() if spans}
-    if found.verdict != "contradicts":
-        return _tell_whole(sides) if _differ_in_cues_alone(first, other) else None
     if kinds <= _VALUE_KINDS and all(side.spans["value"] for side in sides):
         return _compare_values(sides)
     if kinds <= _NAME_KINDS and all(side.spans["name"] for side in sides):
         return _compare_names(sides)
     is_denied = kinds <= _STATEMENT_KINDS and _deny_each_other(denials, sides)
     is_exchanged = kinds == {"exchange"} and not sides[0].is_heading
-    return _tell_whole(sides) if is_denied or is_exchanged or _differ_in_cues_alone(first, other) else None
+    return _tell_whole(sides) if is_denied or is_exchanged or differs_in_cues else None
 
 
 def _tell_whole(sides: tuple[_Side, _Side]) -> Comparison:
@@ -169,11 +179,12 @@ def _deny_each_other(denials: Sequence[Difference], sides: tuple[_Side, _Side]) 
 
 def _differ_in_cues_alone(first: Reading, other: Reading) -> bool:
     """Return True if sentences have the same words in the same order, and one cue for another: "before", "after"."""
+    if first.keys != other.keys:
+        return False
     cues, others = (
         sorted((cue.category, cue.pole) for cue in one.cues if cue.category != "tense") for one in (first, other)
     )
-    is_replaced = cues != others and [category for category, _ in cues] == [category for category, _ in others]
-    return is_replaced and [token.key for token in first.tokens] == [token.key for token in other.tokens]
+    return cues != others and [category for category, _ in cues] == [category for category, _ in others]
 
 
 def _is_qualified(one: str, other: str) -> bool:

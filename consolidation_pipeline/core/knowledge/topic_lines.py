@@ -27,6 +27,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
 )
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
+from consolidation_pipeline.core.text.sentences import extract_sentences
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # A sentence of lower readability is a heading, a fragment or markup, told only if it is as frequent.
@@ -135,7 +136,7 @@ class TopicGroup(PatternGroup):
     """The memories of one topic."""
 
     def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...]) -> None:
-        super().__init__(units, ranking, terms, rule=1.0)
+        super().__init__(units, ranking, terms)
         self.lessons = self._list_lessons()
 
     def tell_topic(self, room: int, *, told: Collection[str] = (), is_named: bool = True) -> TopicLine:
@@ -239,34 +240,36 @@ class TopicGroup(PatternGroup):
         label = "Asked, for example" if self.measure_asking() >= _ASKING else "For example"
         return finish_statement(f"{label}: {'; '.join(told)}", 1)
 
-    def name_briefly(self) -> str:
-        """Return a phrase of most memories, or one word that tells the topic from others."""
-        phrase = _strip_verb(write_title(list(self.texts.values()), self.terms, share=_TITLE_SHARE))
-        return phrase or self._name((), most=1)
-
     def _specify(self, phrase: str, statements: Sequence[str]) -> str:
         """Return the title: a phrase of most memories, rather than one word of it, or else what the key terms give."""
         if " " in phrase:
             return phrase
-        name = self._name(statements)
+        name = _name_by_terms(list(self.texts.values()), self.terms, statements)
         is_word = phrase.replace("-", "").isalpha() and phrase[1:].islower()
         is_longer = " and " not in name and phrase.lower() in name.lower()
         return name if not phrase or is_longer or (is_word and " " in name) else phrase
 
-    def _name(self, statements: Sequence[str], *, most: int = 2) -> str:
-        """Return a title of the words that tell the topic from others, first of those in a statement told."""
-        texts = list(self.texts.values())
-        stems_of = [{term.stem for term in extract_terms(text)} for text in texts]
-        for source in (["\n".join(statements)], texts):
-            phrase = _strip_verb(write_title(source, self.terms, share=_TOLD_SHARE))
-            stems = {term.stem for term in extract_terms(phrase)}
-            held = sum(stems <= other for other in stems_of)
-            if " " in phrase and held >= (1 if len(texts) <= _FEW else max(2, _TOLD_SHARE * len(texts))):
-                return phrase
-        stems_said = {term.stem for term in extract_terms("\n".join(statements))}
-        names = [word for word in self.terms if _names(word)]
-        names.sort(key=lambda word: not any(term.stem in stems_said for term in extract_terms(word)))
-        return capitalize(" and ".join(names[:most]))
+
+def name_topic(texts: Sequence[str], terms: Sequence[str]) -> str:
+    """Return a phrase of most texts, or one word that tells the topic from others. ``terms``: its key terms."""
+    told = ["\n".join(one.text for one in extract_sentences(text)) for text in texts]
+    phrase = _strip_verb(write_title(told, terms, share=_TITLE_SHARE))
+    return phrase or _name_by_terms(told, terms, (), most=1)
+
+
+def _name_by_terms(texts: Sequence[str], terms: Sequence[str], statements: Sequence[str], *, most: int = 2) -> str:
+    """Return a title of the words that tell the topic from others, first of those in a statement told."""
+    stems_of = [{term.stem for term in extract_terms(text)} for text in texts]
+    for source in (["\n".join(statements)], texts):
+        phrase = _strip_verb(write_title(source, terms, share=_TOLD_SHARE))
+        stems = {term.stem for term in extract_terms(phrase)}
+        held = sum(stems <= other for other in stems_of)
+        if " " in phrase and held >= (1 if len(texts) <= _FEW else max(2, _TOLD_SHARE * len(texts))):
+            return phrase
+    stems_said = {term.stem for term in extract_terms("\n".join(statements))}
+    names = [word for word in terms if _names(word)]
+    names.sort(key=lambda word: not any(term.stem in stems_said for term in extract_terms(word)))
+    return capitalize(" and ".join(names[:most]))
 
 
 def drop_open_quotation(text: str) -> str:

@@ -19,6 +19,7 @@ from consolidation_pipeline.core.knowledge.topic_lines import (
     TopicLine,
     drop_open_quotation,
     finish_statement,
+    name_topic,
     tells_lesson,
 )
 from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
@@ -248,10 +249,11 @@ class _Summary:
         rankings = rank_sentences(
             [[one.text for one in own] for own in units], [[one.weight for one in own] for own in units]
         )
-        terms = find_key_terms(
-            [[self.forms[at].bare for at in topic[:_MAX_RANKED]] for topic in topics], count=_TOPIC_TERMS
-        )
-        return [TopicGroup(*one) for one in zip(units, rankings, terms, strict=True)]
+        return [TopicGroup(*one) for one in zip(units, rankings, self._find_terms(topics), strict=True)]
+
+    def _find_terms(self, topics: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
+        texts = [[self.forms[at].bare for at in topic[:_MAX_RANKED]] for topic in topics]
+        return find_key_terms(texts, count=_TOPIC_TERMS)
 
     def _build_unit(self, at: int) -> Unit:
         form = self.forms[at]
@@ -275,8 +277,9 @@ class _Summary:
         found = find_topics(texts, [self.counts[at] for at in positions], most=_NAMED)
         topics = [[positions[at] for at in topic] for topic in found]
         counts = Counter[str]()
-        for topic, group in zip(topics, self._build_groups(topics), strict=True):
-            counts[group.name_briefly()] += sum(self.counts[at] for at in topic)
+        for topic, terms in zip(topics, self._find_terms(topics), strict=True):
+            named = [self.forms[at].text for at in topic[:_MAX_RANKED]]
+            counts[name_topic(named, terms)] += sum(self.counts[at] for at in topic)
         is_telling = counts.total() >= _TOLD_SHARE * self._weigh(positions)
         ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         told = ", ".join(f"{title} ({count})" for title, count in ranked if title) if is_telling else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.text.sentences import is_context_dependent
@@ -48,7 +49,8 @@ _VAGUE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # "X instead of X", where the difference was lost.
-_NO_CHANGE = re.compile(r"(?P<same>\S[^.]{3,80}\S) (?:instead of|rather than) (?P=same)(?!\w)")
+_IN_PLACE = (" instead of ", " rather than ")
+_NO_CHANGE = re.compile(rf"(?P<same>\S[^.]{{3,80}}\S)(?:{'|'.join(_IN_PLACE)})(?P=same)(?!\w)")
 # References inside a sentence; "such as" and "such a" refer to nothing.
 _REFERENCE = re.compile(
     r"\b(?:these|those|such(?! (?:as|that|an?)\b)|the above|aforementioned|"
@@ -61,7 +63,10 @@ _OPENS_WITH_REFERENCE = re.compile(
     r"^\W*(?:(?:in|for|with|on|at|by|under|to \w+|bei|für|mit|en|con|para|dans|avec|pour) )?"
     r"(?:such (?!an?\b|as\b|that\b)|these\b|those\b|dies(?:e[rmns]?|es)?\b|solche[rmns]?\b|dadurch\b|daher\b|deshalb\b|"
     r"est[aeo]s?\b|es[ao]s?\b|dich[ao]s?\b|tal(?:es)?\b|ceci\b|cela\b|ce\b|cet(?:te)?\b|ces\b|tel(?:le)?s\b|"
-    r"(?:ils?|elles?)\b(?! faut))",
+    r"(?:ils?|elles?)\b(?! faut))"
+    # "Never: it is locked" answers a question. "Set to 5 in the settings" is a state without its subject.
+    r"|^\W*(?:never:|(?:yes|no|nein|ja|sí|oui|non)[:,] )"
+    r"|^\W*(?:set|raised|lowered|changed|switched|moved|reverted|increased|reduced) (?:to|from)\b",
     re.IGNORECASE,
 )
 # "Leading to incorrect results": what came of a fault, rather than its cause.
@@ -133,7 +138,8 @@ def is_vague(text: str) -> bool:
         match = claim.match(text)
         if match is not None and specific.search(_EFFECT.sub("", match["rest"].lower())) is None:
             return True
-    return _NO_CHANGE.search(text) is not None
+    # The search takes time that grows with the square of the length.
+    return any(phrase in text for phrase in _IN_PLACE) and _NO_CHANGE.search(text) is not None
 
 
 def refers_elsewhere(text: str) -> bool:
@@ -148,6 +154,7 @@ def refers_elsewhere(text: str) -> bool:
     return False
 
 
+@lru_cache(maxsize=1 << 12)
 def names_wish_alone(text: str) -> bool:
     """Return True for a verdict whose reason is that it is not as wanted: "because it does not properly count"."""
     return _UNMET.search(text) is not None

@@ -19,6 +19,8 @@ _JOINED_BEFORE = re.compile(r"[\w-]")
 _JOINED_AFTER = re.compile(r"[\w-]|[./:]\w")
 
 
+# Sentences are read by each group that they are in, as a text and as its sentence.
+@lru_cache(maxsize=1 << 13)
 def literals(text: str) -> frozenset[Literal]:
     """Return all literals of ``text``.
 

@@ -10,21 +10,22 @@ from functools import lru_cache
 
 # Verbs that an instruction begins with.
 _VERBS = """
-    accept add adjust adopt align allow always analyse analyze annotate answer append apply ask assert assign assume
-    avoid backfill batch bind bump calculate call cap capture catch check choose claim clean clear close commit
-    compare compute configure confirm consider consult convert copy count create debounce declare default define
-    delete derive describe disable discard document double-check download drop emit enable encode encrypt enforce
-    ensure escape evaluate examine exclude expect explain expose extract fail favor favour fetch filter fix flush
-    focus follow force format generate give go grant group guard handle identify ignore implement import include
-    increase initialise initialize inject insert inspect install invalidate isolate iterate join keep launch leave
-    let look lower make mark mask maximise maximize measure merge migrate minimise minimize mock monitor mount move
-    normalise normalize open optimise optimize override parse pass persist pick pin poll prefer prefix prepare
-    preserve prevent print propagate protect provide prune publish pull push put quote raise read rebuild reduce
-    reevaluate refer refuse reject reload rely remember remove rename render reorder repeat replace reply require
-    reset resolve respect restart restore restrict rethink retry return reuse review revise revoke rewrite roll
-    rotate run sanitise sanitize save scan scrub select send separate serialise serialize serve set ship sign skip
-    sort specify split start stop store strip subscribe swap switch synchronise synchronize take tell think throw
-    treat trim try tune turn unpin upload use validate verify wait warm wrap write
+    accept add adjust adopt align allow always analyse analyze annotate answer append apply ask assert assign
+    assume attach avoid backfill batch bind bump calculate call cap capture catch check choose claim clean clear
+    close commit compare compute configure confirm consider consult convert copy count create debounce declare
+    default define delete derive describe disable discard document double-check download drain drop emit enable
+    encode encrypt enforce ensure escape evaluate examine exclude expect explain expose extract fail favor favour
+    fetch filter fix flush focus follow force format freeze generate give go grant group guard handle identify
+    ignore implement import include increase initialise initialize inject insert inspect install invalidate isolate
+    iterate join keep launch leave let look lower make mark mask maximise maximize measure merge migrate minimise
+    minimize mock monitor mount move normalise normalize notify open optimise optimize override paginate parse pass
+    persist pick pin poll prefer prefix prepare preserve prevent print propagate protect provide prune publish pull
+    push put quote raise read rebase rebuild redact reduce reevaluate refer refuse register reject reload rely
+    remember remove rename render reorder repeat replace reply requeue require reset resolve respect restart
+    restore restrict rethink retry return reuse review revise revoke rewrite roll rotate run sanitise sanitize save
+    scan scrub select send separate serialise serialize serve set ship sign skip sort specify split squash stagger
+    start stop store strip subscribe swap switch synchronise synchronize take tell think throttle throw treat trim
+    try tune turn unpin upload use validate verify wait warm wrap write
 """
 # Verbs that are also nouns with which a statement may begin: "Search index and two queues are left".
 _VERBS_OR_NOUNS = """
@@ -40,6 +41,8 @@ _STATEMENT = (
 _COMMAND = (
     rf"(?:(?:{'|'.join(_VERBS.split())}|find(?! out))|(?:{'|'.join(_VERBS_OR_NOUNS.split())})(?=\s)(?!{_STATEMENT}))"
 )
+# Commands that are also the past of their verb: "the event came late and set a flag".
+_PAST_TOO = r"(?!(?:cut|let|put|read|set|split|hit|shut)\b)"
 _OPENER = r"(?:please |then |instead,? |just |simply |first,? |also )?"
 _CLAUSE = (
     "if|when|whenever|before|after|while|for|to|in|on|at|with|where|unless|once|during|instead of|rather than|by|as"
@@ -47,7 +50,7 @@ _CLAUSE = (
 # A command at the start, after a colon or a semicolon, after an opening clause, or after "and".
 _COMMANDS = (
     rf"^[*_\"'“(]*{_OPENER}{_COMMAND}\s|[:;]\s+{_OPENER}{_COMMAND}\s"
-    rf"|^\W*(?:{_CLAUSE})\s[^,]+,\s{_OPENER}{_COMMAND}\s|\band {_COMMAND} (?:it|them|the|its|their|a|an)\b"
+    rf"|^\W*(?:{_CLAUSE})\s[^,]+,\s{_OPENER}{_COMMAND}\s|\band {_PAST_TOO}{_COMMAND} (?:it|them|the|its|their|a|an)\b"
 )
 _COMMANDING = re.compile(_COMMANDS, re.IGNORECASE)
 _ADVICE = re.compile(
@@ -89,6 +92,7 @@ def is_advice(sentence: str) -> bool:
     return _ADVICE.search(sentence) is not None
 
 
+@lru_cache(maxsize=1 << 12)
 def is_command(sentence: str) -> bool:
     """Return True for a command: "Check the log", "When it fails, check the log", "Rule: check the log"."""
     return _COMMANDING.search(sentence) is not None

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.differences.explanation import PROOFS, explain
+from consolidation_pipeline.core.differences.explanation import PROOFS, explain, explain_readings, may_merge_readings
+from consolidation_pipeline.core.differences.reading import read
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 MAY_MERGE = {
@@ -202,6 +203,26 @@ def test_no_substituted_word_merges(note: str, data: st.DataObject) -> None:
 def test_any_text_is_explained(a: str, b: str) -> None:
     assert explain(a, a).verdict == "same"
     assert explain(a, b).verdict == explain(b, a).verdict
+
+
+@given(st.permutations(NOTES), st.lists(st.integers(0, 30), max_size=12))
+@settings(max_examples=examples(200), deadline=None)
+def test_brief_explanation_has_the_same_verdict(notes: list[str], cuts: list[int]) -> None:
+    words, others = (note.split() for note in notes[:2])
+    mixed = " ".join((words + others)[cut] for cut in cuts if cut < len(words) + len(others))
+    for a, b in [(read(notes[0]), read(mixed)), (read(notes[0]), read(notes[1]))]:
+        whole, brief = explain_readings(a, b), explain_readings(a, b, is_brief=True)
+        assert brief.verdict == whole.verdict
+        assert may_merge_readings(a, b) == whole.may_merge
+        assert set(brief.differences) == {one for one in whole.differences if one in brief.differences}
+        assert {one.kind for one in whole.differences if one not in brief.differences} <= {"order"}
+
+
+@pytest.mark.parametrize("pair", [*MAY_MERGE.values(), *(pair for pairs in MUST_NOT_MERGE.values() for pair in pairs)])
+def test_quick_decision_equals_the_explanation(pair: tuple[str, str]) -> None:
+    a, b = map(read, pair)
+    assert may_merge_readings(a, b) == explain_readings(a, b).may_merge
+    assert explain_readings(a, b, is_brief=True).verdict == explain_readings(a, b).verdict
 
 
 @pytest.mark.parametrize("pair", [("It is.", "They are."), ("!", "?"), ("", "The cache is cold.")])

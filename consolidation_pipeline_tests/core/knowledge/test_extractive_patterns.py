@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
@@ -97,6 +98,24 @@ def test_extracted_pattern_summarizes_its_group() -> None:
     assert "Avoid: Never log the body of a webhook: its signature is a secret." in found.content
     assert "Never log the body of a webhook: its signature is a secret." in found.gotchas
     assert {evidence.unit for evidence in found.evidence} == {1, 2, 3, 4}
+
+
+def test_headline_keeps_what_most_units_say_around_it() -> None:
+    cause = "The balancer reused connections that the server had closed, hence sporadic 502 answers."
+    texts = [
+        f"{cause} With a keep-alive of 75 s the 502 answers stopped. Lunch was late.",
+        "Sporadic 502 answers: the balancer reused connections that the server had closed. They stopped with 75 s.",
+        "The balancer reused connections just closed by the server. A keep-alive of 75 s: the 502 answers stopped.",
+    ]
+    (found, _) = extract_patterns([make_units(texts), make_units(LOCKS)])
+    assert found.summary == f"{cause} With a keep-alive of 75 s the 502 answers stopped."
+    assert found.content.split("\n")[-2] == found.summary
+
+
+def test_headline_says_nothing_twice() -> None:
+    rule = "Keep the limit of a payout batch at 100, larger batches hold locks too long."
+    (found,) = extract_patterns([make_units([f"{rule} {rule[:-1]} as said."] * 3)])
+    assert found.summary.count("payout batch") == 1
 
 
 def test_last_line_tells_sightings_and_days() -> None:
@@ -294,34 +313,47 @@ def test_evidence_units_are_numbered_by_id() -> None:
     assert [unit.id for unit in sort_units(reversed(given))] == ["u0", "u1", "u2", "u3"]
 
 
-def test_principle_puts_rules_first_and_is_short() -> None:
-    patterns = [
-        Unit(id=str(at), text=text, memory_type="warning", pattern_type="gotcha")
-        for at, text in enumerate(
-            ["The table lock of a migration is held for long.", "Set lock_timeout in a migration with a table lock.",
-             "The migration waits for a table lock."]
-        )
-    ]  # fmt: skip
-    (found,) = extract_principles([patterns])
-    assert found.summary == "Set lock_timeout in a migration with a table lock."
-    assert found.content.count("\n") <= 3
-    assert found.pattern_type == "gotcha"
+def make_patterns(texts: Sequence[str]) -> list[Unit]:
+    return [Unit(id=str(at), text=text, memory_type="warning", pattern_type="gotcha") for at, text in enumerate(texts)]
 
 
-def test_principle_reads_statements_of_patterns_alone() -> None:
-    text = "Lock, migration\n{}\nDo: Set lock_timeout in a migration.\nSeen 4 times, 12 May 2026."
-    told = ["Take the table lock late.", "Take the table lock for a short time.", "Release the table lock early."]
-    patterns = [Unit(id=one, text=text.format(one), memory_type="learning", pattern_type="workflow") for one in told]
-    (found,) = extract_principles([patterns])
-    assert "May" not in found.content
-    assert "Do: Do:" not in found.content
-    assert "Set lock_timeout in a migration." in found.best_practices
-    assert all(evidence.quote in patterns[0].text or evidence.unit > 1 for evidence in found.evidence)
+def test_principle_is_what_most_patterns_advise() -> None:
+    told = "Lock, migration\n{}\nSeen 4 times, 12 May 2026."
+    shared = "Set lock_timeout before a migration takes a table lock."
+    texts = [f"{shared}\nDo: Release the connection early.", shared, f"{shared}\nAvoid: Never rename a column."]
+    (found,) = extract_principles([make_patterns([told.format(text) for text in texts])])
+    assert found.is_shared
+    assert (found.summary, found.support) == (shared, 1.0)
+    assert found.content == f"{shared}\nSeen in 3 patterns."
+    assert (found.best_practices, found.pattern_type) == ((shared,), "gotcha")
+
+
+def test_principle_lists_advice_on_one_matter() -> None:
+    texts = [
+        "Refuse webhook events whose timestamp is old.",
+        "Check for a webhook event twice with one INSERT.",
+        "Never answer webhook events after 10 seconds.",
+        "Fetch the object when webhook events arrive out of order.",
+    ]
+    other = ["Rotate the keys of the vault each month.", "Renew the certificates of the proxy before May."]
+    (found, _) = extract_principles([make_patterns(texts), make_patterns(other)])
+    assert found.is_shared
+    title, *advice, seen = found.content.split("\n")
+    assert title == "Webhook events"
+    assert sorted(line.split(": ", 1)[1] for line in advice) == sorted(texts)
+    assert [line for line in advice if line.startswith("Avoid: ")] == [f"Avoid: {texts[2]}"]
+    assert seen == "Seen in 4 patterns."
+
+
+def test_one_pattern_makes_no_principle() -> None:
+    texts = ["Set the pool of the database to 12.", "With a timeout of 75 the errors stopped.", "The cache is cleared."]
+    (found,) = extract_principles([make_patterns(texts)])
+    assert not found.is_shared
 
 
 def test_principle_tells_both_sides_of_patterns() -> None:
     texts = ["Keep the events of a webhook for 30 days.", "Keep the events of a webhook for 90 days."]
-    (found,) = extract_principles([make_units(texts)])
+    (found,) = extract_principles([make_patterns([*texts, texts[0]])])
     assert (found.summary, found.overruled) == ("Keep the events of a webhook for 30 days (others say 90 days).", 1)
 
 

@@ -42,6 +42,7 @@ def test_is_advice_accepts_advice(sentence: str) -> None:
         "Moved the state into the store.",
         "The mustard is yellow.",
         "Used a lock.",
+        "An old event arrived late and set an order back.",
         "",
     ],
 )
