@@ -50,11 +50,11 @@ _LIST_CANDIDATES = """
         SELECT x.id AS a, y.id AS b FROM originals x
             JOIN originals y ON y.suggestion = x.suggestion AND y.original <> x.original AND y.id > x.id),
     near AS MATERIALIZED (
-        (SELECT a, b, similarity, verdict FROM consolidation.memory_neighbors
+        (SELECT a, b, similarity, verdict FROM consolidation.memory_pairs
             WHERE project_id = :project AND embedding_model = :model AND verdict = :merge
             ORDER BY similarity, a, b LIMIT :near)
         UNION ALL
-        (SELECT a, b, similarity, verdict FROM consolidation.memory_neighbors
+        (SELECT a, b, similarity, verdict FROM consolidation.memory_pairs
             WHERE project_id = :project AND embedding_model = :model AND verdict = :ask
             ORDER BY similarity DESC, a, b LIMIT :near)),
     pairs AS (

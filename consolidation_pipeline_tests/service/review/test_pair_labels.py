@@ -127,7 +127,7 @@ def test_repeat_of_labelled_text_is_not_asked(pipeline: Pipeline) -> None:
     pipeline.write("UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'x' WHERE id = :id", id=pair.a)
     pipeline.add([note("again", pair.text_a)])
     pipeline.run_phases(GRAPH)
-    assert pipeline.value("SELECT count(*) FROM {s}.memory_neighbors WHERE verdict > 0 AND a <> :a", a=pair.a) > 0
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_pairs WHERE verdict > 0 AND a <> :a", a=pair.a) > 0
     assert list_pairs(pipeline) == []
 
 
@@ -148,12 +148,15 @@ def test_sources_of_suggested_merges_are_not_asked(pipeline: Pipeline) -> None:
     pair = next(pair for pair in list_pairs(pipeline) if pair.merged_into is not None)
     near = note_id("near-0-0")
     assert pair.merged_into is not None
-    compare = "SELECT count(*) FROM {s}.memory_neighbors WHERE a = :a AND b = :b"
+    compare = "SELECT count(*) FROM {s}.memory_pairs WHERE a = :a AND b = :b"
     low, high = sorted((pair.a, near))
     assert pipeline.value(compare, a=low, b=high) == 0
     pipeline.write(
-        "INSERT INTO {s}.memory_neighbors (project_id, embedding_model, a, b, similarity, verdict) "
-        "SELECT project_id, embedding_model, :a, :b, 0.9, 1 FROM {s}.memory_neighbors LIMIT 1",
+        "INSERT INTO {s}.memory_neighbors AS n SELECT project_id, embedding_model, :a, ARRAY[CAST(:b AS uuid)], "
+        "ARRAY[0.9], ARRAY[1] FROM {s}.memory_pairs LIMIT 1 "
+        "ON CONFLICT (project_id, embedding_model, memory_id) DO UPDATE "
+        "SET neighbor_ids = n.neighbor_ids || excluded.neighbor_ids, "
+        "similarities = n.similarities || excluded.similarities, verdicts = n.verdicts || excluded.verdicts",
         a=low,
         b=high,
     )

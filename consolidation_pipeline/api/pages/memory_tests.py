@@ -1,0 +1,54 @@
+"""The page of a project's memory tests: list them with their last result, run, add and remove them."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from consolidation_pipeline.api.pages.page_route import PageRoute
+from consolidation_pipeline.api.pages.page_session import AdminVisitor, ReaderVisitor, SubmittedForm
+from consolidation_pipeline.api.pages.rendering import render
+from consolidation_pipeline.core.memory_tests.memory_test import KINDS
+from consolidation_pipeline.core.memory_tests.tests_file import read_one_test
+from consolidation_pipeline.service.memory_tests import registry
+from consolidation_pipeline.service.memory_tests.evaluation import run_memory_tests
+
+router = APIRouter(prefix="/projects/{project}/tests", route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("")
+def show_tests(request: Request, project: str, visitor: ReaderVisitor) -> Response:
+    """Show the tests of a project and their last results."""
+    slug = visitor.find_project(project).slug
+    tests = [registry.describe_memory_test(one) for one in registry.list_memory_tests(visitor.engine, slug)]
+    return render(request, "memory_tests.html", project=slug, tests=tests, kinds=KINDS)
+
+
+@router.post("/run")
+def run(project: str, visitor: AdminVisitor, _form: SubmittedForm) -> Response:
+    """Run the enabled tests, and show the results. The form holds the token of the session alone."""
+    slug = visitor.find_project(project).slug
+    run_memory_tests(visitor.engine, slug, settings=visitor.settings)
+    return _redirect(slug)
+
+
+@router.post("/add")
+def add(project: str, visitor: AdminVisitor, form: SubmittedForm) -> Response:
+    """Add a test that is written as in a file."""
+    slug = visitor.find_project(project).slug
+    test = read_one_test(form.get("test", ""), form.get("name") or None)
+    registry.add_memory_tests(visitor.engine, slug, [test], source="page")
+    return _redirect(slug)
+
+
+@router.post("/remove")
+def remove(project: str, visitor: AdminVisitor, form: SubmittedForm) -> Response:
+    """Remove a test."""
+    slug = visitor.find_project(project).slug
+    registry.remove_memory_test(visitor.engine, slug, form.get("name", ""))
+    return _redirect(slug)
+
+
+def _redirect(slug: str) -> Response:
+    return RedirectResponse(f"/projects/{slug}/tests", 303)

@@ -1,0 +1,1 @@
+"""Memory tests: what a user expects of a project's memories, as data."""

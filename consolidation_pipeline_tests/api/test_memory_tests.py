@@ -1,0 +1,41 @@
+"""Routes and page of memory tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation_pipeline_tests.api.conftest import API, ApiContext
+from consolidation_pipeline_tests.api.review_client import PageVisitor
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
+
+PAGE = f"/projects/{SLUG}/tests"
+PATH = f"{API}/projects/{SLUG}/memory-tests"
+
+
+@pytest.fixture(autouse=True)
+def without_tests(api: ApiContext) -> None:
+    """Begin without memory tests."""
+    api.pipeline.write("DELETE FROM {s}.memory_tests")
+
+
+def test_wrong_test_is_a_bad_request(api: ApiContext) -> None:
+    client = api.client("admin")
+    reply = client.post(PATH, json={"kind": "must_merge", "a": "one"})
+    assert reply.status_code == 400
+    assert "must_merge needs a text, not None" in reply.json()["message"]
+    assert client.delete(PATH, params={"name": "none"}).status_code == 404
+    assert api.client("reader").post(PATH, json={"kind": "must_remember", "text": "a"}).status_code == 403
+
+
+def test_page_adds_runs_and_removes_tests(api: ApiContext) -> None:
+    visitor = PageVisitor(api.client(None))
+    visitor.log_in(api.key("admin", None))
+    assert "No memory tests yet" in visitor.get(PAGE).text
+    visitor.submit(f"{PAGE}/add", on=PAGE, test="must_remember: The <moon> is made of cheese.", name="moon")
+    assert "not run yet" in visitor.get(PAGE).text
+    visitor.submit(f"{PAGE}/run", on=PAGE)
+    page = visitor.get(PAGE).text
+    assert "failed" in page
+    assert "The &lt;moon&gt; is made of cheese." in page
+    visitor.submit(f"{PAGE}/remove", on=PAGE, name="moon")
+    assert "No memory tests yet" in visitor.get(PAGE).text
