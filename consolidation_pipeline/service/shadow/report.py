@@ -1,0 +1,104 @@
+"""Report of a shadow: what it did otherwise than a run with the project's own options would on the same snapshot."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ComparedMerge(_Part):
+    """A merged memory that only one side has."""
+
+    id: UUID
+    texts: dict[UUID, str]
+    """Raw memories and their texts."""
+    text: str
+    """What the merged memory says."""
+
+
+class ComparedKnowledge(_Part):
+    """A pattern, principle or playbook entry that only one side has."""
+
+    kind: str
+    """pattern, principle or playbook."""
+    id: UUID
+    text: str | None
+    """Null if a language model would have to write it first."""
+
+
+class Difference(_Part):
+    """Results of both sides and of only one. ``here``: the project's own options. ``there``: the shadow's."""
+
+    merges_same: int
+    merges_only_here: list[ComparedMerge]
+    merges_only_there: list[ComparedMerge]
+    knowledge_same: int
+    knowledge_only_here: list[ComparedKnowledge]
+    knowledge_only_there: list[ComparedKnowledge]
+    archived_only_here: dict[UUID, str]
+    """Raw memories and their texts."""
+    archived_only_there: dict[UUID, str]
+
+
+class Labelled(_Part):
+    """Fate of the pairs that people labelled."""
+
+    pairs: int
+    wrong_merges_here: int
+    """Pairs labelled different that are in one merged memory."""
+    wrong_merges_there: int
+    missed_here: int
+    """Pairs labelled same that are not."""
+    missed_there: int
+
+
+class Retrieval(_Part):
+    """Search for memories by their own words, before and after the shadow's run."""
+
+    queries: int
+    within: int
+    """Places that are looked at."""
+    found_before: int
+    found_after: int
+    archived: int
+    """Memories that are not found as the shadow archived them."""
+    lost: dict[UUID, str]
+    """Other memories that were found before and are not after, and the queries."""
+
+
+class Spending(_Part):
+    """Cost of the shadow's calls to models."""
+
+    usd: float
+    tokens: int
+    calls: int
+    cached: int
+    """Replies that were there already."""
+
+
+class ShadowReport(_Part):
+    """Report of a shadow."""
+
+    project: str
+    name: str
+    options: dict[str, Any]
+    """Options that differ from the project's own."""
+    snapshot_at: datetime
+    job_id: UUID
+    """Job of the shadow, and of its promotion."""
+    memories: int
+    changes: dict[str, int]
+    """Changes that a promotion carries out, by operation."""
+    difference: Difference
+    labelled_pairs: Labelled
+    retrieval: Retrieval
+    cost: Spending
+    stopped: list[str]
+    """Reasons why a part of the run ended early."""

@@ -1,0 +1,23 @@
+"""A project on which shadows are run; what they leave on the server is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from consolidation_pipeline.store.shadow.databases import drop_shadows
+from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, corpus, topic_notes
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+
+
+@pytest.fixture
+def live(pipeline: Pipeline) -> Iterator[Pipeline]:
+    """Project that was consolidated once and has new memories since."""
+    rows = [*corpus(), *topic_notes("hooks", WEBHOOKS), *topic_notes("migrations", MIGRATIONS)]
+    pipeline.add(rows[: len(rows) // 2])
+    pipeline.run()
+    pipeline.add(rows)
+    project = pipeline.project().id
+    yield pipeline
+    drop_shadows(pipeline.engine, project)
