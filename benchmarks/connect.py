@@ -7,9 +7,12 @@ copied, consolidated and written. Then a night: 1,000 rows (at most a hundredth 
 of the new ones in words for what the user has already, and sync, run and write follow.
 
 Meanwhile a process updates and inserts rows of the collection one by one, fifty in a second, half of them among the
-rows that are being merged. Vectors have the directions of the local model's, repeated up to D numbers. Everything is in
-one temporary embedded server. Phases run as Dagster assets in this process, as by `consolidation run`. CPU seconds are
-those of this process, which also plays the provider of the model, and of the server.
+rows that are being merged. The server tells it of each lock that it waits for longer than 50 ms. The same is measured
+with nothing of ours, while one program copies rows and two more compute.
+
+Vectors have the directions of the local model's, repeated up to D numbers. Everything is in one temporary embedded
+server. Phases run as Dagster assets in this process, as by `consolidation run`. CPU seconds are those of this process,
+which also plays the provider of the model, and of the server.
 """
 
 from __future__ import annotations
@@ -100,6 +103,7 @@ def fill(url: str, rows: int, dimension: int, *, index: bool) -> None:
             store.execute("SET maintenance_work_mem = '4GB'")
             store.execute("CREATE INDEX ON mem0 USING hnsw (vector vector_cosine_ops)")
         store.execute("VACUUM ANALYZE mem0")
+        store.execute("CHECKPOINT")  # Else the rows that are filled here are flushed during the first measurements.
 
 
 def change_rows(url: str, rows: int, dimension: int) -> int:
@@ -132,10 +136,12 @@ def write_as_the_program(url: str, dimension: int, merged: Sequence[str], stop: 
     """Update and insert rows one by one until ``stop`` is set; put the seconds of each into ``times``."""
     import psycopg
 
-    draw, taken = random.Random(SEED + os.getpid()), []
+    draw, taken, locks = random.Random(SEED + os.getpid()), [], []
     # Few texts, and one user's: they cost the next run little.
     own = [make_values((UUID(int=0), "writer", f"Entry {at} of the writer"), np.ones(dimension)) for at in range(20)]
     with psycopg.connect(url, autocommit=True) as store:
+        store.add_notice_handler(lambda told: locks.append(told.message_primary))
+        store.execute("SET deadlock_timeout = '50ms'; SET log_lock_waits = on; SET client_min_messages = log")
         ids = [str(id_) for (id_,) in store.execute("SELECT id FROM mem0 ORDER BY md5(id::text) LIMIT 2000")]
         while not stop.is_set():
             began = time.perf_counter()
@@ -148,7 +154,42 @@ def write_as_the_program(url: str, dimension: int, merged: Sequence[str], stop: 
             taken.append(time.perf_counter() - began)
             time.sleep(max(0.0, 1 / WRITES_PER_SECOND - taken[-1]))
         store.execute("DELETE FROM mem0 WHERE payload ->> 'user_id' = 'writer'")
-    times.put(taken)
+    times.put((taken, sum("still waiting for" in str(told) for told in locks)))
+
+
+def load_as_others(url: str, stop: Any) -> None:
+    """Copy rows of the collection until ``stop`` is set."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as store:
+        store.execute("CREATE TABLE copied (LIKE mem0)")
+        while not stop.is_set():
+            store.execute("INSERT INTO copied SELECT gen_random_uuid(), vector, payload FROM mem0 LIMIT 2000")
+        store.execute("DROP TABLE copied")
+
+
+def compute_as_others(url: str, stop: Any) -> None:
+    """Use a core until ``stop`` is set."""
+    del url
+    while not stop.is_set():
+        sum(range(100_000))
+
+
+@contextmanager
+def run_others(url: str) -> Iterator[None]:
+    """Run programs that have nothing to do with us during the body."""
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    targets = (load_as_others, compute_as_others, compute_as_others)
+    others = [context.Process(target=target, args=(url, stop)) for target in targets]
+    for other in others:
+        other.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for other in others:
+            other.join()
 
 
 def read_cpu_seconds() -> float:
@@ -176,11 +217,13 @@ def measure(name: str, url: str, dimension: int, merged: Sequence[str] = ()) -> 
     finally:
         took, spent = time.perf_counter() - began, read_cpu_seconds() - spent
         stop.set()
-        taken = np.array(times.get(timeout=60)) * 1000
+        taken, locks = times.get(timeout=60)
+        taken = np.array(taken) * 1000
         writer.join()
     p50, p99, slowest = (*np.percentile(taken, (50, 99)), taken.max())
     print(
-        f"| {name} | {took:.1f} s | {spent:.1f} s | {len(taken)} | {p50:.1f} ms | {p99:.1f} ms | {slowest:.0f} ms |",
+        f"| {name} | {took:.1f} s | {spent:.1f} s | {len(taken)} | {p50:.1f} ms | {p99:.1f} ms | {slowest:.0f} ms "
+        f"| {locks} |",
         flush=True,
     )
 
@@ -212,10 +255,12 @@ def measure_all(engine: Any, url: str, rows: int, dimension: int, *, merge_only:
     from consolidation_pipeline.service.sources.write_back import write_source
 
     config = {"kind": "mem0", "url_env": URL_ENV, "embedding_model": MODEL}
-    print(f"\n| {rows:,} rows x {dimension} | time | CPU | its program's writes | p50 | p99 | longest |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    print(f"\n| {rows:,} rows x {dimension} | time | CPU | its program's writes | p50 | p99 | longest | locks |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
     with measure("nothing else", url, dimension):
         time.sleep(5)
+    with run_others(url), measure("other programs, nothing of ours", url, dimension):
+        time.sleep(30)
     with measure("connect", url, dimension):
         connect_source(engine, SOURCE, project=PROJECT, config=config)
     with measure("first sync", url, dimension):

@@ -1,16 +1,18 @@
 """Searches a second that the HTTP API answers, and their latencies.
 
-    python benchmarks/serving.py [RATE ...]        default: 50 100 200
+    python benchmarks/serving.py [--rows ROWS] [RATE ...]        default: 10000 memories, 50 100 200
 
-10,000 memories are in 50 projects as in search.py; the largest has an index. Requests are sent at a fixed rate for 20
-seconds, even if earlier ones are not answered yet. A latency counts from the time when its request was due. Requests
-are mixed: any project, 3 to 10 words, plain, by level, by type, with sources, with explanations. Server, database and
-clients share this machine.
+The memories are in 50 projects as in search.py; the largest has an index. Requests are sent at a fixed rate for 20
+seconds, even if earlier ones are not answered yet. A latency counts from the time when its request was due. At the rate
+0, each of 16 clients sends its next request when it has its reply. Requests are mixed: any project, 3 to 10 words,
+plain, by level, by type, with sources, with explanations. Server, database and clients share this machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import random
 import re
 import socket
@@ -31,6 +33,8 @@ from temporary_server import find_free_port, use_temporary_server, wait_for_port
 
 ROWS = 10_000
 SECONDS = 20
+# More requests a second than are ever answered.
+UNREACHED = 1_000
 CLIENTS = 16
 SEARCH_OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -49,10 +53,11 @@ _HEAD = (
 
 @contextmanager
 def serve(*arguments: str) -> Iterator[int]:
-    """Run `consolidation serve` in a process of its own; yield its port."""
+    """Run `consolidation serve` in a process of its own, which refuses no request for its rate; yield its port."""
     port = find_free_port()
     command = [str(Path(sys.executable).parent / "consolidation"), "serve", "--port", str(port), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment = os.environ | {"CONSOLIDATION_API_RATE": "100000", "CONSOLIDATION_API_BURST": "100000"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     try:
         wait_for_port(port)
         yield port
@@ -61,11 +66,12 @@ def serve(*arguments: str) -> Iterator[int]:
         process.wait()
 
 
-def send_one(port: int, key: str, connection: local, due: float, body: bytes) -> tuple[float, int]:
-    """Send a request when it is due; return the milliseconds until its reply was read, and the status.
+def send_one(port: int, key: str, connection: local, due: float | None, body: bytes) -> tuple[float, int]:
+    """Send a request when it is due, None = now; return the milliseconds until its reply was read, and the status.
 
     A plain socket keeps the client's work small, because it shares the server's cores.
     """
+    due = time.perf_counter() if due is None else due
     time.sleep(max(0.0, due - time.perf_counter()))
     if not hasattr(connection, "socket"):
         connection.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -91,15 +97,22 @@ def draw_requests(
 
 
 def send(port: int, key: str, bodies: Sequence[bytes], rate: int) -> tuple[float, Counter[int], list[float]]:
-    """Send ``rate`` requests a second; return replies a second, replies by status, and latencies in milliseconds."""
+    """Send ``rate`` requests a second, 0 = as fast as they are answered, for at most ``SECONDS`` then.
+
+    Return replies a second, replies by status, and latencies in milliseconds.
+    """
     connection = local()
     began = time.perf_counter() + 0.2
+
+    def send_next(at: int) -> tuple[float, int] | None:
+        if not rate and time.perf_counter() > began + SECONDS:
+            return None
+        return send_one(port, key, connection, began + at / rate if rate else None, bodies[at])
+
     with ThreadPoolExecutor(CLIENTS) as pool:
-        answers = list(
-            pool.map(lambda at: send_one(port, key, connection, began + at / rate, bodies[at]), range(len(bodies)))
-        )
+        answers = [answer for answer in pool.map(send_next, range(len(bodies))) if answer is not None]
     took = time.perf_counter() - began
-    return len(bodies) / took, Counter(status for _, status in answers), [ms for ms, _ in answers]
+    return len(answers) / took, Counter(status for _, status in answers), [ms for ms, _ in answers]
 
 
 def measure_rates(engine: Any, rates: Sequence[int], draw_bodies: Callable[[int], list[bytes]]) -> None:
@@ -111,7 +124,7 @@ def measure_rates(engine: Any, rates: Sequence[int], draw_bodies: Callable[[int]
     with serve() as port:
         send(port, key, draw_bodies(60), 20)
         for rate in rates:
-            answered, statuses, latencies = send(port, key, draw_bodies(rate * SECONDS), rate)
+            answered, statuses, latencies = send(port, key, draw_bodies((rate or UNREACHED) * SECONDS), rate)
             counts = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
             columns = " | ".join(f"{latency:.1f}" for latency in np.percentile(latencies, [50, 95, 99]))
             print(f"| {rate} | {answered:.0f} | {counts} | {columns} |", flush=True)
@@ -119,19 +132,23 @@ def measure_rates(engine: Any, rates: Sequence[int], draw_bodies: Callable[[int]
 
 def main() -> None:
     """Measure each rate given on the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("rates", type=int, nargs="*", default=[50, 100, 200])
+    given = parser.parse_args()
     use_temporary_server()
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import open_engine
 
     engine = open_engine(Settings())
-    slugs = create_projects(engine, ROWS)
+    slugs = create_projects(engine, given.rows)
     build_index(engine, slugs[0])
 
     def draw_bodies(count: int) -> list[bytes]:
         source = random.Random(SEED + count)
         return draw_requests(source, slugs, count, lambda: draw_text(source, source.randint(3, 10)))
 
-    measure_rates(engine, [int(argument) for argument in sys.argv[1:]] or [50, 100, 200], draw_bodies)
+    measure_rates(engine, given.rates, draw_bodies)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,16 @@ from consolidation_pipeline.connect.undo import find_undone, read_receipts, undo
 from consolidation_pipeline.connect.write_back import write_group
 from consolidation_pipeline.errors import UsageError
 
-# A larger scope is searched by its fields, as a search of the store's program is.
+# A larger scope is searched by its fields, as a search of the store's program is, in an index if there is one.
 _MAX_LISTED_ROWS = 5_000
+# pgvector 0.8 and newer read on in an index until enough rows of the scope are found. Postgres takes the conditions of
+# a scope for rarer than they are, and would read the whole scope. Older ones would find few of its rows in the index.
+_PREFER_INDEX = """
+    SELECT set_config('enable_sort', 'off', true), set_config('jit', 'off', true),
+        set_config('hnsw.iterative_scan', 'strict_order', true),
+        set_config('ivfflat.iterative_scan', 'relaxed_order', true)
+    WHERE current_setting('hnsw.iterative_scan', true) IS NOT NULL
+"""
 
 
 class DatabaseStore:
@@ -46,6 +54,7 @@ class DatabaseStore:
     def __init__(self, connection: StoreConnection, config: SourceConfig) -> None:
         self.connection = connection
         self.table = SourceTable(connection, config.mapping)
+        self._near: dict[str, list[str]] = {}
 
     @property
     def has_vectors(self) -> bool:
@@ -130,16 +139,32 @@ class DatabaseStore:
         return self.table.count_scopes(self.connection)
 
     def find_places(self, rows: Sequence[SourceRow], keys: set[str], limit: int) -> dict[str, int | None]:
-        """Return for each row with a vector the place of the best of ``keys`` in the store's own search."""
+        """Return for each row with a vector the place of the best of ``keys`` in the store's own search.
+
+        What the first search for a row found is kept, with as many rows more as a write may hide. The second one, after
+        the write, which holds locks, ranks just these and ``keys``: the result is the same.
+        """
         places: dict[str, int | None] = {}
         for row in rows:
-            if row.vector is not None:
-                # A new row is not among those that were listed.
-                listed = self._listed.get(scope_key(row.scope))
-                among = None if listed is None else [*(listed | keys)]
-                found = self.table.find_nearest(self.connection, row.vector, row.scope, limit, keys=among)
-                places[row.key] = next((at for at, key in enumerate(found) if key in keys), None)
+            if row.vector is None:
+                continue
+            near = self._near.get(row.key)
+            if near is None:
+                among = self._listed.get(scope_key(row.scope))
+                near = self._near[row.key] = self._search(row, limit + len(keys), among and among | keys)
+                found = near[:limit]
+            else:
+                found = self._search(row, limit, {*near, *keys})
+            places[row.key] = next((at for at, key in enumerate(found) if key in keys), None)
         return places
+
+    def _search(self, row: SourceRow, limit: int, among: set[str] | None) -> list[str]:
+        assert row.vector is not None
+        if among is not None:
+            return self.table.find_nearest(self.connection, row.vector, row.scope, limit, keys=sorted(among))
+        with self.connection.transaction(force_rollback=True):
+            self.connection.execute(_PREFER_INDEX)
+            return self.table.find_nearest(self.connection, row.vector, row.scope, limit)
 
     @cached_property
     def _listed(self) -> dict[str, set[str]]:

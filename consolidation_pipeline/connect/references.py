@@ -25,10 +25,11 @@ _LIST_REFERENCES = """
 """
 
 
-def check_unreferenced(connection: Connection[Any], table: SourceTable, keys: Sequence[str]) -> None:
-    """Raise ConflictError if other tables refer to rows with ``keys`` so that Postgres changes them with these."""
+def find_references(connection: Connection[Any], table: SourceTable, keys: Sequence[str]) -> list[str]:
+    """Return the other tables that refer to rows with ``keys`` so that Postgres changes them with these."""
     tables = {part.table: part.key for part in table.mapping.parts}
     quoted = [table_identifier(name).as_string(connection) for name in tables]
+    referring = []
     for name, key in {table.mapping.table: table.mapping.key, **tables}.items():
         found = connection.execute(_LIST_REFERENCES, [table_identifier(name).as_string(connection), quoted])
         for other, theirs, ours in found.fetchall():
@@ -40,6 +41,14 @@ def check_unreferenced(connection: Connection[Any], table: SourceTable, keys: Se
                 sql.SQL(other), table_identifier(name), same, table.among_keys(key)
             )
             if connection.execute(query, {"keys": list(keys)}).fetchone() == (True,):
-                raise ConflictError(
-                    f"rows of {other} refer to its rows, and Postgres would delete or empty them with these"
-                )
+                referring.append(other)
+    return referring
+
+
+def check_unreferenced(connection: Connection[Any], table: SourceTable, keys: Sequence[str]) -> None:
+    """Raise ConflictError if other tables refer to rows with ``keys`` so that Postgres changes them with these."""
+    referring = find_references(connection, table, keys)
+    if referring:
+        raise ConflictError(
+            f"rows of {referring[0]} refer to its rows, and Postgres would delete or empty them with these"
+        )

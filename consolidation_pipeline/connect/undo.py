@@ -8,8 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from psycopg import Connection, sql
+from psycopg.types.json import Jsonb
 
 from consolidation_pipeline.connect.mapping import Links, table_identifier
+from consolidation_pipeline.connect.references import find_references
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
 from consolidation_pipeline.connect.store import Conflict
 from consolidation_pipeline.connect.write_back import set_links
@@ -58,6 +60,11 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
     conflicts = _find_conflicts(connection, table, images)
     if not found[0]["inserted"] and not table.find_present(connection, [found[0]["successor"]]):
         conflicts.append(Conflict(table.mapping.table, found[0]["successor"], "the kept row was deleted"))
+    elif found[0]["inserted"]:
+        conflicts += [
+            Conflict(other, found[0]["successor"], "rows refer to the new row, and would be deleted or emptied with it")
+            for other in find_references(connection, table, [found[0]["successor"]])
+        ]
     if conflicts:
         return conflicts
     _delete_inserted(connection, table, [each for each in images if each.action == "inserted"])
@@ -142,7 +149,11 @@ def _restore_deleted(connection: Connection[Any], table: SourceTable, images: Se
 def _restore_links(
     connection: Connection[Any], table: SourceTable, links: Links, images: Sequence[_Image], *, successor: str
 ) -> None:
-    """Put arrays of links back: as they were, or, if they were changed since, with the hidden keys added again."""
+    """Put arrays of links back: as they were, or, if they were changed since, with the hidden keys added again.
+
+    Several writes that changed one array may be undone in any order: when an array has again the keys that an image of
+    it shows, it has them in the order of that image.
+    """
     now = _load_rows(connection, links.table, links.key, {each.key for each in images})
     merged: dict[str, list[str]] = {}
     for image in images:
@@ -158,8 +169,27 @@ def _restore_links(
             *(each for each in present if not (added and each == successor)),
             *(each for each in before if each not in after and each not in present),
         ]
-    if merged:
-        set_links(connection, table, links, merged)
+    if not merged:
+        return
+    for key, keys in merged.items():
+        merged[key] = _find_order(connection, links, key, keys)
+    set_links(connection, table, links, merged)
+
+
+def _find_order(connection: Connection[Any], links: Links, key: str, keys: list[str]) -> list[str]:
+    """Return linked ``keys`` in the order of the first image of the row with ``key`` that shows just these."""
+    shown = links.keys.as_json()
+    found = connection.execute(
+        sql.SQL(
+            "SELECT {shown} FROM consolidation_sidecar.images i "
+            "JOIN consolidation_sidecar.writes w ON w.id = i.write_id, LATERAL (SELECT (i.before::{table}).*) t "
+            "WHERE i.table_name = %(table)s AND i.key = %(key)s AND i.action = 'updated' "
+            "AND {shown} @> %(keys)s AND {shown} <@ %(keys)s AND jsonb_array_length({shown}) = %(count)s "
+            "ORDER BY w.number LIMIT 1"
+        ).format(shown=shown, table=table_identifier(links.table)),
+        {"table": links.table, "key": key, "keys": Jsonb(keys), "count": len(keys)},
+    ).fetchone()
+    return keys if found is None else [str(each) for each in found[0]]
 
 
 def _replace_row(connection: Connection[Any], table: SourceTable, links: Links, image: _Image) -> None:

@@ -154,7 +154,7 @@ class _Sync:
             known = load_row_states(connection, self.source.id)
         with self.store.snapshot():
             if not known:
-                self._store(self.store.iter_rows(vectors=self.takes_vectors), known)
+                self._store(self._count(self.store.iter_rows(vectors=self.takes_vectors)), known)
                 return
             changed = []
             missing = {key for key, state in known.items() if state.state in PRESENT}
@@ -168,6 +168,11 @@ class _Sync:
             for batch in _batches(changed):
                 self._store(self.store.iter_rows(batch, vectors=self.takes_vectors), known)
         self._drop(sorted(missing), known)
+
+    def _count(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
+        for row in rows:
+            self.result.read += 1
+            yield row
 
     def compare(self, keys: Sequence[str]) -> None:
         """Compare the rows with ``keys``; those that are not there are gone."""

@@ -90,7 +90,7 @@ def write_source(
         project = get_project(connection, source.project)
     if source.mode == "mirror":
         raise UsageError(
-            f"source {name} is in mode mirror, in which nothing is written: set its mode to review or write"
+            f"source {name} is in mode mirror, in which nothing is written: consolidation source mode {name} review"
         )
     if plan is not None and plan.source != name:
         raise UsageError(f"the plan is for source {plan.source}, not for {name}")

@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,13 @@ def kill_after(seconds: float, target: Callable[..., None], *arguments: Any) -> 
     return ended
 
 
+def draw_seconds(chance: random.Random, longest: float) -> Iterator[float]:
+    """Yield times after which to kill. They grow, so that an attempt ends also on a machine that is busy."""
+    while True:
+        yield chance.uniform(0.02, longest)
+        longest *= 1.1
+
+
 def count_rows(store: Store) -> Counter[int]:
     """Return how many facts have how many rows."""
     rows = Counter(text.rstrip(".").removeprefix("Note: ")[5:] for text in store.texts())
@@ -87,7 +94,8 @@ def test_killed_writes_and_rollbacks_are_completed(mem0_store: Store, store_url:
     killed = 0
     for _ in range(ROUNDS):
         outcome = pipeline.run(PROJECT)
-        while not kill_after(chance.uniform(0.05, 0.6), _write, url, store_url):
+        seconds = draw_seconds(chance, 0.6)
+        while not kill_after(next(seconds), _write, url, store_url):
             killed += 1
             wait_until_free(pipeline)
             assert set(count_rows(mem0_store)) <= {len(USERS), len(USERS) + WORDINGS - 1, len(USERS) * WORDINGS}
@@ -96,7 +104,8 @@ def test_killed_writes_and_rollbacks_are_completed(mem0_store: Store, store_url:
             "SELECT status, count(*) AS n FROM {s}.source_writes WHERE status = 'written' GROUP BY 1"
         )
         assert [row.n for row in statuses] == [GROUPS]
-        while not kill_after(chance.uniform(0.05, 0.6), _undo, url, store_url, outcome.job_id):
+        seconds = draw_seconds(chance, 0.6)
+        while not kill_after(next(seconds), _undo, url, store_url, outcome.job_id):
             killed += 1
             wait_until_free(pipeline)
         wait_until_free(pipeline)
@@ -135,7 +144,8 @@ def test_killed_writes_of_a_folder_are_completed(tmp_path: Path, pipeline: Pipel
     killed = 0
     for _ in range(ROUNDS):
         for target in (_write_folder, _undo_folder):
-            while not kill_after(chance.uniform(0.05, 0.6), target, url):
+            seconds = draw_seconds(chance, 0.6)
+            while not kill_after(next(seconds), target, url):
                 killed += 1
                 wait_until_free(pipeline)
                 assert sync_source(pipeline.engine, SOURCE).gone == 0
@@ -162,7 +172,8 @@ def test_killed_syncs_are_completed(mem0_store: Store, store_url: str, pipeline:
         mem0_store.connection.execute(
             "DELETE FROM mem0 WHERE id = (SELECT id FROM mem0 ORDER BY md5(id::text || %s) DESC LIMIT 1)", [str(at)]
         )
-        while not kill_after(chance.uniform(0.02, 0.3), _sync, url, store_url):
+        seconds = draw_seconds(chance, 0.3)
+        while not kill_after(next(seconds), _sync, url, store_url):
             wait_until_free(pipeline)
         active = pipeline.rows("SELECT execution_summary AS body FROM {s}.task_memories WHERE archived_at IS NULL")
         assert sorted(row.body for row in active) == mem0_store.texts()

@@ -63,6 +63,7 @@ def test_rows_become_memories_of_their_scopes(any_store: Store, pipeline: Pipeli
 @pytest.mark.parametrize("mode", ["mirror", "write"])
 def test_second_sync_changes_nothing(mem0_store: Store, pipeline: Pipeline, mode: str) -> None:
     connect(pipeline, mem0_store, mode)
+    assert pipeline.value("SELECT (last_sync ->> 'read')::int FROM {s}.sources") == ROWS
     again = sync_source(pipeline.engine, SOURCE)
     assert (again.added, again.revised, again.gone) == (0, 0, 0)
     assert again.read == (ROWS if mode == "mirror" else 0)

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.connect import database_store, sidecar
 from consolidation_pipeline.errors import ConflictError, NotFoundError, StoreError, UsageError
 from consolidation_pipeline.service.sources import recovery, write_back, write_plan
 from consolidation_pipeline.service.sources.connections import disconnect_source, restore_store
@@ -19,6 +19,8 @@ from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import WriteResult, undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline.store.sources.source_writes import list_writes
+from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
 from consolidation_pipeline_tests.service.sources.stores import (
@@ -133,15 +135,22 @@ def test_changed_row_keeps_its_group_from_being_written(mem0_store: Store, pipel
     assert len(mem0_store.texts()) == GROUPS + WORDINGS - 1
 
 
-def test_group_that_search_would_lose_is_not_written(mem0_store: Store, pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("searched", ["listed", "scanned", "indexed"])
+def test_group_that_search_would_lose_is_not_written(
+    mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, searched: str
+) -> None:
     """The vector of the row that would be kept belongs to another text."""
+    if searched != "listed":
+        monkeypatch.setattr(database_store, "_MAX_LISTED_ROWS", 1)
+    if searched == "indexed":
+        mem0_store.connection.execute("CREATE INDEX ON mem0 USING hnsw (vector vector_cosine_ops)")
     consolidate(pipeline, mem0_store)
     plan = next(plan for plan in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if plan.keep is not None)
     mem0_store.connection.execute(f"UPDATE mem0 SET vector = {FOREIGN_VECTOR} WHERE id = %s", [plan.keep])
-    result = write_all(pipeline, memory_ids=[plan.memory_id])
+    result = write_all(pipeline)
+    assert result.written == GROUPS - 1
     assert "the store's own search finds the successor worse" in result.refused[str(plan.memory_id)]
-    assert len(mem0_store.texts()) == GROUPS * WORDINGS
-    assert mem0_store.connection.execute("SELECT count(*) FROM consolidation_sidecar.images").fetchone() == (0,)
+    assert len(mem0_store.texts()) == GROUPS - 1 + WORDINGS
 
 
 @pytest.mark.parametrize("after", ["intended", "committed"])
@@ -217,6 +226,35 @@ def test_link_added_since_survives_the_undo(mem0_store: Store, pipeline: Pipelin
     after = dict(mem0_store.connection.execute("SELECT id, payload FROM mem0_entities").fetchall())
     for id_, payload in after.items():
         assert sorted(payload["linked_memory_ids"]) == sorted([*before[id_]["linked_memory_ids"], "new"])
+
+
+def test_links_have_their_order_after_any_undo(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add(PARTIAL)
+    before = mem0_store.checksum()
+    consolidate(pipeline, mem0_store)
+    write_all(pipeline)
+    with pipeline.engine.connect() as connection:
+        source = get_source(connection, SOURCE)
+        writes = list_writes(connection, source.id, ["written"])
+    for write in reversed(writes):  # They are listed newest first.
+        undo_writes(pipeline.engine, SOURCE, [write.memory_id])
+    assert mem0_store.checksum() == before
+
+
+@pytest.mark.parametrize("deletion", ["CASCADE", "SET NULL", "RESTRICT"])
+def test_new_row_with_referring_rows_is_not_undone(mem0_store: Store, pipeline: Pipeline, deletion: str) -> None:
+    mem0_store.add(PARTIAL)
+    outcome = consolidate(pipeline, mem0_store)
+    write_all(pipeline)
+    written = mem0_store.checksum()
+    mem0_store.connection.execute(f"CREATE TABLE likes (memory uuid REFERENCES mem0 (id) ON DELETE {deletion})")
+    mem0_store.connection.execute("INSERT INTO likes SELECT id FROM mem0 WHERE payload ->> 'data' LIKE '%laptops%'")
+    with pytest.raises(ConflictError, match="likes"):
+        pipeline.roll_back(outcome.job_id)
+    assert mem0_store.checksum() == written
+    assert mem0_store.connection.execute("SELECT count(memory) FROM likes").fetchone() == (1,)
+    mem0_store.connection.execute("DELETE FROM likes")
+    pipeline.roll_back(outcome.job_id)
 
 
 def test_automatic_write_leaves_most_of_a_scope(mem0_store: Store, pipeline: Pipeline) -> None:
