@@ -6,7 +6,7 @@ UV := $(VENV)/bin/uv
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mem0 test test-fast test-all life chaos workers dev audit check images clean
+.PHONY: help install demo demo-mem0 test test-fast test-all life chaos workers dev audit check images clean
 # Compiled tests are kept, even if the environment forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -18,6 +18,8 @@ $(VENV)/.installed: pyproject.toml uv.lock
 	@test -x $(UV) || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }
 	@$(UV) sync --frozen --inexact --quiet
 	@touch $@
+
+install: $(VENV)/.installed ## install everything in .venv, with the command `consolidation`
 
 demo: $(VENV)/.installed ## import two projects, consolidate them, show what happened
 	@$(BIN)/consolidation demo

@@ -45,7 +45,7 @@ def _one_of(words: Iterable[str], *, ordered: bool = False) -> pd.CategoricalDty
 # Not Arrow's strings: they would copy an id for each of its pairs, and not every environment has them.
 _TEXT = pd.StringDtype("python")
 _TIME = pd.DatetimeTZDtype("us", "UTC")
-# In the order of the graph's codes TOPIC, ASK and MERGE. ACROSS is -1, the code of a missing value.
+# In the order of the graph's codes TOPIC, ASK and MERGE.
 _VERDICTS = ("topic", "ask", "merge")
 _ENTITY_TYPES = (*LEDGERED, "consolidation_changes")
 
@@ -177,7 +177,7 @@ def pairs(project: str, *, engine: Engine | str | None = None, at_least: float =
 
     A pair is two raw memories, ``a`` < ``b``, with a cosine of at least the pattern threshold and ``at_least``. One of
     several exact repeats represents all. ``verdict`` is ``merge``, ``ask`` (a person decides) or ``topic`` (on one
-    topic); it is missing for two memory types.
+    topic). Of two memory types, only pairs to ``ask`` about are stored unless ``cross_type`` is on.
     """
     with _opened(engine, project) as (connection, id_):
         found = store.load_pairs(connection, id_, at_least=at_least)

@@ -50,9 +50,10 @@ def disable_durability(url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def databases(server: str) -> DatabasePool:
+def databases(server: str) -> Iterator[DatabasePool]:
     """Migrated databases, one for each test that asks."""
-    return DatabasePool(server, f"consolidation_template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
+    with DatabasePool(server, f"consolidation_template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}") as pool:
+        yield pool
 
 
 @pytest.fixture

@@ -55,6 +55,8 @@ class DatabasePool:
     def __init__(self, server: str, template: str) -> None:
         self.server = server
         self.template = template
+        # One connection to the server for all tests: a new one costs more than what it is used for.
+        self._admin = psycopg.connect(server, autocommit=True)
         self._free: list[str] = []
         drop_database(server, template)
         create_database(server, template)
@@ -68,6 +70,12 @@ class DatabasePool:
             self._tables = [
                 table for table in tables if connection.execute(is_empty.format(table)).fetchone() == (True,)
             ]
+
+    def __enter__(self) -> DatabasePool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._admin.close()
 
     @contextmanager
     def database(self) -> Iterator[str]:
@@ -94,14 +102,12 @@ class DatabasePool:
         rename = sql.SQL("ALTER DATABASE {} RENAME TO {}").format(
             sql.Identifier(self._free.pop()), sql.Identifier(name)
         )
-        with psycopg.connect(self.server, autocommit=True) as connection:
-            connection.execute(rename)
+        self._admin.execute(rename)
         return name
 
     def _clear(self, name: str) -> bool:
         """Empty a database; return False if its schema is not the template's any more."""
-        with psycopg.connect(self.server, autocommit=True) as connection:
-            connection.execute(_DISCONNECT_OTHERS, (name,))
+        self._admin.execute(_DISCONNECT_OTHERS, (name,))
         with self._connect(name) as connection:
             if _read_fingerprint(connection) != self._fingerprint:
                 return False

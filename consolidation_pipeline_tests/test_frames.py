@@ -160,18 +160,17 @@ def test_memories_frame_adds_vectors_on_request(reviewed: Reviewed) -> None:
 
 def test_pairs_frame_matches_graph(reviewed: Reviewed) -> None:
     found = load_frame("pairs", reviewed)
-    rows = reviewed.pipeline.rows("SELECT a::text, b::text, similarity, verdict FROM {s}.memory_neighbors")
+    rows = reviewed.pipeline.rows("SELECT a::text, b::text, similarity, verdict FROM {s}.memory_pairs")
     names = {0: "topic", 1: "ask", 2: "merge"}
-    expected = {(a, b): (pytest.approx(similarity), names.get(verdict)) for a, b, similarity, verdict in rows}
-    verdicts = found["verdict"].astype(object).where(found["verdict"].notna(), None)
+    expected = {(a, b): (pytest.approx(similarity), names[verdict]) for a, b, similarity, verdict in rows}
+    verdicts = found["verdict"].astype(object)
     pairs = zip(found["a"], found["b"], strict=True)
     assert dict(zip(pairs, zip(found["similarity"], verdicts, strict=True), strict=True)) == expected
-    assert {"ask", "merge", None} <= set(verdicts)
+    assert {"ask", "merge"} <= set(verdicts)
     assert found["similarity"].is_monotonic_decreasing
     memory_type = load_frame("memories", reviewed).set_index("id")["memory_type"]
     across = found["a"].map(memory_type).ne(found["b"].map(memory_type))
-    assert across[found["verdict"].isna()].all()
-    assert verdicts[across].isin(["ask", None]).all()
+    assert (verdicts[across] == "ask").all()
     assert (found["verdict"] >= "ask").sum() == verdicts.isin(["ask", "merge"]).sum()
 
 

@@ -20,12 +20,14 @@ from consolidation_pipeline.api import (
     ledger,
     memories,
     memory_edits,
+    memory_tests,
     metrics,
     projects,
     quarantine,
     relations,
     review,
     search,
+    shadows,
     sources,
     suggestions,
 )
@@ -33,6 +35,7 @@ from consolidation_pipeline.api.access import check_exposure, create_key_cache, 
 from consolidation_pipeline.api.aliases import create_alias_router
 from consolidation_pipeline.api.metrics import PrometheusMetrics
 from consolidation_pipeline.api.pages import history, label_pairs, login
+from consolidation_pipeline.api.pages import memory_tests as memory_test_pages
 from consolidation_pipeline.api.pages import projects as project_pages
 from consolidation_pipeline.api.pages import review as review_pages
 from consolidation_pipeline.api.pages import sources as source_pages
@@ -65,7 +68,9 @@ API_ROUTERS = (
     review.router,
     quarantine.router,
     relations.router,
+    shadows.router,
     sources.router,
+    memory_tests.router,
     suggestions.router,
     health.router,
     metrics.router,
@@ -77,6 +82,7 @@ PAGE_ROUTERS = (
     history.router,
     label_pairs.router,
     source_pages.router,
+    memory_test_pages.router,
 )
 
 _DESCRIPTION = """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.demo_break import TESTS_FILE, run_bad_policy
 from consolidation_pipeline.cli.error_report import FAILED
 from consolidation_pipeline.cli.import_memories import summarize_import
 from consolidation_pipeline.cli.output import (
@@ -43,6 +44,9 @@ _KINDS = {
 
 def demo(
     repo: Annotated[Path | None, typer.Option(help="Git repository to import; default: this project's own.")] = None,
+    break_: Annotated[
+        bool, typer.Option("--break", help="Run a bad policy in a project of its own; memory tests refuse its harm.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Consolidate sample data and show the results.
@@ -53,7 +57,10 @@ def demo(
     from consolidation_pipeline.service.admin.demo_report import explain_unusable_repository
     from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR
 
-    engine, _ = open_store()
+    engine, settings = open_store()
+    if break_:
+        run_bad_policy(engine, settings, RESOURCE_DIR / "examples", as_json=as_json)
+        return
     shown = [_run_demo(engine, "sample", RESOURCE_DIR / "examples" / "memories.jsonl", "jsonl", as_json=as_json)]
     repository = repo or PROJECT_ROOT
     if (obstacle := explain_unusable_repository(repository)) is None:
@@ -74,11 +81,14 @@ def _run_demo(engine: Engine, slug: str, path: Path, format: str, *, as_json: bo
     """Import, consolidate and show one project. Return its numbers."""
     from consolidation_pipeline.service.admin.demo_report import approve_first_entries, build_demo_report
     from consolidation_pipeline.service.intake.importer import ensure_project, import_memories
+    from consolidation_pipeline.service.memory_tests.registry import import_memory_tests
 
     with show_progress(f"importing {path.name} into {slug}", as_json=as_json):
         # A team's log: its members share their lessons.
         ensure_project(engine, slug, {"scope": "project"})
         imported = import_memories(engine, slug, str(path), format=format)
+        if (tests := path.with_name(TESTS_FILE)).is_file() and format == "jsonl":
+            import_memory_tests(engine, slug, tests)
     run = run_and_describe(engine, slug, {}, as_json=as_json)
     approved = approve_first_entries(engine, slug, changed_by=get_actor())
     found = build_demo_report(engine, slug)
@@ -144,6 +154,8 @@ def _next_steps(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     slug = shown[0]["project"]
     yield f"What waits for a decision:   consolidation review list {slug}"
     yield f"Instructions for agents:     consolidation playbook {slug} --format md"
+    yield f"What must stay true:         consolidation test {slug}"
+    yield "A bad policy that is refused: consolidation demo --break"
     yield "The Dagster UI:              consolidation dev"
     if all(learned.method == "heuristic" for demo_run in shown for learned in demo_run["learned"]):
         yield "No language model was used: every text consists of sentences of the memories. To let a model write them,"

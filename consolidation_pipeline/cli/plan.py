@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Plan,
         PlannedKnowledge,
         Question,
+        RefusedByTest,
         RefusedMerge,
     )
 
@@ -67,6 +68,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         "memories": plan.memories,
         "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",
         "not merged": _describe_refused(plan),
+        "refused by tests": f"{len(plan.refused_by_tests)} changes" if plan.refused_by_tests else None,
         "left to a person": _describe_review(totals),
         "archived": f"{totals['memories_archived']} memories{f' now; {later}' if later else ''}{held_back}",
         "kept apart": _describe_walls(plan),
@@ -112,6 +114,8 @@ def _plan_lines(plan: Plan, limit: int) -> Iterator[str]:
         yield from _merge_lines(merge)
     for refused in plan.merges_refused_by_recall[:limit]:
         yield from _refused_lines(refused)
+    for unwanted in plan.refused_by_tests[:limit]:
+        yield from _unwanted_lines(unwanted)
     for question in plan.questions[:limit]:
         yield from _question_lines(question)
     ordered = sorted(plan.knowledge, key=lambda item: -(item.confidence or 0.0))
@@ -123,7 +127,13 @@ def _plan_lines(plan: Plan, limit: int) -> Iterator[str]:
         yield f"dissolve: {dissolved.kind} of {dissolved.scopes} scopes: {shorten(dissolved.text, _TEXT_WIDTH)}"
     for archive in plan.archives[:limit]:
         yield f"archive: {archive.reason} ({archive.policy}): {shorten(archive.text, _TEXT_WIDTH)}"
-    counts = [len(plan.merges), len(plan.merges_refused_by_recall), len(plan.questions), *map(len, by_kind)]
+    counts = [
+        len(plan.merges),
+        len(plan.merges_refused_by_recall),
+        len(plan.refused_by_tests),
+        len(plan.questions),
+        *map(len, by_kind),
+    ]
     counts += [len(plan.dissolved), len(plan.archives)]
     more = sum(max(0, count - limit) for count in counts)
     if more:
@@ -146,6 +156,14 @@ def _refused_lines(refused: RefusedMerge) -> Iterator[str]:
         f"not merged: search for {query} would find the merged memory at place {refused.place_after}, not "
         f"{refused.place_before}, below {refused.above}"
     )
+    for text in refused.texts.values():
+        yield f"  - {shorten(text, _TEXT_WIDTH)}"
+    yield ""
+
+
+def _unwanted_lines(refused: RefusedByTest) -> Iterator[str]:
+    for name, reason in refused.tests.items():
+        yield f"refused ({refused.phase}): test {name!r} would fail: {reason}"
     for text in refused.texts.values():
         yield f"  - {shorten(text, _TEXT_WIDTH)}"
     yield ""

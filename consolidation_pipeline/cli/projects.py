@@ -71,7 +71,7 @@ def create(project: Project, assignments: Assignments = None, as_json: JsonFlag 
     from consolidation_pipeline.service.admin.projects import configure_project, create_project
 
     engine, settings = open_store()
-    config, resets = _parse_assignments(assignments or [])
+    config, resets = parse_assignments(assignments or [])
     enabled = _take_enabled(config, resets)
     created = create_project(engine, project, config, settings=settings)
     _warn_of_models(created.config, config)
@@ -99,7 +99,7 @@ def configure(
     from consolidation_pipeline.service.admin.projects import configure_project, get_configuration
 
     engine, settings = open_store()
-    config, resets = _parse_assignments(assignments or [])
+    config, resets = parse_assignments(assignments or [])
     assigned = _take_enabled(config, resets)
     if None not in (enable, assigned):
         raise UsageError(f"{_ENABLED} and --enable or --disable say the same: give one of them")
@@ -122,7 +122,7 @@ def _warn_of_models(stored: Mapping[str, Any], assigned: Mapping[str, Any]) -> N
                 print_note(f"warning: {problem}")
 
 
-def _parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:
+def parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Return options to set and options to reset; values that are JSON are parsed. Raise UsageError if one is wrong."""
     config: dict[str, Any] = {}
     resets = []

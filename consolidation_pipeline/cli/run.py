@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from consolidation_pipeline.service.plan.plan_document import Plan
     from consolidation_pipeline.store.database.engine import Engine
 
+# Changes refused by memory tests that are listed.
+_SHOWN_REFUSED = 5
+
 
 def run(
     projects: Annotated[list[str] | None, typer.Argument(metavar="PROJECT...", help="One or more projects.")] = None,
@@ -162,6 +165,7 @@ def _run_one(
         budget = re.search(r"budget_\w+", stop["reason"])
         hint = f"consolidation projects configure {slug} {budget[0] if budget else 'budget_usd_per_run'}=.."
         print_note(f"{slug}: {stop['purpose']} ended early: {stop['reason']}; raise it with `{hint}`")
+    print_refused_by_tests(described)
     for failing in described["failing"]:
         print_note(f"{slug}: {describe_model_failure(failing)}; the next run asks it again")
     told = {failing["purpose"] for failing in described["failing"]}
@@ -171,6 +175,16 @@ def _run_one(
     if not as_json:
         make_console().print(_make_run_table(described))
     return described, _get_exit_code(described)
+
+
+def print_refused_by_tests(run: Mapping[str, Any]) -> None:
+    """Print a line for each change of a run that memory tests refused, on standard error."""
+    from consolidation_pipeline.service.jobs.job_status import describe_refused_by_test
+
+    for refused in run["refused_by_tests"][:_SHOWN_REFUSED]:
+        print_note(f"{run['project']}: {describe_refused_by_test(refused)}")
+    if len(run["refused_by_tests"]) > _SHOWN_REFUSED:
+        print_note(f"{run['project']}: and {len(run['refused_by_tests']) - _SHOWN_REFUSED} more, with --json")
 
 
 def run_and_describe(engine: Engine, slug: str, arguments: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
@@ -225,6 +239,12 @@ def _combine_exit_codes(codes: list[int]) -> int:
     return failures.pop() if len(failures) == 1 else FAILED if failures else 0
 
 
+def _count_refused(run: Mapping[str, Any]) -> str | None:
+    """Return how many changes memory tests refused; None without any."""
+    count = len(run["refused_by_tests"])
+    return f"{count} changes that would have made a memory test fail" if count else None
+
+
 def _make_run_table(run: dict[str, Any]) -> Any:
     """Return a table of what a run did."""
     from consolidation_pipeline.service.jobs.job_status import describe_refused
@@ -239,6 +259,7 @@ def _make_run_table(run: dict[str, Any]) -> Any:
             "failed phases": run["phases_failed"] or None,
             "merged": f"{run['groups_merged']} groups, {run['memories_merged']} memories",
             "not merged": describe_refused(run["metrics"]),
+            "refused by tests": _count_refused(run),
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
             "learned": _describe_learned(run["metrics"]),
             "playbook": _join_counts(

@@ -109,6 +109,7 @@ def diff(
     groups from the file of --out, and `source write --plan FILE` writes the others and nothing else.
     """
     from consolidation_pipeline.service.runs.plan_file import save_plan, write_file
+    from consolidation_pipeline.service.sources.connections import list_connected
     from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
     from consolidation_pipeline.service.sources.write_plan import WritePlan, make_patch, plan_writes
 
@@ -147,8 +148,14 @@ def diff(
     print(f"{len(planned):,} groups; {hidden:,} rows would be hidden{told}")
     if len(planned) > limit:
         print_note(f"note: {limit:,} groups are shown; --limit {len(planned)} shows all")
-    if out is not None and planned:
+    if not planned:
+        return
+    if out is not None:
         print(f"apply: consolidation source write {name} --plan {out}")
+    elif any(source.name == name and source.mode == "mirror" for source in list_connected(engine)):
+        print_note(f"note: in mode mirror nothing is written; to write: consolidation source mode {name} review")
+    else:
+        print_note(f"next: consolidation source write {name} ID..; undo: consolidation rollback ID")
 
 
 def _describe_outcome(outcome: Rehearsed) -> str:

@@ -1,6 +1,6 @@
 """Asset `archived_memories`: memories that a policy hides from search."""
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, check_memory_tests, project_checks
 from consolidation_pipeline.defs.decay_scores import decay_scores
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.lifecycle.archive import archive_memories, build_archive_metrics
@@ -21,11 +21,12 @@ def archived_memories(run: ProjectRun, phase: PhaseResult) -> None:
     """Archive memories that went stale or, if forgetting is on, irrelevant. The job `restore` brings them back."""
     result = archive_memories(run)
     phase.metrics = build_archive_metrics(run.project.slug, result)
-    phase.counters = {"memories_archived": result.memories}
+    phase.counters = result.counters
 
 
 archived_memories_checks = project_checks(
     archived_memories,
+    check_memory_tests(),
     Check(
         "no_decision_is_forgotten",
         find_forgotten_types,

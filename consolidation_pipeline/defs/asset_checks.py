@@ -5,17 +5,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 import dagster as dg
 
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ConsolidationResource
+from consolidation_pipeline.service.memory_tests.evaluation import find_newly_failing
+from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.store.admin.asset_rows import find_model_failure
+from consolidation_pipeline.store.admin.invariants import list_jobs_to_check
 from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.projects import Project, get_project, list_projects
 
-FindViolations = Callable[[Connection, UUID], Sequence[str]]
+FindViolations = Callable[..., Sequence[str]]
 
 _MAX_SHOWN = 10
 
@@ -25,12 +28,14 @@ class Check:
     """Check that passes for a project if ``find(connection, project_id)`` returns no violations.
 
     ``blocking``: a failure stops the assets that depend on this one. Set to False if they cannot spread the error.
+    ``by_ledger``: ``find`` takes ``jobs`` too, and looks at the rows that they changed.
     """
 
     name: str
     find: FindViolations
     description: str
     blocking: bool = True
+    by_ledger: bool = False
 
 
 def check_model(asset: dg.AssetsDefinition) -> Check:
@@ -40,6 +45,15 @@ def check_model(asset: dg.AssetsDefinition) -> Check:
         partial(find_model_failure, phase=asset.key.path[-1]),
         "The language model gave a usable text for every group; groups without one have the text that needs no model.",
         blocking=False,
+    )
+
+
+def check_memory_tests() -> Check:
+    """Return the check that no memory test fails that passed before the run."""
+    return Check(
+        "memory_tests_hold",
+        find_newly_failing,
+        "Every memory test that passed before the run still passes.",
     )
 
 
@@ -53,11 +67,13 @@ def project_checks(asset: dg.AssetsDefinition | dg.AssetSpec, *checks: Check) ->
         context: dg.AssetCheckExecutionContext, consolidation: ConsolidationResource
     ) -> Iterator[dg.AssetCheckResult | dg.AssetCheckEvaluation | dg.Output[None]]:
         selected = {key.name: key.asset_key for key in context.selected_asset_check_keys}
-        with consolidation.engine.connect() as connection:
+        with autocommit_connection(consolidation.engine) as connection:
             if context.has_partition_key:
                 project = get_project(connection, context.partition_key)
+                jobs = list_jobs_to_check(connection, project.id, context.run.run_id, PHASES)
                 for check in (check for check in checks if check.name in selected):
-                    yield _build_result(selected[check.name], check, check.find(connection, project.id))
+                    limit = {"jobs": jobs} if check.by_ledger else {}
+                    yield _build_result(selected[check.name], check, check.find(connection, project.id, **limit))
                 return
             # "Execute all" in the UI starts a run without a partition.
             known = [project for project in list_projects(connection) if consolidation.selects(project.slug)]

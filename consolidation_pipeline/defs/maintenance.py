@@ -34,7 +34,7 @@ class RestoreConfig(dg.Config):
 
 
 @contextmanager
-def _fail_without_traceback() -> Iterator[None]:
+def fail_without_traceback() -> Iterator[None]:
     """Turn an expected error into a failure of the step with its message and conflicts, without traceback."""
     try:
         yield
@@ -63,7 +63,7 @@ def _describe(result: Rollback | ManualChange) -> dict[str, Any]:
 @dg.op(name=prefixed("undo_changes"))
 def undo_changes(context: dg.OpExecutionContext, config: RollbackConfig, consolidation: ConsolidationResource) -> None:
     """Roll back a job, a group of changes or a change; on a conflict, nothing is changed."""
-    with _fail_without_traceback():
+    with fail_without_traceback():
         result = roll_back(
             consolidation.engine,
             _parse_id(config.target),
@@ -80,7 +80,7 @@ def restore_archived(
     context: dg.OpExecutionContext, config: RestoreConfig, consolidation: ConsolidationResource
 ) -> None:
     """Make archived memories active again."""
-    with _fail_without_traceback():
+    with fail_without_traceback():
         ids = [_parse_id(memory) for memory in config.memories]
         result = restore_memories(consolidation.engine, ids, reason=config.reason, changed_by=_get_user(context))
     context.add_output_metadata({"restored": len(result), "memories": [_describe(memory) for memory in result]})
@@ -89,7 +89,7 @@ def restore_archived(
 @dg.op(name=prefixed("remove_expired"), retry_policy=dg.RetryPolicy(max_retries=2, delay=60))
 def remove_expired(context: dg.OpExecutionContext, consolidation: ConsolidationResource) -> None:
     """Remove changes older than `audit_days` of their project, recording the counts, and events older than a month."""
-    with _fail_without_traceback():
+    with fail_without_traceback():
         now = datetime.now(UTC)
         result = remove_expired_changes(
             consolidation.engine, settings=consolidation.settings, now=now, changed_by=_get_user(context)

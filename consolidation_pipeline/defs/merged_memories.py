@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, check_memory_tests, check_model, project_checks
 from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.clusters import clusters
 from consolidation_pipeline.defs.phase_asset import phase_asset
@@ -37,8 +37,8 @@ def merged_memories(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
         "rewrites_failed": result.failed,
         **({"stopped": result.stopped} if result.stopped else {}),
     }
-    phase.counters = {"memories_merged": result.absorbed, "clusters_merged": result.created + result.extended}
-    with run.engine.connect() as connection:
+    phase.counters = result.counters
+    with run.reading() as connection:
         merges = list_largest_merges(connection, run.job_id, limit=_EXAMPLES)
     # No texts: the records of Dagster would keep them after the memory was erased.
     rows = [(str(id_), sources, f"consolidation lineage {id_}") for id_, sources in merges]
@@ -47,10 +47,12 @@ def merged_memories(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
 
 merged_memories_checks = project_checks(
     merged_memories,
+    check_memory_tests(),
     Check(
         "no_literal_is_lost",
         find_lost_literals,
         "Every number, version, path, identifier and quotation of a source is in its merged memory.",
+        by_ledger=True,
     ),
     Check(
         "no_memory_is_abandoned",
@@ -61,6 +63,7 @@ merged_memories_checks = project_checks(
         "lineage_is_whole",
         find_orphan_lineage,
         "Both rows of every lineage edge exist.",
+        by_ledger=True,
     ),
     Check(
         "no_fact_twice",
@@ -71,6 +74,7 @@ merged_memories_checks = project_checks(
         "no_memory_crosses_scopes",
         find_crossing_scopes,
         "The memories behind every consolidated memory are of one scope, by the option of the run that wrote it.",
+        by_ledger=True,
     ),
     Check(
         "every_merge_is_in_the_ledger",

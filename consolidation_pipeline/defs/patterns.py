@@ -21,6 +21,7 @@ patterns_checks = project_checks(
         "evidence_points_to_units",
         find_foreign_evidence,
         "Every quotation of a pattern or principle is from one of its sources.",
+        by_ledger=True,
     ),
     Check(
         "one_pattern_per_group",

@@ -48,7 +48,7 @@ def phase_asset(
             run = consolidation.open_run(slug)
             with run.phase(name) as phase:
                 more = work(run, phase) or {}
-            with run.engine.connect() as connection:
+            with run.reading() as connection:
                 rows = count_rows(connection, run.project.id, name)
             context.log.info(_describe_phase(name, slug, phase.metrics, time.monotonic() - began))
             # Only now: the end of the phase has added its costs to the metrics.

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from operator import itemgetter
 from typing import Any
 
-from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, check_memory_tests, project_checks
 from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
@@ -28,7 +28,7 @@ def playbook_entries(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Promote the most confident patterns and principles to instructions for agents. Others wait for a person."""
     result = update_playbook(run)
     phase.metrics = asdict(result)
-    phase.counters = {"memories_promoted": result.entries_promoted}
+    phase.counters = result.counters
     entries = read_playbook(run.engine, run.project.slug, limit=_MAX_SHOWN)["entries"]
     return (
         {"playbook": build_table(_COLUMNS, [(str(id_), *rest) for id_, *rest in map(itemgetter(*_COLUMNS), entries)])}
@@ -39,6 +39,7 @@ def playbook_entries(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
 
 playbook_entries_checks = project_checks(
     playbook_entries,
+    check_memory_tests(),
     Check(
         "every_entry_has_evidence",
         find_unsupported_entries,
@@ -48,6 +49,7 @@ playbook_entries_checks = project_checks(
         "evidence_is_of_the_project",
         find_foreign_support,
         "The evidence of an entry is memories of its own project.",
+        by_ledger=True,
     ),
     Check(
         "priority_follows_evidence",

@@ -21,6 +21,7 @@ principles_checks = project_checks(
         "lineage_is_whole",
         find_orphan_lineage,
         "Both rows of every lineage edge exist.",
+        by_ledger=True,
     ),
     check_model(principles),
 )

@@ -28,7 +28,7 @@ def semantic_summaries(run: ProjectRun, phase: PhaseResult) -> None:
         **({} if result.per_summary is None else {"memories_per_summary": round(result.per_summary, 3)}),
         **describe_failures(result.failures, result.stopped),
     }
-    phase.counters = {"summaries_created": result.created}
+    phase.counters = result.counters
 
 
 semantic_summaries_checks = project_checks(
@@ -36,7 +36,7 @@ semantic_summaries_checks = project_checks(
     Check(
         "every_episode_is_in_its_summary",
         find_inconsistent_summaries,
-        "Each summarized memory refers to its summary, and the summary lists that memory.",
+        "The memories that a summary lists are those of its lineage, and no memory is in two summaries.",
     ),
     check_model(semantic_summaries),
 )

@@ -17,6 +17,7 @@ from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.run_requests import SENSOR_STATUS
 from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.service.sources.connections import ensure_connected, list_connected
+from consolidation_pipeline.service.sources.sync import SyncResult
 from consolidation_pipeline.service.sources.update import SourceUpdate, find_wait, update_sources
 from consolidation_pipeline.store.admin.invariants import find_unexplained_hidden_rows, find_unmirrored_rows
 from consolidation_pipeline.store.projects import get_project
@@ -76,10 +77,11 @@ def update(
     """
     is_automatic = SENSOR_TAG in context.run.tags
     refused = list(_connect_declared(consolidation))
+    unseen = list(_list_unseen(context.instance, consolidation))
     updated = update_sources(consolidation.engine, consolidation.selects, everything=not is_automatic)
     done = [*refused, *updated]
     changed: dict[tuple[str, str], None] = {}
-    for one in done:
+    for one in [*unseen, *done]:
         context.log.info(_describe(one))
         for name, numbers in _list_changes(one):
             changed[name, one.project] = None
@@ -103,6 +105,25 @@ def _connect_declared(consolidation: ConsolidationResource) -> Iterator[SourceUp
             ensure_connected(consolidation.engine, **declared)
         except ConsolidationError as error:
             yield SourceUpdate(declared["name"], declared["project"], error=str(error))
+
+
+def _list_unseen(instance: dg.DagsterInstance, consolidation: ConsolidationResource) -> Iterator[SourceUpdate]:
+    """Yield last syncs that changed something and that Dagster did not see, as those of a command."""
+    key = consolidation.asset_key("synced_memories")
+    for source in list_connected(consolidation.engine):
+        numbers: dict[str, Any] = {name: value for name, value in source.last_sync.items() if isinstance(value, int)}
+        sync = SyncResult(**numbers)
+        if source.synced_at is None or not (consolidation.selects(source.project) and _is_change(sync)):
+            continue
+        since = source.synced_at.timestamp()
+        later = dg.AssetRecordsFilter(key, asset_partitions=[source.project], after_timestamp=since)
+        seen = [each.asset_materialization for each in instance.fetch_materializations(later, limit=100).records]
+        if not any(one is not None and one.metadata["source"].value == source.name for one in seen):
+            yield SourceUpdate(source.name, source.project, sync)
+
+
+def _is_change(sync: SyncResult) -> bool:
+    return bool(sync.added or sync.revised or sync.gone)
 
 
 def build_update_job(resource: ConsolidationResource) -> dg.JobDefinition:
@@ -153,7 +174,7 @@ def sources_sensor(
 def _list_changes(one: SourceUpdate) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the names of the assets that changed, with the numbers of their events."""
     sync, write = one.sync, one.write
-    if sync is not None and (sync.added or sync.revised or sync.gone):
+    if sync is not None and _is_change(sync):
         yield "synced_memories", sync.count()
     if write is not None and write.written:
         yield "written_back", {**asdict(write), "refused": len(write.refused)}

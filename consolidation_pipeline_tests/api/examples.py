@@ -89,6 +89,7 @@ CHAPTERS = {
         ),
         Example("Options in force", "GET /projects/{project}/options"),
         Example("Project metrics", "GET /projects/{project}/metrics"),
+        Example("Shadows", "GET /projects/{project}/shadows"),
     ],
     "Search": [
         Example(
@@ -163,6 +164,14 @@ CHAPTERS = {
             query="?relation_type=supersedes&limit=1",
             keep={"relation": "relations.0.id"},
         ),
+        Example(
+            "Add a memory test",
+            "POST /projects/{project}/memory-tests",
+            {"name": "lunar", "kind": "must_not_say", "text": "The moon is made of green cheese."},
+        ),
+        Example("Run memory tests", "POST /projects/{project}/memory-tests/run"),
+        Example("Memory tests", "GET /projects/{project}/memory-tests", role="reader"),
+        Example("Remove a memory test", "DELETE /projects/{project}/memory-tests", query="?name=lunar"),
         Example("Confirm relations", "POST /relations/confirm", {"ids": ["{relation}"], "reason": "It did change"}),
         Example("Reject relations", "POST /relations/reject", {"ids": ["{relation}"], "reason": "Two gateways"}),
     ],

@@ -5,8 +5,8 @@ New routes are included: roles are read from the routes' dependencies, bodies fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
@@ -25,21 +25,25 @@ PUBLIC_PATHS = {"/health/live", "/health/ready", "/metrics"}
 
 @dataclass(frozen=True)
 class Route:
-    """A route, the role it needs (None: no key) and a valid body (None: it takes no body)."""
+    """A route, the role it needs (None: no key), a valid body (None: it takes no body) and the query that it needs."""
 
     method: str
     path: str
     role: str | None
     body: Any
+    query: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
-    def send(self, client: TestClient, names: dict[str, str], body: Any = None, **how: Any) -> Response:
-        """Send a request with these path parameters; ``body`` None: the route's own body."""
+    def send(
+        self, client: TestClient, names: dict[str, str], body: Any = None, params: Mapping[str, str] = {}, **how: Any
+    ) -> Response:
+        """Send a request with these path and query parameters; ``body`` None: the route's own body."""
         sent = self.body if body is None else body
         more = {} if sent is None or "content" in how else {"json": sent}
-        return client.request(self.method, self.path.format_map(names), **more, **how)
+        query = {**self.query, **params}
+        return client.request(self.method, self.path.format_map(names), params=query or None, **more, **how)
 
 
 def list_routes(app: FastAPI, api: ApiContext) -> list[Route]:
@@ -51,7 +55,8 @@ def list_routes(app: FastAPI, api: ApiContext) -> list[Route]:
         if _is_ours(route) and route.include_in_schema and not isinstance(route, PageRoute):
             path = str(context.path)
             for method in sorted(route.methods):
-                found.append(Route(method, path, _role(route), _body(schema, path, method, api)))
+                body, query = _body(schema, path, method, api), _required_query(schema, path, method)
+                found.append(Route(method, path, _role(route), body, query))
     return found
 
 
@@ -90,6 +95,11 @@ def _body(schema: dict[str, Any], path: str, method: str, api: ApiContext) -> An
     if content is None:
         return None
     return _use_existing_ids(_example(schema, content["schema"]), api)
+
+
+def _required_query(schema: dict[str, Any], path: str, method: str) -> dict[str, str]:
+    parameters = schema["paths"][path][method.lower()].get("parameters", ())
+    return {one["name"]: "unknown" for one in parameters if one["in"] == "query" and one["required"]}
 
 
 def _example(schema: dict[str, Any], part: dict[str, Any]) -> Any:

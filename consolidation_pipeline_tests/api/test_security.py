@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -27,6 +28,7 @@ PROMISED_ROUTES = {
         "GET /memories/{id}/lineage",
         "GET /projects/{project}/playbook",
         "GET /projects/{project}/memories",
+        "GET /projects/{project}/memory-tests",
         "POST /context",
     },
     "agent": {
@@ -117,7 +119,7 @@ def test_project_key_learns_nothing_of_other_projects(api: ApiContext, protected
             assert answer.status_code in (403, 422), str(route)  # 422: it takes no project
             continue
         assert answer.status_code in (403, 404), (str(route), answer.text)
-        elsewhere = Route(route.method, route.path, route.role, use_unknown_ids(route.body))
+        elsewhere = replace(route, body=use_unknown_ids(route.body))
         unknown = elsewhere.send(client, {"project": "nowhere", "job_id": str(uuid4()), "id": str(uuid4())})
         assert (unknown.status_code, mask_ids(unknown.text)) == (answer.status_code, mask_ids(answer.text)), route
     assert api.table_checksums() == before

@@ -25,7 +25,7 @@ from consolidation_pipeline.service.admin.database_checks import _check_load, ch
 from consolidation_pipeline.service.admin.doctor import _check_automation, _check_join
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline.store.database.inspection import ServerLoad
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.projects import get_project
@@ -227,6 +227,24 @@ def test_doctor_warns_of_other_dagster_folder(cli: Cli, monkeypatch: pytest.Monk
     assert answer.code == 0
     assert findings(answer)["Dagster files"][0] == "warning"
     assert str(tmp_path) in findings(answer)["Dagster files"][1]
+
+
+HEARTBEATS = (
+    "CREATE TABLE daemon_heartbeats AS SELECT (now() - make_interval(days => 1)) AT TIME ZONE 'UTC' AS timestamp"
+)
+
+
+@pytest.mark.parametrize(("table", "message"), [(None, "no daemon has run here"), (HEARTBEATS, "last seen at")])
+def test_doctor_asks_dagster_of_running_daemon_only(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str, table: str | None, message: str
+) -> None:
+    (Path(os.environ["DAGSTER_HOME"]) / "dagster.yaml").write_text("storage: ConsolidationPostgresStorage\n")
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", empty_database_url)
+    monkeypatch.setattr("consolidation_pipeline.launch.find_automation", lambda: pytest.fail("Dagster is asked"))
+    if table is not None:
+        with connect_engine(with_driver(empty_database_url, "psycopg")).begin() as connection:
+            connection.execute(text(table))
+    assert message in findings(cli("doctor", "--json"))["automation"][1]
 
 
 class ReplacedError(Exception):

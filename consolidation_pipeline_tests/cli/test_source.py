@@ -40,6 +40,7 @@ def test_store_is_connected_written_and_disconnected(store: Store, cli: Cli) -> 
     assert "0 added, 0 revised, 0 gone" in cli("source", "sync", "shop-mem0").out
     diff = cli("source", "diff", "shop-mem0")
     assert f"{GROUPS} groups; {GROUPS * (WORDINGS - 1)} rows would be hidden" in diff.out
+    assert "next: consolidation source write shop-mem0 ID.." in diff.err
     chosen = cli("source", "diff", "shop-mem0", "--json").json["groups"][0]["memory_id"]
     written = cli("source", "write", "shop-mem0", chosen, "--json").json["write"]
     assert (written["written"], written["hidden"]) == (1, WORDINGS - 1)
@@ -95,6 +96,7 @@ def test_unknown_mode_is_refused(store: Store, cli: Cli) -> None:
 def test_everything_shown_is_written_at_once(store: Store, cli: Cli) -> None:
     assert cli(*CONNECT, "--yes").code == 0
     assert cli("run", "shop", "--json").code == 0
+    assert "to write: consolidation source mode shop-mem0 review" in cli("source", "diff", "shop-mem0").err
     assert cli("source", "write", "shop-mem0", "--all").code == 2
     assert "shop-mem0 is in mode review" in cli("source", "mode", "shop-mem0", "review").out
     assert cli("source", "write", "shop-mem0", "--all", "--json").json["write"]["written"] == GROUPS

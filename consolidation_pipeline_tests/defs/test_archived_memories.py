@@ -46,7 +46,7 @@ def test_archive_job_reports_its_counts(
     assert counts == (2, forgotten, 2 - forgotten)
     assert (values["merged_archived"], values["held_back"], values["active_after"]) == (0, 0, 1)
     checks = [e for e in result.get_asset_check_evaluations() if e.asset_key == archived_memories.key]
-    assert len(checks) == 7
+    assert len(checks) == 8
     assert all(check.passed for check in checks)
     assert pipeline.rows("SELECT status, memories_archived FROM {s}.consolidation_jobs") == [("completed", 2)]
 

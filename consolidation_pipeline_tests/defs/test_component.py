@@ -80,7 +80,7 @@ def test_yaml_configures_keys_schedule_and_runs(
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
     loaded = dg.load_from_defs_folder(path_within_project=tmp_path)
     specs = {spec.key.to_user_string(): spec.group_name for spec in loaded.resolve_all_asset_specs()}
-    names = ("task_memories", "synced_memories", "written_back", *ALL_PHASES)
+    names = ("task_memories", "synced_memories", "written_back", "shadows", *ALL_PHASES)
     assert specs == {f"shop/memory/{name}": "memory" for name in names}
     crons = {schedule.name: schedule.cron_schedule for schedule in loaded.schedules or ()}  # type: ignore[union-attr]
     assert (crons["consolidation_nightly"], crons["consolidation_daily_decay"]) == ("0 3 * * *", "0 4 * * *")

@@ -156,7 +156,7 @@ def test_reembed_replaces_vectors_without_merging(engine: Engine, sample: Sample
     assert materialize(instance, "alpha", "reembed").success
     with engine.connect() as connection:
         assert connection.execute(models).all() == before == [(LOCAL_MODEL, 40)]
-        assert connection.execute(text("SELECT count(*) FROM consolidation.memory_neighbors")).scalar_one() > 0
+        assert connection.execute(text("SELECT count(*) FROM consolidation.memory_pairs")).scalar_one() > 0
         assert connection.execute(text("SELECT count(*) FROM consolidation.consolidated_memories")).scalar_one() == 0
 
 

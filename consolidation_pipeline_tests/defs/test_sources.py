@@ -56,6 +56,18 @@ def test_update_syncs_and_writes_back(mem0_store: Store, pipeline: Pipeline, ins
     assert read_events(update(instance)) != {}
 
 
+def test_update_tells_of_syncs_of_commands(mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+    connect_store(pipeline.engine, mem0_store)
+    sync_source(pipeline.engine, SOURCE)
+    told = update(instance)
+    assert read_events(told)["synced_memories"]["read"] == len(all_wordings())
+    assert read_checks(told) == {("every_row_has_a_memory", PROJECT, True)}
+    assert read_events(update(instance)) == {}
+    mem0_store.add([("bob", "Lunch is at noon")])
+    sync_source(pipeline.engine, SOURCE)
+    assert read_events(update(instance))["synced_memories"]["added"] == 1
+
+
 def read_checks(result: dg.ExecuteInProcessResult) -> set[tuple[str, str | None, bool]]:
     """Return name, partition and result of the evaluated checks."""
     events = result.filter_events(lambda event: event.event_type_value == "ASSET_CHECK_EVALUATION")

@@ -16,11 +16,13 @@ from consolidation_pipeline.service.intake.importer import ImportResult, import_
 from consolidation_pipeline.service.knowledge import merged_memories, summaries
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
+from consolidation_pipeline.service.shadow.phase_runner import STEPS
 from consolidation_pipeline.service.similarity import embedding, pair_answers
 from consolidation_pipeline.service.undo.rollback import roll_back
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, STEPS, Pipeline
+from consolidation_pipeline.store.jobs import jobs
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 # Small enough that a project of fifty memories takes several transactions.
 EMBEDDING_BATCH, MERGING_BATCH, IMPORT_BATCH = 20, 3, 10
@@ -102,19 +104,24 @@ def roll_back_and_die(url: str, target: UUID, statement: int | None, when: str) 
 
 
 def _die_at(engine: Engine, commit: int, when: str) -> None:
-    real = engine.dialect.do_commit
+    """Die before or after a commit; the statement that records a phase commits itself, and counts too."""
     commits = 0
 
-    def do_commit(connection: Any) -> None:
-        nonlocal commits
-        commits += 1
-        if commits == commit and when == "before":
-            _die()
-        real(connection)
-        if commits == commit:
-            _die()
+    def count(write: Callable[..., None]) -> Callable[..., None]:
+        def write_and_count(*arguments: Any, **named: Any) -> None:
+            nonlocal commits
+            commits += 1
+            at = commits
+            if at == commit and when == "before":
+                _die()
+            write(*arguments, **named)
+            if at == commit:
+                _die()
 
-    engine.dialect.do_commit = do_commit  # type: ignore[method-assign, assignment]
+        return write_and_count
+
+    engine.dialect.do_commit = count(engine.dialect.do_commit)  # type: ignore[method-assign]
+    jobs.record_phase = count(jobs.record_phase)
 
 
 def _die(*_: Any) -> NoReturn:

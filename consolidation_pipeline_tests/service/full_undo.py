@@ -18,7 +18,7 @@ def roll_back_everything(pipeline: Pipeline, slug: str = SLUG) -> None:
         pipeline.roll_back(row.group_id)
     left: Mapping[str, str] = {
         "hidden, archived or pinned": "SELECT id FROM {s}.task_memories WHERE project_id = :id AND (is_consolidated "
-        "OR is_archived OR pinned OR summarized_into_id IS NOT NULL OR archive_reason IS NOT NULL)",
+        "OR is_archived OR pinned OR archive_reason IS NOT NULL)",
         "knowledge": "SELECT id FROM {s}.consolidated_memories WHERE project_id = :id",
         "playbook entries": "SELECT id FROM {s}.playbook_entries WHERE project_id = :id",
         "lineage": "SELECT child_id FROM {s}.memory_lineage l JOIN {s}.task_memories m ON m.id = l.parent_id "

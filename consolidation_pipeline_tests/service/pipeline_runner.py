@@ -17,28 +17,27 @@ from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.intake.importer import ImportResult, ensure_project, import_memories
-from consolidation_pipeline.service.jobs.run_report import RunReport, write_report
+from consolidation_pipeline.service.jobs.run_report import RunReport
 from consolidation_pipeline.service.knowledge.derive import DeriveResult
-from consolidation_pipeline.service.knowledge.merged_memories import MergeResult, merge_clusters
-from consolidation_pipeline.service.knowledge.patterns import derive_patterns
-from consolidation_pipeline.service.knowledge.principles import derive_principles
-from consolidation_pipeline.service.knowledge.profiles import ProfileResult, update_profiles
-from consolidation_pipeline.service.knowledge.summaries import SummaryResult, summarize_memories
-from consolidation_pipeline.service.knowledge.supersessions import SupersessionResult, record_supersessions
-from consolidation_pipeline.service.lifecycle.archive import ArchiveResult, archive_memories
-from consolidation_pipeline.service.lifecycle.decay import DecayResult, score_relevance
-from consolidation_pipeline.service.plan.apply import check_plan
+from consolidation_pipeline.service.knowledge.merged_memories import MergeResult
+from consolidation_pipeline.service.knowledge.profiles import ProfileResult
+from consolidation_pipeline.service.knowledge.summaries import SummaryResult
+from consolidation_pipeline.service.knowledge.supersessions import SupersessionResult
+from consolidation_pipeline.service.lifecycle.archive import ArchiveResult
+from consolidation_pipeline.service.lifecycle.decay import DecayResult
 from consolidation_pipeline.service.plan.plan_document import Plan
 from consolidation_pipeline.service.plan.planner import make_plan
-from consolidation_pipeline.service.playbook.entries import PromotionResult, update_playbook
-from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult, propose_merges
+from consolidation_pipeline.service.playbook.entries import PromotionResult
+from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
-from consolidation_pipeline.service.similarity.calibration import CalibrationResult, calibrate_thresholds
-from consolidation_pipeline.service.similarity.clusters import ClusterSummary, form_clusters
-from consolidation_pipeline.service.similarity.embedding import EmbeddingResult, embed_memories
-from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
+from consolidation_pipeline.service.shadow.phase_runner import STEPS as STEPS
+from consolidation_pipeline.service.shadow.phase_runner import run_phases as run_phases
+from consolidation_pipeline.service.similarity.calibration import CalibrationResult
+from consolidation_pipeline.service.similarity.clusters import ClusterSummary
+from consolidation_pipeline.service.similarity.embedding import EmbeddingResult
+from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate
 from consolidation_pipeline.service.undo.rollback import Rollback, roll_back
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -47,24 +46,6 @@ from consolidation_pipeline.store.projects import Project, configure_project, de
 from consolidation_pipeline_tests.service.corpus import write_jsonl
 
 SLUG = "notes"
-
-STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
-    "embedding_matrix": embed_memories,
-    "threshold_calibration": calibrate_thresholds,
-    "similarity_graph": update_similarity_graph,
-    "clusters": form_clusters,
-    "merged_memories": merge_clusters,
-    "patterns": derive_patterns,
-    "principles": derive_principles,
-    "playbook_entries": update_playbook,
-    "consolidation_suggestions": propose_merges,
-    "semantic_summaries": summarize_memories,
-    "procedural_profile": update_profiles,
-    "supersessions": record_supersessions,
-    "decay_scores": score_relevance,
-    "archived_memories": archive_memories,
-    "consolidation_report": write_report,
-}
 
 
 @dataclass(frozen=True)
@@ -107,26 +88,6 @@ def call_concurrently(*calls: Callable[[], Any]) -> list[Any]:
 def note_id(name: str, slug: str = SLUG) -> UUID:
     """Return the id of the memory that ``Pipeline.add`` imports from the note with this name."""
     return memory_id(slug, "test", name)
-
-
-def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any]:
-    """Run phases of an open run; return the result of each."""
-    results = {}
-    for name in phases:
-        with run.phase(name) as phase:
-            if name == "merged_memories":
-                check_plan(run)
-            results[name] = STEPS[name](run)
-            if name == "merged_memories":
-                phase.counters = {"memories_merged": results[name].absorbed}
-            if name == "playbook_entries":
-                phase.counters = {"memories_promoted": results[name].entries_promoted}
-            if name == "semantic_summaries":
-                phase.metrics = {"due": results[name].is_due}
-                phase.counters = {"summaries_created": results[name].created}
-            if name == "archived_memories":
-                phase.counters = {"memories_archived": results[name].memories}
-    return results
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ def place_newer_first(
         ranked: Ids with their scores, best first.
         newer_of: Ids of the newer versions, by the id of the older one. Ids that are not ranked are left out.
     """
+    if not newer_of:
+        return list(ranked)
     scores = dict(ranked)
     placed: dict[str, float] = {}
 

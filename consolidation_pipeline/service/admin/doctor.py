@@ -21,9 +21,9 @@ from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.service.admin.database_checks import check_database
 from consolidation_pipeline.service.admin.findings import Finding, Status, list_finding
 from consolidation_pipeline.service.admin.model_check import check_models
-from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR, Settings
+from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR, Settings, use_dagster_home
 from consolidation_pipeline.store.database.engine import DAGSTER_SCHEMA, dagster_url
-from consolidation_pipeline.store.database.inspection import hide_password
+from consolidation_pipeline.store.database.inspection import find_daemon_heartbeat, hide_password
 from consolidation_pipeline.tracing import find_exporters, find_tracing_problem
 
 # The embedded server stops writing when the disk is full. A run of 100,000 memories needs about 1 GB.
@@ -31,6 +31,8 @@ LOW_DISK_BYTES = 1_000_000_000
 FULL_DISK_BYTES = 100_000_000
 # A daemon sends a heartbeat every half minute.
 DAEMON_ALIVE = timedelta(minutes=5)
+# Class of the storage that the project's dagster.yaml names.
+_OWN_STORAGE = "ConsolidationPostgresStorage"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def diagnose(
         "similarity join": _check_join,
         "Dagster storage": lambda: _check_dagster_storage(settings),
         "Dagster files": _check_dagster_files,
-        "automation": lambda: _check_automation(find_automation()),
+        "automation": lambda: _check_automation(_find_automation(settings, find_automation)),
         "spans": _check_spans,
         "disk": lambda: _check_disk(settings),
     }
@@ -114,6 +116,19 @@ def _check_dagster_files() -> Iterator[Finding]:
     home = os.environ.get("DAGSTER_HOME")
     if home and Path(home).resolve() != PROJECT_ROOT:
         yield Finding("Dagster files", "warning", f"DAGSTER_HOME is {home}: the dagster.yaml there is used")
+
+
+def _find_automation(settings: Settings, ask_dagster: Callable[[], Automation]) -> Automation:
+    """Return which sensors and schedules are on.
+
+    Dagster, which takes seconds to import, is asked only if its daemon is alive, or if its storage is not ours.
+    """
+    config = use_dagster_home() / "dagster.yaml"
+    if config.is_file() and _OWN_STORAGE in config.read_text("utf-8"):
+        seen = find_daemon_heartbeat(dagster_url(settings))
+        if seen is None or datetime.now(UTC) - seen > DAEMON_ALIVE:
+            return Automation([], [], seen)
+    return ask_dagster()
 
 
 def _check_automation(found: Automation) -> Iterator[Finding]:

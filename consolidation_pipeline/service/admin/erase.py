@@ -24,6 +24,7 @@ from consolidation_pipeline.service.sources.erase import erase_in_sources
 from consolidation_pipeline.store.admin.canary_scan import locate, scan_database
 from consolidation_pipeline.store.admin.erasure import (
     delete_erased,
+    delete_memory_tests,
     find_erased,
     find_memories_of_user,
     free_survivors,
@@ -43,6 +44,7 @@ from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.memories.archive import lock_memories
 from consolidation_pipeline.store.projects import Project, find_project
+from consolidation_pipeline.store.shadow.databases import drop_shadows
 
 # Canaries of one scan: more of them make it slower, and each is a witness by itself.
 MAX_CANARIES = 300
@@ -118,7 +120,7 @@ def erase_memories(
 
     Other memories that were merged with them are active again, and the next run derives knowledge from these. Replies
     of models that the project got since the oldest of the memories was stored leave the cache, as nobody knows which of
-    them repeat it; their costs stay recorded.
+    them repeat it; their costs stay recorded. Shadows of the project are dropped.
 
     Args:
         engine: The store.
@@ -154,6 +156,9 @@ def erase_memories(
         survivors = free_survivors(connection, author, group_id=group_id, reason=reason, now=now)
         rows = delete_erased(connection, owner.id, questions)
         rows |= remove_boilerplate(connection, owner.id, ["\n".join(parts) for parts in texts.values()])
+        rows |= delete_memory_tests(
+            connection, owner.id, memories, [part for parts in texts.values() for part in parts]
+        )
         rows |= scrub_ledger(connection, owner.id, pseudonyms)
         rows |= rename_mentions(connection, owner.id, pseudonyms)
         rows |= {f"{name} (source)": count for name, count in in_sources.removed.items()}
@@ -163,6 +168,7 @@ def erase_memories(
         record_erasure(connection, author, group_id=group_id, summary=summary, reason=reason)
     with autocommit_connection(engine) as connection:
         renew_statistics(connection, owner.id)
+    drop_shadows(engine, owner.id)
     scan = _scan(engine, canaries, list(pseudonyms))
     return Certificate(
         owner.slug, group_id, now, changed_by, reason, salt, hashes, rows, survivors, scan, in_sources.left

@@ -21,6 +21,7 @@ from consolidation_pipeline.store.database.raw_connections import autocommit_con
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.search.index_upkeep import drop_indexes
+from consolidation_pipeline.store.shadow.databases import drop_shadows
 
 
 def list_projects(engine: Engine) -> list[Backlog]:
@@ -75,17 +76,29 @@ def configure_project(
         NotFoundError: There is no such project.
         InvalidOptionError: An option is unknown, out of range or beyond the operator's limits. Nothing is changed.
     """
+    with engine.begin() as connection:
+        project = store.get_project(connection, slug)
+        chosen = merge_config(project, config, resets=resets, settings=settings)
+        on = project.consolidation_enabled if enabled is None else enabled
+        return store.configure_project(connection, slug, config=chosen, consolidation_enabled=on)
+
+
+def merge_config(
+    project: Project, config: Mapping[str, Any], *, resets: Collection[str] = (), settings: Settings
+) -> dict[str, Any]:
+    """Return the options of a project after those of ``config`` are set and those in ``resets`` are reset.
+
+    Raises:
+        InvalidOptionError: An option is unknown, out of range or beyond the operator's limits.
+    """
     given, dropped = _rename_aliases(config), set(_rename_aliases(dict.fromkeys(resets)))
     if both := sorted(dropped & set(given)):
         raise InvalidOptionError(f"{', '.join(both)} is both set and reset: set it or reset it")
-    with engine.begin() as connection:
-        project = store.get_project(connection, slug)
-        kept = {name: value for name, value in _rename_aliases(project.config).items() if name not in dropped}
-        chosen = kept | given
-        _check_options(parse_options(chosen), settings)
-        _check_providers(given)
-        on = project.consolidation_enabled if enabled is None else enabled
-        return store.configure_project(connection, slug, config=chosen, consolidation_enabled=on)
+    kept = {name: value for name, value in _rename_aliases(project.config).items() if name not in dropped}
+    chosen = kept | given
+    _check_options(parse_options(chosen), settings)
+    _check_providers(given)
+    return chosen
 
 
 def get_configuration(engine: Engine, slug: str, *, settings: Settings) -> tuple[Project, ConsolidationOptions]:
@@ -114,6 +127,7 @@ def delete_project(engine: Engine, slug: str, *, confirmed: bool) -> tuple[Proje
             )
         store.delete_project(connection, project)
     drop_indexes(engine, project.id)
+    drop_shadows(engine, project.id)
     return project, counts
 
 

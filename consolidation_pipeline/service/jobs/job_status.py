@@ -136,6 +136,7 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
         "units_before": counts.active + counts.consolidated,
         "units_after": counts.units,
         "reduction": counts.reduction,
+        "refused_by_tests": metrics.get("refused_by_tests", []),
         "stopped": metrics.get("stopped", []),
         "failing": metrics.get("failing", []),
         "metrics": metrics,
@@ -150,6 +151,15 @@ def describe_refused(metrics: Mapping[str, Any]) -> str | None:
         return None
     falls = ", ".join(f"place {fall}: {n}" for fall, n in found["recall_falls"].items())
     return f"{found['merges_refused_by_recall']} groups that search would find lower ({falls}); option recall_gate"
+
+
+def describe_refused_by_test(refused: Mapping[str, Any]) -> str:
+    """Return a sentence on a change that memory tests refused: an item of ``refused_by_tests`` of a job's metrics."""
+    tests = "; ".join(f"test {name!r} would have failed: {reason}" for name, reason in refused["tests"].items())
+    what = "group refused" if refused["phase"] in ("clusters", "merged_memories") else "change refused"
+    count = len(refused["memories"])
+    named = ", ".join(refused["memories"][:3]) + (f" and {count - 3} more" if count > 3 else "")
+    return f"{tests}: {what} in {refused['phase']} ({named})"
 
 
 def describe_model_failure(failing: Mapping[str, Any]) -> str:

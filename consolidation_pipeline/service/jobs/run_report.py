@@ -10,6 +10,7 @@ from typing import Any
 from consolidation_pipeline.core.jobs.triggers import next_cron_time
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
 from consolidation_pipeline.service.lifecycle.archive import explain_how_to_archive
+from consolidation_pipeline.service.memory_tests.gate import report_tests
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.judge_calibration import describe_judge
 from consolidation_pipeline.store.admin.project_counts import ProjectCounts, count_project
@@ -31,21 +32,23 @@ class RunReport:
 
 def write_report(run: ProjectRun) -> RunReport:
     """Return the numbers of the project and of the run. First build the indexes of a large project."""
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         dimension = load_vector_length(connection, run.project.id, run.embedder.name)
     build_indexes(run.engine, run.project.id, run.embedder.name, dimension)
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)
         spent = sum_job_spending(connection, run.job_id)
         failing = [
             describe_failing_job(job) for job in list_failing_jobs(connection, run.project.id) if job.job != run.job
         ]
+    tests = report_tests(run)
     own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
     next_run = next_cron_time(run.options.schedule, run.now)
     judge = describe_judge(run)
-    markdown = _format_markdown(run.project.slug, counts, own, next_run=next_run, failing=failing, judge=judge)
-    return RunReport(counts, describe_counts(counts) | own | {"jobs_failing": len(failing)}, markdown)
+    markdown = _format_markdown(run.project.slug, counts, own | tests, next_run=next_run, failing=failing, judge=judge)
+    metrics = describe_counts(counts) | own | {"jobs_failing": len(failing)} | tests
+    return RunReport(counts, metrics, markdown)
 
 
 def _describe_run(job: Row[Any] | None) -> dict[str, Any]:
@@ -60,6 +63,15 @@ def _describe_run(job: Row[Any] | None) -> dict[str, Any]:
         "memories_archived": job.memories_archived,
         "held_back": job.metrics.get("archived_memories", {}).get("held_back", 0),
     }
+
+
+def _describe_tests(own: Mapping[str, Any]) -> str:
+    if "memory_tests" not in own:
+        return "none"
+    refused = own["refused_by_tests"]
+    return f"{own['memory_tests'] - own['memory_tests_failing']} of {own['memory_tests']} pass" + (
+        f"; {refused} changes refused, as they would have made one fail" if refused else ""
+    )
 
 
 def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
@@ -114,6 +126,7 @@ def _format_markdown(
 | waiting for review | {counts.needs_review} |
 | merged by this run | {own["groups_merged"]} groups, {own["memories_merged"]} memories |
 | not merged, as search would find them lower | {own["merges_refused_by_recall"]} groups |
+| memory tests | {_describe_tests(own)} |
 | archived by this run | {own["memories_archived"]} |
 | held back, too many to archive automatically | {held_back} |
 | groups to review | {counts.suggest_groups} |

@@ -28,6 +28,7 @@ from consolidation_pipeline.service.knowledge.text_writers import (
     mark_pending,
     write_texts,
 )
+from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.knowledge.abstractions import (
@@ -77,6 +78,7 @@ class DeriveResult:
     ``discarded`` by the confidence gate. Rows: ``created``, ``updated``, ``superseded``; ``needs_review`` of those
     written wait for a person. ``failures``: (cluster key, error) of groups without a reply of the model. ``stopped``:
     why the model is not asked for more groups, or None. Groups without its text have an extracted one.
+    ``refused_by_tests``: rows that were not written, as they would break a memory test.
     """
 
     groups: int = 0
@@ -89,6 +91,7 @@ class DeriveResult:
     discarded: int = 0
     failures: tuple[tuple[str, str], ...] = ()
     stopped: str | None = None
+    refused_by_tests: int = 0
 
 
 def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence[GroupIds]) -> DeriveResult:
@@ -119,12 +122,15 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
     # Rows that later batches of this run write; earlier batches must not retire them.
     pending = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
     drafts: list[GroupDraft] = []
+    refused: set[UUID] = set()
 
     def write(batches: Iterable[list[GroupDraft]]) -> LLMError | BudgetExhaustedError | None:
         nonlocal superseded
         try:
             for batch in batches:
-                superseded += _write_batch(run, kind, plans, batch, present_keys=present_keys, pending=pending)
+                retired, left_out = _write_batch(run, kind, plans, batch, present_keys=present_keys, pending=pending)
+                superseded += retired
+                refused.update(left_out)
                 drafts.extend(batch)
         except STOP_ERRORS as error:
             return error
@@ -138,8 +144,12 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
     if without_text and run.options.llm_model is not None:
         stopped = write(mark_pending(extract_texts(run, kind, loaded, without_text))) or stopped
     run.record_failing(kind.name, len(unanswered), [error for _, error in failures], stopped)
-    texts = [draft.text for draft in drafts if draft.text is not None]
-    versions = [plans[draft.group.cluster_key].target.version for draft in drafts if draft.text is not None]
+    written = [
+        (plans[draft.group.cluster_key].target, draft.text)
+        for draft in drafts
+        if draft.text is not None and plans[draft.group.cluster_key].target.id not in refused
+    ]
+    texts, versions = [text for _, text in written], [target.version for target, _ in written]
     return DeriveResult(
         groups=len(groups),
         covered=len(groups) - len(targets),
@@ -148,9 +158,10 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         updated=sum(version is not None for version in versions),
         superseded=superseded,
         needs_review=sum(text.needs_review for text in texts),
-        discarded=len(drafts) - len(texts) - len(failures),
+        discarded=len(drafts) - len(texts) - len(failures) - len(refused),
         failures=failures,
         stopped=None if stopped is None else str(stopped),
+        refused_by_tests=len(refused),
     )
 
 
@@ -219,24 +230,31 @@ def _write_batch(
     *,
     present_keys: Collection[str],
     pending: Collection[UUID],
-) -> int:
-    """Write the rows of a batch and retire the rows that are superseded by now; return how many were retired."""
+) -> tuple[int, set[UUID]]:
+    """Write the rows of a batch and retire the rows that are superseded by now.
+
+    Returns:
+        How many were retired, and the ids of rows that were not written, as they would break a memory test.
+    """
     texts = [(plans[draft.group.cluster_key], draft.text) for draft in drafts if draft.text is not None]
     if not texts:
-        return 0
-    rows = _build_rows(run, kind, texts)
-    with run.transaction() as connection:
+        return 0, set()
+
+    def write(connection: Connection, rows: Sequence[DerivedMemory]) -> int:
         write_derived(connection, run.author, rows, operation=kind.name, now=run.now)
         existing = load_existing_rows(connection, run.project.id, kind.name, scope=run.options.scope)
         retired = _retire_superseded(connection, run, kind, existing, present_keys=present_keys, pending=pending)
-    return sum(len(row.superseded) for row in rows) + retired
+        return sum(len(row.superseded) for row in rows) + retired
+
+    written, refused = write_checked(run, f"{kind.name}s", _build_rows(run, kind, texts), write, lambda row: [row.id])
+    return sum(written), {row.id for row in refused}
 
 
 def _build_rows(
     run: ProjectRun, kind: AbstractionKind, texts: Sequence[tuple[PlannedAbstraction, DraftText]]
 ) -> list[DerivedMemory]:
     model = run.embedder.name
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         dimension = load_dimension(connection, run.project.id, model)
         ids = [unit.id for plan, _ in texts for unit in plan.group.units]
         unit_vectors = load_unit_vectors(connection, ids, model, dimension)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,10 +17,13 @@ from consolidation_pipeline.core.text.text_merge import MergedText
 from consolidation_pipeline.errors import ConflictError, JobEndedError
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTexts, Rewrite, Rewriter, is_rewriting
+from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.similarity.clusters import form_clusters
 from consolidation_pipeline.service.similarity.successors import merge_bodies, sort_by_source_count
 from consolidation_pipeline.store.database.engine import Connection, Row
+from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED, REWRITE_PENDING
 from consolidation_pipeline.store.knowledge.merged_memories import (
     LineageEdge,
@@ -57,7 +60,7 @@ class MergeResult:
     ``absorbed``: memories hidden. ``created``, ``extended``: merged memories. ``skipped``: groups that changed since
     they were formed. ``rewritten``: texts written by the model. ``refused``: rewrites that would have lost a fact.
     ``failed``: rewrites without a reply. Refused and failed groups keep the lossless union. ``stopped``: why the model
-    was not asked for all rewrites, None if it was.
+    was not asked for all rewrites, None if it was. ``refused_by_tests``: groups that would break a memory test.
     """
 
     absorbed: int = 0
@@ -68,6 +71,12 @@ class MergeResult:
     refused: int = 0
     failed: int = 0
     stopped: str | None = None
+    refused_by_tests: int = 0
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Increments of the job's counter columns."""
+        return {"memories_merged": self.absorbed, "clusters_merged": self.created + self.extended}
 
 
 @dataclass(frozen=True)
@@ -124,12 +133,16 @@ class PlannedMerge:
 
 @dataclass(frozen=True)
 class _Batch:
-    """The rows of one transaction, and the groups that they are planned from. ``skipped``: number of changed groups."""
+    """The rows of one transaction, and the groups that they are planned from.
+
+    ``skipped``: number of changed groups. ``refused``: raw memories of groups that would break a memory test.
+    """
 
     groups: Mapping[str, Sequence[UUID]]
     plans: Sequence[PlannedMerge]
     rows: Sequence[MergedMemory]
     skipped: int
+    refused: Sequence[Sequence[UUID]] = ()
 
 
 def merge_clusters(run: ProjectRun) -> MergeResult:
@@ -137,6 +150,7 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
 
     The text is the lossless union or, with the option ``merge_style``, a rewrite by a model that loses no fact. If the
     budget is used up or the model does not answer, the groups are merged without rewrites, and the next run asks again.
+    Groups that would break a memory test stay as they are, and all groups are formed again without them.
 
     Raises:
         ConflictError: the memories of a batch changed at each of three attempts; earlier batches stay written.
@@ -145,11 +159,15 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
     rewriter = Rewriter(run) if is_rewriting(run) else None
     plans: list[PlannedMerge] = []
     skipped = 0
+    apart: list[Sequence[UUID]] = []
     planned_keys: dict[TextKey, UUID] = {}
     for planned in prefetch(_plan_batches(run, rewriter, planned_keys)):
         batch = _write_batch(run, planned, rewriter, planned_keys)
         plans += batch.plans
         skipped += batch.skipped
+        apart += batch.refused
+    if apart:
+        form_clusters(run, apart=apart)
     if rewriter is not None:
         rewriter.record_failing()
     return MergeResult(
@@ -161,6 +179,7 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
         refused=sum(plan.method == "hybrid" for plan in plans),
         failed=0 if rewriter is None else len(rewriter.failures),
         stopped=None if rewriter is None or rewriter.stop is None else str(rewriter.stop),
+        refused_by_tests=len(apart),
     )
 
 
@@ -174,14 +193,35 @@ def _write_batch(
 ) -> _Batch:
     """Write a batch; plan it again if one of its memories changed meanwhile, for example by feedback."""
     try:
-        with run.transaction() as connection:
-            write_merged(connection, run.author, batch.rows, now=run.now)
-        return batch
+        _, refused = write_checked(
+            run,
+            "merged_memories",
+            batch.rows,
+            lambda connection, rows: write_merged(connection, run.author, rows, now=run.now),
+            list_merged_sources,
+        )
+        return _leave_out(batch, refused)
     except ConflictError as error:
         if attempts == 1 or isinstance(error, JobEndedError):
             raise
     batch = _plan_batch(run, batch.groups, rewriter, planned_keys)
     return _write_batch(run, batch, rewriter, planned_keys, attempts=attempts - 1)
+
+
+def list_merged_sources(row: MergedMemory) -> Sequence[UUID]:
+    """Return the raw memories of a merged memory."""
+    return row.source_ids
+
+
+def _leave_out(batch: _Batch, refused: Sequence[MergedMemory]) -> _Batch:
+    """Return what was written of a batch."""
+    ids = {row.id for row in refused}
+    return replace(
+        batch,
+        plans=[plan for plan in batch.plans if plan.id not in ids],
+        rows=[row for row in batch.rows if row.id not in ids],
+        refused=[row.source_ids for row in refused],
+    )
 
 
 def _plan_batches(run: ProjectRun, rewriter: Rewriter | None, planned_keys: dict[TextKey, UUID]) -> Iterator[_Batch]:
@@ -192,7 +232,7 @@ def _plan_batches(run: ProjectRun, rewriter: Rewriter | None, planned_keys: dict
     """
     if not run.options.merge:
         return
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         pending = None if rewriter is None else REWRITE_PENDING
         unmerged = load_unmerged_groups(connection, run.project.id, pending=pending)
     size = BATCH if rewriter is None else min(BATCH, llm_gateway.BATCH)
@@ -242,7 +282,7 @@ def plan_merges(
         The plans, and how many groups changed since they were formed.
     """
     ids = [id_ for members in groups.values() for id_ in members]
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         sources = load_sources(connection, ids, scope=run.options.scope)
         merged_ids = {s.consolidated_into_id for s in sources.values() if s.consolidated_into_id is not None}
         crossing = find_crossing(connection, merged_ids, scope=run.options.scope)
@@ -261,7 +301,7 @@ def plan_merges(
         is_pending = is_rewriting(run) and any(REWRITE_PENDING in row.details for row in existing)
         if None in into_ids or len(into_ids) > 1 or is_pending:
             plans.append(_plan_merge(run, key, found, existing))
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         plans = find_retired(connection, plans)
     return _drop_duplicates(run, plans, planned_keys), skipped
 
@@ -280,7 +320,7 @@ def _drop_duplicates(
     Two groups can have the same text if a person keeps their memories separate, or if they were merged separately.
     """
     keys = [plan.text_key for plan in plans]
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         hashes = {text_hash for _, text_hash, _ in keys}
         active = find_by_text(connection, run.project.id, hashes, scope=run.options.scope)
     return [
@@ -320,11 +360,29 @@ def _plan_merge(
 
 
 def _build_rows(run: ProjectRun, plans: Sequence[PlannedMerge]) -> list[MergedMemory]:
-    with run.engine.connect() as connection:
-        dimension = load_dimension(connection, run.project.id, run.embedder.name)
-        source_vectors = load_source_vectors(connection, [s.id for p in plans for s in p.sources], dimension)
-    texts = [plan.merged.content for plan in plans if plan.verbatim_id is None]
-    embedded = iter(run.embedder.embed(texts) if texts else ())
+    def load(ids: Sequence[UUID]) -> Mapping[UUID, Vectors]:
+        with run.reading() as connection:
+            dimension = load_dimension(connection, run.project.id, run.embedder.name)
+            return load_source_vectors(connection, ids, dimension)
+
+    return build_merged_rows(run, plans, lambda texts, _: list(run.embedder.embed(texts)) if texts else [], load)
+
+
+def build_merged_rows(
+    run: ProjectRun,
+    plans: Sequence[PlannedMerge],
+    embed: Callable[[Sequence[str], Sequence[Vectors]], Sequence[Vectors]],
+    load_vectors: Callable[[Sequence[UUID]], Mapping[UUID, Vectors]],
+) -> list[MergedMemory]:
+    """Return the rows of merges.
+
+    ``embed``: returns the vector (d,) of each text; it is given the vectors (s, d) of the sources of each too.
+    ``load_vectors``: returns the vectors (d,) of raw memories.
+    """
+    source_vectors = load_vectors([source.id for plan in plans for source in plan.sources])
+    new = [plan for plan in plans if plan.verbatim_id is None]
+    stacked = [np.stack([source_vectors[s.id] for s in plan.sources]) for plan in new]
+    embedded = iter(embed([plan.merged.content for plan in new], stacked))
     rows = []
     for plan in plans:
         # A text that equals a source's has the same vector.

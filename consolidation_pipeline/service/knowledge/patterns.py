@@ -28,7 +28,7 @@ def derive_patterns(run: ProjectRun) -> DeriveResult:
     """
     if not run.options.summarize:
         return DeriveResult()
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         clusters = load_clusters(connection, run.project.id, "pattern")
         raw_ids = load_raw_ids(connection, [m.member_id for members in clusters.values() for m in members])
     groups = list_pattern_groups(clusters, raw_ids)

@@ -38,7 +38,7 @@ def derive_principles(run: ProjectRun) -> DeriveResult:
     """
     if not run.options.summarize:
         return DeriveResult()
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         patterns = list_active_patterns(connection, run.project.id, scope=run.options.scope)
         dimension = load_dimension(connection, run.project.id, run.embedder.name)
         ids = [pattern.id for pattern in patterns]

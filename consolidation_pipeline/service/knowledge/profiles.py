@@ -139,7 +139,7 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
 
 def _plan_profiles(run: ProjectRun) -> tuple[list[list[SummarySource]], list[_ProfilePlan]]:
     """Return the summaries of each user, and the profiles to write."""
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         summaries = load_summaries(connection, run.project.id, scope=run.options.scope)
         existing = load_profiles(connection, run.project.id)
         unwanted = load_undone_cluster_keys(connection, run.project.id, "procedural")
@@ -199,7 +199,7 @@ def _count_profiles(
     ``is_for_model``: without tags and files, which are sent to no model.
     """
     sources = [[summary.id for summary in plan.summaries] for plan in plans]
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         memories = load_profiled(connection, sources, most=MOST_MEMORIES)
     if is_for_model:
         memories = [[replace(one, tags=(), files=()) for one in own] for own in memories]

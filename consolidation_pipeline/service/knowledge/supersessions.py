@@ -10,6 +10,7 @@ from consolidation_pipeline.core.knowledge.supersession import Supersession
 from consolidation_pipeline.core.knowledge.supersession_search import FoundSupersession, find_supersessions
 from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
+from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.knowledge.supersessions import (
     StoredSupersession,
@@ -50,19 +51,26 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
     which these arrived. A relation that no longer follows is withdrawn. What a person confirmed, rejected or undid
     stays as it is.
     """
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         memories = load_dated_memories(connection, run.project.id, scope=run.options.scope)
     found = {
         relation_id(run.project.slug, SUPERSEDES, one.newer_id, one.older_id): one
         for one in find_supersessions(memories)
     }
-    with run.transaction() as connection:
+    with run.reading() as connection:
         stored = {one.id: one for one in load_supersessions(connection, run.project.id)}
         undone = load_undone(connection, found.keys() - stored.keys())
         new = [_build(id_, one) for id_, one in found.items() if id_ not in stored and id_ not in undone]
         changed = list(_update(found, stored.values()))
         withdrawn = list(_withdraw(found, stored.values()))
-        write_supersessions(connection, run.author, [*new, *changed, *withdrawn], now=run.now)
+    if new or changed or withdrawn:
+        write_checked(
+            run,
+            "supersessions",
+            [*new, *changed, *withdrawn],
+            lambda connection, chosen: write_supersessions(connection, run.author, chosen, now=run.now),
+            lambda change: [change.newer_id, change.older_id],
+        )
     confirmed = sum(one.found.status == "confirmed" for one in found.values())
     return SupersessionResult(len(memories), len(found), confirmed, len(new), len(changed), len(withdrawn))
 

@@ -187,7 +187,7 @@ def extract_texts(
     units, context = [_to_units(group) for group in groups], [group.is_context for group in groups]
     positions = {group.cluster_key: at for at, group in enumerate(groups)}
     rows = [positions[group.cluster_key] for group in wanted]
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         origins = load_origins(connection, {raw_id for group in wanted for raw_id in group.raw_ids})
     sightings = [_count_sightings(kind, group, origins) for group in wanted]
     found = kind.extract(units, boilerplate=run.boilerplate, context=context, wanted=rows, sightings=sightings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -23,6 +24,7 @@ from consolidation_pipeline.core.lifecycle.archive_policies import (
     plan_archives,
 )
 from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
@@ -48,6 +50,7 @@ class ArchiveResult:
     memories archived with them, each or behind a merged memory. ``held_back``: raw memories not archived, as the units
     are too many at once. ``changed``: units not archived, as they changed after the decision. ``superseded``: proposed
     merges that ended with their originals. ``active_after``: units still active.
+    ``refused_by_tests``: units not archived, as that would break a memory test.
     """
 
     stale: int = 0
@@ -58,6 +61,12 @@ class ArchiveResult:
     changed: int = 0
     superseded: int = 0
     active_after: int = 0
+    refused_by_tests: int = 0
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Increments of the job's counter columns."""
+        return {"memories_archived": self.memories}
 
     @property
     def units(self) -> int:
@@ -72,26 +81,29 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
     batch is checked again under lock: units that were used, pinned or changed meanwhile stay active.
     """
     policies = get_policies(run.options, run.job)
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         ids, raw, units = load_archive_units(connection, run)
     rows = plan_archives(units, policies).rows
     if run.plan is not None:
         rows = rows[np.isin(ids[rows], to_ids([UUID(id_) for id_ in run.plan.archives]))]
     elif _are_too_many(run, rows, units):
         return ArchiveResult(held_back=int(units.memories[rows].sum()), active_after=len(units))
-    done = Counter[str]()
+    done, refused = Counter[str](), 0
     for table, table_rows in (("task_memories", rows[raw[rows]]), ("consolidated_memories", rows[~raw[rows]])):
         for start in range(0, len(table_rows), BATCH_ROWS):
-            done.update(_archive_batch(run, table, ids[table_rows[start : start + BATCH_ROWS]], policies))
+            counts, left_out = _archive_batch(run, table, ids[table_rows[start : start + BATCH_ROWS]], policies)
+            done.update(counts)
+            refused += left_out
     archived = done[STALENESS] + done[FORGOTTEN]
     result = ArchiveResult(
         stale=done[STALENESS],
         forgotten=done[FORGOTTEN],
         merged=done["merged"],
         memories=done["memories"],
-        changed=len(rows) - archived,
+        changed=len(rows) - archived - refused,
         superseded=done["superseded"],
         active_after=len(units) - archived,
+        refused_by_tests=refused,
     )
     run.archived += result.memories
     return result
@@ -128,6 +140,7 @@ def build_archive_metrics(slug: str, done: ArchiveResult) -> dict[str, Any]:
         "suggestions_superseded": done.superseded,
         "held_back": done.held_back,
         "active_after": done.active_after,
+        **({"refused_by_tests": done.refused_by_tests} if done.refused_by_tests else {}),
     }
     return metrics | ({"to_archive_them": explain_how_to_archive(slug)} if done.held_back else {})
 
@@ -148,36 +161,69 @@ def get_policies(options: ConsolidationOptions, job: str) -> ArchivePolicies:
     )
 
 
-def load_archive_units(connection: Connection, run: ProjectRun) -> tuple[Ids, npt.NDArray[np.bool_], ArchiveUnits]:
+def load_archive_units(
+    connection: Connection, run: ProjectRun, *, dissolved: Sequence[UUID] = ()
+) -> tuple[Ids, npt.NDArray[np.bool_], ArchiveUnits]:
     """Return the units of the run's project as of its time, raw memories before merged ones, each by id.
+
+    Args:
+        dissolved: Merged memories that the run dissolves first; the memories behind them are units.
 
     Returns:
         Ids ``S16`` (n,), bool (n,) that is True for raw memories, and the units (n).
     """
-    raw, merged = (_load_candidates(connection, run, table) for table in ("task_memories", "consolidated_memories"))
+    raw, merged = (
+        _load_candidates(connection, run, table, dissolved=dissolved)
+        for table in ("task_memories", "consolidated_memories")
+    )
     ids = np.concatenate([raw.ids, merged.ids])
     return ids, np.arange(len(ids)) < len(raw.ids), concatenate_units([raw.units, merged.units])
 
 
-def _load_candidates(connection: Connection, run: ProjectRun, table: str, ids: Ids | None = None) -> ArchiveCandidates:
+def _load_candidates(
+    connection: Connection, run: ProjectRun, table: str, ids: Ids | None = None, *, dissolved: Sequence[UUID] = ()
+) -> ArchiveCandidates:
     restored_since = run.as_of - timedelta(days=run.options.archive_stale_days)
     return load_archive_candidates(
-        connection, run.project.id, table, as_of=run.as_of, restored_since=restored_since, ids=ids
+        connection,
+        run.project.id,
+        table,
+        as_of=run.as_of,
+        restored_since=restored_since,
+        ids=ids,
+        dissolved=dissolved,
     )
 
 
-def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: ArchivePolicies) -> dict[str, int]:
-    """Archive the units of ``ids`` that the policies still select; return the numbers of ``ArchiveResult`` by name.
+def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: ArchivePolicies) -> tuple[Counter[str], int]:
+    """Archive the units of ``ids`` that the policies still select, and whose archiving breaks no memory test.
 
     The policies are applied again under lock, as a use of a unit does not change its version.
+
+    Returns:
+        The numbers of ``ArchiveResult`` by name, and how many units memory tests refused.
     """
-    with run.transaction() as connection:
-        lock_active_keys(connection, [run.project.id])
-        lock_rows(connection, table, "id = ANY(:ids)", {"ids": to_uuids(ids)})
-        candidates = _load_candidates(connection, run, table, ids)
-        plan = plan_archives(candidates.units, policies)
-        archive_rows(connection, run.author, table, _build_updates(candidates, plan), at=run.now)
-        superseded = supersede_stale(connection, run.author, scope=run.options.scope)
+
+    def archive(connection: Connection, ids: Sequence[UUID]) -> dict[str, int]:
+        return archive_units(connection, run, table, to_ids(ids), policies)
+
+    written, refused = write_checked(run, "archived_memories", to_uuids(ids), archive, lambda id_: [id_])
+    counts = Counter[str]()
+    for numbers in written:
+        counts.update(numbers)
+    return counts, len(refused)
+
+
+def archive_units(
+    connection: Connection, run: ProjectRun, table: str, ids: Ids, policies: ArchivePolicies
+) -> dict[str, int]:
+    """Archive units under lock, in the transaction of ``connection``; return the numbers of ``ArchiveResult``."""
+    lock_active_keys(connection, [run.project.id])
+    lock_rows(connection, table, "id = ANY(:ids)", {"ids": to_uuids(ids)})
+    candidates = _load_candidates(connection, run, table, ids)
+    plan = plan_archives(candidates.units, policies)
+    archive_rows(connection, run.author, table, _build_updates(candidates, plan), at=run.now)
+    superseded = supersede_stale(connection, run.author, scope=run.options.scope)
     merged = len(plan) if table == "consolidated_memories" else 0
     memories = int(candidates.units.memories[plan.rows].sum())
     return {**Counter(plan.reasons.tolist()), "merged": merged, "memories": memories, "superseded": superseded}

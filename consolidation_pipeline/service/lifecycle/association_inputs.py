@@ -40,7 +40,7 @@ class AssociationSample:
 def load_sample(run: ProjectRun) -> AssociationSample:
     """Return ``sample_size`` of the newest units, drawn anew each week. Raise EmbeddingError as ``load_all`` does."""
     model = run.embedder.name
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         pool = load_association_inputs(connection, run.project.id, model, scope=run.options.scope, newest=POOL_SIZE)
         drawn = pool.select(sample_weekly(len(pool), run.options.sample_size, name=run.project.slug, now=run.now))
         dimension = int(drawn.dimension.max(initial=0))
@@ -51,7 +51,7 @@ def load_sample(run: ProjectRun) -> AssociationSample:
 def load_all(run: ProjectRun) -> AssociationSample:
     """Return all units. Raise EmbeddingError if their stored vectors differ in length."""
     model = run.embedder.name
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         units = load_association_inputs(connection, run.project.id, model, scope=run.options.scope)
         dimension = int(units.dimension.max(initial=0))
         found = load_association_vectors(connection, run.project.id, model, dimension)
@@ -74,7 +74,7 @@ def embed_missing(run: ProjectRun, sample: AssociationSample) -> AssociationSamp
     """
     if not len(sample.missing):
         return sample
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         waiting = [load_unembedded(connection, table, sample.missing.ids, run.embedder.name) for table in _TABLES]
     ids = np.concatenate([found.ids for found in waiting])
     embedded = _embed_texts(run, ids, [text for found in waiting for text in found.texts])

@@ -154,7 +154,7 @@ def _describe(project: Project, rows: Quarantine) -> BlastRadius:
 
 _EFFECTS = {
     "merged": "dissolved: its other memories are active again",
-    "summary": "retired: its other memories wait for another summary",
+    "summary": "retired: the next run writes it again from its other memories",
     "suggestion": "withdrawn",
     "relation": "rejected",
 }

@@ -58,6 +58,18 @@ class RefusedMerge(_Part):
     texts: dict[UUID, str]
 
 
+class RefusedByTest(_Part):
+    """A change that would not be made, as memory tests would fail that pass now.
+
+    ``phase``: the phase that would make it. ``tests``: name of each test -> why it would fail. ``texts``: of the
+    memories to merge or archive, or of the pattern, principle or entry, by id.
+    """
+
+    phase: str
+    tests: dict[str, str]
+    texts: dict[UUID, str]
+
+
 class Question(_Part):
     """A group that a person decides on, with the reasons pair by pair (``asked_pairs``)."""
 
@@ -188,6 +200,7 @@ class Plan(_Part):
     memories: int
     merges: list[MergeGroup]
     merges_refused_by_recall: list[RefusedMerge] = []
+    refused_by_tests: list[RefusedByTest] = []
     questions: list[Question]
     review: PlannedReview | None = None
     knowledge: list[PlannedKnowledge]
@@ -216,6 +229,7 @@ class Plan(_Part):
             "merge_groups": len(self.merges),
             "memories_merged": sum(source.merged_into is None for merge in self.merges for source in merge.sources),
             "merges_refused_by_recall": len(self.merges_refused_by_recall),
+            **({"refused_by_tests": len(self.refused_by_tests)} if self.refused_by_tests else {}),
             "suggest_groups": len(self.questions),
             **({} if self.review is None else {f"groups_{name}": n for name, n in self.review.model_dump().items()}),
             "pattern_groups": self.pattern_groups,

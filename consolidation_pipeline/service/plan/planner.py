@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from uuid import UUID
 
@@ -43,10 +43,12 @@ from consolidation_pipeline.service.plan.plan_document import (
     PlannedReview,
     PlannedSource,
     Question,
+    RefusedByTest,
     RefusedMerge,
     UpcomingArchives,
     Walls,
 )
+from consolidation_pipeline.service.plan.rehearsal import leave_out_knowledge, rehearse
 from consolidation_pipeline.service.review.suggest_groups import (
     SuggestGroup,
     group_by_terms,
@@ -54,6 +56,7 @@ from consolidation_pipeline.service.review.suggest_groups import (
 )
 from consolidation_pipeline.service.review.suggestion_proposals import price_suggestions
 from consolidation_pipeline.service.review.suggestion_queue import choose_waiting, rank_groups
+from consolidation_pipeline.service.runs import project_run
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.service.similarity import recall_gate
@@ -95,10 +98,23 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     preview = preview_grouping(run)
     with run.engine.connect() as connection:
         groups = group_contents(connection, run, preview.contents, lambda: preview.plain)
+        vetoed = groups.vetoed
         term_groups = group_by_terms(connection, preview.unembedded, options=run.options)
         crossing, _ = find_misplaced(connection, run)
     merges = plan_all_merges(run, _find_unmerged_groups(preview.contents, groups.members))
-    archiving = plan_archiving(run, merges, dissolved=[row.id for row in crossing])
+    with rehearse(engine, run, preview.contents, preview.plain) as rehearsal:
+        refused = rehearsal.refuse_merges(merges)
+        if refused:
+            with run.engine.connect() as connection:
+                apart = [one.memories for one in refused]
+                groups = group_contents(connection, run, preview.contents, lambda: preview.plain, apart=apart)
+            merges = plan_all_merges(run, _find_unmerged_groups(preview.contents, groups.members))
+        archiving = plan_archiving(run, merges, dissolved=[row.id for row in crossing])
+        not_archived = rehearsal.refuse_archives(archiving.ids, archiving.raw)
+        knowledge = forecast_knowledge(run, _select_tier(groups.members, "pattern"), merges)
+        not_learned = rehearsal.refuse_knowledge(knowledge.items)
+    archiving = archiving.leave_out([id_ for one in not_archived for id_ in one.memories])
+    items = leave_out_knowledge(knowledge.items, [id_ for one in not_learned for id_ in one.memories])
     archived = set() if archiving.held_back else set(to_uuids(archiving.ids))
     asked = {
         key: members
@@ -107,7 +123,6 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     }
     term_groups = [group for group in term_groups if archived.isdisjoint(group.members)]
     review, order, suggestion_bills = _plan_review(run, [*read_suggest_groups(asked), *term_groups], merges)
-    knowledge = forecast_knowledge(run, _select_tier(groups.members, "pattern"), merges)
     rewrite_bills = price_rewrites(run, [merge.duplicate_texts for merge in merges if merge.verbatim_id is None])
     judge_bills = price_judgement(run, preview.judged)
     return Plan(
@@ -120,9 +135,12 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         memories=len(preview.contents.nodes),
         merges=[_to_merge_group(merge, preview.contents) for merge in merges],
         merges_refused_by_recall=_list_refused(run, groups.refused),
+        refused_by_tests=_list_refused_by_tests(
+            run, [*vetoed, *refused, *not_learned, *not_archived], {item.id: item.text for item in knowledge.items}
+        ),
         questions=_list_questions(run, asked, term_groups, order),
         review=review,
-        knowledge=list(knowledge.items),
+        knowledge=items,
         archives=_list_archives(run, archiving, merges),
         held_back=archiving.held_back,
         upcoming_archives=[UpcomingArchives(date=day, memories=n) for day, n in archiving.upcoming.items()],
@@ -244,6 +262,22 @@ def _list_refused(run: ProjectRun, refused: Sequence[recall_gate.RefusedMerge]) 
     ]
 
 
+def _list_refused_by_tests(
+    run: ProjectRun, refused: Sequence[project_run.RefusedByTest], learned: Mapping[UUID, str | None]
+) -> list[RefusedByTest]:
+    """Return what memory tests refuse, with its texts. ``learned``: texts of knowledge that is not stored yet."""
+    texts = _load_texts(run, [id_ for one in refused for id_ in one.memories]) if refused else {}
+    texts |= {id_: text for id_, text in learned.items() if text is not None}
+    return [
+        RefusedByTest(
+            phase=one.phase,
+            tests=dict(one.tests),
+            texts={id_: texts[id_] for id_ in one.memories if id_ in texts},
+        )
+        for one in refused
+    ]
+
+
 def _list_questions(
     run: ProjectRun,
     groups: Mapping[str, Sequence[ClusterMember]],
@@ -311,28 +345,42 @@ class PlannedArchiving:
     held_back: bool
     upcoming: dict[date, int]
 
+    def leave_out(self, ids: Sequence[UUID]) -> PlannedArchiving:
+        """Return it without the units ``ids``."""
+        kept = ~np.isin(self.ids, to_ids(list(ids)))
+        return replace(
+            self,
+            ids=self.ids[kept],
+            raw=self.raw[kept],
+            memories=self.memories[kept],
+            policies=self.policies[kept],
+            reasons=[reason for reason, is_kept in zip(self.reasons, kept.tolist(), strict=True) if is_kept],
+        )
+
 
 def plan_archiving(
     run: ProjectRun, merges: Sequence[PlannedMerge], *, dissolved: Sequence[UUID] = ()
 ) -> PlannedArchiving:
     """Return the units that the policies would archive at the run's instant, if ``merges`` were made before.
 
-    The memories behind ``dissolved`` merged memories are left out: they are hidden until then.
+    Args:
+        dissolved: Merged memories that the run dissolves before it merges.
     """
     with run.engine.connect() as connection:
-        ids, raw, units = load_archive_units(connection, run)
+        ids, raw, units = load_archive_units(connection, run, dissolved=dissolved)
     order = np.argsort(ids)
     parts = [[*merge.new_source_ids, *(row.id for row in merge.existing)] for merge in merges]
     number = np.repeat(np.arange(len(merges)), [len(part) for part in parts])
     place = np.append(order, -1)[find_positions(ids[order], to_ids([id_ for part in parts for id_ in part]))]
-    is_hidden = np.zeros(len(merges), dtype=bool)
-    is_hidden[number[place < 0]] = True
+    # A memory that was archived or deleted since the merges were planned: its merge will not be made as planned.
+    is_stale = np.zeros(len(merges), dtype=bool)
+    is_stale[number[place < 0]] = True
     number, place = number[place >= 0], place[place >= 0]
     merge_of = np.full(len(ids), -1)
-    merge_of[place] = (np.cumsum(~is_hidden) - 1)[number]
-    kept = ~np.isin(ids, to_ids(list(dissolved)))
-    kept[place[is_hidden[number]]] = False
-    merges = [merge for merge, hidden in zip(merges, is_hidden.tolist(), strict=True) if not hidden]
+    merge_of[place] = (np.cumsum(~is_stale) - 1)[number]
+    kept = np.ones(len(ids), dtype=bool)
+    kept[place[is_stale[number]]] = False
+    merges = [merge for merge, stale in zip(merges, is_stale.tolist(), strict=True) if not stale]
     ids, raw, units, merge_of = ids[kept], raw[kept], units.select(kept), merge_of[kept]
     alone = merge_of < 0
     after = concatenate_units([units.select(alone), merge_units(units.select(~alone), merge_of[~alone])])

@@ -13,6 +13,7 @@ from consolidation_pipeline.core.knowledge.playbook_markdown import Instruction,
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
 from consolidation_pipeline.core.knowledge.risky_text import find_risks
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.playbook.empty_playbook import explain_empty
 from consolidation_pipeline.service.playbook.judgement import PromotionRules, judge_candidate
 from consolidation_pipeline.service.playbook.promotion import (
@@ -50,7 +51,8 @@ class PromotionResult:
     and ones that waited. ``entries_proposed``: new entries that wait for a person. ``entries_reinforced``: entries that
     another candidate supports now. ``entries_updated``: other changed entries. ``candidates_below``: those that the
     gates discarded. ``candidates_held_back``: those that wait until a person has decided on others.
-    ``entries_active``, ``entries_waiting``: entries after the run.
+    ``entries_active``, ``entries_waiting``: entries after the run. ``refused_by_tests``: entries left as they are, as
+    their change would break a memory test.
     """
 
     candidates_in: int = 0
@@ -62,6 +64,12 @@ class PromotionResult:
     candidates_held_back: int = 0
     entries_active: int = 0
     entries_waiting: int = 0
+    refused_by_tests: int = 0
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Increments of the job's counter columns."""
+        return {"memories_promoted": self.entries_promoted}
 
 
 def update_playbook(run: ProjectRun) -> PromotionResult:
@@ -73,17 +81,16 @@ def update_playbook(run: ProjectRun) -> PromotionResult:
     Raises:
         ConflictError: A person decided on an entry meanwhile. Nothing is written.
     """
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         if not run.options.promote:
             totals = count_entries(connection, run.project.id)
             return PromotionResult(entries_active=totals.get("active", 0), entries_waiting=totals.get("review", 0))
         inputs = load_promotion_inputs(connection, run)
     changes = draft_entries(run.project.slug, inputs, PromotionRules.of(run.options))
     changes = replace(changes, drafts=[draft for draft in changes.drafts if run.may_write(draft.entry.id)])
-    result = _count_changes(inputs, changes)
-    if changes.drafts:
-        _write_drafts(run, inputs, changes.drafts, result)
-    return result
+    refused = _write_drafts(run, inputs, changes.drafts) if changes.drafts else set()
+    kept = [draft for draft in changes.drafts if draft.entry.id not in refused]
+    return replace(_count_changes(inputs, replace(changes, drafts=kept)), refused_by_tests=len(refused))
 
 
 def load_promotion_inputs(connection: Connection, run: ProjectRun) -> PromotionInputs:
@@ -141,22 +148,26 @@ def _count_changes(inputs: PromotionInputs, changes: PlaybookChanges) -> Promoti
     )
 
 
-def _write_drafts(
-    run: ProjectRun, inputs: PromotionInputs, drafts: Sequence[EntryDraft], result: PromotionResult
-) -> None:
+def _write_drafts(run: ProjectRun, inputs: PromotionInputs, drafts: Sequence[EntryDraft]) -> set[UUID]:
+    """Write entries, and return the ids of those that would break a memory test."""
     model = run.embedder.name
-    promoted = [_build_change(draft, inputs.vectors, model) for draft in drafts if _is_promoted(draft)]
-    others = [_build_change(draft, inputs.vectors, model) for draft in drafts if not _is_promoted(draft)]
-    payload = {
-        "job_id": str(run.job_id),
-        "promoted": result.entries_promoted,
-        "proposed": result.entries_proposed,
-        "updated": result.entries_reinforced + result.entries_updated,
-    }
-    with run.transaction() as connection:
+
+    def write(connection: Connection, chosen: Sequence[EntryDraft]) -> None:
+        promoted = [_build_change(draft, inputs.vectors, model) for draft in chosen if _is_promoted(draft)]
+        others = [_build_change(draft, inputs.vectors, model) for draft in chosen if not _is_promoted(draft)]
+        counts = _count_changes(inputs, PlaybookChanges(drafts=list(chosen), below=0, held_back=0))
+        payload = {
+            "job_id": str(run.job_id),
+            "promoted": counts.entries_promoted,
+            "proposed": counts.entries_proposed,
+            "updated": counts.entries_reinforced + counts.entries_updated,
+        }
         write_entries(connection, run.author, promoted, operation="promote", now=run.now)
         write_entries(connection, run.author, others, operation="edit", now=run.now)
         append_event(connection, run.project.id, "playbook.changed", payload)
+
+    _, refused = write_checked(run, "playbook_entries", drafts, write, lambda draft: [draft.entry.id])
+    return {draft.entry.id for draft in refused}
 
 
 # Field of `PlaybookEntry` -> column of `playbook_entries`.

@@ -37,10 +37,19 @@ class PromotionRules:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Verdict on a candidate; ``STORE`` means an active entry. ``obstacles``: why it waits although no gate fails."""
+    """Verdict on a candidate; ``STORE`` means an active entry.
+
+    ``obstacles``: why it waits although no gate fails. ``unread``: a text whose risks are obstacles too. They decide
+    nothing, so they are looked for only when they are told: of many extracted candidates, few become entries.
+    """
 
     verdict: Verdict
     obstacles: tuple[str, ...] = ()
+    unread: str = ""
+
+    def tell_obstacles(self) -> tuple[str, ...]:
+        """Return the obstacles, risks first."""
+        return (*_list_risks(self.unread), *self.obstacles)
 
 
 def judge_candidate(candidate: Candidate, rules: PromotionRules, texts: Mapping[UUID, str] | None = None) -> Judgement:
@@ -52,23 +61,28 @@ def judge_candidate(candidate: Candidate, rules: PromotionRules, texts: Mapping[
     """
     if find_candidate_gate(candidate, rules) is not None:
         return Judgement(Verdict.DISCARD)
-    risks = [risk.reason for risk in find_risks(candidate.content)]
     if candidate.details.get(APPROVED):
+        risks = _list_risks(candidate.content)
         return Judgement(Verdict.REVIEW if risks else Verdict.STORE, tuple(risks))
     if candidate.is_heuristic:
-        return Judgement(Verdict.REVIEW, (*risks, "made without a model"))
+        return Judgement(Verdict.REVIEW, ("made without a model",), unread=candidate.content)
     assert candidate.confidence is not None  # Else it fails a gate.
     if judge_promotion(candidate.confidence, candidate.needs_review, t_promote=rules.t_promote) is Verdict.REVIEW:
         doubt = "needs review itself" if candidate.needs_review else "too little confidence to be promoted unseen"
-        return Judgement(Verdict.REVIEW, (*risks, doubt))
+        return Judgement(Verdict.REVIEW, (doubt,), unread=candidate.content)
     if not rules.is_automatic:
-        return Judgement(Verdict.REVIEW, (*risks, "a person approves entries (playbook_approval = person)"))
-    obstacles = [*risks, *_find_planted(candidate, texts or {})]
+        reason = "a person approves entries (playbook_approval = person)"
+        return Judgement(Verdict.REVIEW, (reason,), unread=candidate.content)
+    obstacles = [*_list_risks(candidate.content), *_find_planted(candidate, texts or {})]
     if subject := find_delicate_subject(candidate.content):
         obstacles.append(f"a person decides on what it is about: {subject!r}")
     if len(candidate.writers) < REQUIRED_EVIDENCE:
         obstacles.append(f"evidence of {count_writers(len(candidate.writers))}, {REQUIRED_EVIDENCE} are required")
     return Judgement(Verdict.REVIEW if obstacles else Verdict.STORE, tuple(obstacles))
+
+
+def _list_risks(text: str) -> list[str]:
+    return [risk.reason for risk in find_risks(text)]
 
 
 def find_candidate_gate(candidate: Candidate, rules: PromotionRules) -> Gate | None:

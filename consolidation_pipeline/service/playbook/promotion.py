@@ -190,7 +190,9 @@ class _PlaybookDraft:
             self._add(candidate, judgement)
         elif action is EntryAction.REVIEW:
             similar_to = f"similar to entry {nearest.entry.id} ({similarity:.2f})"
-            self._add(candidate, Judgement(Verdict.REVIEW, (*judgement.obstacles, similar_to)))
+            self._add(
+                candidate, replace(judgement, verdict=Verdict.REVIEW, obstacles=(*judgement.obstacles, similar_to))
+            )
         else:
             same = [draft for cosine, draft in similar if judge_fit(cosine) is EntryAction.REINFORCE]
             _reinforce(next((draft for draft in same if draft.entry.status == "active"), same[0]), candidate, same)
@@ -302,4 +304,4 @@ def _explain_new_entry(source: Candidate, judgement: Judgement) -> str:
     origin = f"{source.kind} of {_describe_evidence(source)}"
     if judgement.verdict is Verdict.STORE:
         return f"promoted from a {origin}"
-    return f"proposed from a {origin}: {'; '.join(judgement.obstacles)}"
+    return f"proposed from a {origin}: {'; '.join(judgement.tell_obstacles())}"

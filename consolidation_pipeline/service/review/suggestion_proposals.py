@@ -147,7 +147,7 @@ def _write_texts(run: ProjectRun) -> _TextsOfModel:
     """Ask the model for texts of the waiting suggestions that it was not asked about, and write those that it gives."""
     if run.options.llm_model is None or run.plan is not None:
         return _TextsOfModel()
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         waiting = _list_without_model(connection, run)
         texts = _load_prompt_texts(connection, [row.original_memory_ids for row in waiting])
     asked = [(row, originals) for row, originals in zip(waiting, texts, strict=True) if _is_short(originals)]

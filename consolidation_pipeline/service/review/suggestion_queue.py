@@ -25,7 +25,7 @@ from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, read_suggest_groups
 from consolidation_pipeline.service.review.suggestion_texts import merge_originals, read_text
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
-from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.jobs.event_outbox import append_events
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.review import suggestions as store
@@ -163,9 +163,11 @@ def write_suggestions(
     connection: Connection, author: Author, suggestions: Sequence[store.NewSuggestion], *, now: datetime
 ) -> None:
     """Write the suggestions and their events."""
-    for id_ in store.append_suggestions(connection, author, suggestions, now=now):
-        payload = {"suggestion_id": str(id_), **({"job_id": str(author.job_id)} if author.job_id else {})}
-        append_event(connection, author.project_id, "suggestion.created", payload)
+    job = {"job_id": str(author.job_id)} if author.job_id else {}
+    ids = store.append_suggestions(connection, author, suggestions, now=now)
+    append_events(
+        connection, author.project_id, "suggestion.created", [{"suggestion_id": str(id_), **job} for id_ in ids]
+    )
 
 
 def refill_queue(

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.calibration.model_thresholds import resolve_thresholds
+from consolidation_pipeline.core.memory_tests.memory_test import MemoryTest
 from consolidation_pipeline.embed import is_local
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.errors import (
@@ -28,11 +29,13 @@ from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.model_access import open_embedder
 from consolidation_pipeline.service.runs.phases import EMBEDDING_PHASES, JUDGE_PHASES, LLM_PHASES
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.jobs.llm_calls import JobSpending, sum_job_spending
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.review.memory_tests import load_memory_tests
 from consolidation_pipeline.store.similarity.calibrations import Calibration, load_calibration
 from consolidation_pipeline.store.similarity.similarity_graph import ComparedVectors
 
@@ -61,6 +64,23 @@ class PlanDecisions:
     merges: Mapping[str, str]
     archives: Mapping[str, str]
     knowledge: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RefusedByTest:
+    """A change that a run did not commit, as memory tests would have failed.
+
+    ``phase``: the phase that made it. ``tests``: name of each test -> why it failed. ``memories``: what the change is
+    about: the memories of a merge group, or the row itself.
+    """
+
+    phase: str
+    tests: Mapping[str, str]
+    memories: Sequence[UUID]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"phase": self.phase, "tests": dict(self.tests), "memories": [str(id_) for id_ in self.memories]}
 
 
 def read_decisions(scope: Mapping[str, Any]) -> PlanDecisions | None:
@@ -93,6 +113,8 @@ class ProjectRun:
         started: Start by ``time.monotonic``, in seconds.
         model_slot: Returns for a phase the slot that it holds while it may call a paid model.
         compared: Vectors of the last graph update, kept for the phase that forms groups.
+        test_gate: Gate of the memory tests, opened at its first use (``memory_tests.gate.open_gate``).
+        refused_by_tests: Changes that memory tests kept from being committed.
     """
 
     engine: Engine
@@ -117,6 +139,8 @@ class ProjectRun:
     started: float = field(default_factory=time.monotonic)
     model_slot: Callable[[str], AbstractContextManager[object]] = nullcontext
     compared: ComparedVectors | None = None
+    test_gate: Any = None
+    refused_by_tests: list[RefusedByTest] = field(default_factory=list)
 
     @property
     def as_of(self) -> datetime:
@@ -146,8 +170,14 @@ class ProjectRun:
     @cached_property
     def calibration(self) -> Calibration | None:
         """Newest calibration of the project and model. The phase that makes a new one replaces it here."""
-        with self.engine.connect() as connection:
+        with self.reading() as connection:
             return load_calibration(connection, self.project.id, self.embedder.name)
+
+    @cached_property
+    def memory_tests(self) -> list[MemoryTest]:
+        """Enabled memory tests of the project, as they were when the run first asked for them."""
+        with self.reading() as connection:
+            return [one.test for one in load_memory_tests(connection, self.project.id) if one.enabled]
 
     @property
     def boilerplate(self) -> frozenset[str]:
@@ -178,6 +208,13 @@ class ProjectRun:
             yield connection
             # A run that takes over must end this job first. The row lock makes it wait for this commit.
             raise_if_ended(jobs.lock_job_status(connection, self.job_id), "nothing was written")
+
+    def reading(self) -> Connection:
+        """Return a connection for reads, without a transaction around them: that would be two more round trips.
+
+        No snapshot is lost: each statement of a transaction has its own too.
+        """
+        return autocommit_connection(self.engine)
 
     @property
     def author(self) -> Author:
@@ -225,7 +262,8 @@ class ProjectRun:
         result.metrics |= self._describe_spending(spent) | _describe_failing(self.failing[failing:])
         numbers = {key: value for key, value in result.metrics.items() if isinstance(value, int | float)}
         tracing.set_attributes({f"consolidation.{key.replace('/', '.')}": value for key, value in numbers.items()})
-        with self.engine.begin() as connection:
+        # One statement, which is a transaction of its own.
+        with autocommit_connection(self.engine) as connection:
             jobs.record_phase(
                 connection,
                 self.job_id,
@@ -236,7 +274,7 @@ class ProjectRun:
             )
 
     def _check_may_start(self, name: str) -> None:
-        with self.engine.connect() as connection:
+        with self.reading() as connection:
             raise_if_ended(jobs.get_job(connection, self.job_id), f"{name} was not begun")
         limit = self.options.timeout_seconds
         if time.monotonic() - self.started > limit:
@@ -283,7 +321,7 @@ class ProjectRun:
         """Return what the job has spent so far; None if the project has no paid model."""
         if self.options.llm_model is None and is_local(self.options.embedding_model):
             return None
-        with self.engine.connect() as connection:
+        with self.reading() as connection:
             return sum_job_spending(connection, self.job_id)
 
     def _describe_spending(self, before: JobSpending | None) -> dict[str, Any]:

@@ -217,7 +217,8 @@ def _end_run(run: ProjectRun, status: str, error: str | None) -> None:
     """End the span and the job row. If the run left no work to the next one, its job records the fingerprint."""
     tracing.end_span(run.span, {"consolidation.job.status": status}, is_failed=status == "failed")
     is_whole = status == "completed" and tuple(run.planned) == PHASES and run.plan is None and not run.unfinished
-    told = {"stopped": run.stopped, "failing": run.failing}
+    refused = [one.to_json() for one in run.refused_by_tests]
+    told = {"stopped": run.stopped, "failing": run.failing, "refused_by_tests": refused}
     metrics: dict[str, Any] = {name: found for name, found in told.items() if found}
     try:
         with run.engine.begin() as connection:

@@ -81,12 +81,12 @@ def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> CalibrationR
     """
     current = run.calibration
     key = run.project.id, run.embedder.name
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         reason = find_renewal_reason(current, run, lambda: similarity_graph.count_units(connection, *key), renew=renew)
     if current is not None and reason is None and renew and complete_measurement(run, current):
         reason = "judge"
     version = current.version if current is not None and reason is None else NEVER_COMPARED
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         uncompared = similarity_graph.load_uncompared_ids(connection, *key, version)
     if current is not None and reason is None:
         stripped = refresh_stripped_texts(run, uncompared, current.boilerplate)

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from consolidation_pipeline.core.grouping.representatives import choose_represen
 from consolidation_pipeline.core.project_map import project_to_plane, render_svg
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.embed.word_similarity import word_similarity
-from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
 from consolidation_pipeline.service.similarity.graph_nodes import load_graph_nodes, scope_keys, type_keys
 from consolidation_pipeline.service.similarity.merge_groups import (
     Contents,
@@ -32,6 +33,7 @@ from consolidation_pipeline.service.similarity.merge_groups import (
     pair_units,
     split_units,
 )
+from consolidation_pipeline.service.similarity.merge_vetoes import apply_vetoes, find_units
 from consolidation_pipeline.service.similarity.pair_answers import PairAnswers
 from consolidation_pipeline.service.similarity.pair_judges import open_judge
 from consolidation_pipeline.service.similarity.recall_gate import RefusedMerge, find_refused
@@ -59,7 +61,7 @@ class ClusterSummary:
     """Summary of the groups: numbers per tier, cohesion of the merge groups, and a map of the project (SVG).
 
     ``sizes``: by tier, number of groups by size. ``pairs_asked``: pairs that reach ``t_merge`` and that a person
-    decides on. ``refused``: merge groups that the recall gate refuses.
+    decides on. ``refused``: merge groups that the recall gate refuses. ``vetoed``: those that memory tests forbid.
     """
 
     contents: int
@@ -71,6 +73,7 @@ class ClusterSummary:
     pairs_asked: int
     map_svg: str | None
     refused: Sequence[RefusedMerge]
+    vetoed: Sequence[RefusedByTest]
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,14 @@ class FormedGroups:
     """The groups of the three ``tiers``, and the units that they are formed of.
 
     ``pattern_of_unit`` (u,): pattern group of each unit, -1 = none. ``refused``: merge groups that the recall gate
-    refuses; they are not among the groups.
+    refuses; they are not among the groups. ``vetoed``: groups as they would be without the vetoes of memory tests.
     """
 
     tiers: Sequence[TierGroups]
     units: Units
     pattern_of_unit: Labels
     refused: Sequence[RefusedMerge]
+    vetoed: Sequence[RefusedByTest]
 
     @property
     def members(self) -> list[ClusterMember]:
@@ -92,16 +96,23 @@ class FormedGroups:
         return [member for tier in self.tiers for member in tier.members()]
 
 
-def form_clusters(run: ProjectRun) -> ClusterSummary:
-    """Form all groups of the project and replace the stored groups that differ."""
+def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> ClusterSummary:
+    """Form all groups of the project and replace the stored groups that differ.
+
+    ``apart``: merge groups, as raw memories, that memory tests refused: their memories stay as they are.
+    """
     with run.transaction() as connection:
         contents = load_contents(connection, run)
-        groups = group_contents(connection, run, contents, lambda: _load_plain_vectors(connection, run, contents))
+        groups = group_contents(
+            connection, run, contents, lambda: _load_plain_vectors(connection, run, contents), apart=apart
+        )
         changed = find_changed_groups(connection, run.project.id, groups.tiers)
         if changed:
             members = [member for tier in groups.tiers for member in tier.members(changed)]
             replace_clusters(connection, run.project.id, run.job_id, members, changed=changed)
-        replace_details(connection, run.project.id, run.job_id, groups.tiers)
+        replace_details(connection, run.project.id, run.job_id, groups.tiers, written=changed)
+    if not apart:
+        run.refused_by_tests += groups.vetoed
     asked = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
     # Units that are near each other on the map are similar; the colour is the pattern group.
     x = contents.x[groups.units.representatives]
@@ -115,13 +126,22 @@ def _load_plain_vectors(connection: Connection, run: ProjectRun, contents: Conte
 
 
 def group_contents(
-    connection: Connection, run: ProjectRun, contents: Contents, load_plain: Callable[[], Vectors]
+    connection: Connection,
+    run: ProjectRun,
+    contents: Contents,
+    load_plain: Callable[[], Vectors],
+    *,
+    apart: Sequence[Sequence[UUID]] = (),
 ) -> FormedGroups:
     """Form the groups of all tiers, without writing them.
 
-    ``load_plain``: returns the plain vectors (n, d) of the nodes, which only the recall gate needs.
+    ``load_plain``: returns the plain vectors (n, d) of the nodes, which only the recall gate needs. ``apart``: as for
+    ``form_clusters``.
     """
+    contents, vetoed = apply_vetoes(run, contents)
     units = build_units(run, contents)
+    if apart:
+        contents, units = split_units(run, contents, units, find_units(contents, units, apart))
     refused = find_refused(connection, run, contents, units, load_plain)
     if refused:
         contents, units = split_units(run, contents, units, [group.unit for group in refused])
@@ -141,7 +161,7 @@ def group_contents(
         _build_suggest_tier(connection, run, contents, units, unit_pairs),
         _build_unit_tier("pattern", x, units, pattern_of_unit),
     ]
-    return FormedGroups(tiers, units, pattern_of_unit, refused)
+    return FormedGroups(tiers, units, pattern_of_unit, refused, vetoed)
 
 
 def _limit_topics(run: ProjectRun, contents: Contents, units: Units) -> LinkageLimits:
@@ -323,4 +343,5 @@ def _summarize(groups: FormedGroups, contents: int, asked: int, map_svg: str | N
         pairs_asked=asked,
         map_svg=map_svg,
         refused=groups.refused,
+        vetoed=groups.vetoed,
     )

@@ -16,7 +16,6 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.memories.embeddings import (
-    EMBEDDED_TABLES,
     UnembeddedTexts,
     count_embedded,
     list_unembedded,
@@ -47,16 +46,20 @@ def embed_memories(run: ProjectRun) -> EmbeddingResult:
         BudgetExhaustedError: the budget is used up. The vectors so far stay, but later phases need all vectors.
     """
     model = run.embedder.name
-    memories = computed = reused = 0
-    for table in EMBEDDED_TABLES:
+    computed = reused = 0
+    with run.reading() as connection:
+        counts = count_embedded(connection, run.project.id, model)
+    waiting = [table for table, (_, missing) in counts.items() if missing]
+    for table in waiting:
         with run.transaction() as connection:
             reused += reuse_embeddings(connection, run.project.id, table, model)
         # Agents write meanwhile. Rows that came during one pass are embedded by the next.
         while done := _embed_table(run, table):
             computed += done
-        with run.engine.connect() as connection:
-            memories += count_embedded(connection, run.project.id, table, model)
-    return EmbeddingResult(memories, computed, reused)
+    if waiting:
+        with run.reading() as connection:
+            counts = count_embedded(connection, run.project.id, model)
+    return EmbeddingResult(sum(embedded for embedded, _ in counts.values()), computed, reused)
 
 
 def embed_raw_memories(engine: Engine, embedder: Embedder, ids: Sequence[UUID]) -> None:
@@ -81,11 +84,11 @@ def _embed_table(run: ProjectRun, table: str) -> int:
 
 def _load_and_embed(run: ProjectRun, table: str) -> Iterator[tuple[UnembeddedTexts, Vectors]]:
     model = run.embedder.name
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         ids = list_unembedded(connection, run.project.id, table, model)
         dimension = load_dimension(connection, run.project.id, model) if len(ids) else 0
     for start in range(0, len(ids), BATCH):
-        with run.engine.connect() as connection:
+        with run.reading() as connection:
             batch = load_unembedded(connection, table, ids[start : start + BATCH], model)
         if batch.texts:
             for part, vectors in _embed(batch, run.embedder):

@@ -52,7 +52,7 @@ def embed_stripped_texts(
 def refresh_stripped_texts(run: ProjectRun, ids: Ids, boilerplate: Collection[str]) -> StrippedTexts:
     """Update the grouping vectors of the memories ``ids``."""
     chosen = to_uuids(ids)
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         stored = load_text_hashes(connection, run.project.id, run.embedder.name)
         texts = load_texts(connection, chosen) if boilerplate and chosen else {}
     stripped = embed_stripped_texts(run, texts, boilerplate, known=set(stored.values()))

@@ -76,7 +76,7 @@ def judge_graph(run: ProjectRun, nodes: Nodes) -> JudgedPairs | None:
     if run.options.pair_judge == "none":
         return None
     project, model = run.project.id, run.embedder.name
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         lowest = run.thresholds["t_merge"] - SLACK
         found = similarity_graph.load_neighbors(connection, project, model, lowest)
     has_stopped = any(stop["purpose"] == PURPOSE for stop in run.stopped)
@@ -140,7 +140,7 @@ def _group_by_texts(run: ProjectRun, nodes: Nodes, found: Neighbors) -> dict[Pai
     i, j = (find_positions(nodes.ids, side[rows]) for side in (found.a, found.b))
     rows = rows[(i >= 0) & (j >= 0) & ~_find_settled(run, nodes, i, j)]
     ids = to_uuids(np.unique(np.concatenate([found.a[rows], found.b[rows]])))
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         texts = load_texts(connection, ids)
     rows_of: dict[Pair, list[int]] = defaultdict(list)
     for row, a, b in zip(rows.tolist(), to_uuids(found.a[rows]), to_uuids(found.b[rows]), strict=True):
@@ -156,7 +156,7 @@ def _find_settled(
     into = nodes.merged_into
     settled = np.asarray((into[i] == into[j]) & (into[i] != b""))
     rejections: dict[bytes, set[int]] = defaultdict(set)
-    with run.engine.connect() as connection:
+    with run.reading() as connection:
         for number, ids in enumerate(load_rejected_groups(connection, run.project.id)):
             for id_ in to_ids(ids).tolist():
                 rejections[id_].add(number)

@@ -27,7 +27,6 @@ from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import (
     ASK,
-    CROSS_TYPE,
     MERGE,
     TOPIC,
     ComparedVectors,
@@ -78,8 +77,9 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         known, new = split_known_and_new(nodes, vectors, snapshot.version)
         x = center_vectors(vectors, snapshot)
         found = compare_nodes(connection, run, nodes, x, known=known, new=new)
-        added = similarity_graph.append_neighbors(connection, run.project.id, run.embedder.name, found)
-        similarity_graph.mark_compared(connection, nodes.ids[new], snapshot.version)
+        compared = nodes.ids[new]
+        added = similarity_graph.append_neighbors(connection, run.project.id, run.embedder.name, found, new=compared)
+        similarity_graph.mark_compared(connection, compared, snapshot.version)
     run.compared = ComparedVectors(run.embedder.name, snapshot.version, nodes.ids, x)
     judged = judge_graph(run, nodes)
     rebuilt = bool(len(new)) and not len(known)
@@ -114,7 +114,8 @@ def compare_nodes(
 ) -> Iterator[Neighbors]:
     """Yield in blocks the pairs of ``new`` nodes with ``known`` ones and with each other, and their verdicts.
 
-    Nodes of different scopes are not compared.
+    Nodes of different scopes are not compared. Of pairs across memory types only those are left that a person is asked
+    about, as no group has them; all are left if ``cross_type`` is on.
 
     Args:
         nodes: all nodes, sorted by id.
@@ -133,10 +134,11 @@ def compare_nodes(
         # The smaller id comes first. Nodes are sorted by id, so the order of positions is that of ids.
         ordered = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)
         is_near = reaches(ordered.similarity, run.thresholds["t_suggest"])
-        far = ordered.select(~is_near)
-        verdict = np.where(_cross_types(run, nodes, far), CROSS_TYPE, TOPIC).astype(np.int16)
-        classified.append(_neighbors(nodes, far, verdict))
-        waiting.append(ordered.select(is_near))
+        # No pair below both thresholds merges, and only those that would merge are asked about across types.
+        crosses = _cross_types(run, nodes, ordered) & ~reaches(ordered.similarity, run.thresholds["t_merge"])
+        far = ordered.select(~is_near & ~crosses)
+        classified.append(_neighbors(nodes, far, np.full(len(far), TOPIC, dtype=np.int16)))
+        waiting.append(ordered.select(is_near & ~crosses))
         if sum(map(len, classified)) > WRITE_BLOCK_PAIRS:
             yield concatenate_neighbors(classified)
             classified = []
@@ -151,8 +153,9 @@ def _classify(connection: Connection, run: ProjectRun, nodes: Nodes, waiting: li
     verdict = classify_pairs(connection, run, nodes, pairs)
     crossing = _cross_types(run, nodes, pairs)
     # The same fact under another memory type may be asked about.
-    verdict[crossing] = np.where(verdict[crossing] == MERGE, ASK, CROSS_TYPE)
-    return _neighbors(nodes, pairs, verdict)
+    is_read = ~crossing | (verdict == MERGE)
+    verdict[crossing] = ASK
+    return _neighbors(nodes, pairs.select(is_read), verdict[is_read])
 
 
 def _cross_types(run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.bool_]:

@@ -28,6 +28,7 @@ from consolidation_pipeline.store.ledger.ledger_reader import (
 )
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.ledger.revert import revert_changes
+from consolidation_pipeline.store.shadow.promotion import switch_options
 
 _SHOWN_GROUPS = 5
 _ERASED = "memories were erased for good"
@@ -160,6 +161,8 @@ def _revert(
     done = revert_changes(connection, author, changes, group_id=rollback_id, reason=reason, scope=found.kind)
     reject_duplicates(connection, project.id, [rollback_id])
     undo_dissolved(connection, project.id)
+    if found.kind == "job":
+        switch_options(connection, project, seq=found.changes[0])
     payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": found.kind}
     append_event(connection, project.id, "consolidation.rolled_back", payload)
     if entries := count_entities(connection, rollback_id, "playbook_entries"):

@@ -12,7 +12,7 @@ _ROWS: Mapping[str, str] = {
     "task_memories": "task_memories WHERE true",
     "embedding_matrix": "task_memories WHERE embedding IS NOT NULL",
     "threshold_calibration": "similarity_calibrations WHERE true",
-    "similarity_graph": "memory_neighbors WHERE true",
+    "similarity_graph": "memory_pairs WHERE true",
     "clusters": "memory_clusters WHERE true",
     "merged_memories": "consolidated_memories WHERE kind = 'merged' AND retired_at IS NULL",
     "patterns": "consolidated_memories WHERE kind = 'pattern' AND retired_at IS NULL",

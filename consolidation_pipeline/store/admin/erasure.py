@@ -23,6 +23,7 @@ from consolidation_pipeline.store.knowledge.quarantine import reduce_entry
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, copy_rows, update_rows
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 from consolidation_pipeline.store.search.word_indexes import count_words, find_word_indexes
+from consolidation_pipeline.store.similarity.similarity_graph import delete_neighbors
 
 _SUCCESSOR_ERASED = f"{DELETED}what took its place was erased"
 
@@ -46,7 +47,9 @@ _FIND_MADE_OF = """
     SELECT c.entity_id FROM consolidation.consolidation_changes c
     WHERE c.project_id = :project AND c.entity_type = 'consolidated_memories' AND (
         coalesce(c.new_state -> 'source_memory_ids' ?| :texts, false)
+        OR coalesce(c.new_state -> 'source_memory_ids' -> 'only' ?| :texts, false)
         OR coalesce(c.previous_state -> 'source_memory_ids' ?| :texts, false)
+        OR coalesce(c.previous_state -> 'source_memory_ids' -> 'only' ?| :texts, false)
         OR coalesce(c.new_state ->> 'user_id' = :user, false))
 """
 # Every edge between two consolidated memories that there is or was.
@@ -56,7 +59,8 @@ _LIST_DERIVED_EDGES = """
     SELECT c.entity_id, e.parent_id
     FROM consolidation.consolidation_changes c,
         LATERAL (SELECT c.previous_state -> 'lineage' AS lineage UNION ALL SELECT c.new_state -> 'lineage') i,
-        jsonb_to_recordset(coalesce(i.lineage, '[]')) AS e(parent_id uuid, parent_kind text)
+        jsonb_to_recordset(CASE jsonb_typeof(i.lineage) WHEN 'array' THEN i.lineage END)
+            AS e(parent_id uuid, parent_kind text)
     WHERE c.project_id = :project AND c.entity_type = 'consolidated_memories' AND e.parent_kind <> 'raw'
 """
 # What points to a row of `erased`, or did: a column of a table, or of an image.
@@ -182,8 +186,6 @@ _DELETED = {
     "memory_lineage": "child_id IN (SELECT id FROM erased) OR parent_id IN (SELECT id FROM erased)",
     "memory_clusters": """project_id = :project AND cluster_key IN (
         SELECT m.cluster_key FROM consolidation.memory_clusters m JOIN erased e ON e.id = m.member_id)""",
-    "memory_neighbors": """project_id = :project
-        AND (a IN (SELECT id FROM erased) OR b IN (SELECT id FROM erased))""",
     "grouping_embeddings": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "labelled_pairs": "a IN (SELECT id FROM erased) OR b IN (SELECT id FROM erased)",
     "pair_judgements": "project_id = :project AND question_hash = ANY(:questions)",
@@ -199,15 +201,12 @@ _DELETED = {
     "consolidated_memories": "id IN (SELECT id FROM erased)",
     "task_memories": "id IN (SELECT id FROM erased)",
 }
-_CLEAR_SUMMARY_LINKS = """
-    UPDATE consolidation.task_memories SET summarized_into_id = NULL
-    WHERE summarized_into_id IN (SELECT id FROM erased) AND id NOT IN (SELECT id FROM erased)
-"""
 # Which reply repeats which memory is not recorded. So all replies go that were given since the oldest was stored.
 _DROP_REPLIES = """
     UPDATE consolidation.llm_calls SET response = NULL, error_message = NULL
     WHERE project_id = :project AND created_at >= :since AND (response IS NOT NULL OR error_message IS NOT NULL)
 """
+_LIST_ERASED = "SELECT id FROM erased"
 _FIND_FIRST_STORED = "SELECT min(created_at) FROM consolidation.task_memories WHERE id IN (SELECT id FROM erased)"
 
 
@@ -219,7 +218,8 @@ def delete_erased(connection: Connection, project_id: UUID, questions: Sequence[
     since = connection.execute(text(_FIND_FIRST_STORED)).scalar_one()
     counts = {}
     replies = connection.execute(text(_DROP_REPLIES), {"project": project_id, "since": since}).rowcount
-    connection.execute(text(_CLEAR_SUMMARY_LINKS))
+    gone = connection.scalars(text(_LIST_ERASED)).all()
+    counts["memory_neighbors"] = delete_neighbors(connection, project_id, gone)
     for table, condition in _DELETED.items():
         statement = f"DELETE FROM consolidation.{table} WHERE {condition}"
         bound = {"project": project_id, "questions": list(questions)}
@@ -233,7 +233,8 @@ def delete_erased(connection: Connection, project_id: UUID, questions: Sequence[
 # Of a merged memory the sources that stay are kept: memories whose merge a person undid stay apart.
 _SCRUB = """CASE WHEN /* state */ IS NULL THEN NULL ELSE jsonb_strip_nulls(jsonb_build_object(
         'erased', true, 'kind', /* state */ -> 'kind', 'source_memory_ids', (
-            SELECT jsonb_agg(s) FROM jsonb_array_elements_text(/* state */ -> 'source_memory_ids') s
+            SELECT jsonb_agg(s) FROM jsonb_array_elements_text(
+                coalesce(/* state */ -> 'source_memory_ids' -> 'only', /* state */ -> 'source_memory_ids')) s
             WHERE s::uuid NOT IN (SELECT id FROM erased)))) END"""
 _SCRUB_ENTITIES = compose(
     """
@@ -366,6 +367,40 @@ def remove_boilerplate(connection: Connection, project_id: UUID, texts: Sequence
     return {"similarity_calibrations": changed + connection.execute(text(_DELETE_CALIBRATIONS), bound).rowcount}
 
 
+# A test that names an erased memory, or quotes what it said: of two texts one has the other in it. Short texts are
+# words that anybody may use. What a job tells of refused changes has the names of tests, which may quote texts.
+_DELETE_TESTS = """
+    DELETE FROM consolidation.memory_tests t WHERE project_id = :project AND EXISTS (
+        SELECT 1 FROM jsonb_each_text(t.body || jsonb_build_object('name', t.name)) AS given(key, value)
+        WHERE given.value = ANY(:ids) OR EXISTS (
+            SELECT 1 FROM unnest(CAST(:texts AS text[])) AS said(text)
+            WHERE (length(given.value) >= :least AND position(lower(given.value) IN said.text) > 0)
+                OR (length(said.text) >= :least AND position(said.text IN lower(given.value)) > 0)))
+"""
+_FORGET_REFUSED = """
+    UPDATE consolidation.consolidation_jobs SET metrics = metrics - 'refused_by_tests'
+    WHERE project_id = :project AND metrics ? 'refused_by_tests'
+"""
+_SHORTEST_QUOTATION = 12
+
+
+def delete_memory_tests(
+    connection: Connection, project_id: UUID, ids: Sequence[UUID], texts: Sequence[str]
+) -> dict[str, int]:
+    """Delete the memory tests that name or quote erased memories, and what jobs tell about tests; return how many."""
+    said = [part.lower().strip() for text in texts for part in (text, *text.splitlines())]
+    bound = {
+        "project": project_id,
+        "ids": [str(id_) for id_ in ids],
+        "texts": [part for part in dict.fromkeys(said) if part],
+        "least": _SHORTEST_QUOTATION,
+    }
+    deleted = connection.execute(text(_DELETE_TESTS), bound).rowcount
+    if deleted:
+        connection.execute(text(_FORGET_REFUSED), {"project": project_id})
+    return {"memory_tests": deleted}
+
+
 _LOAD_ERASED_TEXTS = f"""
     SELECT id, {", ".join(TEXT_COLUMNS)} FROM consolidation.task_memories WHERE id = ANY(:ids) ORDER BY id
 """
@@ -380,7 +415,7 @@ def load_erased_texts(connection: Connection, ids: Sequence[UUID]) -> dict[UUID,
 _LOAD_PAIR_TEXTS = f"""
     SELECT n.a, n.b, ARRAY[{", ".join(f"a.{name}" for name in TEXT_COLUMNS)}] AS a_texts,
         ARRAY[{", ".join(f"b.{name}" for name in TEXT_COLUMNS)}] AS b_texts
-    FROM consolidation.memory_neighbors n
+    FROM consolidation.memory_pairs n
         JOIN consolidation.task_memories a ON a.id = n.a JOIN consolidation.task_memories b ON b.id = n.b
     WHERE n.project_id = :project AND (n.a = ANY(:ids) OR n.b = ANY(:ids))
         AND EXISTS (SELECT 1 FROM consolidation.pair_judgements j WHERE j.project_id = :project)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import load_labelled_columns, to_uuids
 from consolidation_pipeline.store.jobs.llm_calls import COST_SUMS
+from consolidation_pipeline.store.knowledge.summaries import COVERS
 from consolidation_pipeline.store.ledger.lineage import CONSOLIDATED_STATUS, RAW_STATUS
 
 # Rows per batch: no more are in memory as Python objects.
@@ -33,11 +34,15 @@ _MEMORIES = compose(
         success, importance, pinned, relevance_score, NULL::float8 AS confidence_score,
         NULL AS consolidation_method, false AS needs_review, reused_count AS reuse_count,
         NULL::integer AS source_count, NULL::text[] AS source_ids,
-        consolidated_into_id::text AS successor_id, summarized_into_id::text AS summary_id, archive_reason,
+        consolidated_into_id::text AS successor_id, summary_id, archive_reason,
         learned_at AT TIME ZONE 'UTC' AS learned_at, created_at AT TIME ZONE 'UTC' AS created_at,
         last_accessed_at AT TIME ZONE 'UTC' AS last_accessed_at, archived_at AT TIME ZONE 'UTC' AS retired_at,
         language::text, embedding_model, version, NULL::bytea AS vector
-    FROM consolidation.task_memories WHERE project_id = :project
+    FROM consolidation.task_memories LEFT JOIN (
+        SELECT l.parent_id AS member_id, min(s.id::text) AS summary_id
+        FROM consolidation.consolidated_memories s JOIN consolidation.memory_lineage l ON l.child_id = s.id
+        WHERE s.project_id = :project AND /* covers */ GROUP BY 1) summaries ON member_id = id
+    WHERE project_id = :project
     UNION ALL
     SELECT id::text, kind, abstraction_level, /* consolidated_status */, memory_type, pattern_type,
         content, NULL, NULL, NULL, NULL, tags,
@@ -54,6 +59,7 @@ _MEMORIES = compose(
     """,
     raw_status=RAW_STATUS,
     consolidated_status=CONSOLIDATED_STATUS,
+    covers=COVERS,
 )
 
 
@@ -92,7 +98,7 @@ class Pairs:
 # Each packet holds the pairs of one model whose first id ends in the same byte.
 _PAIRS = """
     SELECT embedding_model, string_agg(uuid_send(a) || uuid_send(b) || float4send(similarity) || int2send(verdict), '')
-    FROM consolidation.memory_neighbors WHERE project_id = %(project)s AND similarity >= %(at_least)s::real
+    FROM consolidation.memory_pairs WHERE project_id = %(project)s AND similarity >= %(at_least)s::real
     GROUP BY embedding_model, get_byte(uuid_send(a), 15)
 """
 _PAIR_KINDS = {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -10,13 +11,58 @@ from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 from consolidation_pipeline.core.literals.literals import literals, stands_in
 from consolidation_pipeline.core.memories.relation_types import CANDIDATE_TYPES
 from consolidation_pipeline.store.database.scope_keys import crosses_scopes
-from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.writers import writer_key
+from consolidation_pipeline.store.knowledge.summaries import COVERS
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 
 # Vectors are stored as float32: a norm is exact to about 1e-7, a similarity to about 1e-6.
 _NORM_SLACK = 1e-3
 _SIMILARITY_SLACK = 1e-4
+
+
+# Most checks read small columns of all rows. Those that read texts, details or lineage may be limited to the rows that
+# some ``jobs`` changed: all rows were checked before.
+_CHANGED = "SELECT entity_id FROM consolidation.consolidation_changes WHERE job_id = ANY(:jobs)"
+
+
+def _list_changed_violations(
+    connection: Connection, project_id: UUID, statement: str, column: str, jobs: Sequence[UUID] | None, **bound: object
+) -> list[str]:
+    """Return the rows of ``statement``; with ``jobs`` those whose ``column`` is the id of a row that they changed."""
+    statement, limit = _limit(statement, column, jobs)
+    return _list_violations(connection, project_id, statement, **bound, **limit)
+
+
+def _limit(statement: str, column: str, jobs: Sequence[UUID] | None) -> tuple[str, dict[str, object]]:
+    """Return ``statement`` for rows whose ``column`` is the id of a row that ``jobs`` changed, and its parameters."""
+    if jobs is None:
+        return compose(statement, changed=""), {}
+    return compose(statement, changed=conditions(f"{column} IN ({_CHANGED})")), {"jobs": [*jobs]}
+
+
+_LIST_JOBS_TO_CHECK = """
+    SELECT array_agg(j.id)
+    FROM consolidation.consolidation_jobs this JOIN consolidation.consolidation_jobs j USING (project_id)
+    WHERE this.dagster_run_id = :run AND this.project_id = :project AND j.started_at <= this.started_at
+        AND j.started_at > (
+            SELECT max(started_at) FROM consolidation.consolidation_jobs
+            WHERE project_id = :project AND status = 'completed' AND phases_completed @> :phases
+                AND started_at >= date_trunc('week', this.started_at) AND started_at < this.started_at)
+"""
+
+
+def list_jobs_to_check(
+    connection: Connection, project_id: UUID, run_id: str, phases: Sequence[str]
+) -> list[UUID] | None:
+    """Return the jobs whose changes the checks of a Dagster run look at; None if they look at all rows.
+
+    They look at all rows in the first run of each week that completes all ``phases``, and outside of runs of a job.
+    Else they look at what was changed since the last such run began, by this run and by those that failed.
+    """
+    bound = {"project": project_id, "run": run_id, "phases": list(phases)}
+    jobs: list[UUID] | None = connection.execute(text(_LIST_JOBS_TO_CHECK), bound).scalar_one()
+    return jobs
 
 
 def _list_violations(connection: Connection, project_id: UUID, statement: str, **bound: object) -> list[str]:
@@ -118,7 +164,7 @@ def find_without_relevance(connection: Connection, project_id: UUID) -> list[str
 
 
 _FIND_BAD_PAIRS = """
-    SELECT n.a, n.b, n.similarity FROM consolidation.memory_neighbors n
+    SELECT n.a, n.b, n.similarity FROM consolidation.memory_pairs n
         LEFT JOIN consolidation.task_memories a ON a.id = n.a
         LEFT JOIN consolidation.task_memories b ON b.id = n.b
     WHERE n.project_id = :project AND (a.id IS NULL OR b.id IS NULL OR NOT n.similarity BETWEEN -1 AND 1)
@@ -188,13 +234,14 @@ _FIND_ORPHAN_LINEAGE = """
         LEFT JOIN consolidation.consolidated_memories child ON child.id = l.child_id
         LEFT JOIN consolidation.task_memories raw ON raw.id = l.parent_id
         LEFT JOIN consolidation.consolidated_memories consolidated ON consolidated.id = l.parent_id
-    WHERE l.project_id = :project AND (child.id IS NULL OR (raw.id IS NULL AND consolidated.id IS NULL))
+    WHERE l.project_id = :project /* changed */
+        AND (child.id IS NULL OR (raw.id IS NULL AND consolidated.id IS NULL))
 """
 
 
-def find_orphan_lineage(connection: Connection, project_id: UUID) -> list[str]:
+def find_orphan_lineage(connection: Connection, project_id: UUID, jobs: Sequence[UUID] | None = None) -> list[str]:
     """Find lineage edges of which one end does not exist."""
-    return _list_violations(connection, project_id, _FIND_ORPHAN_LINEAGE)
+    return _list_changed_violations(connection, project_id, _FIND_ORPHAN_LINEAGE, "l.child_id", jobs)
 
 
 _FIND_DUPLICATE_MERGED_MEMORIES = """
@@ -216,22 +263,24 @@ _LIST_SCOPE_OPTIONS = """
 """
 _FIND_CROSSING_SCOPES = """
     SELECT c.id, c.kind FROM consolidation.consolidated_memories c
-    WHERE c.project_id = :project AND c.retired_at IS NULL AND /* crosses_scopes */ AND EXISTS (
+    WHERE c.project_id = :project AND c.retired_at IS NULL /* changed */ AND /* crosses_scopes */ AND EXISTS (
         SELECT 1 FROM consolidation.memory_lineage l JOIN consolidation.consolidation_jobs j ON j.id = l.job_id
         WHERE l.child_id = c.id AND j.options ->> 'scope' = :option)
 """
 
 
-def find_crossing_scopes(connection: Connection, project_id: UUID) -> list[str]:
+def find_crossing_scopes(connection: Connection, project_id: UUID, jobs: Sequence[UUID] | None = None) -> list[str]:
     """Find active consolidated memories whose raw memories were of several scopes when they were written."""
     options = connection.scalars(text(_LIST_SCOPE_OPTIONS), {"project": project_id}).all()
     return [
         found
         for option in options
-        for found in _list_violations(
+        for found in _list_changed_violations(
             connection,
             project_id,
             compose(_FIND_CROSSING_SCOPES, crosses_scopes=crosses_scopes(option, "c")),
+            "c.id",
+            jobs,
             option=option,
         )
     ]
@@ -243,16 +292,19 @@ _LOAD_MERGED_TEXTS = """
         m.goal, m.execution_summary, m.result, m.lessons_learned, m.feedback
     FROM (
         SELECT * FROM consolidation.consolidated_memories
-        WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL
+        WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL /* changed */
         ORDER BY updated_at DESC, id LIMIT :newest) c
         JOIN consolidation.task_memories m ON m.consolidated_into_id = c.id
     ORDER BY c.id
 """
 
 
-def find_lost_literals(connection: Connection, project_id: UUID, *, newest: int = 1000) -> list[str]:
+def find_lost_literals(
+    connection: Connection, project_id: UUID, jobs: Sequence[UUID] | None = None, *, newest: int = 1000
+) -> list[str]:
     """Find literals of sources that the ``newest`` merged memories neither contain nor list as dropped."""
-    rows = connection.execute(text(_LOAD_MERGED_TEXTS), {"project": project_id, "newest": newest})
+    statement, limit = _limit(_LOAD_MERGED_TEXTS, "id", jobs)
+    rows = connection.execute(text(statement), {"project": project_id, "newest": newest, **limit})
     lost, kept = [], {}
     for row in rows:
         source = join_text_columns([getattr(row, name) for name in TEXT_COLUMNS])
@@ -463,15 +515,15 @@ def find_unexplained_archives(connection: Connection, project_id: UUID) -> list[
 _FIND_FOREIGN_EVIDENCE = """
     SELECT c.id, e ->> 'unit'
     FROM consolidation.consolidated_memories c, jsonb_array_elements(c.details -> 'evidence') AS e
-    WHERE c.project_id = :project AND c.kind IN ('pattern', 'principle') AND NOT EXISTS (
+    WHERE c.project_id = :project AND c.kind IN ('pattern', 'principle') /* changed */ AND NOT EXISTS (
         SELECT 1 FROM consolidation.memory_lineage l
         WHERE l.child_id = c.id AND l.parent_id::text = e ->> 'unit')
 """
 
 
-def find_foreign_evidence(connection: Connection, project_id: UUID) -> list[str]:
+def find_foreign_evidence(connection: Connection, project_id: UUID, jobs: Sequence[UUID] | None = None) -> list[str]:
     """Find patterns and principles with evidence from a memory that they were not derived from."""
-    return _list_violations(connection, project_id, _FIND_FOREIGN_EVIDENCE)
+    return _list_changed_violations(connection, project_id, _FIND_FOREIGN_EVIDENCE, "c.id", jobs)
 
 
 _FIND_DUPLICATE_PATTERNS = """
@@ -501,16 +553,16 @@ def find_unsupported_entries(connection: Connection, project_id: UUID) -> list[s
 
 _FIND_FOREIGN_SUPPORT = """
     SELECT p.id, e.id FROM consolidation.playbook_entries p, unnest(p.supporting_memory_ids) AS e(id)
-    WHERE p.project_id = :project AND NOT EXISTS (
+    WHERE p.project_id = :project /* changed */ AND NOT EXISTS (
         SELECT 1 FROM consolidation.task_memories m WHERE m.id = e.id AND m.project_id = :project
         UNION ALL
         SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = e.id AND m.project_id = :project)
 """
 
 
-def find_foreign_support(connection: Connection, project_id: UUID) -> list[str]:
+def find_foreign_support(connection: Connection, project_id: UUID, jobs: Sequence[UUID] | None = None) -> list[str]:
     """Find supporting memories of playbook entries that the project does not have."""
-    return _list_violations(connection, project_id, _FIND_FOREIGN_SUPPORT)
+    return _list_changed_violations(connection, project_id, _FIND_FOREIGN_SUPPORT, "p.id", jobs)
 
 
 _FIND_LOW_PRIORITIES = compose(
@@ -546,20 +598,26 @@ def find_duplicate_entries(connection: Connection, project_id: UUID) -> list[str
 # --- summaries and profiles ----------------------------------------------------------------------------------------
 
 
-_FIND_INCONSISTENT_SUMMARIES = """
-    SELECT coalesce(m.id, s.source), coalesce(m.summarized_into_id, s.id) FROM (
+_FIND_INCONSISTENT_SUMMARIES = compose(
+    """
+    WITH edges AS MATERIALIZED (
+        SELECT l.parent_id AS memory, s.id AS summary, /* covers */ AS covers
+        FROM consolidation.consolidated_memories s JOIN consolidation.memory_lineage l ON l.child_id = s.id
+        WHERE s.project_id = :project AND s.kind = 'summary')
+    SELECT coalesce(e.memory, s.source) AS memory, coalesce(e.summary, s.id)::text AS found FROM (
         SELECT id, unnest(source_memory_ids) AS source FROM consolidation.consolidated_memories
         WHERE project_id = :project AND kind = 'summary') s
-    FULL JOIN (
-        SELECT id, summarized_into_id FROM consolidation.task_memories
-        WHERE project_id = :project AND summarized_into_id IS NOT NULL) m
-    ON m.id = s.source AND m.summarized_into_id = s.id
-    WHERE m.id IS NULL OR s.id IS NULL
-"""
+    FULL JOIN edges e ON e.memory = s.source AND e.summary = s.id
+    WHERE e.memory IS NULL OR s.id IS NULL
+    UNION ALL
+    SELECT memory, min(summary::text) FROM edges WHERE covers GROUP BY memory HAVING count(*) > 1
+    """,
+    covers=COVERS,
+)
 
 
 def find_inconsistent_summaries(connection: Connection, project_id: UUID) -> list[str]:
-    """Find memories that reference a summary that does not list them, or that do not reference one that lists them."""
+    """Find memories that a summary lists but its lineage does not, or the reverse, or that are in two summaries."""
     return _list_violations(connection, project_id, _FIND_INCONSISTENT_SUMMARIES)
 
 

@@ -162,7 +162,10 @@ _HASH_PROJECT_ROWS = """
         UNION ALL
         SELECT 'playbook_entries', count(*), sum(hashtextextended(concat_ws('|',
             id, version, status, embedding_model), 0)::numeric)
-        FROM consolidation.playbook_entries WHERE project_id = :project) parts
+        FROM consolidation.playbook_entries WHERE project_id = :project
+        UNION ALL
+        SELECT 'memory_tests', count(*), sum(hashtextextended(concat_ws('|', name, kind, body, enabled), 0)::numeric)
+        FROM consolidation.memory_tests WHERE project_id = :project HAVING count(*) > 0) parts
 """
 
 

@@ -23,18 +23,24 @@ _STILL_SENT = conditions("created_at > now() - interval '7 days'", "NOT coalesce
 _ATTEMPTS_THAT_BLOCK = 3
 
 
-_APPEND_EVENT = """
+_APPEND_EVENTS = """
     WITH event AS (
         INSERT INTO consolidation.consolidation_events (project_id, type, payload)
-        VALUES (:project, :type, CAST(:payload AS jsonb)) RETURNING id)
+        SELECT :project, :type, payload FROM unnest(CAST(:payloads AS jsonb[])) AS payload RETURNING id)
     SELECT pg_notify('consolidation', id::text) FROM event
 """
 
 
 def append_event(connection: Connection, project_id: UUID, kind: str, payload: Mapping[str, Any]) -> None:
     """Put an event into the outbox, in the transaction that it describes, and wake listeners at commit."""
-    parameters = {"project": project_id, "type": kind, "payload": json.dumps(dict(payload))}
-    connection.execute(text(_APPEND_EVENT), parameters)
+    append_events(connection, project_id, kind, [payload])
+
+
+def append_events(connection: Connection, project_id: UUID, kind: str, payloads: Sequence[Mapping[str, Any]]) -> None:
+    """Put events of one kind into the outbox, as ``append_event`` does, by one statement."""
+    if payloads:
+        written = [json.dumps(dict(payload)) for payload in payloads]
+        connection.execute(text(_APPEND_EVENTS), {"project": project_id, "type": kind, "payloads": written})
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ _LOAD_CANDIDATES = {
             reused_count, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
             array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), 1::bigint
         FROM consolidation.task_memories t
-        WHERE project_id = %(project)s AND NOT is_archived AND NOT is_consolidated
+        WHERE project_id = %(project)s AND NOT is_archived
+            AND (NOT is_consolidated OR consolidated_into_id = ANY(%(dissolved)s::uuid[]))
             AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
         ORDER BY id
         """,
@@ -85,7 +86,7 @@ _LOAD_CANDIDATES = {
             SELECT coalesce(max(/* age_start */), m.created_at) AS newest,
                 count(*) FILTER (WHERE NOT is_archived) AS memories
             FROM consolidation.task_memories t WHERE consolidated_into_id = m.id) hidden
-        WHERE project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL
+        WHERE project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL AND id <> ALL(%(dissolved)s::uuid[])
             AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
         ORDER BY id
         """,
@@ -114,6 +115,7 @@ def load_archive_candidates(
     as_of: datetime,
     restored_since: datetime,
     ids: Ids | None = None,
+    dissolved: Sequence[UUID] = (),
 ) -> ArchiveCandidates:
     """Return the active raw or merged memories as of an instant.
 
@@ -122,6 +124,7 @@ def load_archive_candidates(
         as_of: Ages are taken at this instant.
         restored_since: Memories that a person restored after this instant count as pinned.
         ids: Ids S16 of the memories to return; None = all.
+        dissolved: Merged memories that count as dissolved: the memories behind them as active, they themselves not.
     """
     parameters = {
         "project": project_id,
@@ -129,6 +132,7 @@ def load_archive_candidates(
         "restored_since": restored_since,
         "ids": None if ids is None else to_uuids(ids),
         "types": list(MEMORY_TYPES),
+        "dissolved": list(dissolved),
     }
     found, versions, idle, reused, pinned, importance, types, relevance, memories = load_columns(
         connection, _LOAD_CANDIDATES[table], parameters, _CANDIDATE_COLUMNS

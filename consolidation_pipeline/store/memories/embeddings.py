@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.database.sql import compose, conditions
+from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal
 from consolidation_pipeline.store.database.vector_copy import (
     Ids,
     Vectors,
@@ -50,14 +50,18 @@ class UnembeddedTexts:
 
 
 _COUNT_EMBEDDED = """
-    SELECT count(*) FROM /* table */ WHERE project_id = :project AND embedding_model = :model/* is_active */
+    SELECT /* name */, count(*) FILTER (WHERE embedding_model = :model) AS embedded,
+        count(*) FILTER (WHERE embedding_model IS DISTINCT FROM :model) AS missing
+    FROM /* table */ WHERE project_id = :project/* is_active */
 """
 
 
-def count_embedded(connection: Connection, project_id: UUID, table: str, model: str) -> int:
-    """Return the number of rows of ``table`` that need a vector and have one of ``model``."""
-    statement = text(_for_table(_COUNT_EMBEDDED, table))
-    return int(connection.execute(statement, {"project": project_id, "model": model}).scalar_one())
+def count_embedded(connection: Connection, project_id: UUID, model: str) -> dict[str, tuple[int, int]]:
+    """Return by table the numbers of rows that have a vector of ``model``, and of those that still need one."""
+    parts = (_for_table(compose(_COUNT_EMBEDDED, name=quote_literal(table)), table) for table in EMBEDDED_TABLES)
+    found = connection.execute(text(" UNION ALL ".join(parts)), {"project": project_id, "model": model})
+    counts = {table: (embedded, missing) for table, embedded, missing in found}
+    return {table: counts[table] for table in EMBEDDED_TABLES}
 
 
 _IS_UNEMBEDDED = "project_id = :project AND embedding_model IS DISTINCT FROM :model/* is_active */"

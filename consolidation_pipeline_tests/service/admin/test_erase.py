@@ -80,8 +80,9 @@ def dump_other_rows(pipeline: Pipeline, words: list[str]) -> dict[str, set[str]]
     """Return the rows of each table that say none of ``words``, as JSON without what a next run makes again."""
     caches = {"memory_clusters", "consolidation_jobs", "consolidation_changes", "projects", "llm_calls"}
     found = {}
-    for table in TABLES:
-        if table not in caches:
+    # A row of the graph holds pairs of several memories.
+    for table in (*TABLES, "memory_pairs"):
+        if table not in {*caches, "memory_neighbors"}:
             rows = [
                 json.dumps(row[0], sort_keys=True)
                 for row in pipeline.rows(f"SELECT to_jsonb(t) FROM {SCHEMA}.{table} t")

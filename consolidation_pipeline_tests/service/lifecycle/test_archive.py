@@ -440,7 +440,7 @@ def test_archived_memories_stay_out_of_groups(pipeline: Pipeline) -> None:
     consolidate(pipeline)
     # The new memories were compared and have no neighbours.
     assert pipeline.value("SELECT count(*) FROM {s}.memory_clusters") == 0
-    assert pipeline.value("SELECT count(*) FROM {s}.memory_neighbors") == 0
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_pairs") == 0
     restore_memories(pipeline.engine, [merged, note_id("c")], changed_by="tester")
     consolidate(pipeline)
     query = "SELECT consolidated_into_id, array_agg(external_id ORDER BY external_id) FROM {s}.task_memories GROUP BY 1"

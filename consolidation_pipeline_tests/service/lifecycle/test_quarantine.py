@@ -16,6 +16,7 @@ from consolidation_pipeline.service.lifecycle.quarantine import (
     quarantine,
 )
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
+from consolidation_pipeline.store.knowledge.summaries import COVERS
 from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, MIGRATIONS, WEBHOOKS, reworded_notes, topic_notes
 from consolidation_pipeline_tests.service.model_replies import pattern_reply
@@ -154,7 +155,7 @@ def test_summary_and_profile_are_made_again(pipeline: Pipeline) -> None:
     assert (count_active(pipeline, "summary"), count_active(pipeline, "procedural")) == (1, 1)
     done = take_out(pipeline, WriterFilter(session_id="hook-0"))
     assert {"summary", "procedural"} <= done.totals.keys()
-    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE summarized_into_id IS NOT NULL") == 0
+    assert pipeline.value(f"SELECT count(*) FROM {{s}}.consolidated_memories s WHERE {COVERS}") == 0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge import merged_memories
-from consolidation_pipeline.service.lifecycle.manual_actions import restore_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, restore_memories
+from consolidation_pipeline.service.plan import planner
 from consolidation_pipeline.service.plan.apply import check_plan, request_plan_job
 from consolidation_pipeline.service.plan.plan_document import Plan
 from consolidation_pipeline.service.runs.plan_file import load_plan, save_plan
@@ -259,6 +260,23 @@ def test_plan_refuses_to_archive_memory_used_since(pipeline: Pipeline) -> None:
     with pytest.raises(ConflictError, match=r"memory .* would not be archived any more"):
         execute_plan(pipeline, made)
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived") == 0
+
+
+def test_plan_survives_memory_archived_meanwhile(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = [note(name, LESSONS[0], **STALE) for name in ("one", "same")]
+    pipeline.add([*pair, *(note(f"n{at}", text, **STALE) for at, text in enumerate(UNRELATED))])
+    alone = {archive.id for archive in pipeline.plan().archives if archive.kind == "raw"}
+    plan_merges = planner.plan_all_merges
+
+    def plan_and_archive(*given: Any) -> list[Any]:
+        merges = plan_merges(*given)
+        archive_manually(pipeline.engine, [note_id("one")], changed_by="tester")
+        return merges
+
+    monkeypatch.setattr(planner, "plan_all_merges", plan_and_archive)
+    made = pipeline.plan()
+    assert len(made.merges) == 1
+    assert {archive.id for archive in made.archives} == alone
 
 
 def test_plan_archives_memories_held_back_by_run(pipeline: Pipeline) -> None:

@@ -20,7 +20,7 @@ KEYS = (
 # (phase, number of the commit in the phase, side of the commit); the last commit records the phase.
 POINTS = (
     ("embedding_matrix", 2, "after"),
-    ("embedding_matrix", 7, "before"),
+    ("embedding_matrix", 6, "before"),
     ("similarity_graph", 1, "after"),
     ("clusters", 1, "before"),
     ("clusters", 1, "after"),

@@ -12,7 +12,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.errors import (
@@ -268,6 +269,27 @@ def test_second_run_writes_no_rows(pipeline: Pipeline) -> None:
     assert (done.embedded.computed, done.graph.compared, done.merging.absorbed) == (0, 0, 0)
     assert count_rows(pipeline) == before
     assert dump_tables(pipeline, tables=written, without=scores) == state
+
+
+def test_reads_of_a_run_open_no_transactions(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    ends = []
+
+    def note_end(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        if driver.info.transaction_status is TransactionStatus.INTRANS:
+            ends.append(connection)
+
+    for kind in ("commit", "rollback"):
+        event.listen(pipeline.engine, kind, note_end)
+    pipeline.run()
+    first, ends[:] = len(ends), []
+    pipeline.run()
+    for kind in ("commit", "rollback"):
+        event.remove(pipeline.engine, kind, note_end)
+    # One for each phase that writes, and those that begin and end the run.
+    assert first <= 24
+    assert len(ends) <= 14
 
 
 def test_unchanged_project_is_detected_before_run(pipeline: Pipeline) -> None:

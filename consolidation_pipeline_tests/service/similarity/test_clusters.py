@@ -288,7 +288,7 @@ def test_sparse_graph_gives_the_same_pattern_groups(pipeline: Pipeline, monkeypa
     pipeline.configure_new(merge=False, summarize=False)
     pipeline.add(corpus())
     before = pipeline.run()
-    patterns, pairs = groups_of(pipeline, "pattern"), pipeline.value("SELECT count(*) FROM {s}.memory_neighbors")
+    patterns, pairs = groups_of(pipeline, "pattern"), pipeline.value("SELECT count(*) FROM {s}.memory_pairs")
 
     def measure_dense(*given: Any) -> CosineSpread | None:
         found = measure_spread(*given)
@@ -299,7 +299,7 @@ def test_sparse_graph_gives_the_same_pattern_groups(pipeline: Pipeline, monkeypa
     after = pipeline.run()
     assert after.clusters.groups["pattern"] == before.clusters.groups["pattern"] > 0
     assert groups_of(pipeline, "pattern").keys() == patterns.keys()
-    assert pipeline.value("SELECT count(*) FROM {s}.memory_neighbors") < pairs
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_pairs") < pairs
 
 
 def test_merges_of_distant_sources_are_described(pipeline: Pipeline) -> None:

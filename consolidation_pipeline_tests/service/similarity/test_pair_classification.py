@@ -14,7 +14,7 @@ from consolidation_pipeline.core.text.word_overlap import build_word_sets
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.service.similarity import similarity_graph
-from consolidation_pipeline.store.similarity.similarity_graph import ASK, CROSS_TYPE, MERGE, TOPIC
+from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE, TOPIC
 from consolidation_pipeline_tests.service.corpus import (
     LESSONS,
     NEAR_MISSES,
@@ -73,7 +73,7 @@ def run_with_pair(
 def verdict(pipeline: Pipeline, a: str = "a", b: str = "b") -> int | None:
     """Return the stored verdict on two memories by name; None without a pair."""
     rows = pipeline.rows(
-        "SELECT verdict FROM {s}.memory_neighbors n JOIN {s}.task_memories a ON a.id = n.a "
+        "SELECT verdict FROM {s}.memory_pairs n JOIN {s}.task_memories a ON a.id = n.a "
         "JOIN {s}.task_memories b ON b.id = n.b WHERE a.external_id IN (:a, :b) AND b.external_id IN (:a, :b)",
         a=a,
         b=b,
@@ -199,12 +199,12 @@ def test_other_facts_under_two_types_are_not_asked(pipeline: Pipeline) -> None:
     one, other = NEAR_MISSES[0]
     pipeline.add([note("a", one), note("b", other, memory_type="decision")])
     assert pipeline.run().merging.created == 0
-    assert verdict(pipeline) == CROSS_TYPE
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_pairs") == 0
     assert tiers(pipeline) == set()
 
 
 def test_pairs_are_classified_in_blocks(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    query = "SELECT a, b, similarity, verdict FROM {s}.memory_neighbors ORDER BY a, b"
+    query = "SELECT a, b, similarity, verdict FROM {s}.memory_pairs ORDER BY a, b"
     pipeline.configure_new(t_merge=0.95, t_suggest=0.9, t_pattern=0.5)
     pipeline.add(corpus())
     pipeline.run()

@@ -75,7 +75,7 @@ def judge(pipeline: Pipeline) -> JudgedPairs:
 def verdicts(pipeline: Pipeline) -> dict[str, int]:
     """Return the verdict on the two notes of each pair, by the name of the pair."""
     rows = pipeline.rows(
-        "SELECT left(a.external_id, -2) AS name, n.verdict FROM {s}.memory_neighbors n "
+        "SELECT left(a.external_id, -2) AS name, n.verdict FROM {s}.memory_pairs n "
         "JOIN {s}.task_memories a ON a.id = n.a JOIN {s}.task_memories b ON b.id = n.b "
         "WHERE left(a.external_id, -2) = left(b.external_id, -2)"
     )

@@ -9,6 +9,7 @@ import pytest
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.lifecycle.manual_actions import restore_memories
+from consolidation_pipeline_tests.service.corpus import STALE
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
 
 LESSON = "Restart the payment worker after every change of its environment file, or it keeps the old credentials."
@@ -31,12 +32,13 @@ def list_merged(pipeline: Pipeline) -> list[tuple[str | None, int]]:
 
 def snapshot(pipeline: Pipeline) -> list[Any]:
     """Return what a rollback restores: what hides each raw memory, and the active consolidated memories."""
-    hidden = "SELECT id, consolidated_into_id, summarized_into_id FROM {s}.task_memories ORDER BY id"
+    hidden = "SELECT id, consolidated_into_id FROM {s}.task_memories ORDER BY id"
+    lineage = "SELECT child_id, parent_id FROM {s}.memory_lineage ORDER BY child_id, parent_id"
     derived = (
         "SELECT id, kind, scope_key, content, retired_at, archive_reason FROM {s}.consolidated_memories ORDER BY id"
     )
     entries = "SELECT id, status FROM {s}.playbook_entries ORDER BY id"
-    return [*pipeline.rows(hidden), *pipeline.rows(derived), *pipeline.rows(entries)]
+    return [row for query in (hidden, lineage, derived, entries) for row in pipeline.rows(query)]
 
 
 def two_users() -> list[dict[str, Any]]:
@@ -134,6 +136,17 @@ def test_narrowing_is_planned_and_undone(pipeline: Pipeline) -> None:
     )
     pipeline.roll_back(outcome.job_id, cascade=True)
     assert snapshot(pipeline) == before
+
+
+def test_plan_archives_what_narrowing_shows_again(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS, scope="project", archive=False)
+    pipeline.add([note("a", LESSON, "ada", **STALE), note("b", LESSON, "bob", **STALE)])
+    pipeline.run()
+    pipeline.configure(**OPTIONS, archive_max_share=1.0)
+    planned = {archive.id for archive in pipeline.plan().archives}
+    assert planned == {note_id("a"), note_id("b")}
+    pipeline.run()
+    assert {row.id for row in pipeline.rows("SELECT id FROM {s}.task_memories WHERE is_archived")} == planned
 
 
 @pytest.mark.slow

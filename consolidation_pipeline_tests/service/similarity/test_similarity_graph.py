@@ -64,7 +64,7 @@ def load_verdicts(pipeline: Pipeline, run: ProjectRun) -> dict[frozenset[Content
     ids, contents, _ = load_compared(run)
     content_of = dict(zip(ids, contents, strict=True))
     rows = pipeline.rows(
-        "SELECT a, b, similarity, verdict FROM {s}.memory_neighbors WHERE embedding_model = :m", m=run.embedder.name
+        "SELECT a, b, similarity, verdict FROM {s}.memory_pairs WHERE embedding_model = :m", m=run.embedder.name
     )
     found = {frozenset((content_of[a], content_of[b])): (similarity, verdict) for a, b, similarity, verdict in rows}
     assert len(found) == len(rows)

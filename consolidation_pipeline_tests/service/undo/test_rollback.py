@@ -75,7 +75,7 @@ def test_rollback_removes_neighbours_of_merges(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.roll_back(pipeline.run().job_id)
     dangling = """
-        SELECT count(*) FROM {s}.memory_neighbors n WHERE
+        SELECT count(*) FROM {s}.memory_pairs n WHERE
         NOT EXISTS (SELECT 1 FROM {s}.task_memories m WHERE m.id = n.a)
         OR NOT EXISTS (SELECT 1 FROM {s}.task_memories m WHERE m.id = n.b)
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline.store.admin.invariants import list_jobs_to_check
 from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.jobs.jobs import append_job
@@ -34,11 +35,20 @@ from consolidation_pipeline_tests.store.sample_rows import (
     update_row,
 )
 
+# Checks that may be limited to what some jobs changed.
+LIMITED = {
+    "find_crossing_scopes",
+    "find_foreign_evidence",
+    "find_foreign_support",
+    "find_lost_literals",
+    "find_orphan_lineage",
+}
 FINDERS = {name: f for name, f in vars(invariants).items() if name.startswith("find_") and inspect.isfunction(f)}
 
 # (check, statement that violates the invariant, expected text in the finding)
 RAW, MERGED = f"{SCHEMA}.task_memories", f"{SCHEMA}.consolidated_memories"
 NEIGHBORS, CLUSTERS, LINEAGE = (f"{SCHEMA}.memory_{name}" for name in ("neighbors", "clusters", "lineage"))
+SUMMARY = "kind = 'summary', abstraction_level = 2"
 ENTRIES = f"{SCHEMA}.playbook_entries"
 ENTRY = (
     f"INSERT INTO {ENTRIES} (project_id, content, content_hash, status, confidence, priority, source_id, "
@@ -79,9 +89,13 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ),
     ("find_mixed_models", f"UPDATE {RAW} SET embedding_model = 'other' WHERE id = :c", "other 1"),
     ("find_unnormalized_vectors", f"UPDATE {RAW} SET embedding = '[1,1,0]' WHERE id = :c", "{c}"),
-    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 1.5", "1.5"),
-    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 'NaN'", "nan"),
-    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET b = 'ffffffff-ffff-ffff-ffff-ffffffffffff'", "ffffffff"),
+    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarities = ARRAY[1.5]", "1.5"),
+    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarities = ARRAY['NaN'::real]", "nan"),
+    (
+        "find_bad_pairs",
+        f"UPDATE {NEIGHBORS} SET neighbor_ids = ARRAY['ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid]",
+        "ffffffff",
+    ),
     (
         "find_foreign_evidence",
         f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, "
@@ -166,11 +180,23 @@ VIOLATIONS: list[tuple[str, str, str]] = [
         f"SELECT project_id, id, :c, 'supersedes', 0.9, 'confirmed' FROM {RAW} WHERE id = :a",
         "2",
     ),
-    ("find_inconsistent_summaries", f"UPDATE {RAW} SET summarized_into_id = :m WHERE id = :c", "{c} {m}"),
     (
         "find_inconsistent_summaries",
-        f"UPDATE {MERGED} SET kind = 'summary', abstraction_level = 2 WHERE id = :m",
+        f"UPDATE {MERGED} SET {SUMMARY}, source_memory_ids = ARRAY[CAST(:c AS uuid)] WHERE id = :n",
+        "{c} {n}",
+    ),
+    (
+        "find_inconsistent_summaries",
+        f"UPDATE {MERGED} SET {SUMMARY}, source_memory_ids = '{{}}' WHERE id = :m",
         "{a} {m}",
+    ),
+    (
+        "find_inconsistent_summaries",
+        f"WITH l AS (INSERT INTO {LINEAGE} (project_id, child_id, parent_id, parent_kind) "
+        f"SELECT project_id, :n, id, 'raw' FROM {RAW} WHERE id = :a) "
+        f"UPDATE {MERGED} SET {SUMMARY}, source_memory_ids = CASE WHEN id = :n THEN ARRAY[CAST(:a AS uuid)] "
+        "ELSE source_memory_ids END WHERE id IN (:m, :n)",
+        "{a}",
     ),
     ("find_invalid_profiles", f"UPDATE {MERGED} SET kind = 'procedural', abstraction_level = 3 WHERE id = :m", "{m}"),
     ("find_unsupported_entries", ENTRY.format("'active', 0.9, 95, NULL, ARRAY[:a, :b, :a]::uuid[]"), "-"),
@@ -258,6 +284,52 @@ def test_violation_is_found_in_its_project_only(
     assert found
     assert expected.format(**ids) in "\n".join(found)
     assert FINDERS[name](connection, other.id) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "statement"), [(name, done) for name, done, _ in VIOLATIONS if name in LIMITED and ":m" in done]
+)
+def test_limited_check_looks_at_changes_of_its_jobs(
+    connection: Connection, project: Project, ids: dict[str, UUID], name: str, statement: str
+) -> None:
+    connection.execute(text(statement), {key: value for key, value in ids.items() if f":{key}" in statement})
+    job, other = uuid4(), uuid4()
+    version = connection.scalar(text(f"SELECT version FROM {MERGED} WHERE id = :m"), {"m": ids["m"]})
+    changes = [Change(ids["m"], uuid4(), {"pinned": True}, version)]
+    update_rows(connection, author(project, job), consolidated_memories, changes, operation="edit")
+    assert FINDERS[name](connection, project.id)
+    assert FINDERS[name](connection, project.id, jobs=[other, job])
+    assert FINDERS[name](connection, project.id, jobs=[other]) == []
+
+
+def test_first_whole_run_of_a_week_checks_all_rows(connection: Connection, project: Project) -> None:
+    monday = datetime(2026, 3, 2, tzinfo=UTC)
+
+    def add(name: str, at: datetime, status: str, phases: list[str]) -> UUID:
+        job = append_job(connection, project.id, trigger_type="manual", triggered_by="test", options={})
+        values = {"job": job, "run": name, "at": at, "status": status, "phases": phases}
+        connection.execute(
+            text(
+                f"UPDATE {SCHEMA}.consolidation_jobs SET dagster_run_id = :run, started_at = :at, status = :status, "
+                "phases_completed = :phases WHERE id = :job"
+            ),
+            values,
+        )
+        return job
+
+    add("before", monday - timedelta(hours=1), "completed", ["clusters", "report"])
+    add("first", monday + timedelta(hours=1), "completed", ["clusters", "report"])
+    add("part", monday + timedelta(hours=2), "completed", ["clusters"])
+    failed = add("failed", monday + timedelta(days=1), "failed", ["clusters"])
+    third = add("third", monday + timedelta(days=2), "running", [])
+    part = connection.scalar(text(f"SELECT id FROM {SCHEMA}.consolidation_jobs WHERE dagster_run_id = 'part'"))
+    listed = {
+        run: list_jobs_to_check(connection, project.id, run, ["clusters", "report"])
+        for run in ("first", "third", "none")
+    }
+    assert listed["first"] is None
+    assert listed["none"] is None
+    assert {*(listed["third"] or ())} == {part, failed, third}
 
 
 def test_empty_project_violates_no_invariant(connection: Connection) -> None:

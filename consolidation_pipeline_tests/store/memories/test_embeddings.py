@@ -40,8 +40,8 @@ def test_embeddings_are_saved_to_their_rows(connection: Connection, project: Pro
     ids = add_memories(connection, project, [new_memory(key) for key in "abc"])
     connection.execute(text(f"UPDATE {task_memories} SET graph_version = 3"))
     save_unit_vectors(connection, ids[:2])
-    assert count_embedded(connection, project.id, "task_memories", MODEL) == 2
-    assert count_embedded(connection, project.id, "task_memories", "other") == 0
+    assert count_embedded(connection, project.id, MODEL)["task_memories"] == (2, 1)
+    assert count_embedded(connection, project.id, "other")["task_memories"] == (0, 3)
     assert _graph_versions(connection) == [None, None, 3]
     query = f"SELECT id, embedding FROM {task_memories} WHERE embedding IS NOT NULL ORDER BY external_id"
     found, vectors = load_vectors(connection, query, {}, dimension=3)
@@ -53,7 +53,7 @@ def test_unusable_embedding_is_not_saved(connection: Connection, project: Projec
     ids = add_memories(connection, project, [new_memory("a")])
     with pytest.raises(EmbeddingError), connection.begin_nested():
         save_embeddings(connection, "task_memories", to_ids(ids), np.zeros((1, 3), np.float32), MODEL)
-    assert count_embedded(connection, project.id, "task_memories", MODEL) == 0
+    assert count_embedded(connection, project.id, MODEL)["task_memories"] == (0, 1)
 
 
 def test_unembedded_memories_load_by_id_in_batches(connection: Connection, project: Project) -> None:
@@ -111,4 +111,4 @@ def test_new_model_replaces_old_embeddings(connection: Connection, project: Proj
     save_unit_vectors(connection, [old], model="old", seed=1)
     save_unit_vectors(connection, [new], model="new", seed=2)
     assert reuse_embeddings(connection, project.id, "task_memories", "new") == 1
-    assert count_embedded(connection, project.id, "task_memories", "new") == 2
+    assert count_embedded(connection, project.id, "new")["task_memories"] == (2, 0)
