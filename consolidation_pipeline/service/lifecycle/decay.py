@@ -48,15 +48,17 @@ def score_relevance(run: ProjectRun) -> DecayResult:
     rates = DecayRates(age=run.options.decay_rate, access=run.options.access_decay_rate)
     keeps_valid = run.job == "consolidate" and tuple(run.planned) == PHASES
     scores, written = [], 0
-    with run.transaction() as connection:
-        for table in _TABLES:
+    # One transaction per table: other writers lock consolidated memories before raw ones, and none may wait for the
+    # rows of one table while it holds those of the other.
+    for table in _TABLES:
+        with run.transaction() as connection:
             rows = load_decay_inputs(connection, run.project.id, table, run.now)
             score = _relevance(rows, rates)
             due = ~_are_valid(rows, rates) if keeps_valid else np.ones(len(score), dtype=bool)
             if due.any():
                 save_relevance(connection, table, rows.ids[due], score[due], run.now)
-            scores.append(score)
-            written += int(due.sum())
+        scores.append(score)
+        written += int(due.sum())
     relevance = np.concatenate(scores)
     spread = tuple(round(float(q), 6) for q in np.quantile(relevance, _QUANTILES)) if relevance.size else None
     bins = np.histogram(relevance, [*HISTOGRAM_BINS, np.inf])[0].tolist()

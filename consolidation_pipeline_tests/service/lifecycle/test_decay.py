@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import Connection
 
 from consolidation_pipeline.core.lifecycle.relevance import compute_relevance
 from consolidation_pipeline.service.lifecycle.decay import HISTOGRAM_BINS, score_relevance
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
+from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.memories.relevance import load_decay_inputs
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
@@ -304,3 +307,24 @@ def test_relevance_histogram_counts_every_memory_once(pipeline: Pipeline) -> Non
     counted = [sum(low <= value < high for value in stored) for low, high in pairwise(edges)]
     assert done.histogram == tuple(counted)
     assert (sum(done.histogram), done.histogram[0], done.histogram[-1]) == (6, 2, 1)
+
+
+def test_decay_holds_rows_of_one_table_at_a_time(pipeline: Pipeline) -> None:
+    pipeline.configure_new(t_merge=0.8, t_suggest=0.75)
+    pipeline.add(corpus())
+    pipeline.run_phases(PHASES[: PHASES.index("decay_scores")])
+    with ThreadPoolExecutor(1) as pool, pipeline.engine.begin() as connection:
+        assert lock_all(connection, "consolidated_memories")
+        decay = pool.submit(score, pipeline)
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        while not pipeline.value(waiting):
+            assert not decay.done()
+        assert lock_all(connection, "task_memories")  # A deadlock, if decay held rows of this table.
+        connection.commit()
+        decay.result()
+
+
+def lock_all(connection: Connection, table: str) -> int:
+    return len(connection.exec_driver_sql(f"SELECT id FROM consolidation.{table} ORDER BY id FOR NO KEY UPDATE").all())
