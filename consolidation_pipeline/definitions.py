@@ -15,7 +15,7 @@ from consolidation_pipeline.defs.names import RESOURCE
 from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.schedules import build_schedules
 from consolidation_pipeline.defs.sensors import build_sensors
-from consolidation_pipeline.defs.shadows import shadow
+from consolidation_pipeline.defs.shadows import promote_shadow, shadow
 from consolidation_pipeline.defs.sources import build_update_job, synced_memories
 
 
@@ -49,7 +49,7 @@ def build_definitions(
     return dg.Definitions(
         assets=[_adapt(asset, keys, group_name) for asset in assets],
         asset_checks=[_adapt_checks(check, keys) for check in checks] if keys else checks,
-        jobs=[*ASSET_JOBS, shadow, batch, update, rollback, restore, audit_retention],
+        jobs=[*ASSET_JOBS, shadow, promote_shadow, batch, update, rollback, restore, audit_retention],
         schedules=build_schedules(crons or {}, batch),
         sensors=build_sensors([batch, update]),
         resources={RESOURCE: resource},

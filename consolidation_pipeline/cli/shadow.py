@@ -122,12 +122,19 @@ def _list_differences(report: ShadowReport, limit: int) -> Iterator[str]:
     for side, merges in zip(sides, (difference.merges_only_here, difference.merges_only_there), strict=True):
         for merge in merges[:limit]:
             yield from _describe_merge(side, merge)
+    for reworded in difference.merges_reworded[:limit]:
+        yield f"merged by both in other words ({reworded.id})"
+        for side, text in zip(sides, (reworded.text_here, reworded.text_there), strict=True):
+            yield f"  {side}: {shorten(text, 2 * _TEXT_WIDTH)}"
+        yield ""
     for side, items in zip(sides, (difference.knowledge_only_here, difference.knowledge_only_there), strict=True):
         for item in items[:limit]:
             yield f"{item.kind} only by {side}: {shorten(item.text or 'written by the model', 2 * _TEXT_WIDTH)}"
     for side, texts in zip(sides, (difference.archived_only_here, difference.archived_only_there), strict=True):
         for text in list(texts.values())[:limit]:
             yield f"archived only by {side}: {shorten(text, _TEXT_WIDTH)}"
+    for test, reason in report.memory_tests.broken.items():
+        yield f"memory test that fails now: {test}: {reason}"
     for query in list(report.retrieval.lost.values())[:limit]:
         yield f"not found any more among the first {report.retrieval.within}: {shorten(query, _TEXT_WIDTH)}"
 
@@ -136,12 +143,14 @@ def _describe_merge(side: str, merge: ComparedMerge) -> Iterator[str]:
     yield f"merged only by {side} ({merge.id})"
     for text in merge.texts.values():
         yield f"  - {shorten(text, _TEXT_WIDTH)}"
-    yield f"  = {shorten(merge.text, 2 * _TEXT_WIDTH)}"
+    yield f"  = {shorten(merge.text or 'written by the model', 2 * _TEXT_WIDTH)}"
     yield ""
 
 
 def _summarize(report: ShadowReport) -> dict[str, object]:
     difference, pairs, found = report.difference, report.labelled_pairs, report.retrieval
+    tests = report.memory_tests
+    refused = [sum(side.values()) for side in (tests.refused_here, tests.refused_there)]
     kinds = {item.kind for item in (*difference.knowledge_only_here, *difference.knowledge_only_there)}
     knowledge = {
         f"{kind} only": _count_sides(
@@ -156,10 +165,15 @@ def _summarize(report: ShadowReport) -> dict[str, object]:
         "snapshot": report.snapshot_at,
         "memories": report.memories,
         "merges alike": difference.merges_same,
+        "merges reworded": len(difference.merges_reworded) or None,
         "merges only": _count_sides(len(difference.merges_only_here), len(difference.merges_only_there)),
         "knowledge alike": difference.knowledge_same,
         **knowledge,
         "archived only": _count_sides(len(difference.archived_only_here), len(difference.archived_only_there)),
+        "memory tests passed": (
+            f"{tests.passed_before} -> {tests.passed_after} of {tests.tests}" if tests.tests else None
+        ),
+        "refused by tests": _count_sides(*refused) if any(refused) else None,
         "labelled pairs": (
             f"{pairs.pairs}; wrongly merged {pairs.wrong_merges_here} -> {pairs.wrong_merges_there}, "
             f"missed {pairs.missed_here} -> {pairs.missed_there}"
@@ -168,7 +182,8 @@ def _summarize(report: ShadowReport) -> dict[str, object]:
         ),
         f"found in first {found.within}": f"{found.found_before} -> {found.found_after} of {found.queries} memories"
         + (f", {found.archived} are archived" if found.archived else ""),
-        "cost": f"${cost.usd:.4f}, {cost.tokens} tokens, {cost.calls} calls, {cost.cached} from the cache",
+        "cost": f"${cost.usd:.4f}, {cost.tokens} tokens, {cost.calls} calls, {cost.cached} from the cache"
+        + ("" if cost.usd_here is None else f"; at most ${cost.usd_here:.4f} by the project's options"),
         "stopped": "; ".join(report.stopped) or None,
         "changes": report.changes,
         "promote": f"consolidation shadow {report.project} --name {report.name} --promote",

@@ -1,4 +1,4 @@
-"""Asset `shadows`: runs of other options on copies of projects. A partition for each, named PROJECT@NAME."""
+"""Asset `shadows`: runs of other options on copies of projects, a partition for each, PROJECT@NAME; promotion."""
 
 from typing import Any
 
@@ -10,8 +10,9 @@ from consolidation_pipeline.defs.maintenance import fail_without_traceback
 from consolidation_pipeline.defs.names import PREFIX, prefixed
 from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG, ConsolidationResource
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.shadow.promotion import promote
 from consolidation_pipeline.service.shadow.report import ShadowReport
-from consolidation_pipeline.service.shadow.shadows import run_shadow
+from consolidation_pipeline.service.shadow.shadows import DEFAULT_NAME, run_shadow
 
 shadow_partitions = dg.DynamicPartitionsDefinition(name=prefixed("shadows"))
 
@@ -46,16 +47,24 @@ def _materialize(
 # No texts: the records of Dagster would keep them after a memory was erased.
 def _describe(report: ShadowReport) -> dict[str, Any]:
     difference, pairs, retrieval = report.difference, report.labelled_pairs, report.retrieval
+    tests = report.memory_tests
     return {
         "options": report.options,
         "memories": report.memories,
         "merges_same": difference.merges_same,
         "merges_only_here": len(difference.merges_only_here),
         "merges_only_there": len(difference.merges_only_there),
+        "merges_reworded": len(difference.merges_reworded),
         "knowledge_only_here": len(difference.knowledge_only_here),
         "knowledge_only_there": len(difference.knowledge_only_there),
+        "tests": tests.tests,
+        "tests_passed_before": tests.passed_before,
+        "tests_passed_after": tests.passed_after,
+        "refused_by_tests": sum(tests.refused_there.values()),
         "wrong_merges_here": pairs.wrong_merges_here,
         "wrong_merges_there": pairs.wrong_merges_there,
+        "missed_here": pairs.missed_here,
+        "missed_there": pairs.missed_there,
         "found_before": retrieval.found_before,
         "found_after": retrieval.found_after,
         "cost_usd": report.cost.usd,
@@ -82,3 +91,38 @@ shadow = dg.define_asset_job(
     selection=dg.AssetSelection.tag(_TAG, "report"),
     description="Run other options on a copy of a project. For one partition PROJECT@NAME. Config: options.",
 )
+
+
+class PromotionConfig(dg.Config):
+    """Shadow to promote."""
+
+    project: str = Field(description="Project of the shadow.")
+    name: str = Field(default=DEFAULT_NAME, description="Name of the shadow.")
+    confirm: bool = Field(default=False, description="False: only try it, and change nothing.")
+
+
+@dg.op(name=prefixed("promote_changes"))
+def promote_changes(
+    context: dg.OpExecutionContext, config: PromotionConfig, consolidation: ConsolidationResource
+) -> None:
+    """Make the changes and options of a shadow the project's, or none of them."""
+    with fail_without_traceback():
+        if not consolidation.selects(config.project):
+            raise UsageError(f"this code location does not consolidate the project {config.project!r}")
+        done = promote(
+            consolidation.engine,
+            config.project,
+            config.name,
+            settings=consolidation.settings,
+            promoted_by=context.run.tags.get(TRIGGERED_BY_TAG, "dagster"),
+            confirmed=config.confirm,
+        )
+    context.add_output_metadata({**vars(done), "job_id": str(done.job_id)})
+
+
+@dg.job(
+    name=prefixed("promote_shadow"),
+    description="Make live exactly what the report of a shadow shows, in one job. Config: project, name, confirm.",
+)
+def promote_shadow() -> None:
+    promote_changes()

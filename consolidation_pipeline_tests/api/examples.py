@@ -16,6 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 import psycopg
 
 from consolidation_pipeline.api.aliases import ALIASES
+from consolidation_pipeline.service.shadow.shadows import run_shadow
 from consolidation_pipeline.service.sources.connections import connect_source
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext, add_suggestions
@@ -89,7 +90,14 @@ CHAPTERS = {
         ),
         Example("Options in force", "GET /projects/{project}/options"),
         Example("Project metrics", "GET /projects/{project}/metrics"),
-        Example("Shadows", "GET /projects/{project}/shadows"),
+        Example("Shadows", "GET /projects/{project}/shadows", path=FOREIGN),
+        Example(
+            "Promote a shadow",
+            "POST /projects/{project}/shadows/promote",
+            {"name": "next", "confirm": True},
+            path=FOREIGN,
+        ),
+        Example("Drop a shadow", "DELETE /projects/{project}/shadows", query="?name=next", path=FOREIGN),
     ],
     "Search": [
         Example(
@@ -272,6 +280,7 @@ def prepare_rows(api: ApiContext) -> dict[str, str]:
     )
     suggestion, rejected, kept, withdrawn, _ = add_suggestions(api, 5)
     connect_store(api)
+    run_shadow(api.pipeline.engine, FOREIGN, {"t_merge": 0.95}, settings=api.pipeline.settings, triggered_by="tester")
     return {
         "merged": str(merged),
         "job": str(api.job_id),

@@ -11,7 +11,7 @@ import pytest
 
 from consolidation_pipeline.defs.names import RESOURCE
 from consolidation_pipeline.defs.resources import ConsolidationResource
-from consolidation_pipeline.defs.shadows import shadow_partitions, shadows
+from consolidation_pipeline.defs.shadows import promote_shadow, shadow_partitions, shadows
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.shadow.databases import drop_shadows
@@ -57,3 +57,26 @@ def test_shadow_partition_without_name_fails(notes: Pipeline, instance: dg.Dagst
     result = materialize(instance, "notes", t_merge=0.999)
     (event,) = result.filter_events(lambda event: event.is_step_failure)
     assert "name the partition PROJECT@NAME" in str(event.step_failure_data.error_display_string)
+
+
+def promote(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    return promote_shadow.execute_in_process(
+        instance=instance,
+        resources={RESOURCE: ConsolidationResource()},
+        run_config={"ops": {"consolidation_promote_changes": {"config": {"project": "notes", **config}}}},
+        raise_on_error=False,
+    )
+
+
+def test_promote_job_tries_until_confirmed(notes: Pipeline, instance: dg.DagsterInstance) -> None:
+    notes.configure(t_merge=0.999)
+    assert materialize(instance, "notes@next", t_merge=0.9).success
+    before = compute_checksums(notes)
+    assert promote(instance).success
+    assert compute_checksums(notes) == before
+    assert promote(instance, confirm=True).success
+    assert notes.project().config == {"t_merge": 0.9}
+    assert notes.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'merged'") == 1
+    again = promote(instance, confirm=True)
+    (event,) = again.filter_events(lambda event: event.is_step_failure)
+    assert "was promoted before" in str(event.step_failure_data.error_display_string)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTexts
+from consolidation_pipeline.service.memory_tests.evaluation import run_memory_tests
+from consolidation_pipeline.service.plan.plan_document import MergeGroup, Plan
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline.service.shadow.report import (
@@ -14,6 +18,8 @@ from consolidation_pipeline.service.shadow.report import (
     Difference,
     Labelled,
     Retrieval,
+    RewordedMerge,
+    TestResults,
 )
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
@@ -26,7 +32,8 @@ QUERIES = 50
 _QUERY_CHARS = 200
 WITHIN = 5
 
-Groups = Mapping[frozenset[str], tuple[str, str]]
+# Raw memories -> id and text of the merged memory; None: a language model has to write it first.
+Groups = Mapping[frozenset[str], tuple[str, str | None]]
 
 
 def describe_baseline(shadow: Engine, project: Project, settings: Settings) -> dict[str, Any]:
@@ -37,7 +44,7 @@ def describe_baseline(shadow: Engine, project: Project, settings: Settings) -> d
     plan = make_plan(shadow, project.slug, settings=settings)
     dissolved = {one.id for one in plan.dissolved}
     with shadow.connect() as connection:
-        merged = {
+        merged: dict[UUID, tuple[list[str], str | None]] = {
             row.id: (list(map(str, row.source_memory_ids)), row.content)
             for row in contents.list_merged(connection, project.id)
         }
@@ -45,7 +52,7 @@ def describe_baseline(shadow: Engine, project: Project, settings: Settings) -> d
         archived = contents.list_archived(connection, project.id)
     for merge in plan.merges:
         dissolved |= set(merge.supersedes)
-        merged[merge.id] = ([str(source.id) for source in merge.sources], merge.text)
+        merged[merge.id] = ([str(source.id) for source in merge.sources], _predict_text(plan, merge))
     if not plan.held_back:
         leaving = {archive.id for archive in plan.archives}
         archived |= {UUID(id_) for id_ in _list_behind(merged, leaving)}
@@ -59,10 +66,59 @@ def describe_baseline(shadow: Engine, project: Project, settings: Settings) -> d
         "knowledge": [[kind, str(id_), content] for (kind, id_), content in knowledge.items() if id_ not in dissolved],
         "archived": sorted(map(str, archived)),
         "found": find_sample(shadow, project, settings),
+        "tests": _run_tests(shadow, project, settings),
+        "refused": _count_tests(one.tests for one in plan.refused_by_tests),
+        "usd": plan.costs.cost_usd,
     }
 
 
-def _list_behind(merged: Mapping[UUID, tuple[Sequence[str], str]], ids: Iterable[UUID]) -> list[str]:
+def _predict_text(plan: Plan, merge: MergeGroup) -> str | None:
+    """Return the text of a merged memory; None if a language model rewrites it, which a plan does not ask."""
+    texts = dict.fromkeys(source.text for source in merge.sources)
+    is_rewritten = plan.options["merge_style"] == "rewrite" and plan.options["llm_model"] is not None
+    is_verbatim = merge.text in texts
+    if is_rewritten and not is_verbatim and DuplicateTexts(tuple(texts), ()).is_rewritable:
+        return None
+    return merge.text
+
+
+def _run_tests(shadow: Engine, project: Project, settings: Settings) -> dict[str, str | None]:
+    """Run the project's memory tests; return name -> why it fails, None if it passes."""
+    results = run_memory_tests(shadow, project.slug, settings=settings, store=False)
+    return {one.test.name: None if one.passed else one.reason for one in results}
+
+
+def _count_tests(refused: Iterable[Mapping[str, str]]) -> dict[str, int]:
+    """Return the number of refused changes by the tests that they break."""
+    return dict(sorted(Counter(name for tests in refused for name in tests).items()))
+
+
+def compare_tests(
+    shadow: Engine,
+    project: Project,
+    settings: Settings,
+    baseline: Mapping[str, Any],
+    refused: Iterable[Mapping[str, str]],
+) -> TestResults:
+    """Return how the memory tests end before and after the run of the shadow.
+
+    Args:
+        refused: Tests that each change of the run would have broken, by name.
+    """
+    before: Mapping[str, str | None] = baseline["tests"]
+    after = _run_tests(shadow, project, settings)
+    return TestResults(
+        tests=len(before),
+        passed_before=sum(reason is None for reason in before.values()),
+        passed_after=sum(reason is None for reason in after.values()),
+        broken={name: reason for name, reason in after.items() if reason is not None and before[name] is None},
+        repaired=[name for name, reason in after.items() if reason is None and before[name] is not None],
+        refused_here=baseline["refused"],
+        refused_there=_count_tests(refused),
+    )
+
+
+def _list_behind(merged: Mapping[UUID, tuple[Sequence[str], str | None]], ids: Iterable[UUID]) -> list[str]:
     """Return the raw memories among ``ids`` and behind the merged memories among them."""
     return [raw for id_ in ids for raw in (merged[id_][0] if id_ in merged else [str(id_)])]
 
@@ -80,6 +136,7 @@ def compare(connection: Connection, project: Project, baseline: Mapping[str, Any
         merges_same=len(here.keys() & there.keys()),
         merges_only_here=_describe_merges(connection, here, here.keys() - there.keys()),
         merges_only_there=_describe_merges(connection, there, there.keys() - here.keys()),
+        merges_reworded=_list_reworded(connection, here, there),
         knowledge_same=len(known.keys() & made.keys()),
         knowledge_only_here=_describe_knowledge(known[key] for key in known.keys() - made.keys()),
         knowledge_only_there=_describe_knowledge(made[key] for key in made.keys() - known.keys()),
@@ -88,7 +145,7 @@ def compare(connection: Connection, project: Project, baseline: Mapping[str, Any
     )
 
 
-def _read_groups(connection: Connection, project: Project) -> dict[frozenset[str], tuple[str, str]]:
+def _read_groups(connection: Connection, project: Project) -> dict[frozenset[str], tuple[str, str | None]]:
     rows = contents.list_merged(connection, project.id)
     return {frozenset(map(str, row.source_memory_ids)): (str(row.id), row.content) for row in rows}
 
@@ -107,6 +164,24 @@ def _describe_merges(connection: Connection, groups: Groups, chosen: Iterable[fr
             text=groups[members][1],
         )
         for members in ordered
+    ]
+
+
+def _list_reworded(connection: Connection, here: Groups, there: Groups) -> list[RewordedMerge]:
+    """Return the groups that both sides merge with other texts, as far as both texts are known."""
+    texts = {
+        members: (text_here, text_there)
+        for members in here.keys() & there.keys()
+        if (text_here := here[members][1]) is not None
+        and (text_there := there[members][1]) is not None
+        and text_here != text_there
+    }
+    by_id = {there[members][0]: pair for members, pair in texts.items()}
+    return [
+        RewordedMerge(
+            id=merge.id, texts=merge.texts, text_here=by_id[str(merge.id)][0], text_there=by_id[str(merge.id)][1]
+        )
+        for merge in _describe_merges(connection, there, texts)
     ]
 
 

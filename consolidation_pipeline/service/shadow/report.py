@@ -19,8 +19,18 @@ class ComparedMerge(_Part):
     id: UUID
     texts: dict[UUID, str]
     """Raw memories and their texts."""
-    text: str
-    """What the merged memory says."""
+    text: str | None
+    """What the merged memory says. Null if a language model would have to write it first."""
+
+
+class RewordedMerge(_Part):
+    """A merged memory that both sides make of the same memories, in other words."""
+
+    id: UUID
+    texts: dict[UUID, str]
+    """Raw memories and their texts."""
+    text_here: str
+    text_there: str
 
 
 class ComparedKnowledge(_Part):
@@ -39,6 +49,7 @@ class Difference(_Part):
     merges_same: int
     merges_only_here: list[ComparedMerge]
     merges_only_there: list[ComparedMerge]
+    merges_reworded: list[RewordedMerge]
     knowledge_same: int
     knowledge_only_here: list[ComparedKnowledge]
     knowledge_only_there: list[ComparedKnowledge]
@@ -57,6 +68,21 @@ class Labelled(_Part):
     missed_here: int
     """Pairs labelled same that are not."""
     missed_there: int
+
+
+class TestResults(_Part):
+    """Results of the project's memory tests before and after the shadow's run."""
+
+    tests: int
+    passed_before: int
+    passed_after: int
+    broken: dict[str, str]
+    """Tests that passed before and fail after, and why."""
+    repaired: list[str]
+    """Tests that failed before and pass after."""
+    refused_here: dict[str, int]
+    """Changes that a run does not make, as a test would fail, by the name of the test."""
+    refused_there: dict[str, int]
 
 
 class Retrieval(_Part):
@@ -81,6 +107,8 @@ class Spending(_Part):
     calls: int
     cached: int
     """Replies that were there already."""
+    usd_here: float | None
+    """Highest cost of a run with the project's own options. Null if a price is not known."""
 
 
 class ShadowReport(_Part):
@@ -97,6 +125,7 @@ class ShadowReport(_Part):
     changes: dict[str, int]
     """Changes that a promotion carries out, by operation."""
     difference: Difference
+    memory_tests: TestResults
     labelled_pairs: Labelled
     retrieval: Retrieval
     cost: Spending

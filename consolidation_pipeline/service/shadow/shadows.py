@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 from pydantic import ValidationError
 
@@ -17,10 +16,12 @@ from consolidation_pipeline.errors import (
     UsageError,
 )
 from consolidation_pipeline.service.admin.projects import merge_config
+from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project, open_run
 from consolidation_pipeline.service.shadow.comparison import (
     compare,
     compare_retrieval,
+    compare_tests,
     describe_baseline,
     judge_labelled,
 )
@@ -88,8 +89,7 @@ def run_shadow(
                 write_state(connection, {"baseline": with_own_options})
         with open_run(shadow, slug, settings=settings, triggered_by=triggered_by) as run:
             run_phases(run)
-        stopped = [f"{stop['purpose']}: {stop['reason']}" for stop in run.stopped]
-        report = _make_report(shadow, project, name, run.job_id, stopped, settings)
+        report = _make_report(shadow, project, name, run, settings)
         with shadow.begin() as connection:
             write_state(connection, {"report": report.model_dump(mode="json")})
         return report
@@ -127,27 +127,33 @@ def _prepare(engine: Engine, project: Project, name: str, options: Mapping[str, 
         return shadow, read_state(connection)
 
 
-def _make_report(
-    shadow: Engine, project: Project, name: str, job_id: UUID, stopped: list[str], settings: Settings
-) -> ShadowReport:
+def _make_report(shadow: Engine, project: Project, name: str, run: ProjectRun, settings: Settings) -> ShadowReport:
     with shadow.connect() as connection:
         state = read_state(connection)
         baseline = state["baseline"]
         retrieval = compare_retrieval(shadow, project, settings, baseline)
-        spent = sum_job_spending(connection, job_id)
+        refused = [one.tests for one in run.refused_by_tests]
+        spent = sum_job_spending(connection, run.job_id)
         return ShadowReport(
             project=project.slug,
             name=name,
             options=state["options"],
             snapshot_at=state["snapshot_at"],
-            job_id=job_id,
+            job_id=run.job_id,
             memories=count_raw_memories(connection, project.id).memories,
             changes=count_operations(connection, seq=state["seq"]),
             difference=compare(connection, project, baseline),
+            memory_tests=compare_tests(shadow, project, settings, baseline, refused),
             labelled_pairs=judge_labelled(connection, project, baseline),
             retrieval=retrieval,
-            cost=Spending(usd=float(spent.usd), tokens=spent.tokens, calls=spent.calls, cached=spent.cached),
-            stopped=stopped,
+            cost=Spending(
+                usd=float(spent.usd),
+                tokens=spent.tokens,
+                calls=spent.calls,
+                cached=spent.cached,
+                usd_here=baseline["usd"],
+            ),
+            stopped=[f"{stop['purpose']}: {stop['reason']}" for stop in run.stopped],
         )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
+from consolidation_pipeline.core.memory_tests.memory_test import MemoryTest
+from consolidation_pipeline.service.memory_tests.registry import add_memory_tests
 from consolidation_pipeline.service.shadow.promotion import Promotion, promote
 from consolidation_pipeline.service.shadow.report import ShadowReport
 from consolidation_pipeline.service.shadow.shadows import run_shadow
@@ -41,6 +43,11 @@ def make_shadow(pipeline: Pipeline, name: str = "next", **options: Any) -> Shado
 def promote_shadow(pipeline: Pipeline, name: str = "next") -> Promotion:
     """Promote a shadow of the project."""
     return promote(pipeline.engine, SLUG, name, settings=pipeline.settings, promoted_by="tester")
+
+
+def add_tests(pipeline: Pipeline, *tests: MemoryTest) -> None:
+    """Give the project memory tests."""
+    add_memory_tests(pipeline.engine, SLUG, tests, source="cli")
 
 
 def open_shadow_pipeline(pipeline: Pipeline, name: str = "next") -> Pipeline:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from consolidation_pipeline.core.memory_tests.memory_test import build_test
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
+from consolidation_pipeline.service.shadow.promotion import promote
 from consolidation_pipeline.service.shadow.shadows import drop
 from consolidation_pipeline_tests.openai_server import OpenAIServer
 from consolidation_pipeline_tests.service.corpus import FIFTH, topic_notes
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
 from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.shadow.shadow_helpers import (
     OPTIONS,
+    add_tests,
     dump_ledgered,
     make_shadow,
     open_shadow_pipeline,
@@ -109,3 +112,28 @@ def test_shadow_without_changes_is_not_promoted(pipeline: Pipeline) -> None:
             promote_shadow(pipeline)
     finally:
         drop(pipeline.engine, "notes")
+
+
+def test_unconfirmed_promotion_changes_nothing(live: Pipeline) -> None:
+    make_shadow(live)
+    before = compute_checksums(live)
+    tried = promote(live.engine, SLUG, settings=live.settings, promoted_by="tester", confirmed=False)
+    assert compute_checksums(live) == before
+    done = promote_shadow(live)
+    assert (tried.promoted, done.promoted) == (False, True)
+    assert (tried.changes, tried.options) == (done.changes, done.options)
+
+
+def test_promotion_that_breaks_a_memory_test_is_refused(live: Pipeline) -> None:
+    make_shadow(live)
+    query = """
+        SELECT source_memory_ids FROM {s}.consolidated_memories
+        WHERE kind = 'merged' AND retired_at IS NULL ORDER BY created_at DESC LIMIT 1
+    """
+    members = open_shadow_pipeline(live).value(query)
+    add_tests(live, build_test("must_not_merge", list(map(str, members[:2])), "apart"))
+    before = dump_ledgered(live)
+    with pytest.raises(ConflictError, match="memory tests of notes would fail with the shadow next: apart: both are"):
+        promote_shadow(live)
+    assert dump_ledgered(live) == before
+    assert live.project().config == {}

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from consolidation_pipeline.core.memory_tests.memory_test import build_test
 from consolidation_pipeline.errors import ConflictError, InvalidOptionError, NotFoundError, UsageError
 from consolidation_pipeline.service.admin.erase import erase_memories
 from consolidation_pipeline.service.admin.projects import delete_project
@@ -13,7 +14,12 @@ from consolidation_pipeline.service.shadow.shadows import drop, list_reports, re
 from consolidation_pipeline.store.shadow.databases import list_shadows
 from consolidation_pipeline_tests.service.corpus import LESSONS
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
-from consolidation_pipeline_tests.service.shadow.shadow_helpers import make_shadow, open_shadow_pipeline, promote_shadow
+from consolidation_pipeline_tests.service.shadow.shadow_helpers import (
+    add_tests,
+    make_shadow,
+    open_shadow_pipeline,
+    promote_shadow,
+)
 from consolidation_pipeline_tests.service.table_dumps import compute_checksums
 
 
@@ -127,3 +133,33 @@ def test_shadow_of_another_version_is_refused(live: Pipeline) -> None:
         with pytest.raises(ConflictError, match="another version"):
             call()
     drop(live.engine, SLUG)
+
+
+def test_memory_tests_are_run_before_and_after(live: Pipeline) -> None:
+    groups = [[source.id for source in merge.sources if source.merged_into is None] for merge in live.plan().merges]
+    new = [group[:2] for group in groups if len(group) > 1]
+    (a, b), (c, d) = new[0], new[1]
+    add_tests(
+        live,
+        build_test("must_not_merge", [str(a), str(b)], "apart"),
+        build_test("must_merge", [str(c), str(d)], "together"),
+        build_test("must_remember", LESSONS[0], "kept"),
+    )
+    before = compute_checksums(live)
+    tests = make_shadow(live, recall_gate=False).memory_tests
+    assert (tests.tests, tests.passed_before, tests.passed_after) == (3, 2, 3)
+    assert (tests.broken, tests.repaired) == ({}, ["together"])
+    assert tests.refused_here == tests.refused_there == {"apart": 1}
+    strict = make_shadow(live, name="strict", t_merge=0.999).memory_tests
+    assert (strict.refused_here, strict.refused_there) == ({"apart": 1}, {})
+    assert strict.repaired == []
+    assert compute_checksums(live) == before
+
+
+def test_both_texts_of_a_reworded_merge_are_told(live: Pipeline) -> None:
+    difference = make_shadow(live, merge_max_chars=200).difference
+    assert difference.merges_reworded
+    for merge in difference.merges_reworded:
+        assert len(merge.texts) > 1
+        assert merge.text_here != merge.text_there
+        assert len(merge.text_there) <= 200
