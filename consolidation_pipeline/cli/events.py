@@ -14,7 +14,9 @@ from consolidation_pipeline.errors import UsageError
 if TYPE_CHECKING:
     from consolidation_pipeline.service.webhooks.event_delivery import DeliveryAttempt
 
-app = typer.Typer(no_args_is_help=True, help="Deliver events to the webhook and list them.")
+app = typer.Typer(
+    no_args_is_help=True, help="Deliver events to the webhook and the OpenLineage collector, and list them."
+)
 
 _MARKS = ("delivered", "waiting", "given_up", "unsent")
 
@@ -24,16 +26,23 @@ def deliver(
     once: Annotated[bool, typer.Option("--once", help="Send the events that are due now, then exit.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Send events to the webhook as they occur, until interrupted.
+    """Send events to the webhook and the OpenLineage collector as they occur, until interrupted.
 
     With --once, exit code 1 if a delivery failed.
     """
+    from consolidation_pipeline.service.lineage.collector import find_receivers
     from consolidation_pipeline.service.webhooks import event_delivery
 
     if as_json and not once:
         raise UsageError("--json needs --once: without it the command never ends")
     engine, settings = open_store()
-    done = event_delivery.deliver_events(engine, settings, once=once, on_attempt=None if as_json else _print_attempt)
+    done = event_delivery.deliver_events(
+        engine,
+        settings,
+        once=once,
+        on_attempt=None if as_json else _print_attempt,
+        others=find_receivers(engine),
+    )
     if as_json:
         print_json(vars(done))
     else:
@@ -52,7 +61,7 @@ def list_(
     limit: Limit = 50,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the events of a project, newest first, with their deliveries to the webhook."""
+    """List the events of a project, newest first, with their deliveries."""
     from consolidation_pipeline.service.webhooks.event_delivery import list_events
 
     engine, _ = open_store()

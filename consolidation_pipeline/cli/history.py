@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from consolidation_pipeline.service.undo.lineage import DerivedKnowledge, LineageSource
+    from consolidation_pipeline.store.database.engine import Engine
 
 _TEXT_WIDTH = 100
 
@@ -94,14 +95,23 @@ def lineage(
         str, typer.Argument(metavar="ID", help="Id of a memory or playbook entry, or at least its first 8 digits.")
     ],
     depth: Annotated[int, typer.Option(min=1, max=20, help="Maximum levels of sources.")] = 5,
+    openlineage: Annotated[
+        bool,
+        typer.Option(
+            "--openlineage", help="Print the OpenLineage events of a job, each as a line of JSON; ID: the job."
+        ),
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the sources of a memory and the memories made from it."""
+    """Show the sources of a memory and the memories made from it, or the OpenLineage events of a job."""
     from rich.tree import Tree
 
     from consolidation_pipeline.service.undo.lineage import trace_memory
 
     engine, _ = open_store()
+    if openlineage:
+        _print_events(engine, memory)
+        return
     found = trace_memory(engine, memory, depth=depth)
     if as_json:
         print_json(vars(found))
@@ -113,6 +123,15 @@ def lineage(
         tree.add(f"went into {_format_edge(derived)}")
     _add_sources(tree, found.sources)
     make_console().print(tree)
+
+
+def _print_events(engine: Engine, reference: str) -> None:
+    from consolidation_pipeline.service.jobs.job_status import find_job
+    from consolidation_pipeline.service.lineage.collector import list_event_lines
+
+    job_id, _ = find_job(engine, reference)
+    for line in list_event_lines(engine, job_id):
+        print(line)
 
 
 def _add_sources(tree: Any, sources: Sequence[LineageSource]) -> None:

@@ -26,6 +26,7 @@ from consolidation_pipeline.defs.task_memories import build_observations
 from consolidation_pipeline.service.jobs.job_requests import list_unlaunched_jobs
 from consolidation_pipeline.service.jobs.retry_policy import request_retries
 from consolidation_pipeline.service.jobs.triggers import IsDue, can_summarize, is_threshold_due, request_jobs
+from consolidation_pipeline.service.lineage.collector import find_receivers
 from consolidation_pipeline.service.runs.stale_jobs import end_dead_jobs, list_cancelled_unstarted
 from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
 from consolidation_pipeline.store.admin.project_counts import list_raw_versions
@@ -151,11 +152,11 @@ def _request_jobs(
 
 @dg.sensor(name=prefixed("event_delivery_sensor"), minimum_interval_seconds=30, default_status=SENSOR_STATUS)
 def event_delivery_sensor(consolidation: ConsolidationResource) -> dg.SkipReason:
-    """Deliver events to the webhook, if one is configured."""
-    settings = consolidation.settings
-    if settings.webhook_url is None:
+    """Deliver events to the webhook and the OpenLineage collector, if one is configured."""
+    settings, others = consolidation.settings, find_receivers(consolidation.engine)
+    if settings.webhook_url is None and not others:
         return dg.SkipReason("no webhook is configured: CONSOLIDATION_WEBHOOK_URL is not set")
-    result = deliver_events(consolidation.engine, settings, once=True, max_seconds=_DELIVERY_SECONDS)
+    result = deliver_events(consolidation.engine, settings, once=True, max_seconds=_DELIVERY_SECONDS, others=others)
     return dg.SkipReason(
         f"{result.delivered} events delivered, {result.failed} attempts failed, {result.waiting} events waiting"
     )

@@ -13,6 +13,7 @@ from consolidation_pipeline.service.admin.findings import Finding, Status, list_
 from consolidation_pipeline.service.admin.size_checks import check_sizes
 from consolidation_pipeline.service.jobs.retry_policy import list_failing_jobs
 from consolidation_pipeline.service.jobs.triggers import list_overdue
+from consolidation_pipeline.service.lineage.collector import is_configured
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.webhooks.webhook_config import find_addresses, read_webhook
 from consolidation_pipeline.settings import Settings
@@ -88,6 +89,7 @@ def check_database(settings: Settings) -> Iterator[Finding]:
     yield from check_store(engine, settings)
     yield from check_sizes(engine)
     yield from _check_webhook(engine, settings)
+    yield from _check_openlineage(engine)
 
 
 def _check_projects(engine: Engine) -> Iterator[Finding]:
@@ -221,10 +223,21 @@ def _check_webhook(engine: Engine, settings: Settings) -> Iterator[Finding]:
         yield Finding("webhook", "problem", "the webhook's host is not found: see CONSOLIDATION_WEBHOOK_URL")
         return
     with engine.connect() as connection:
-        events = count_events(connection)
+        events = count_events(connection, receiver="webhook")
     if webhook is None:
         yield Finding("webhook", "ok", "none is configured: events stay in the outbox")
         return
     failure = f"; the last attempt failed: {events.last_error}" if events.last_error else ""
     message = f"{webhook} ({addresses[0]}): {events.waiting} events wait, {events.given_up} were given up{failure}"
     yield Finding("webhook", "warning" if events.last_error else "ok", message)
+
+
+def _check_openlineage(engine: Engine) -> Iterator[Finding]:
+    """Yield nothing if no collector is configured: few want one."""
+    if not is_configured():
+        return
+    with engine.connect() as connection:
+        events = count_events(connection, receiver="openlineage")
+    failure = f"; the last attempt failed: {events.last_error}" if events.last_error else ""
+    message = f"{events.delivered} events delivered, {events.waiting} wait, {events.given_up} were given up{failure}"
+    yield Finding("openlineage", "warning" if events.last_error else "ok", message)

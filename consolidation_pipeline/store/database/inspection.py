@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateIndex
 
 from consolidation_pipeline.errors import StoreError
 from consolidation_pipeline.store.database.engine import connect, connect_engine, with_driver
-from consolidation_pipeline.store.database.schema import metadata
+from consolidation_pipeline.store.database.schema import SCHEMA, metadata
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,13 @@ class ServerVersions:
     postgres: str
     pgvector: str | None
     revision: str | None
+
+
+def describe_columns(table: str) -> list[tuple[str, str, str]]:
+    """Return name, type in SQL and comment of the columns of a table of the schema."""
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    columns = metadata.tables[f"{SCHEMA}.{table}"].columns
+    return [(column.name, column.type.compile(dialect), column.comment or "") for column in columns]
 
 
 _SCHEMA_EXISTS = "SELECT to_regclass('consolidation.alembic_version') IS NOT NULL"

@@ -1,4 +1,7 @@
-"""Outbox of events: written in the transaction that they describe, claimed one by one, and sent to the webhook."""
+"""Outbox of events: written in the transaction that they describe, claimed one by one, and sent to their receiver.
+
+Events whose type begins with ``openlineage.`` are for the OpenLineage collector, all others for the webhook.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine, Row, text
@@ -21,6 +24,10 @@ _STILL_SENT = conditions("created_at > now() - interval '7 days'", "NOT coalesce
 # An event waits until each earlier event of its project was delivered or tried this often. Three failures take about 20
 # seconds. After them, an event that the receiver rejects no longer blocks later ones.
 _ATTEMPTS_THAT_BLOCK = 3
+
+ReceiverName = Literal["webhook", "openlineage"]
+# SQL of the receiver of event `e`.
+_RECEIVER = "CASE WHEN starts_with(e.type, 'openlineage.') THEN 'openlineage' ELSE 'webhook' END"
 
 
 _APPEND_EVENTS = """
@@ -41,6 +48,30 @@ def append_events(connection: Connection, project_id: UUID, kind: str, payloads:
     if payloads:
         written = [json.dumps(dict(payload)) for payload in payloads]
         connection.execute(text(_APPEND_EVENTS), {"project": project_id, "type": kind, "payloads": written})
+
+
+# An event of a job that began is queued once for the collector: its id follows from that of the other event.
+_QUEUE_LINEAGE = """
+    INSERT INTO consolidation.consolidation_events (id, project_id, type, payload, created_at)
+    SELECT CAST(md5('openlineage ' || e.id) AS uuid), e.project_id,
+        CASE e.type WHEN 'consolidation.started' THEN 'openlineage.start' ELSE 'openlineage.end' END,
+        jsonb_build_object('job_id', e.payload ->> 'job_id'), e.created_at
+    FROM consolidation.consolidation_events e
+        JOIN consolidation.consolidation_jobs j
+            ON CAST(j.id AS text) = e.payload ->> 'job_id' AND j.started_at IS NOT NULL
+    WHERE e.type IN (
+            'consolidation.started', 'consolidation.completed', 'consolidation.failed', 'consolidation.cancelled')
+        AND e.created_at > now() - interval '7 days'
+        AND NOT EXISTS (
+            SELECT FROM consolidation.consolidation_events known
+            WHERE known.id = CAST(md5('openlineage ' || e.id) AS uuid))
+    ON CONFLICT (id) DO NOTHING
+"""
+
+
+def queue_lineage_events(connection: Connection) -> int:
+    """Queue the begin and end of jobs of the last week for the OpenLineage collector; return how many are new."""
+    return connection.execute(text(_QUEUE_LINEAGE)).rowcount
 
 
 @dataclass(frozen=True)
@@ -65,24 +96,29 @@ _CLAIM_EVENT = compose(
     SELECT e.id, (SELECT slug FROM consolidation.projects p WHERE p.id = e.project_id) AS project,
         e.type, e.payload, e.created_at, e.attempts
     FROM consolidation.consolidation_events e
-    WHERE delivered_at IS NULL /* still_sent */ AND e.id <> ALL(:tried)
+    WHERE delivered_at IS NULL /* still_sent */ AND e.id <> ALL(:tried) AND /* receiver */ = :receiver
         AND (e.attempts = 0 OR e.created_at + interval '5 seconds' * power(4, e.attempts - 1) <= now())
         AND NOT EXISTS (
             SELECT FROM consolidation.consolidation_events
             WHERE project_id = e.project_id AND delivered_at IS NULL /* still_sent */
+                AND starts_with(type, 'openlineage.') = starts_with(e.type, 'openlineage.')
                 AND attempts < :blocking_attempts AND (created_at, id) < (e.created_at, e.id))
     ORDER BY e.created_at, e.id LIMIT 1 FOR UPDATE OF e SKIP LOCKED
     """,
     still_sent=_STILL_SENT,
+    receiver=_RECEIVER,
 )
 
 
-def claim_event(connection: Connection, tried: Collection[UUID] = ()) -> OpenEvent | None:
+def claim_event(
+    connection: Connection, tried: Collection[UUID] = (), *, receiver: ReceiverName = "webhook"
+) -> OpenEvent | None:
     """Lock the oldest event that is due and not in ``tried`` until this transaction ends; None if there is none.
 
-    Events that another transaction holds are skipped, and so are later events of the same project.
+    Only events for the ``receiver`` are looked at. Events that another transaction holds are skipped, and so are later
+    events of the same project.
     """
-    parameters = {"tried": list(tried), "blocking_attempts": _ATTEMPTS_THAT_BLOCK}
+    parameters = {"tried": list(tried), "blocking_attempts": _ATTEMPTS_THAT_BLOCK, "receiver": receiver}
     row = connection.execute(text(_CLAIM_EVENT), parameters).one_or_none()
     return None if row is None else OpenEvent(*row)
 
@@ -134,7 +170,7 @@ class EventCounts:
     last_error: str | None
 
 
-# All events of a project, or of all projects if `:project` is null, with their status.
+# Events with their status: of a project, or of all if `:project` is null; for a receiver, or for all.
 _EVENTS = compose(
     """
     SELECT id, type, payload, created_at, CASE
@@ -143,10 +179,12 @@ _EVENTS = compose(
             WHEN attempts > 0 THEN 'given_up'
             ELSE 'unsent' END AS status,
         delivered_at, attempts, last_error
-    FROM consolidation.consolidation_events
+    FROM consolidation.consolidation_events e
     WHERE (CAST(:project AS uuid) IS NULL OR project_id = :project)
+        AND (CAST(:receiver AS text) IS NULL OR /* receiver */ = :receiver)
     """,
     still_sent=_STILL_SENT,
+    receiver=_RECEIVER,
 )
 
 _COUNT_EVENTS = compose(
@@ -162,9 +200,12 @@ _COUNT_EVENTS = compose(
 )
 
 
-def count_events(connection: Connection, project_id: UUID | None = None) -> EventCounts:
-    """Count events by status, of one project or of all."""
-    return EventCounts(*connection.execute(text(_COUNT_EVENTS), {"project": project_id}).one())
+def count_events(
+    connection: Connection, project_id: UUID | None = None, *, receiver: ReceiverName | None = None
+) -> EventCounts:
+    """Count events by status, of one project or of all, for one receiver or for all."""
+    parameters = {"project": project_id, "receiver": receiver}
+    return EventCounts(*connection.execute(text(_COUNT_EVENTS), parameters).one())
 
 
 _LIST_EVENTS = compose("SELECT * FROM (/* events */) events ORDER BY created_at DESC, id LIMIT :limit", events=_EVENTS)
@@ -172,7 +213,8 @@ _LIST_EVENTS = compose("SELECT * FROM (/* events */) events ORDER BY created_at 
 
 def list_events(connection: Connection, project_id: UUID, *, limit: int) -> Sequence[Row[Any]]:
     """Return the events of a project, newest first, with their ``status``: see ``EventCounts``."""
-    return connection.execute(text(_LIST_EVENTS), {"project": project_id, "limit": limit}).all()
+    parameters = {"project": project_id, "limit": limit, "receiver": None}
+    return connection.execute(text(_LIST_EVENTS), parameters).all()
 
 
 @contextmanager
