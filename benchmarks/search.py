@@ -120,7 +120,7 @@ def measure_recall(engine: Any, slug: str) -> float | None:
         project = get_project(connection, slug)
     vectors = embedder.embed([draw_text(source, 12) for _ in range(50)])
     for vector in vectors:
-        with open_snapshot(engine, nearest=MIN_CANDIDATES) as connection:
+        with open_snapshot(engine) as connection:
             indexed = find_indexes(connection, project.id, embedder.name, len(vector))
             if not indexed:
                 return None

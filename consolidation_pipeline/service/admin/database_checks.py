@@ -145,7 +145,7 @@ def _check_search_indexes(indexes: IndexStatus, projects: Mapping[UUID, Project]
         f"{one.memories:,} vectors of {one.model} in {projects[one.project_id].slug}"
         for one in usage
         if one.model and one.dimension and one.dimension <= MAX_DIMENSION and one.memories >= MIN_INDEXED_ROWS
-        if VectorIndex(one.table, one.project_id, one.model, one.dimension).name not in indexes.complete
+        if not VectorIndex(one.table, one.project_id, one.model, one.dimension).is_among(indexes.complete)
     ]
     memories: Counter[tuple[str, UUID]] = Counter()
     for one in usage:

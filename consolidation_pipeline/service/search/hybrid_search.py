@@ -53,7 +53,6 @@ from consolidation_pipeline.store.search.retrievers import (
     SemanticMatch,
     find_nearest,
     open_snapshot,
-    set_index_reads,
 )
 from consolidation_pipeline.store.search.search_hits import (
     RankedMemory,
@@ -128,8 +127,7 @@ def search_project(
         options = effective_options(project, settings)
         filters, text = _check_query(query, options), _to_storable(query.text)
         vector, note = _embed(engine, project, options, text) if filters.kinds else (None, None)
-        listed = _count_candidates(query)
-        with open_snapshot(engine, nearest=listed) as connection:
+        with open_snapshot(engine) as connection:
             hits, total, note = _find_hits(connection, project, query, filters, text=text, vector=vector, note=note)
         if count_use and query.as_of is None:
             count_uses(engine, hits)
@@ -150,13 +148,8 @@ def search_within(
 
     ``vector``: model and vector (d,) of the query; None = find by words alone.
     """
-    set_index_reads(connection, nearest=_count_candidates(query))
     text = _to_storable(query.text)
     return _find_hits(connection, project, query, _check_query(query, options), text=text, vector=vector, note=None)[0]
-
-
-def _count_candidates(query: SearchQuery) -> int:
-    return max(MIN_CANDIDATES, CANDIDATES_OF_HIT * query.limit)
 
 
 def _find_hits(
@@ -170,7 +163,7 @@ def _find_hits(
     note: str | None,
 ) -> tuple[list[SearchHit], int, str | None]:
     """Return the hits, the number of memories that were ranked, and the note on the search."""
-    listed = _count_candidates(query)
+    listed = max(MIN_CANDIDATES, CANDIDATES_OF_HIT * query.limit)
     facts = load_query_facts(connection, project.id, text)
     scores = _retrieve(connection, project.id, query, filters=filters, facts=facts, vector=vector, listed=listed)
     if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):

@@ -33,9 +33,10 @@ Index = VectorIndex | WordIndex
 def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) -> list[str]:
     """Build the indexes that a project of this size lacks, and return their names. Count its words again if need be.
 
-    Indexes are built without blocking writers, outside of a transaction. Incomplete indexes and those of other models
-    are replaced. One process builds at a time; any other returns at once, and a later run builds what is missing.
-    Building waits for older transactions, but no longer than ``_LOCK_TIMEOUT``.
+    Indexes are built without blocking writers, outside of a transaction. Incomplete indexes are replaced, and those of
+    other models and of earlier versions are dropped once the new one is there. One process builds at a time; any other
+    returns at once, and a later run builds what is missing. Building waits for older transactions, but no longer than
+    ``_LOCK_TIMEOUT``.
     """
     indexes: list[Index] = []
     if 0 < dimension <= MAX_DIMENSION:
@@ -55,9 +56,12 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
                 for index in [*indexes, *words]
                 if _is_missing(connection, index) and _build(connection, index)
             ]
-            for index in words:
+            for index in [*indexes, *words]:
                 if _is_complete(connection, index):
-                    count_words(connection, index)
+                    with suppress(LockNotAvailable):
+                        _drop(connection, index.prefix, but=index.name)
+                    if isinstance(index, WordIndex):
+                        count_words(connection, index)
             return built
         finally:
             list_complete_indexes.cache_clear()
@@ -110,7 +114,7 @@ def _build(connection: Connection, index: Index) -> bool:
 
 
 def _create(connection: Connection, index: Index) -> None:
-    _drop(connection, index.prefix)
+    _drop(connection, index.name)  # incomplete, as a build of it failed
     _execute(
         connection,
         "SELECT set_config('maintenance_work_mem', greatest(setting::bigint, "
@@ -154,6 +158,8 @@ _LIST_INDEXES = """
 """
 
 
-def _drop(connection: Connection, prefix: str) -> None:
+def _drop(connection: Connection, prefix: str, *, but: str = "") -> None:
+    """Drop the indexes whose names begin so, except the one named ``but``."""
     for name in connection.execute(text(_LIST_INDEXES), {"prefix": prefix}).scalars().all():
-        _execute(connection, f'DROP INDEX CONCURRENTLY consolidation."{name}"')
+        if name != but:
+            _execute(connection, f'DROP INDEX CONCURRENTLY consolidation."{name}"')

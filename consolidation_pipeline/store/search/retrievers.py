@@ -25,7 +25,7 @@ from consolidation_pipeline.store.database.schema import KINDS
 from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_of_use, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.search.vector_indexes import VectorIndex
+from consolidation_pipeline.store.search.vector_indexes import VectorIndex, count_candidates
 
 # Kinds that are made from several others and say less than these: levels 2 and 3.
 ABSTRACT_KINDS = frozenset(kind for kind, level in LEVELS.items() if level > 1)
@@ -136,34 +136,25 @@ class SemanticMatch(NamedTuple):
 
 
 # By default, Postgres compares the cost of the first searches of a connection with that of a generic plan. If those
-# were in small projects, it plans every later search anew, which takes about as long as the search. The scan of an
-# index on vectors goes on if filters remove its first rows.
+# were in small projects, it plans every later search anew, which takes about as long as the search.
 _BEGIN_SNAPSHOT = """
-    BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_generic_plan;
-    SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {}
+    BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_generic_plan
 """
+# The scan of an index goes on if filters remove its first rows.
 _SET_INDEX_READS = "SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {}"
-_MIN_EF, _MAX_EF = 40, 1_000
 
 
 @contextmanager
-def open_snapshot(engine: Engine, *, nearest: int = _MIN_EF) -> Iterator[Connection]:
+def open_snapshot(engine: Engine) -> Iterator[Connection]:
     """Open a read-only connection on which all queries see the store at one moment.
 
-    A memory that is merged meanwhile is found once, before or after. Prepared statements keep their plan. ``nearest``:
-    number of memories that ``find_nearest`` is asked for; the more, the more of an index it reads.
+    A memory that is merged meanwhile is found once, before or after. Prepared statements keep their plan.
     """
     with autocommit_connection(engine) as connection:
         driver: Any = connection.connection.driver_connection
-        driver.execute(_BEGIN_SNAPSHOT.format(max(_MIN_EF, min(_MAX_EF, nearest))))
+        driver.execute(_BEGIN_SNAPSHOT)
         yield connection
         driver.execute("COMMIT")  # after an error the pool ends the transaction, as any unfinished one
-
-
-def set_index_reads(connection: Connection, *, nearest: int) -> None:
-    """Read as much of an index as ``open_snapshot`` does, to the end of the transaction of ``connection``."""
-    driver: Any = connection.connection.driver_connection
-    driver.execute(_SET_INDEX_READS.format(max(_MIN_EF, min(_MAX_EF, nearest))))
 
 
 # --- nearest vectors -----------------------------------------------------------------------------------------------
@@ -246,6 +237,10 @@ def find_nearest(
     bound |= filters.parameters
     # Indexes lack rows that were merged since ``as_of``.
     used = {} if filters.as_of else indexed
+    if used:
+        candidates = count_candidates(connection, used.values(), nearest=limit)
+        driver: Any = connection.connection.driver_connection
+        driver.execute(_SET_INDEX_READS.format(candidates))  # to the end of the transaction
     rows = fetch_rows(connection, build_nearest_query(filters, used, limit), bound, binary=True)
     found = Counter(kind for _, kind, _ in rows)
     through = {"task_memories": "raw", "consolidated_memories": "merged"}

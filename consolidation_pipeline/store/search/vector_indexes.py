@@ -8,7 +8,8 @@ find: merged and superseded rows leave it, so that writing such a row does not c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
@@ -28,6 +29,11 @@ SEARCHABLE = {
 # Seconds after which an index that another process built or dropped is noticed.
 _CACHE_SECONDS = 10.0
 _BYTES_OF_LINKS = 1_024
+# Links of a vector, and candidates among which they are chosen. Measured: docs/performance.md.
+_LINKS, _BUILD_CANDIDATES = 20, 128
+# Candidates of a search in an index of 1,000 rows. They grow with the cube root of the rows, so that recall stays.
+_CANDIDATES_OF_1000 = 54
+_MAX_CANDIDATES = 1_000
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,15 @@ class VectorIndex:
         return f"{self.table}_embedding_{digest(self.project_id.hex)}_"
 
     @property
-    def name(self) -> str:
-        """Name of the index in the schema."""
+    def stem(self) -> str:
+        """Beginning of the names of the indexes on these vectors, also of those that an earlier version built."""
         model_digest = digest(f"{self.model}\0{self.dimension}")
-        return f"{self.prefix}{model_digest}_idx"
+        return f"{self.prefix}{model_digest}_"
+
+    @property
+    def name(self) -> str:
+        """Name of the index in the schema. With another way to build it, the name is another."""
+        return f"{self.stem}m{_LINKS}"
 
     @property
     def rows(self) -> str:
@@ -64,12 +75,19 @@ class VectorIndex:
     @property
     def definition(self) -> str:
         """SQL of the method and key of the index."""
-        return f"USING hnsw ((embedding::halfvec({self.dimension})) halfvec_cosine_ops)"
+        return (
+            f"USING hnsw ((embedding::halfvec({self.dimension})) halfvec_cosine_ops) "
+            f"WITH (m = {_LINKS}, ef_construction = {_BUILD_CANDIDATES})"
+        )
 
     @property
     def row_bytes(self) -> int:
         """Bytes that a row takes while the index is built: its vector in half precision, and its links."""
         return 2 * self.dimension + _BYTES_OF_LINKS
+
+    def is_among(self, names: Iterable[str]) -> bool:
+        """Return True if one of the names is that of an index on these vectors, of any version."""
+        return any(name.startswith(self.stem) for name in names)
 
     def distance(self, operand: str) -> str:
         """Return the SQL of the cosine distance to ``operand``, in the form that this index can order by."""
@@ -84,19 +102,31 @@ def digest(name: str) -> str:
 def find_indexes(connection: Connection, project_id: UUID, model: str, dimension: int) -> Mapping[str, VectorIndex]:
     """Return the complete indexes on a project's vectors of a model and dimension, by table.
 
-    The names of the indexes are cached for ``_CACHE_SECONDS``.
+    One of an earlier version counts, until a run replaces it. The names are cached for ``_CACHE_SECONDS``.
     """
+    complete = list_complete_indexes(connection)
     indexes = (VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE)
-    return {index.table: index for index in indexes if index.name in list_complete_indexes(connection)}
+    return {index.table: index for index in indexes if index.is_among(complete)}
+
+
+def count_candidates(connection: Connection, indexes: Iterable[VectorIndex], *, nearest: int) -> int:
+    """Return the candidates that a search for the ``nearest`` keeps (``hnsw.ef_search``), by the indexes' rows."""
+    stems = tuple(index.stem for index in indexes)
+    rows = max((rows for name, rows in list_complete_indexes(connection).items() if name.startswith(stems)), default=0)
+    return min(_MAX_CANDIDATES, max(nearest, round(_CANDIDATES_OF_1000 * math.cbrt(rows / 1_000))))
 
 
 _LIST_COMPLETE_INDEXES = """
-    SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+    SELECT c.relname, greatest(c.reltuples, 0)
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
     WHERE a.amname IN ('hnsw', 'gin') AND i.indisvalid AND c.relnamespace = to_regnamespace('consolidation')
 """
 
 
 @cached(TTLCache(maxsize=16, ttl=_CACHE_SECONDS), key=lambda connection: connection.engine, lock=Lock())
-def list_complete_indexes(connection: Connection) -> frozenset[str]:
-    """Return the names of the complete indexes on vectors and words in the schema, cached for ``_CACHE_SECONDS``."""
-    return frozenset(connection.execute(text(_LIST_COMPLETE_INDEXES)).scalars())
+def list_complete_indexes(connection: Connection) -> Mapping[str, float]:
+    """Return the complete indexes on vectors and words in the schema by name, cached for ``_CACHE_SECONDS``.
+
+    Each has its number of rows as of the last time that Postgres counted them.
+    """
+    return {row[0]: row[1] for row in connection.execute(text(_LIST_COMPLETE_INDEXES))}

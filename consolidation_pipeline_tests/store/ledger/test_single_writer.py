@@ -271,7 +271,7 @@ class StoreArguments:
             "write_supersessions": {
                 "changes": [SupersessionChange(uuid4(), self.raw[4], self.raw[5], "candidate", 0.6, "dates")]
             },
-            "set_index_reads": {"nearest": 40},
+            "count_candidates": {"indexes": [], "nearest": 40},
             "save_memory_tests": {"tests": [build_test("must_remember", "Do.")], "source": "cli"},
             "delete_memory_test": {"name": "a test"},
             "enable_memory_test": {"name": "a test", "enabled": True},

@@ -26,10 +26,10 @@ from consolidation_pipeline.store.search.retrievers import (
     find_nearest,
     open_snapshot,
 )
-from consolidation_pipeline.store.search.vector_indexes import VectorIndex, find_indexes
+from consolidation_pipeline.store.search.vector_indexes import VectorIndex, count_candidates, find_indexes
 from consolidation_pipeline.store.search.word_indexes import WordIndex
 from consolidation_pipeline_tests.store.sample_rows import add_merged, add_project, unit_vector
-from consolidation_pipeline_tests.store.search.conftest import DIMENSION, INSERT_MEMORIES, MODEL, RAW
+from consolidation_pipeline_tests.store.search.conftest import DIMENSION, INSERT_MEMORIES, MODEL, RAW, ROWS
 
 
 def parameters(project: Project, **more: Any) -> dict[str, Any]:
@@ -93,6 +93,36 @@ def test_indexes_cover_searchable_rows(engine: Engine, project: Project) -> None
     drop_indexes(engine, project.id)
     with engine.begin() as connection:
         assert connection.execute(text(existing)).all() == []
+
+
+def test_index_of_earlier_version_is_read_until_replaced(engine: Engine, project: Project) -> None:
+    index = VectorIndex("task_memories", project.id, MODEL, DIMENSION)
+    created = index.definition.partition(" WITH ")[0]
+    with engine.begin() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.execute(f'CREATE INDEX "{index.stem}idx" ON {SCHEMA}.task_memories {created} WHERE {index.condition}')
+        assert len(search(connection, project, RAW, indexed=True)) == 20
+    assert index.name in build_indexes(engine, project.id, MODEL, DIMENSION)
+    options = f"SELECT relname, reloptions FROM pg_class WHERE starts_with(relname, '{index.prefix}')"
+    with engine.begin() as connection:
+        assert connection.execute(text(options)).all() == [(index.name, ["m=20", "ef_construction=128"])]
+        assert len(search(connection, project, RAW, indexed=True)) == 20
+
+
+def test_large_index_is_searched_with_more_candidates(engine: Engine, project: Project) -> None:
+    with engine.begin() as connection:
+        index = VectorIndex("task_memories", project.id, MODEL, DIMENSION)
+        assert count_candidates(connection, [index], nearest=40) == 40
+    build_indexes(engine, project.id, MODEL, DIMENSION)
+    counted = []
+    for rows in (ROWS, 30 * ROWS):
+        with engine.begin() as connection:
+            connection.execute(text(f"UPDATE pg_class SET reltuples = {rows} WHERE relname = '{index.name}'"))
+            vector_indexes.list_complete_indexes.cache_clear()
+            counted.append(count_candidates(connection, [index], nearest=40))
+            search(connection, project, RAW, indexed=True)
+            assert connection.execute(text("SHOW hnsw.ef_search")).scalar_one() == str(counted[-1])
+    assert 2.8 < counted[1] / counted[0] < 3.3
 
 
 def test_snapshot_is_consistent_and_read_only(engine: Engine, project: Project) -> None:
