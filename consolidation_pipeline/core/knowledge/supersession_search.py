@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -62,22 +62,32 @@ class FoundSupersession(NamedTuple):
     found: Supersession
 
 
-def find_supersessions(memories: Iterable[DatedMemory]) -> list[FoundSupersession]:
+# Applies a function to each scope, in order, as ``map`` does.
+Apply = Callable[
+    [Callable[[Sequence[DatedMemory]], list[FoundSupersession]], Iterable[Sequence[DatedMemory]]],
+    Iterable[list[FoundSupersession]],
+]
+
+
+def find_supersessions(memories: Iterable[DatedMemory], *, apply: Apply = map) -> list[FoundSupersession]:
     """Return which memories supersede which, sorted by ids.
 
     Of several versions of one fact, each supersedes the version before. What comes with more than five values is a
     series of measurements and is superseded only by change words.
+
+    Args:
+        memories: In any order.
+        apply: Compares the scopes, which are independent of each other.
     """
     scopes: defaultdict[str, list[DatedMemory]] = defaultdict(list)
     for memory in memories:
         scopes[memory.scope].append(memory)
-    found = [one for scope in scopes.values() for one in _find_in_scope(scope)]
+    compared = [scope for scope in scopes.values() if len(scope) > 1]
+    found = [one for scope in apply(_find_in_scope, compared) for one in scope]
     return sorted(found, key=lambda one: (one.newer_id, one.older_id))
 
 
-def _find_in_scope(memories: Sequence[DatedMemory]) -> Iterator[FoundSupersession]:
-    if len(memories) < 2:
-        return
+def _find_in_scope(memories: Sequence[DatedMemory]) -> list[FoundSupersession]:
     versions: defaultdict[str, list[DatedMemory]] = defaultdict(list)
     for memory in sorted(memories, key=lambda one: (one.learned_at, one.id)):
         versions[normalize_text(memory.text)].append(memory)
@@ -88,8 +98,7 @@ def _find_in_scope(memories: Sequence[DatedMemory]) -> Iterator[FoundSupersessio
         for (was, now), revision in revisions.items()
         for old, new in _pair_in_time(groups[was], groups[now])
     }
-    for newer, older in _drop_indirect(links):
-        yield FoundSupersession(newer, older, links[newer, older])
+    return [FoundSupersession(newer, older, links[newer, older]) for newer, older in _drop_indirect(links)]
 
 
 class _Sentence(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 from uuid import UUID
@@ -25,7 +26,9 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
     reduce_passages,
 )
 from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
+from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.abstractions import REWRITE_PENDING
 from consolidation_pipeline.store.knowledge.summaries import (
     ExistingProfile,
@@ -77,6 +80,11 @@ class _ProfilePlan:
         """Texts of the summaries."""
         return [Passage(summary.text, summary.language) for summary in self.summaries]
 
+    @property
+    def memories(self) -> int:
+        """Number of memories behind the summaries."""
+        return sum(len(summary.raw_ids) for summary in self.summaries)
+
 
 @dataclass(frozen=True)
 class _ProfileText:
@@ -104,8 +112,10 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
     written: list[_ProfilePlan] = []
     failures: list[tuple[str, str]] = []
     unanswered, stop = 0, None
+    batches = split_chunks(plans, size=BATCH)
+    ahead = prefetch(_count_texts(run, batch, plans) for batch in (batches if condenser is None else ()))
     try:
-        for batch in split_chunks(plans, size=BATCH):
+        for batch in batches:
             results = _ask_for_texts(run, condenser, batch, stop)
             stop = stop or find_stop(results)
             pairs = list(zip(batch, results, strict=True))
@@ -118,8 +128,8 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
                 if not isinstance(one, STOP_ERRORS)
             ]
             unanswered += len(failing)
-            rest = batch if condenser is None else [plan for plan, _ in failing if not plan.keeps_text]
-            counted = _count_texts(run, rest)
+            rest = [plan for plan, _ in failing if not plan.keeps_text]
+            counted = next(ahead) if condenser is None else _count_texts(run, rest, plans)
             is_pending = condenser is not None
             rows = [_build_row(plan, text, "heuristic", is_pending=is_pending) for plan, text in counted]
             write_summary_rows(run, rows)
@@ -192,25 +202,33 @@ def _choose_ids(
 
 
 def _count_profiles(
-    run: ProjectRun, plans: Sequence[_ProfilePlan], *, is_for_model: bool
-) -> list[tuple[_ProfilePlan, CountedProfile]]:
-    """Return each plan with what can be counted of the memories behind its summaries.
+    run: ProjectRun, plans: Sequence[_ProfilePlan], *, memories: int, is_for_model: bool
+) -> list[CountedProfile]:
+    """Return what can be counted of the memories behind the summaries of each plan.
 
-    ``is_for_model``: without tags and files, which are sent to no model.
+    ``memories``: number behind the plans of all batches. ``is_for_model``: without tags and files, which are sent to no
+    model.
     """
     sources = [[summary.id for summary in plan.summaries] for plan in plans]
     with run.reading() as connection:
-        memories = load_profiled(connection, sources, most=MOST_MEMORIES)
+        observed = load_profiled(connection, sources, most=MOST_MEMORIES)
     if is_for_model:
-        memories = [[replace(one, tags=(), files=()) for one in own] for own in memories]
-    return [(plan, count_profile(own, boilerplate=run.boilerplate)) for plan, own in zip(plans, memories, strict=True)]
+        observed = [[replace(one, tags=(), files=()) for one in own] for own in observed]
+    count = partial(count_profile, boilerplate=run.boilerplate)
+    return [*compute_in_order(count, observed, memories=memories)]
 
 
-def _count_texts(run: ProjectRun, plans: Sequence[_ProfilePlan]) -> list[tuple[_ProfilePlan, _ProfileText]]:
-    """Return each plan with its text from the counts alone. Left out are plans whose memories are all archived."""
+def _count_texts(
+    run: ProjectRun, batch: Sequence[_ProfilePlan], plans: Sequence[_ProfilePlan]
+) -> list[tuple[_ProfilePlan, _ProfileText]]:
+    """Return each plan of a batch of ``plans`` with its text from the counts alone.
+
+    Left out are plans whose memories are all archived.
+    """
+    profiles = _count_profiles(run, batch, memories=sum(plan.memories for plan in plans), is_for_model=False)
     return [
         (plan, _ProfileText(Passage(profile.content, find_language(plan.passages)), profile.parts))
-        for plan, profile in _count_profiles(run, plans, is_for_model=False)
+        for plan, profile in zip(batch, profiles, strict=True)
         if profile.content
     ]
 
@@ -221,7 +239,7 @@ def _ask_for_texts(
     """Return the text of each profile from the model, or why there is none: None without a model, ``stop`` if given."""
     if condenser is None or stop is not None:
         return [stop] * len(plans)
-    counted = [profile for _, profile in _count_profiles(run, plans, is_for_model=True)]
+    counted = _count_profiles(run, plans, memories=sum(plan.memories for plan in plans), is_for_model=True)
     parts = [plan.passages for plan in plans]
     reduced = reduce_passages(condenser.condense_summaries, parts, max_passages=CHUNK_SIZE)
     prompts = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
 from itertools import chain, groupby
 from uuid import UUID
 
@@ -17,7 +19,7 @@ from consolidation_pipeline.core.knowledge.summary_batches import (
     is_summary_due,
     split_chunks,
 )
-from consolidation_pipeline.core.knowledge.topic_summaries import summarize_topics
+from consolidation_pipeline.core.knowledge.topic_summaries import TopicSummary, summarize_topics
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.map_reduce import (
@@ -31,6 +33,7 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
 )
 from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.abstractions import REWRITE_PENDING
 from consolidation_pipeline.store.knowledge.summaries import (
     RenewableSummary,
@@ -168,10 +171,11 @@ def _summarize_parts(run: ProjectRun, parts: list[_Part]) -> tuple[list[_PartRes
         if condenser is not None:
             pending = load_pending_summaries(connection, run.project.id, scope=run.options.scope)
             parts = parts + [_Part(memories, stored) for stored, memories in pending]
+    extracted = _extract_summaries(run, parts if condenser is None else ())
     try:
         for batch in _batch_parts(parts):
             if condenser is None:
-                found = [_PartResult([_extract_row(run, part.memories)]) for part in batch]
+                found = [_PartResult([_build_extract(run, part.memories, next(extracted))]) for part in batch]
             elif stop is None:
                 found = _condense_parts(run, condenser, batch)
                 stop = find_stop(result.stop for result in found)
@@ -193,7 +197,8 @@ def _extract_rest(run: ProjectRun, part: _Part, result: _PartResult, unwanted: C
     rest = [memory for memory in part.memories if memory.id not in covered]
     if not rest or part.stored is not None or _build_key(rest) in unwanted:
         return result
-    return replace(result, rows=[*result.rows, _extract_row(run, rest, is_pending=True)])
+    found = next(_extract_summaries(run, [replace(part, memories=rest)]))
+    return replace(result, rows=[*result.rows, _build_extract(run, rest, found, is_pending=True)])
 
 
 def _keep_id(part: _Part, result: _PartResult) -> _PartResult:
@@ -247,10 +252,22 @@ def _batch_parts(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
         yield batch
 
 
-def _extract_row(run: ProjectRun, memories: Sequence[SummarySource], *, is_pending: bool = False) -> SummaryRow:
-    """Return an extracted summary of the topics of some memories. ``is_pending``: a model is to write it again."""
-    days = [memory.learned_at.date() for memory in memories]
-    found = summarize_topics([memory.text for memory in memories], days, boilerplate=run.boilerplate)
+def _extract_summaries(run: ProjectRun, parts: Sequence[_Part]) -> Iterator[TopicSummary]:
+    """Yield the extracted summary of each part."""
+    texts = [[(memory.text, memory.learned_at.date()) for memory in part.memories] for part in parts]
+    summarize = partial(_summarize_texts, boilerplate=run.boilerplate)
+    return compute_in_order(summarize, texts, memories=sum(map(len, texts)))
+
+
+def _summarize_texts(memories: Sequence[tuple[str, date]], boilerplate: Collection[str]) -> TopicSummary:
+    texts, days = zip(*memories, strict=True)
+    return summarize_topics(texts, days, boilerplate=boilerplate)
+
+
+def _build_extract(
+    run: ProjectRun, memories: Sequence[SummarySource], found: TopicSummary, *, is_pending: bool = False
+) -> SummaryRow:
+    """Return the row of an extracted summary. ``is_pending``: a model is to write it again."""
     passage = Passage(found.content, most_frequent(memory.language for memory in memories))
     details = {"topics": found.topics, **({REWRITE_PENDING: True} if is_pending else {})}
     return _build_row(run, "heuristic", memories, passage, details)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.supersession import Supersession
@@ -12,6 +13,7 @@ from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
 from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.supersessions import (
     StoredSupersession,
     SupersessionChange,
@@ -55,7 +57,7 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
         memories = load_dated_memories(connection, run.project.id, scope=run.options.scope)
     found = {
         relation_id(run.project.slug, SUPERSEDES, one.newer_id, one.older_id): one
-        for one in find_supersessions(memories)
+        for one in find_supersessions(memories, apply=partial(compute_in_order, memories=len(memories)))
     }
     with run.reading() as connection:
         stored = {one.id: one for one in load_supersessions(connection, run.project.id)}

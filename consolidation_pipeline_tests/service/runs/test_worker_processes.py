@@ -1,0 +1,66 @@
+"""Work shared among processes: the same results in the same order, errors, and small work at home."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from consolidation_pipeline.core.knowledge.supersession import Writer
+from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory, find_supersessions
+from consolidation_pipeline.service.runs import worker_processes
+from consolidation_pipeline.service.runs.worker_processes import FEWEST_MEMORIES, compute_in_order
+
+pytestmark = pytest.mark.usefixtures("two_cores")
+
+
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_processes, "_count_cores", lambda: 2)
+
+
+def tell_process(number: int) -> tuple[int, int]:
+    return number, os.getpid()
+
+
+def test_small_work_stays_in_this_process() -> None:
+    found = list(compute_in_order(tell_process, range(20), memories=FEWEST_MEMORIES - 1))
+    assert found == [(number, os.getpid()) for number in range(20)]
+
+
+def test_much_work_goes_to_other_processes_in_order() -> None:
+    found = list(compute_in_order(tell_process, range(20), memories=FEWEST_MEMORIES))
+    assert [number for number, _ in found] == [*range(20)]
+    assert os.getpid() not in {process for _, process in found}
+
+
+def divide(number: int) -> float:
+    return 1 / number
+
+
+def test_error_of_other_process_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(compute_in_order(divide, [2, 1, 0], memories=FEWEST_MEMORIES))
+
+
+def test_supersessions_of_scopes_are_same_in_processes() -> None:
+    began = datetime(2026, 1, 5, tzinfo=UTC)
+    memories = [
+        DatedMemory(
+            UUID(int=2 * scope + at),
+            f"The export of shop {scope} runs at {2 + 3 * at} o'clock.",
+            began + timedelta(days=at),
+            Writer(user=f"user-{scope}"),
+            f"user-{scope}",
+        )
+        for scope in range(6)
+        for at in range(2)
+    ]
+    alone = find_supersessions(memories)
+    shared = find_supersessions(
+        memories, apply=lambda find, scopes: compute_in_order(find, scopes, memories=FEWEST_MEMORIES)
+    )
+    assert alone
+    assert shared == alone
