@@ -19,6 +19,7 @@
     ├── LLMError                    the language model gave no usable reply       exit code 5
     │   ├── InvalidReplyError       the reply is invalid, even after one repair
     │   ├── AttemptsExhaustedError  a prompt was sent as often as one job may send it
+    │   ├── MissingReplyError       a replay needs a reply that is not stored
     │   └── ModelUnavailableError   the model takes no requests, or failed too often in a row
     ├── TimeLimitError              a run takes longer than allowed
     ├── TooManyPairsError           too many similar pairs to be stored
@@ -126,6 +127,10 @@ class InvalidReplyError(LLMError):
 
 class AttemptsExhaustedError(LLMError):
     """A prompt was sent as often as one job may send it."""
+
+
+class MissingReplyError(LLMError):
+    """A replay needs a reply that is not stored. It sends no prompt."""
 
 
 class ModelUnavailableError(LLMError):

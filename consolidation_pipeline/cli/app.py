@@ -36,6 +36,7 @@ from consolidation_pipeline.cli import (
     prune,
     quarantine,
     relations,
+    replay,
     review,
     rollback,
     run,
@@ -82,6 +83,7 @@ _COMMANDS: dict[str, tuple[Callable[..., Any] | ModuleType, ...]] = {
     "Decide": (review, suggestions, relations),
     "Change and undo": (
         history.history,
+        replay.replay,
         rollback.rollback,
         archive.archive,
         archive.restore,

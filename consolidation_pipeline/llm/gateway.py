@@ -25,6 +25,7 @@ from consolidation_pipeline.errors import (
     BudgetExhaustedError,
     InvalidReplyError,
     LLMError,
+    MissingReplyError,
     ModelUnavailableError,
 )
 from consolidation_pipeline.llm.budget import BudgetGate, CallLedger, EarlierReplies
@@ -154,7 +155,7 @@ class Gateway:
         try:
             with self._ledger.claim(request.key) as is_first:
                 answer = self._ask_and_repair(request, refused, again=again) if is_first else None
-        except AttemptsExhaustedError:
+        except (AttemptsExhaustedError, MissingReplyError):
             raise  # says nothing about the state of the model now
         except LLMError as error:
             self._breaker.record_failure(error)

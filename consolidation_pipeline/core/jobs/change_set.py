@@ -44,25 +44,24 @@ class LedgerChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """A group of changes in canonical form.
+    """A group of changes.
 
     Attributes:
         operation: Operation of its first change.
-        changes: Canonical changes, sorted.
-        digest: SHA-256 of them, 64 hexadecimal digits.
+        group_id: Its group in the ledger; random.
+        rows: Ids of the changed rows, sorted.
+        changes: Number of its changes.
+        digest: SHA-256 of the changes in canonical form, 64 hexadecimal digits.
     """
 
     operation: str
-    changes: tuple[Mapping[str, Any], ...]
+    group_id: UUID
+    rows: tuple[str, ...]
+    changes: int
     digest: str
 
     @property
-    def rows(self) -> list[str]:
-        """Ids of the changed rows, sorted."""
-        return sorted({change["id"] for change in self.changes})
-
-    @property
-    def rank(self) -> tuple[int, list[str]]:
+    def rank(self) -> tuple[int, tuple[str, ...]]:
         """Place among the decisions of a job: by phase, then by the ids of its rows."""
         known = self.operation in _OPERATIONS
         return _OPERATIONS.index(self.operation) if known else len(_OPERATIONS), self.rows
@@ -100,24 +99,39 @@ class ChangeSet:
     @property
     def changes(self) -> int:
         """Number of changes."""
-        return sum(len(decision.changes) for decision in self.decisions)
+        return sum(decision.changes for decision in self.decisions)
 
 
 def build_change_set(changes: Iterable[LedgerChange]) -> ChangeSet:
     """Return the change set of changes, given in the order of the ledger."""
-    groups: dict[UUID, list[Mapping[str, Any]]] = {}
+    operations: dict[UUID, str] = {}
+    digests: dict[UUID, list[bytes]] = {}
+    rows: dict[UUID, set[str]] = {}
     for change in changes:
-        groups.setdefault(change.group_id, []).append(_canonical_change(change))
-    return ChangeSet(tuple(map(_build_decision, groups.values())))
+        operations.setdefault(change.group_id, change.operation)
+        digests.setdefault(change.group_id, []).append(_hash_change(change))
+        rows.setdefault(change.group_id, set()).add(str(change.entity_id))
+    return ChangeSet(
+        tuple(
+            Decision(
+                operation=operation,
+                group_id=group,
+                rows=tuple(sorted(rows[group])),
+                changes=len(digests[group]),
+                digest=sha256(b"".join(sorted(digests[group]))).hexdigest(),
+            )
+            for group, operation in operations.items()
+        )
+    )
 
 
-def _build_decision(changes: list[Mapping[str, Any]]) -> Decision:
-    lines = sorted((_encode(change), at) for at, change in enumerate(changes))
-    digest = sha256("\n".join(line for line, _ in lines).encode()).hexdigest()
-    return Decision(changes[0]["operation"], tuple(changes[at] for _, at in lines), digest)
+def _hash_change(change: LedgerChange) -> bytes:
+    encoded = json.dumps(canonical_change(change), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return sha256(encoded.encode()).digest()
 
 
-def _canonical_change(change: LedgerChange) -> Mapping[str, Any]:
+def canonical_change(change: LedgerChange) -> dict[str, Any]:
+    """Return a change as JSON values, without what differs between two machines that decide alike."""
     return {
         "operation": change.operation,
         "table": change.entity_type,
@@ -149,10 +163,6 @@ def _canonical_column(key: str, value: Any) -> Any:
 
 def _mask_decimals(value: Any) -> Any:
     return _DECIMAL.sub("#", value) if isinstance(value, str) else value
-
-
-def _encode(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def find_differing(recorded: ChangeSet, replayed: ChangeSet) -> list[DifferingDecision]:

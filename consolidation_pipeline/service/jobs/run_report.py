@@ -17,6 +17,7 @@ from consolidation_pipeline.store.admin.project_counts import ProjectCounts, cou
 from consolidation_pipeline.store.database.engine import Row
 from consolidation_pipeline.store.jobs.jobs import get_job
 from consolidation_pipeline.store.jobs.llm_calls import sum_job_spending
+from consolidation_pipeline.store.ledger.change_sets import load_change_set
 from consolidation_pipeline.store.search.index_upkeep import build_indexes
 from consolidation_pipeline.store.search.retrievers import load_vector_length
 
@@ -39,11 +40,13 @@ def write_report(run: ProjectRun) -> RunReport:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)
         spent = sum_job_spending(connection, run.job_id)
+        change_set = load_change_set(connection, run.job_id)
         failing = [
             describe_failing_job(job) for job in list_failing_jobs(connection, run.project.id) if job.job != run.job
         ]
     tests = report_tests(run)
     own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
+    own["change_set"] = change_set.digest
     next_run = next_cron_time(run.options.schedule, run.now)
     judge = describe_judge(run)
     markdown = _format_markdown(run.project.slug, counts, own | tests, next_run=next_run, failing=failing, judge=judge)
@@ -133,6 +136,7 @@ def _format_markdown(
 | groups on one topic | {counts.pattern_groups} |
 | spent on models by this run | ${own["llm/run_cost_usd"]:.4f} ({own["llm/run_tokens"]} tokens) |
 | spent on models by the project | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |
+| hash of its changes | `{own["change_set"]}` |
 | other failing jobs | {", ".join(failing) or "none"} |
 | pair judge | {judge} |
 | next run | {scheduled}, or after enough new memories |

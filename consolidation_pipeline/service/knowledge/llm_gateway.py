@@ -10,7 +10,6 @@ from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.llm.gateway import Gateway
 from consolidation_pipeline.llm.prompt import Prompt
-from consolidation_pipeline.service.runs.model_access import open_spend_ledger
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.jobs.llm_calls import load_replies
@@ -26,8 +25,7 @@ MAX_TEXT_CHARS = 1200
 
 def open_gateway(run: ProjectRun) -> Gateway:
     """Return a gateway to the project's model; its calls count towards the project's budgets."""
-    ledger = open_spend_ledger(run.engine, run.project, run.options, run.job_id)
-    return Gateway(run.options.llm_model or "", ledger)
+    return Gateway(run.options.llm_model or "", run.spend_ledger)
 
 
 def price_prompts(

@@ -24,9 +24,10 @@ from consolidation_pipeline.errors import (
     LLMError,
     TimeLimitError,
 )
+from consolidation_pipeline.llm.budget import CallLedger
 from consolidation_pipeline.logs import log_context
 from consolidation_pipeline.options import ConsolidationOptions
-from consolidation_pipeline.service.runs.model_access import open_embedder
+from consolidation_pipeline.service.runs.model_access import open_embedder, open_spend_ledger
 from consolidation_pipeline.service.runs.phases import EMBEDDING_PHASES, JUDGE_PHASES, LLM_PHASES
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
@@ -98,7 +99,7 @@ class ProjectRun:
     Attributes:
         job: Name of the job.
         planned: Its phases to run, in order.
-        now: Instant of the run. Ages are computed as of it, so results depend only on the inputs.
+        now: Start of the job. Ages are computed as of it, so results depend only on the inputs.
         raw_counts: Numbers of all and of archived raw memories at the start.
         completed: Phases that were completed.
         failed: Phases that failed.
@@ -155,6 +156,11 @@ class ProjectRun:
     def embedder(self) -> Embedder:
         """Embedding model of the project, opened when a phase needs it; the budgets limit what a paid one costs."""
         return open_embedder(self.engine, self.project, self.options, self.job_id)
+
+    @cached_property
+    def spend_ledger(self) -> CallLedger:
+        """Ledger of the calls to the language model: reply cache and budgets of the project."""
+        return open_spend_ledger(self.engine, self.project, self.options, self.job_id)
 
     def may_call_model(self, phase: str) -> bool:
         """Return True if a phase may call a model that costs money."""

@@ -16,6 +16,7 @@ from uuid import UUID
 from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
+from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.operator_limits import apply_limits, read_limits
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES, build_scope, read_scope
@@ -30,6 +31,7 @@ from consolidation_pipeline.service.runs.run_fingerprint import compute_fingerpr
 from consolidation_pipeline.service.runs.stale_jobs import fail_running_job
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.admin.project_counts import count_raw_memories
+from consolidation_pipeline.store.admin.project_inputs import hash_inputs
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.event_outbox import append_event
@@ -83,7 +85,7 @@ def open_run(
             if requested is not None:
                 _reject_ended_request(jobs.get_job(connection, requested))
             fail_running_job(connection, project.id)
-            job_id, options, plan = _begin_job(
+            job_id, now, options, plan = _begin_job(
                 connection,
                 project,
                 options,
@@ -95,7 +97,6 @@ def open_run(
                 run_id=run_id,
             )
             counts = _count_raw(connection, project)
-        now = datetime.now(UTC)
         run = ProjectRun(engine, project, options, job_id, job, planned, now, triggered_by, counts, plan=plan)
         run.trigger_type = trigger_type
         run.span = _begin_span(run)
@@ -184,8 +185,11 @@ def _begin_job(
     trigger_type: str,
     triggered_by: str,
     run_id: str | None,
-) -> tuple[UUID, ConsolidationOptions, PlanDecisions | None]:
-    """Claim ``pending``, or make a job with ``scope``; return its id, its options and the plan to apply, if any."""
+) -> tuple[UUID, datetime, ConsolidationOptions, PlanDecisions | None]:
+    """Claim ``pending``, or make a job with ``scope``; return its id, start, options and the plan to apply, if any.
+
+    The job records the program and its inputs, so that it can be replayed.
+    """
     scope = scope if pending is None else pending.scope
     options = apply_limits(parse_options(scope.get("options", {}), base=options), read_limits(settings))
     snapshot = options.model_dump(mode="json")
@@ -201,10 +205,12 @@ def _begin_job(
         )
     else:
         job_id = pending.id
-    if not jobs.start_job(connection, job_id, run_id=run_id, options=snapshot):
+    metrics = {"code": describe_code(), "inputs": hash_inputs(connection, project.id)}
+    started_at = jobs.start_job(connection, job_id, run_id=run_id, options=snapshot, metrics=metrics)
+    if started_at is None:
         raise ConflictError(f"job {job_id} was ended while its run began", (str(job_id),))
     append_event(connection, project.id, "consolidation.started", {"job_id": str(job_id)})
-    return job_id, options, read_decisions(scope)
+    return job_id, started_at, options, read_decisions(scope)
 
 
 def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:

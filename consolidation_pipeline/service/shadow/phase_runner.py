@@ -13,6 +13,7 @@ from consolidation_pipeline.service.knowledge.profiles import update_profiles
 from consolidation_pipeline.service.knowledge.summaries import summarize_memories
 from consolidation_pipeline.service.knowledge.supersessions import record_supersessions
 from consolidation_pipeline.service.lifecycle.archive import archive_memories
+from consolidation_pipeline.service.lifecycle.associations import associate_memories
 from consolidation_pipeline.service.lifecycle.decay import score_relevance
 from consolidation_pipeline.service.plan.apply import check_plan
 from consolidation_pipeline.service.playbook.entries import update_playbook
@@ -40,6 +41,7 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "decay_scores": score_relevance,
     "archived_memories": archive_memories,
     "consolidation_report": write_report,
+    "associations": associate_memories,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from uuid import UUID
 
@@ -12,7 +13,9 @@ import numpy.typing as npt
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.vectors import center, find_positions
 from consolidation_pipeline.embed.embedder import Embedder
+from consolidation_pipeline.llm.budget import CallLedger
 from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.service.runs.model_access import open_spend_ledger
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.vector_copy import Vectors
@@ -33,6 +36,11 @@ class StandaloneProject:
     options: ConsolidationOptions
     embedder: Embedder
     job_id: UUID
+
+    @cached_property
+    def spend_ledger(self) -> CallLedger:
+        """Ledger of the calls to the language model: reply cache and budgets of the project."""
+        return open_spend_ledger(self.engine, self.project, self.options, self.job_id)
 
 
 # A project with its options and embedding model.

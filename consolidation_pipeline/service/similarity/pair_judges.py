@@ -22,7 +22,6 @@ from consolidation_pipeline.errors import (
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompts import pair as pair_prompts
 from consolidation_pipeline.options import ConsolidationOptions
-from consolidation_pipeline.service.runs.model_access import open_spend_ledger
 from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext
 
 # Pairs and characters of one prompt.
@@ -92,9 +91,7 @@ class LanguageModelJudge:
 
     @cached_property
     def _gateway(self) -> Gateway:
-        context = self.context
-        ledger = open_spend_ledger(context.engine, context.project, context.options, context.job_id)
-        return Gateway(context.options.llm_model or "", ledger)
+        return Gateway(self.context.options.llm_model or "", self.context.spend_ledger)
 
 
 def _split_batches(pairs: Sequence[Pair]) -> Iterator[list[int]]:

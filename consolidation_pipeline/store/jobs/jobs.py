@@ -265,15 +265,27 @@ def find_job_with_fingerprint(connection: Connection, project_id: UUID) -> Row[A
 
 _START_JOB = """
     UPDATE consolidation.consolidation_jobs
-    SET status = 'running', started_at = now(), dagster_run_id = :run, options = CAST(:options AS jsonb)
-    WHERE id = :job AND status = 'pending'
+    SET status = 'running', started_at = now(), dagster_run_id = :run, options = CAST(:options AS jsonb),
+        metrics = metrics || CAST(:metrics AS jsonb)
+    WHERE id = :job AND status = 'pending' RETURNING started_at
 """
 
 
-def start_job(connection: Connection, job_id: UUID, *, run_id: str | None, options: Mapping[str, Any]) -> bool:
-    """Mark a pending job running. Return False if it is no longer pending."""
-    parameters = {"job": job_id, "run": run_id, "options": json.dumps(dict(options))}
-    return bool(connection.execute(text(_START_JOB), parameters).rowcount)
+def start_job(
+    connection: Connection,
+    job_id: UUID,
+    *,
+    run_id: str | None,
+    options: Mapping[str, Any],
+    metrics: Mapping[str, Any] | None = None,
+) -> datetime | None:
+    """Mark a pending job running; return when it began. None if it is no longer pending.
+
+    ``metrics``: what the job records at its start, under names that no phase has.
+    """
+    told = json.dumps(dict(metrics or {}))
+    parameters = {"job": job_id, "run": run_id, "options": json.dumps(dict(options)), "metrics": told}
+    return connection.execute(text(_START_JOB), parameters).scalar_one_or_none()
 
 
 _RECORD_PHASE = """

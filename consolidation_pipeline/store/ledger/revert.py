@@ -89,6 +89,27 @@ def _revert_waves(
     connection.execute(text("DROP TABLE reverting"))
 
 
+def rewind_changes(connection: Connection, changes: Sequence[int]) -> None:
+    """Take back changes of a copy of a project, newest first, without a record: its ledger is cut by the caller.
+
+    Undone changes and what undid them may be among them.
+
+    Args:
+        changes: ``seq`` of each change.
+
+    Raises:
+        ConflictError: A row is not in the state in which its newest change left it.
+    """
+    with check_constraints_at_end(connection, "row"):
+        turns = _stage_changes(connection, changes)
+        for turn in range(1, turns + 1):
+            for name, table in LEDGERED.items():
+                connection.execute(text(_CREATE_WAVE), {"turn": turn, "name": name})
+                _revert_wave(connection, table)
+                connection.execute(text("DROP TABLE wave"))
+        connection.execute(text("DROP TABLE reverting"))
+
+
 _DELETE_ROWS = "DELETE FROM /* table */ t USING wave w WHERE t.id = w.entity_id AND w.previous_state IS NULL"
 
 _RESTORE_ROWS = """

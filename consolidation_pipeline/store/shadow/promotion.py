@@ -81,10 +81,11 @@ def is_promoted(connection: Connection, job_id: UUID) -> bool:
 def append_promoted_job(
     connection: Connection, shadow: Connection, job_id: UUID, *, scope: Mapping[str, Any], promoted_by: str
 ) -> None:
-    """Give the project the job of a shadow, with its id and numbers, as of now."""
+    """Give the project the job of a shadow, with its id and numbers, as of now; ``as_of`` is when the shadow ran."""
     job: dict[str, Any] = shadow.execute(text(_READ_JOB), {"job": job_id}).scalar_one()
     now = connection.execute(text("SELECT to_jsonb(now())")).scalar_one()
     job["metrics"].pop("state", None)
+    job["metrics"]["as_of"] = job["started_at"]
     job |= {"scope": dict(scope), "triggered_by": promoted_by, "trigger_type": "manual", "dagster_run_id": None}
     job |= {"created_at": now, "started_at": now, "completed_at": now}
     connection.execute(text(_APPEND_JOB), {"job": json.dumps(job)})

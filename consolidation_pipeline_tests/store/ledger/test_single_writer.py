@@ -443,7 +443,7 @@ class StoreArguments:
 # Modules that write tables or databases of their own only; the backup, which restores rows with their ledger; the
 # erasure, which removes rows and empties the ledger about them; and the promotion of shadows, which has a test below.
 _EXEMPT = {"migrations", "engine", "embedded_server", "backup", "erasure", "sources", "source_writes"}
-_EXEMPT |= {"databases", "snapshot", "promotion"}
+_EXEMPT |= {"databases", "snapshot", "promotion", "rewind"}
 
 
 def _public_functions() -> list[Callable[..., Any]]:
