@@ -22,7 +22,7 @@ _SHOWN = 5
 
 @dataclass
 class Evidence:
-    """What a replay knows of the job and of itself.
+    """Knowledge of a replay about the job and itself.
 
     Attributes:
         job: Row of the job.

@@ -444,6 +444,8 @@ class StoreArguments:
 # erasure, which removes rows and empties the ledger about them; and the promotion of shadows, which has a test below.
 _EXEMPT = {"migrations", "engine", "embedded_server", "backup", "erasure", "sources", "source_writes"}
 _EXEMPT |= {"databases", "snapshot", "promotion", "rewind"}
+# Functions for copies of projects, whose ledger is cut.
+_EXEMPT_FUNCTIONS = {"rewind_changes"}
 
 
 def _public_functions() -> list[Callable[..., Any]]:
@@ -454,7 +456,7 @@ def _public_functions() -> list[Callable[..., Any]]:
             continue
         members = vars(importlib.import_module(module.name)).values()
         found += [f for f in members if inspect.isfunction(f) and f.__module__ == module.name]
-    public = [f for f in found if not f.__name__.startswith("_")]
+    public = [f for f in found if not f.__name__.startswith("_") and f.__name__ not in _EXEMPT_FUNCTIONS]
     selected = [f for f in public if {"connection", "engine"} & inspect.signature(f).parameters.keys()]
     return sorted(selected, key=lambda f: f.__name__ == "delete_project")
 
