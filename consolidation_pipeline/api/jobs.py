@@ -6,9 +6,10 @@ A job is queued here; the daemon or ``consolidation run --pending`` runs it.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from consolidation_pipeline.api.access import Admin, Caller
@@ -18,6 +19,7 @@ from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob, cancel_job, request_job
 from consolidation_pipeline.service.jobs.job_scope import check_scope
 from consolidation_pipeline.service.jobs.job_status import describe_job, list_jobs
+from consolidation_pipeline.service.reports.documents import CONTENT_TYPES, PAGE_POLICY, make_document
 
 PREFIX = "/api/v1"
 
@@ -77,6 +79,34 @@ def read_status(job_id: UUID, caller: Admin) -> JobReply:
     """Return the state of a job: phases, counters, ids of changes, cost, error."""
     caller.check_owner([job_id], noun="job")
     return JobReply.model_validate(describe_job(caller.engine, str(job_id)))
+
+
+@router.get(
+    "/jobs/{job_id}/report",
+    summary="Report of a job",
+    response_class=Response,
+    responses={
+        **declare_problems(404),
+        200: {
+            "description": "The report",
+            "content": {
+                "application/json": {"schema": {"type": "object"}},
+                "text/html": {"schema": {"type": "string"}},
+            },
+        },
+    },
+)
+def read_report(
+    job_id: UUID,
+    caller: Admin,
+    format: Annotated[
+        Literal["json", "html"], Query(description="json: one fact a line, for diff; html: one page without scripts.")
+    ] = "json",
+) -> Response:
+    """Return what a job changed and why, with texts, what it cost, and which checks hold now. It is not signed."""
+    caller.check_owner([job_id], noun="job")
+    text = make_document(caller.engine, job_id, format)
+    return Response(text, media_type=CONTENT_TYPES[format], headers={"Content-Security-Policy": PAGE_POLICY})
 
 
 @router.post("/jobs/{job_id}/cancel", summary="Cancel a job", responses=declare_problems(404, 409))

@@ -76,6 +76,7 @@ CHAPTERS = {
             "GET /jobs/{job_id}",
             path="{job}",
         ),
+        Example("Report of a job", "GET /jobs/{job_id}/report", path="{job}"),
         Example("List jobs", "GET /projects/{project}/jobs", query="?limit=1"),
         Example("Summarize", "POST /projects/{project}/summaries"),
         Example("Renew the profile", "POST /projects/{project}/profile", path=FOREIGN),

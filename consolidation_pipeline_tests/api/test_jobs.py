@@ -242,3 +242,16 @@ def test_metrics_route_counts_memories_of_project(admin: TestClient) -> None:
     assert set(reply["abstraction_distribution"]) == {"1", "2", "3"}
     assert reply["last_run_time"] < reply["next_run_time"]
     assert reply["memory_type_distribution"] == {"learning": reply["raw_count"]}
+
+
+def test_report_of_a_job_is_json_or_a_page(admin: TestClient) -> None:
+    job = admin.get(f"{API}/projects/{SLUG}/jobs").json()["jobs"][-1]["id"]
+    report = admin.get(f"{API}/jobs/{job}/report")
+    assert report.status_code == 200
+    assert report.json()["run"]["job_id"] == job
+    page = admin.get(f"{API}/jobs/{job}/report?format=html")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert job in page.text
+    assert admin.get(f"{API}/jobs/{uuid4()}/report").status_code == 404
+    assert admin.get(f"{API}/jobs/{job}/report?format=pdf").status_code == 422
