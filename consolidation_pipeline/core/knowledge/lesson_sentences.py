@@ -46,6 +46,9 @@ _INTENTION = re.compile(
 _OF_ATTEMPT = re.compile(
     r"(?:,? (?:but|however|while|whereas) (?:it|the (?:(?:current|provided|given) )?(?:implementation|code|function|"
     r"solution))\b"
+    r"|,? as (?:indicated|shown|evidenced|demonstrated|suggested|seen) (?:by|in) the (?:\w+ ){0,2}?"
+    r"(?:tests?|outputs?|results?)\b"
+    r"|,? which is the opposite of\b"
     r"|,? (?:which |and )?(?:leading to|leads to|resulting in|results in|causing|causes) (?:an? |the |some |all )?"
     r"(?:incorrect|wrong|unexpected|inaccurate|invalid|failed|failing|failure|test|tests)\b)[^;]*$",
     re.IGNORECASE,
@@ -74,7 +77,8 @@ _FIRST_PERSON = re.compile(
 )
 _PAST = re.compile(
     r"\b(?:was|were|had|did|wasn['’]t|weren['’]t|hadn['’]t|didn['’]t|tried|failed|went|took|found|got|made|noticed|"
-    r"realized|realised|continued|ended|forgot|should have|could have|caused|resulted|turned out|crashed|broke|shipped|"
+    r"realized|realised|continued|ended|forgot|(?<!is )(?<!are )(?<!be )needed to|should have|"
+    r"could have|caused|resulted|turned out|crashed|broke|shipped|"
     r"war|waren|wurde|wurden|hatte|hatten|fue|fueron|estaba|había|était|étaient|avait|avaient)\b",
     re.IGNORECASE,
 )
@@ -90,6 +94,19 @@ _VERDICT = re.compile(
     r"\b(?:is|are|was|were|lies?|does|do|did|has|had|fails?|failed|only|indicates?|uses?|tries|incorrectly|returns?|"
     r"checks?)\b",
     re.IGNORECASE,
+)
+# "The current code simply adds the rows": a report, whatever should be.
+_OF_CURRENT = re.compile(
+    r"^\W*(?:the|this|my|our|your) (?:current|existing|present|previous|original|given|provided) "
+    r"(?:implementation|solution|function|code|approach|algorithm|logic|method|version)\b",
+    re.IGNORECASE,
+)
+# "One possible approach is to read by page": a proposal.
+_PROPOSAL = re.compile(
+    r"^(?:one|another|an?|the) (?:(?:possible|potential|better|good|simple|correct|right|alternative) )?"
+    r"(?:approach|way|option|solution|fix|remedy|workaround)(?: (?:for|of) [^,.]{1,40}?)? "
+    r"(?:is|was|would be|could be|might be) to (?P<rest>(?!be\b|have\b)\S.*)$",
+    re.IGNORECASE | re.DOTALL,
 )
 # "The implementation is incorrect because it only reads one line": what was tried, and did not work. The reason is what
 # whoever tried it believes, so it is told as tried, not as advice against it.
@@ -147,7 +164,10 @@ _FIX = re.compile(
 SENTENCE_END = re.compile(r"[.!?…。！？:：][\"'”’»)\]*_`」』]*$")
 _ASKS = re.compile(
     r"[?？]\W*$|^\W*(?:how|why|what|where|when|who|which|can|could|do|does|did|is|are|am|will|would|should|may)\s+"
-    r"(?:i|you|we|they|he|she|it|the|my|your|a|an|there|this|that|do|does|did|can|is|are|to)\b(?!.*[.,:;])",
+    r"(?:i|you|we|they|he|she|it|the|my|your|a|an|there|this|that|do|does|did|can|is|are|to)\b(?!.*[.,:;])"
+    r"|^\W*how (?:long|much|many|often|soon|far|quickly) "
+    r"(?:do|does|did|is|are|will|would|can|could|should|until|till|to)\b"
+    r"|^\W*(?:(?:i|we) )?(?:need|want|would like|like) to know\b",
     re.IGNORECASE,
 )
 _VERB = re.compile(
@@ -258,7 +278,7 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
         return Lesson(sentence, "fragment", False)
     if caution := text if text.startswith(TRIED) else _to_caution(text):
         return Lesson(caution, "warning", True, is_verdict=True)
-    if _FIRST_PERSON.search(text) or _VERDICT.match(text):
+    if _FIRST_PERSON.search(text) or _VERDICT.match(text) or _OF_CURRENT.match(text):
         is_rule = _REQUIREMENT.match(text) is not None
         if is_rule and (trimmed := _trim_attempt(text)) != text:
             return Lesson(trimmed, "rule", False)
@@ -318,7 +338,9 @@ def _warns(text: str) -> bool:
 
 
 def _to_instruction(text: str) -> str | None:
-    """Return an intention as an instruction: "Next time, I will check the log" gives "Check the log"."""
+    """Return an intention or proposal as an instruction: "Next time, I will check the log" gives "Check the log"."""
+    if proposal := _PROPOSAL.match(text):
+        return proposal["rest"][:1].upper() + proposal["rest"][1:]
     match = _INTENTION.match(text)
     if match is None:
         return None

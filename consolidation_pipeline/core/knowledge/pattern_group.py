@@ -20,6 +20,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
     read_lesson,
 )
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
+    MAX_SENTENCES,
     Candidate,
     is_disputed,
     list_sentences,
@@ -28,7 +29,7 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
 )
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
-from consolidation_pipeline.core.knowledge.weak_sentences import names_wish_alone, read_fault
+from consolidation_pipeline.core.knowledge.weak_sentences import names_remedy, names_wish_alone, read_fault
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
@@ -56,8 +57,8 @@ _SPECIFIC = 0.85
 _MOST_SPECIFIC = 0.45
 # Factor of a short rule after one with a condition, which may hold for both: "When x, do y. Always do z."
 _SHORT_WORDS, _CONDITION_BEFORE = 10, 0.6
-# Factor of a verdict that names no cause.
-_WISH = 0.5
+# Factor of a verdict that names no cause, and of one that does not say what is right.
+_WISH, _UNMENDED = 0.5, 0.8
 _LONG_CHARS, _LONG = 240, 0.8
 # A unit supports a sentence if one of its own has this cosine with it.
 _SUPPORTS = 0.3
@@ -99,6 +100,9 @@ class PatternGroup:
         self.weight = sum(units[at].weight for at in self.texts)
         clear = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
         usable, self.overruled = settle_disputes(clear or ranking.sentences, units)
+        if self.weigh_texts(at for at, text in self.texts.items() if judges_attempt(text)) >= _ATTEMPTS:
+            # Guesses on failures differ by nature, so none of them is told with what the others say.
+            usable = list(clear or ranking.sentences)[:MAX_SENTENCES]
         self.has_clear = bool(clear)
         self.literals = Counter(literal for text in self.texts.values() for literal in set(literals(text)))
         self.bug_reports = {at for at, text in self.texts.items() if is_bug_report(text)}
@@ -209,6 +213,7 @@ class PatternGroup:
         factor *= max(_MOST_SPECIFIC, _SPECIFIC**rare)
         factor *= _CONDITION_BEFORE if lesson.role == "rule" and self._follows_condition(ranked) else 1.0
         factor *= _WISH if names_wish_alone(lesson.text) else 1.0
+        factor *= _UNMENDED if lesson.is_verdict and not names_remedy(lesson.text) else 1.0
         factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
         return Candidate(ranked, lesson, ranked.score * factor)
 

@@ -23,7 +23,7 @@ _EXAMPLE_CHARS = 160
 _SAME_MATTER = 0.6
 _CUT = re.compile(r"(.+\S)\s+\S*(?:\.\.\.|…)$", re.DOTALL)
 # Sentences of a group, the best first, that are searched for disputes and may be used. It bounds the time.
-_MAX_SENTENCES = 256
+MAX_SENTENCES = 256
 
 
 def list_sentences(ranking: SentenceRanking) -> dict[int, list[str]]:
@@ -87,7 +87,7 @@ def _contradict(one: str, other: str) -> bool:
 
 def settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> tuple[list[RankedSentence], int]:
     """Return the sentences with one in place of those that dispute each other, and the number of overruled units."""
-    ranked = ranked[:_MAX_SENTENCES]
+    ranked = ranked[:MAX_SENTENCES]
     statements = [Statement(one.sentence.text, one.text, units[one.text].day) for one in ranked]
     disputes = find_disputes(statements)
     told = {

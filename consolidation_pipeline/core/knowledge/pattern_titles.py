@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
+from consolidation_pipeline.core.knowledge.lesson_sentences import names_task
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
 
@@ -22,12 +23,18 @@ _PHRASE_BONUS = 0.35
 
 _WORD = re.compile(r"[./$@~_]{0,2}\w(?:[\w+#]|[._/:@'’-]+(?=[^\W_]))*(?:\(\))?|[^\w\s]+|\n")
 # Words that may stand inside a phrase.
-_LINKS = frozenset("of for in on with and & / de des du la le von und für der die y del el et".split())
+LINKS = frozenset("of for in on with and & / de des du la le von und für der die y del el et".split())
 # Words with which no phrase begins or ends: numbers, adverbs, and verbs in the past.
 _NO_END = re.compile(
     r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code|feat|chore|wip|based|related|"
     r"due|equal|lies?|fail(?:s|ed)?|cause|lead|producing|resulting|leading|causing|incorrect|correct|wrong|expires?|seems?|"
     r"rapid|proper"
+)
+# Words that a phrase may begin or go on with, but that say something of what stands before them: "letters present".
+NO_TAIL = re.compile(
+    r"present|absent|available|divisible|greater|less|lower|larger|smaller|higher|longer|shorter|ahead|apart|true|false|twice|"
+    r"thrice|today|tomorrow|yesterday|matters?|mine|yours|real|new|empty|possible|missing|broken|able|unable|multiple|different|"
+    r"non|own|urgently|please"
 )
 # Particles with which a phrase may end: "top up".
 _PARTICLES = frozenset("up off out".split())
@@ -36,6 +43,8 @@ _THIRD_PERSON = re.compile(
     r"(?:appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|hinge|include|iterate|mean|need|receive|remove|replace|"
     r"require|return|say|send|show|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
 )
+# Verbs by their ending.
+_TITLE_VERB = re.compile(r"\w+(?:[^\W\d_]i[sz]e|ify)", re.IGNORECASE)
 # A phrase that may begin with a verb, such as "open invoices", counts less.
 _VERB_FACTOR = 0.5
 # So does one of two things, which may be cut in the second.
@@ -105,7 +114,15 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
 
 def is_generic(phrase: str) -> bool:
     """Return True for words that name no matter, such as "number of times"."""
-    return all(word in _GENERIC or word in _LINKS for word in phrase.lower().split())
+    return all(word in _GENERIC or word in LINKS for word in phrase.lower().split())
+
+
+def strip_verb(title: str) -> str:
+    """Return a title without the verb of a change or command that it opens with: "Add login page"."""
+    first, _, rest = title.partition(" ")
+    is_verb = names_task(title) or is_command(f"{first} it") or _TITLE_VERB.fullmatch(first) is not None
+    is_title = rest and is_verb and not is_generic(rest) and rest.split(maxsplit=1)[0].lower() not in LINKS
+    return capitalize(rest) if is_title else title
 
 
 def _opens_with_verb(phrase: str) -> bool:
@@ -142,6 +159,7 @@ class _Word(NamedTuple):
     is_link: bool
     is_particle: bool
     is_end: bool
+    is_tail: bool
 
 
 def _list_phrases(line: str) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -161,10 +179,12 @@ def _read_word(token: str) -> _Word | None:
     """Return a word that may stand in a phrase, None for other words and signs."""
     term = next(extract_terms(token), None) if token[-1:].isalnum() or token.endswith("()") else None
     lower = token.lower()
-    is_link, is_particle = lower in _LINKS, lower in _PARTICLES
+    is_link, is_particle = lower in LINKS, lower in _PARTICLES
     if term is None and not is_link and not is_particle:
         return None
-    return _Word(token, term and term.stem, is_link, is_particle, term is not None and not _NO_END.fullmatch(lower))
+    is_end = term is not None and not _NO_END.fullmatch(lower)
+    is_tail = is_end and not NO_TAIL.fullmatch(lower)
+    return _Word(token, term and term.stem, is_link, is_particle, is_end, is_tail)
 
 
 def _split_run(run: Sequence[_Word]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -182,7 +202,7 @@ def _split_run(run: Sequence[_Word]) -> Iterator[tuple[tuple[str, ...], str]]:
                 stems.append(word.stem)
             if word.is_particle:
                 stems.append(word.text.lower())
-            if word.is_end or (word.is_particle and follows_term):
+            if word.is_tail or (word.is_particle and follows_term):
                 yield tuple(stems), surface
             follows_term = word.stem is not None
 

@@ -24,17 +24,20 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
     repeats,
     shorten_example,
 )
-from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, write_title
+from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, strip_verb, write_title
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking
 from consolidation_pipeline.core.knowledge.template_families import TemplateFamily, find_template
 from consolidation_pipeline.core.knowledge.weak_sentences import (
     instructs_fault,
+    is_balanced,
     names_cause,
     names_goal_alone,
+    names_remedy,
     names_symptom_alone,
     names_wish_alone,
+    tells_status,
 )
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.key_terms import extract_terms
@@ -56,6 +59,8 @@ _RULE_SUPPORT = 0.4
 # Share of units that must be like the first example, if they share no phrase; an example has this score of the first.
 _COHERENT, _CENTRAL = 0.5, 0.45
 _FEWEST_EXAMPLES = 2
+# Terms that a pattern must have to say anything.
+_FEWEST_TERMS = 2
 # A longer sentence without an end was cut, and so was one that ends in a function word.
 _UNFINISHED_CHARS = 100
 # Lines that share this part of the content words of the shorter one say the same.
@@ -63,6 +68,8 @@ _SAME_WORDS = 0.6
 # A line of a part must have this cosine with the headline, or it is about something else; one of another text, the
 # second.
 _RELATED, _RELATED_ADVICE = 0.06, 0.3
+# And what another failed attempt concludes.
+_RELATED_REMEDY = 0.4
 # A line of a part must not have this cosine with another line; a reason speaks of the same as what it is a reason for.
 _ALIKE, _ALIKE_REASON = 0.5, 0.75
 # A further line must score this much of the best one of its part.
@@ -89,7 +96,9 @@ class PatternWriter(PatternGroup):
     def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...]) -> None:
         super().__init__(units, ranking, terms)
         # What fails must be named, even by fewer attempts.
-        self.title = write_title(list(self.texts.values()), terms, share=_ATTEMPTS if self.has_verdicts else _MOST)
+        title = write_title(list(self.texts.values()), terms, share=_ATTEMPTS if self.has_verdicts else _MOST)
+        bare = strip_verb(title)
+        self.title = bare if " " in bare else title
 
     def write(self, sightings: Sightings) -> ExtractedPattern:
         """Return the pattern."""
@@ -146,6 +155,8 @@ class PatternWriter(PatternGroup):
                 content = render(title="", headline=headline)
             else:
                 content = render(title="" if is_single else title, headline="", examples=told, examples_are=kind)
+        # "Help!" says nothing, however often.
+        is_shared &= len({term.stem for term in extract_terms(headline)}) >= _FEWEST_TERMS
         is_asked = kind != "problems" and not support and self.measure_asking() >= _ASKING
         units = [replace(self.units[at], text=text) for at, text in self.texts.items()]
         return ExtractedPattern(
@@ -187,8 +198,7 @@ class PatternWriter(PatternGroup):
         lone: Candidate | None = None
         for wanted in passes:
             for one in [one for one in told if one.lesson.role in wanted][:_MAX_LISTED]:
-                is_right = not any(instructs_fault(one.lesson.text, fault, self.language) for fault in faults)
-                if not is_right or self.measure_support(one) < wanted[one.lesson.role]:
+                if self._is_faulty(one, faults) or self.measure_support(one) < wanted[one.lesson.role]:
                     continue
                 if self.stands_for_most(one):
                     return one, True
@@ -208,6 +218,8 @@ class PatternWriter(PatternGroup):
         is_whole = SENTENCE_END.search(text) is not None or not is_cut
         return (
             is_whole
+            and is_balanced(text)
+            and not tells_status(text)
             and self.is_on_topic(text)
             and not names_goal_alone(text)
             and not names_symptom_alone(text)
@@ -269,10 +281,13 @@ class PatternWriter(PatternGroup):
                     else one.lesson.is_reason and one.lesson.role in ("fact", "report") and self._is_reason(one)
                 )
                 and len(one.lesson.text) <= _LINE_CHARS
+                and is_balanced(one.lesson.text)
+                and not tells_status(one.lesson.text)
                 and (len(self.sentences[one.ranked.text]) == 1 or SENTENCE_END.search(one.lesson.text))
                 and not names_goal_alone(one.lesson.text)
+                and not (self.has_attempts and names_symptom_alone(one.lesson.text))
                 and self._belongs(one, headline)
-                and not any(instructs_fault(one.lesson.text, fault, self.language) for fault in faults)
+                and not self._is_faulty(one, faults)
             ]
             limit = _ALIKE if number < _BECAUSE else _ALIKE_REASON
             best = max((one.score for one in found), default=0.0)
@@ -287,6 +302,12 @@ class PatternWriter(PatternGroup):
                     told.append(one)
         return parts
 
+    def _is_faulty(self, one: Candidate, faults: Sequence[tuple[str, ...]]) -> bool:
+        """Return True for advice to do what a unit calls wrong; what was tried and failed is no advice."""
+        return not one.lesson.is_verdict and any(
+            instructs_fault(one.lesson.text, fault, self.language) for fault in faults
+        )
+
     def _is_reason(self, one: Candidate) -> bool:
         """Return True if a sentence names a cause that more than one unit knows."""
         text = one.lesson.text
@@ -298,11 +319,18 @@ class PatternWriter(PatternGroup):
         if one.ranked.text == headline.ranked.text:
             return cosine >= _RELATED
         # Attempts fail for reasons of their own, which are no reasons for the advice of another.
-        is_reason = one.lesson.role in ("fact", "report") or self.has_verdicts
-        return cosine >= _RELATED_ADVICE and not is_reason
+        is_reason = one.lesson.role in ("fact", "report") or one.lesson.is_verdict
+        is_mended = self.has_verdicts and (not headline.lesson.is_verdict or names_remedy(headline.lesson.text))
+        least = _RELATED_REMEDY if self.has_verdicts else _RELATED_ADVICE
+        return cosine >= least and not is_reason and not is_mended
 
     def _is_like(self, one: Candidate, other: Candidate, limit: float) -> bool:
-        """Return True if the sentences share most of their terms, or one says no more than the other."""
+        """Return True if the sentences share most of their terms, or one says no more than the other.
+
+        What is right has the words of what was wrong.
+        """
+        if one.lesson.is_verdict != other.lesson.is_verdict:
+            return repeats(one, other)
         is_near = self.measure_cosine(one, other) >= limit
         words, others = (extract_content_words(text.lesson.text) for text in (one, other))
         shared = len(words & others) >= _SAME_WORDS * min(len(words), len(others))

@@ -66,12 +66,10 @@ def judge_principle(confidence: float) -> Verdict:
     return Verdict.STORE if confidence > REVIEW_UP_TO else Verdict.DISCARD
 
 
-def find_failed_gate(
-    confidence: float | None, evidence: int, *, lowest_confidence: float, instructs: bool = True
-) -> Gate | None:
-    """Return the first condition that keeps a candidate out of the playbook, or None.
+def find_failed_gate(confidence: float | None, evidence: int, *, lowest_confidence: float) -> Gate | None:
+    """Return the first condition on its evidence that keeps a candidate out of the playbook, or None.
 
-    It needs at least 3 raw memories as ``evidence``, a confidence of at least ``lowest_confidence``, and to instruct.
+    It needs at least 3 raw memories as ``evidence`` and a confidence of at least ``lowest_confidence``.
     """
     check_count("evidence", evidence)
     if confidence is not None:
@@ -80,7 +78,7 @@ def find_failed_gate(
         return Gate.EVIDENCE
     if confidence is None or confidence < lowest_confidence:
         return Gate.CONFIDENCE
-    return None if instructs else Gate.ADVICE
+    return None
 
 
 def lowest_promotion_confidence(t_promote: float) -> float:

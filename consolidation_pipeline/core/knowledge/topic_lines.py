@@ -6,7 +6,13 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, is_personal, names_task, read_lesson
+from consolidation_pipeline.core.knowledge.lesson_sentences import (
+    SENTENCE_END,
+    is_change,
+    is_personal,
+    names_task,
+    read_lesson,
+)
 from consolidation_pipeline.core.knowledge.pattern_group import PatternGroup
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     Candidate,
@@ -15,18 +21,28 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
     repeats,
     shorten_example,
 )
-from consolidation_pipeline.core.knowledge.pattern_titles import capitalize, is_generic, write_title
+from consolidation_pipeline.core.knowledge.pattern_titles import (
+    MAX_TITLE_CHARS,
+    NO_TAIL,
+    capitalize,
+    is_generic,
+    strip_verb,
+    write_title,
+)
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
 from consolidation_pipeline.core.knowledge.weak_sentences import (
+    is_balanced,
     names_cause,
     names_goal_alone,
+    names_remedy,
     names_symptom_alone,
     names_wish_alone,
+    tells_status,
 )
 from consolidation_pipeline.core.text.key_terms import extract_terms
-from consolidation_pipeline.core.text.sentence_cues import is_command
+from consolidation_pipeline.core.text.sentence_cues import is_command, is_failure
 from consolidation_pipeline.core.text.sentences import extract_sentences
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
@@ -42,30 +58,25 @@ _FEWEST_WORDS, _UNFINISHED_CHARS = 4, 100
 MAX_STATEMENTS = 3
 _MAX_CANDIDATES = 16
 _MAX_EXAMPLES = 3
-# A statement that shares this part of its content words with another repeats it.
-_REPEATED = 0.5
-# Share of the memories of a topic that must hold its title: a phrase, and one of a statement told.
-_TITLE_SHARE, _TOLD_SHARE = 0.4, 0.15
-# In a topic of so few memories one suffices.
-_FEW = 4
+# A statement that shares this part of its content words with another repeats it; a remedy names what it mends.
+_REPEATED, _REPEATED_REMEDY = 0.5, 0.8
+# Share of the memories of a topic that must hold its title, and fewest of them: a phrase, and one of a statement told.
+_TITLE_SHARE, _TOLD_SHARE, _FEWEST_HOLDING = 0.4, 0.15, 2
 # Key terms of a topic of which a statement holds one.
 _ABOUT = 6
 # Factors of the score of a statement: of a fact that begins or ends with what was named before, and of a long one.
 _DEFINITE, _DANGLING, _LONG = 0.5, 0.3, 0.3
 # Factor of one that holds no word of the title or, without a title, no key term.
 _OFF = 0.5
-# A further statement has this cosine with the first.
-_RELATED = 0.12
+# A further statement has this cosine with the first: of the same memory, and of another one. Words that most matters
+# share, such as "verify" and "file", give less.
+_RELATED, _RELATED_OTHER = 0.12, 0.2
+# Factor of a failure without a remedy.
+_UNMENDED = 0.6
 # Statements with this cosine say much the same.
 _ALIKE = 0.3
 # A score of this share of the best is worth a line.
 _WORTH = 0.15
-# What was done, without what is to be done: "All 37 tests pass", "All fixed and deployed".
-_STATUS = re.compile(
-    r"^\W*(?:all|both|now|done|verified|everything|\d+)\b[^.]*\b(?:pass(?:es|ed)?|fixed|deployed|improved|complete[d]?|done|"
-    r"verified|cloned|analy[sz]ed|added)\b|^\W*(?:fixed|deployed|added|verified|done|tested)\b",
-    re.IGNORECASE,
-)
 _ENDS_OPEN = re.compile(
     r"\b(?:them|it|this|these|those|all three|any one)\W*$|\b(?:any|either|neither|each) one\b", re.I
 )
@@ -74,7 +85,6 @@ _OPENS_DEFINITE = re.compile(r"^(?:The|This|Its|Their)\s")
 _NOISE = re.compile(r"-->|https?://|<\w|>\s*>|\b\d\.\s*$|:\s*$|(?:\.\.\.|…)\W*$|\(\s*$")
 # Fewest letters and blanks among the characters of a statement.
 _LETTERS = 0.8
-_VERB = re.compile(r"\w+(?:[^\W\d_]i[sz]e|ify)", re.IGNORECASE)
 # Adverbs, and verbs in the third person.
 _NO_NAME = re.compile(
     r".+(?:ly|ed)|(?:add|appear|calculat|check|consider|count|declar|remov|replac|return|say|sort|tri|us)e?s|\w*\.\w+",
@@ -92,11 +102,15 @@ _CUT = re.compile(
 
 @dataclass(frozen=True)
 class TopicLine:
-    """Line of a topic. ``title``: "" if nothing names it. ``is_lesson``: it says what to do or what is so."""
+    """Line of a topic.
+
+    ``lead``: its first statement, if there is no title. ``is_lesson``: it says what to do or what is so.
+    """
 
     title: str
     text: str
     is_lesson: bool
+    lead: str = ""
 
 
 def tells_lesson(text: str, sentences: Sequence[str]) -> bool:
@@ -120,7 +134,7 @@ def tells_lesson(text: str, sentences: Sequence[str]) -> bool:
 
 def _is_whole(text: str, sentences: Sequence[str]) -> bool:
     """Return True for a sentence that says something, and was not cut."""
-    if _STATUS.match(text) or _NOISE.search(text) or text.count("(") != text.count(")") or text.count("`") % 2:
+    if tells_status(text) or _NOISE.search(text) or not is_balanced(text):
         return False
     plain = sum(map(str.isalpha, text)) + text.count(" ")
     if plain < _LETTERS * len(text) or (len(text.split()) < _FEWEST_WORDS and text.isascii()):
@@ -146,13 +160,19 @@ class TopicGroup(PatternGroup):
             told: Statements of other topics, which are not told again.
             is_named: It has a title, and tells only what is about its key terms.
         """
-        phrase = _strip_verb(write_title(list(self.texts.values()), self.terms, share=_TITLE_SHARE)) if is_named else ""
+        phrase = strip_verb(write_title(list(self.texts.values()), self.terms, share=_TITLE_SHARE)) if is_named else ""
         chosen = self._choose_lessons(phrase, room, told, is_named=is_named)
         if not chosen:
-            return TopicLine(self._specify(phrase, ()), self._tell_examples(room), False)
+            return self._tell_examples(self._specify(phrase, ()), room)
         statements = [self.finish(one) for one in chosen]
-        title = self._specify(phrase, statements) if is_named else ""
-        return TopicLine(title, (" " if is_named else "\n- ").join(["", *statements]).strip(" "), True)
+        if not is_named:
+            return TopicLine("", "".join(f"\n- {one}" for one in statements), True)
+        title = self._specify(phrase, statements)
+        stems, said = ({term.stem for term in extract_terms(text)} for text in (title, " ".join(statements)))
+        # Else the lessons are about something else than most of the memories.
+        title = title if stems & said else ""
+        lead = "" if title else statements.pop(0)
+        return TopicLine(title, " ".join(statements), True, lead)
 
     def finish(self, one: Candidate) -> str:
         """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
@@ -180,6 +200,7 @@ class TopicGroup(PatternGroup):
                 factor = _DEFINITE if is_plain and _OPENS_DEFINITE.match(one.lesson.text) else 1.0
                 factor *= _DANGLING if is_plain and _ENDS_OPEN.search(one.lesson.text) else 1.0
                 factor *= _LONG if len(one.lesson.text) > _SENTENCE_CHARS else 1.0
+                factor *= _UNMENDED if self._is_unmended(one) and not self._has_remedy(one) else 1.0
                 found.append(Candidate(one.ranked, one.lesson, one.score * factor))
         return found
 
@@ -201,27 +222,58 @@ class TopicGroup(PatternGroup):
         chosen: list[Candidate] = []
         left = room
         most = MAX_STATEMENTS if is_named else _MAX_CANDIDATES
-        for one in self.choose(fitting, most=_MAX_CANDIDATES, max_chars=_MAX_CANDIDATES * _SENTENCE_CHARS):
+        ordered = self.choose(fitting, most=_MAX_CANDIDATES, max_chars=_MAX_CANDIDATES * _SENTENCE_CHARS)
+        if is_named and ordered and self._is_unmended(ordered[0]):
+            first = ordered[0]
+            remedies = [one for one in fitting if self._is_remedy(one, first)]
+            remedies.sort(key=lambda one: one.ranked.text != first.ranked.text)
+            ordered = [first, *remedies, *(one for one in ordered[1:] if one not in remedies)]
+        for one in ordered:
             words = extract_content_words(one.lesson.text)
-            is_said = any(len(words & other) >= _REPEATED * min(len(words), len(other)) for other in known)
+            is_remedy = is_named and bool(chosen) and self._is_remedy(one, chosen[0])
+            share = _REPEATED_REMEDY if is_remedy else _REPEATED
+            is_said = any(len(words & other) >= share * min(len(words), len(other)) for other in known)
             length = len(self.finish(one)) + 1
             is_first = not chosen and is_named
             is_said |= not is_named and any(one.ranked.text == other.ranked.text for other in chosen)
             if is_said or len(chosen) == most or one.score < _WORTH * best or (length > left and not is_first):
                 continue
-            # A further statement goes on with the first.
-            is_off = is_named and bool(chosen) and self.measure_cosine(one, chosen[0]) < _RELATED
+            is_off = is_named and bool(chosen) and not self._goes_on(one, chosen[0])
             # Several guesses on one failure exclude each other.
             is_off |= is_named and self.has_attempts and any(one.lesson.role == other.lesson.role for other in chosen)
-            is_like = any(self.measure_cosine(one, other) >= _ALIKE for other in chosen)
+            is_like = not is_remedy and any(self.measure_cosine(one, other) >= _ALIKE for other in chosen)
             if not is_off and not is_like and not any(repeats(one, other) or opposes(one, other) for other in chosen):
                 chosen.append(one)
                 known.append(words)
                 left -= length
         return chosen
 
-    def _tell_examples(self, room: int) -> str:
-        """Return the most central openings of memories that differ."""
+    def _is_unmended(self, one: Candidate) -> bool:
+        """Return True for a failure that does not say what is right."""
+        is_told = one.lesson.is_verdict or (one.lesson.role in ("fact", "report") and is_failure(one.lesson.text))
+        return is_told and not names_remedy(one.lesson.text)
+
+    def _has_remedy(self, one: Candidate) -> bool:
+        return any(self._is_remedy(other, one) for other in self.candidates)
+
+    def _is_remedy(self, one: Candidate, failure: Candidate) -> bool:
+        """Return True for an instruction of the memory that tells of this failure, or of a like attempt."""
+        is_advice = one.lesson.role in ("rule", "warning") and not one.lesson.is_verdict
+        if not (is_advice and self._is_unmended(failure)) or opposes(one, failure):
+            return False
+        if one.ranked.text == failure.ranked.text:
+            return True
+        return self.has_attempts and self.measure_cosine(one, failure) >= _ALIKE
+
+    def _goes_on(self, one: Candidate, first: Candidate) -> bool:
+        """Return True if a statement is on the matter of the first."""
+        if self._is_remedy(one, first):
+            return True
+        least = _RELATED if one.ranked.text == first.ranked.text else _RELATED_OTHER
+        return self.measure_cosine(one, first) >= least
+
+    def _tell_examples(self, title: str, room: int) -> TopicLine:
+        """Return the line of the most central openings of memories that differ; without a title, a short one is it."""
         openings = [one for one in self.candidates if one.ranked.sentence.text == self.sentences[one.ranked.text][0]]
         near = [
             Candidate(one.ranked, one.lesson, one.ranked.score / one.ranked.sentence.readability)
@@ -235,41 +287,39 @@ class TopicGroup(PatternGroup):
             if (not told or fits) and len(told) < _MAX_EXAMPLES and not any(repeats(one, other) for other in chosen):
                 told.append(capitalize(text))
                 chosen.append(one)
-        if len(self.texts) == 1:
-            return finish_statement(told[0], 1)
-        label = "Asked, for example" if self.measure_asking() >= _ASKING else "For example"
-        return finish_statement(f"{label}: {'; '.join(told)}", 1)
+        is_asked, opening = self.measure_asking() >= _ASKING, chosen[0].ranked.sentence.text
+        label = "Asked, for example" if is_asked else "For example"
+        is_name = len(told[0]) <= MAX_TITLE_CHARS and not is_change(opening)
+        if not title and (is_name or len(self.texts) == 1):
+            title, label = told.pop(0), "Also asked" if is_asked else "Also"
+        return TopicLine(title, finish_statement(f"{label}: {'; '.join(told)}", 1) if told else "", False)
 
     def _specify(self, phrase: str, statements: Sequence[str]) -> str:
-        """Return the title: a phrase of most memories, rather than one word of it, or else what the key terms give."""
+        """Return the title: a phrase of most memories, or else one of the key terms; empty if there is only a word."""
         if " " in phrase:
             return phrase
         name = _name_by_terms(list(self.texts.values()), self.terms, statements)
-        is_word = phrase.replace("-", "").isalpha() and phrase[1:].islower()
-        is_longer = " and " not in name and phrase.lower() in name.lower()
-        return name if not phrase or is_longer or (is_word and " " in name) else phrase
+        is_word = phrase.replace("-", "").isalpha() and (phrase[1:].islower() or phrase.isupper())
+        return name if not phrase or is_word or phrase.lower() in name.lower() else phrase
 
 
 def name_topic(texts: Sequence[str], terms: Sequence[str]) -> str:
     """Return a phrase of most texts, or one word that tells the topic from others. ``terms``: its key terms."""
     told = ["\n".join(one.text for one in extract_sentences(text)) for text in texts]
-    phrase = _strip_verb(write_title(told, terms, share=_TITLE_SHARE))
-    return phrase or _name_by_terms(told, terms, (), most=1)
+    phrase = strip_verb(write_title(told, terms, share=_TITLE_SHARE)) or _name_by_terms(told, terms, ())
+    return phrase or capitalize(next(filter(_names, terms), ""))
 
 
-def _name_by_terms(texts: Sequence[str], terms: Sequence[str], statements: Sequence[str], *, most: int = 2) -> str:
-    """Return a title of the words that tell the topic from others, first of those in a statement told."""
+def _name_by_terms(texts: Sequence[str], terms: Sequence[str], statements: Sequence[str]) -> str:
+    """Return a phrase of the words that tell the topic from others, first one of a statement told, else empty."""
     stems_of = [{term.stem for term in extract_terms(text)} for text in texts]
     for source in (["\n".join(statements)], texts):
-        phrase = _strip_verb(write_title(source, terms, share=_TOLD_SHARE))
+        phrase = strip_verb(write_title(source, terms, share=_TOLD_SHARE))
         stems = {term.stem for term in extract_terms(phrase)}
         held = sum(stems <= other for other in stems_of)
-        if " " in phrase and held >= (1 if len(texts) <= _FEW else max(2, _TOLD_SHARE * len(texts))):
+        if " " in phrase and held >= max(_FEWEST_HOLDING, _TOLD_SHARE * len(texts)):
             return phrase
-    stems_said = {term.stem for term in extract_terms("\n".join(statements))}
-    names = [word for word in terms if _names(word)]
-    names.sort(key=lambda word: not any(term.stem in stems_said for term in extract_terms(word)))
-    return capitalize(" and ".join(names[:most]))
+    return ""
 
 
 def drop_open_quotation(text: str) -> str:
@@ -279,20 +329,10 @@ def drop_open_quotation(text: str) -> str:
     return (start and text[: start.start()].rstrip(" :,(-")) or text if is_open else text
 
 
-def _strip_verb(title: str) -> str:
-    """Return a title without the verb of a change or command that it opens with: "Add login page"."""
-    first, _, rest = title.partition(" ")
-    is_verb = names_task(title) or is_command(f"{first} it") or _VERB.fullmatch(first) is not None
-    is_title = (
-        rest and is_verb and not is_generic(rest) and not rest.lower().startswith(("and ", "of ", "in ", "with "))
-    )
-    return capitalize(rest) if is_title else title
-
-
 def _names(word: str) -> bool:
     """Return True for a word that may stand in a title."""
     is_word = sum(map(str.isalpha, word)) > _LETTERS * len(word) and (len(word) > 2 or word.isupper())
-    is_word &= _NO_NAME.fullmatch(word) is None
+    is_word &= _NO_NAME.fullmatch(word) is None and NO_TAIL.fullmatch(word.lower()) is None
     return is_word and not is_generic(word) and not names_task(f"{word} it") and not is_command(f"{word} it")
 
 

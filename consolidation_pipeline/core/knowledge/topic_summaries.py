@@ -240,8 +240,8 @@ class _Summary:
             room = self.left // (len(groups) - number + bool(self.other_lessons)) - _WHEN_CHARS
             line = group.tell_topic(room, told=statements)
             told.append(line)
-            statements.append(line.text)
-            self.left -= len(line.title) + len(line.text) + _WHEN_CHARS
+            statements += filter(None, (line.lead, line.text))
+            self.left -= len(line.title) + len(line.lead) + len(line.text) + _WHEN_CHARS
         return told
 
     def _build_groups(self, topics: Sequence[Sequence[int]]) -> list[TopicGroup]:
@@ -296,11 +296,16 @@ class _Summary:
         unit = replace(self._build_unit(at), weight=1.0)
         ranking = rank_sentences([[unit.text]])[0]
         line = TopicGroup([unit], ranking, ()).tell_topic(_SENTENCE_CHARS, told=[told])
-        return f"{told} {self._when([at])}: {line.text}" if line.is_lesson else f"{told} {self._when([at])}."
+        lesson = f"{line.lead} {line.text}".strip()
+        return f"{told} {self._when([at])}: {lesson}" if line.is_lesson else f"{told} {self._when([at])}."
 
     def _join(self, line: TopicLine, topic: Sequence[int]) -> str:
         when = self._when(topic)
-        return f"{line.title} {when}: {line.text}" if line.title else f"{line.text.removesuffix('.')} {when}."
+        if line.title and line.text:
+            return f"{line.title} {when}: {line.text}"
+        if first := line.title or line.lead:
+            return f"{first.removesuffix('.')} {when}. {line.text}".rstrip()
+        return f"{line.text.removesuffix('.')} {when}."
 
     def _order(self, positions: Sequence[int]) -> tuple[date, date, int]:
         days = self._list_days(positions)

@@ -48,6 +48,26 @@ _VAGUE = re.compile(
     r")(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
+# "Further analysis is needed to find the cause", "Verify if the logic is correct": only that nothing is known yet.
+_OPEN = re.compile(
+    r"^\W*(?:verify|check)(?: if| whether) (?:the|your|its|this) [^.,]{1,80}? "
+    r"(?:is|are) (?:correct|right|valid|accurate)\b|"
+    r"^\W*(?:(?:further|more|additional|deeper) \w+ (?:is|are|was|were|may be|might be|will be)|"
+    r"needs? (?:further|more)\b)[^.]{0,20}?(?:needed|required|necessary|investigation|analysis|debugging)\b",
+    re.IGNORECASE,
+)
+# What was done, without what is to be done: "All 37 tests pass", "All fixed and deployed".
+_STATUS = re.compile(
+    r"^\W*(?:all|both|now|done|verified|everything|\d+)\b[^.]*\b(?:pass(?:es|ed)?|fixed|deployed|improved|complete[d]?|done|"
+    r"verified|cloned|analy[sz]ed|added)\b|^\W*(?:fixed|deployed|added|verified|done|tested)\b",
+    re.IGNORECASE,
+)
+# What is to be done, or stands in place of a fault.
+_REMEDY_WORDS = re.compile(
+    r"\b(?:instead|rather than|should|must|needs? to|ha(?:s|ve) to|always|never|only when|ensure|"
+    r"(?:fixed|solved|resolved) by|switch(?:ed|ing)? to)\b",
+    re.IGNORECASE,
+)
 # "X instead of X", where the difference was lost.
 _IN_PLACE = (" instead of ", " rather than ")
 _NO_CHANGE = re.compile(rf"(?P<same>\S[^.]{{3,80}}\S)(?:{'|'.join(_IN_PLACE)})(?P=same)(?!\w)")
@@ -58,6 +78,12 @@ _REFERENCE = re.compile(
     r"(?P<nouns>(?: [^\W\d_]+){0,2})",
     re.IGNORECASE,
 )
+# "Test all four of them", "lacks all three": of a list that the sentence does not have.
+_COUNTED = re.compile(
+    r"\ball (?:of )?(?:the |these |those )?(?:two|three|four|five|six|seven|eight|nine|ten|\d{1,2})\b"
+    r"(?!\s*(?:%|percent))(?![^.]*[:(])",
+    re.IGNORECASE,
+)
 _SHORT_WORD = 2
 _OPENS_WITH_REFERENCE = re.compile(
     r"^\W*(?:(?:in|for|with|on|at|by|under|to \w+|bei|für|mit|en|con|para|dans|avec|pour) )?"
@@ -65,6 +91,8 @@ _OPENS_WITH_REFERENCE = re.compile(
     r"est[aeo]s?\b|es[ao]s?\b|dich[ao]s?\b|tal(?:es)?\b|ceci\b|cela\b|ce\b|cet(?:te)?\b|ces\b|tel(?:le)?s\b|"
     r"(?:ils?|elles?)\b(?! faut))"
     # "Never: it is locked" answers a question. "Set to 5 in the settings" is a state without its subject.
+    # "If the rows are equal, it skips one": of what was named before, as "it" is none of the rows.
+    r"|^\W*(?:when|whenever|if|where|while)\s[^,]*\bare\b[^,]*,\s(?:then )?it\s(?!(?:is|was|makes|helps|takes)\b)"
     r"|^\W*(?:never:|(?:yes|no|nein|ja|sí|oui|non)[:,] )"
     r"|^\W*(?:set|raised|lowered|changed|switched|moved|reverted|increased|reduced) (?:to|from)\b",
     re.IGNORECASE,
@@ -80,7 +108,8 @@ _UNMET = re.compile(
     r"\b(?:because|since|as|due to)\b[^.;]{0,80}?\b(?:(?:does|do|did|is|are|was) not|(?:does|do|did|is|are|was)n['’]t|"
     r"fail(?:s|ed)? to|incorrectly|wrongly)(?: (?:properly|correctly|accurately|adequately|fully|handle|work|consider|"
     r"account))*\b"
-    r"|(?:\bnot|n['’]t) (?:properly|correctly|accurately|adequately) \w+ing\b"
+    r"|(?:\bnot|n['’]t) (?:properly|correctly|accurately|adequately) (?:\w+ing|handle|account|consider|work)\b"
+    r"|\buses? (?:the |an? )?(?:wrong|incorrect) \w+(?: (?:for|to) [^.;]*)?\W*$"
     r"|(?:\bnot|n['’]t) (?:\w+ly )?(?:return|produc|calculat|comput|giv|match|identify|handl|meet)\w* "
     r"(?:the |all (?:the )?)?(?:expected|correct|right|desired|required)\b",
     re.IGNORECASE,
@@ -99,7 +128,7 @@ _REMEDY = re.compile(
 _WELL = r"(?:properly|correctly|accurately|adequately|appropriately|accordingly)"
 _ACT = (
     r"(?:handl|account|consider|calculat|count|check|updat|implement|follow|comput|identif|process|determin|reflect|"
-    r"represent|f[io]nd|buil|work|function|manag|address|us)\w*"
+    r"represent|f[io]nd|buil|work|function|manag|address|configur|us)\w*"
 )
 _GOAL = re.compile(
     rf"\b(?:{_WELL} {_ACT}|{_ACT}(?: \S+){{0,6}}? {_WELL}|as (?:expected|intended|required|needed)|"
@@ -117,7 +146,7 @@ _SYMPTOM = re.compile(
     r"\b(?:tests?|test cases?|error(?: messages?)?|messages?)(?: (?:in|\"|')[^.,]{1,60}?)? "
     r"(?:indicates?|shows?|suggests?|says?)\b"
     r"|\b(?:implementation|code|function)\b[^.,]{0,40}? (?:is|seems|appears) (?:to be )?correct\b"
-    r"|\bnot the (?:cause|reason)\b",
+    r"|\bnot the (?:cause|reason)\b|^\W*in the (?:failed|failing) tests?\b|\bas (?:intended|expected)\W*$",
     re.IGNORECASE,
 )
 # "A instead of B" and "B instead of A".
@@ -134,6 +163,8 @@ _SHARED_RUN, _SHARED_CONTENT = 3, 2
 
 def is_vague(text: str) -> bool:
     """Return True for a sentence that says only that something is wrong, or is to be revised, or replaced by itself."""
+    if _OPEN.match(text):
+        return True
     for claim, specific in ((_ISSUE, _LOCATED), (_VAGUE, _SPECIFIC)):
         match = claim.match(text)
         if match is not None and specific.search(_EFFECT.sub("", match["rest"].lower())) is None:
@@ -144,7 +175,7 @@ def is_vague(text: str) -> bool:
 
 def refers_elsewhere(text: str) -> bool:
     """Return True if the sentence points to something that it does not name: "These cases fail"."""
-    if is_context_dependent(text) or _OPENS_WITH_REFERENCE.match(text):
+    if is_context_dependent(text) or _OPENS_WITH_REFERENCE.match(text) or _COUNTED.search(text):
         return True
     for match in _REFERENCE.finditer(text):
         before = text[: match.start()].lower()
@@ -168,6 +199,21 @@ def names_goal_alone(text: str) -> bool:
 def names_symptom_alone(text: str) -> bool:
     """Return True for what was seen of a fault: "The failed tests indicate that the sum is wrong"."""
     return _SYMPTOM.search(text) is not None
+
+
+def tells_status(text: str) -> bool:
+    """Return True for what was done, without what is to be done: "All 37 tests pass"."""
+    return _STATUS.match(text) is not None
+
+
+def is_balanced(text: str) -> bool:
+    """Return True if brackets and code marks are in pairs; else the sentence was cut."""
+    return text.count("(") == text.count(")") and text.count("`") % 2 == 0
+
+
+def names_remedy(text: str) -> bool:
+    """Return True if a sentence on a fault says what is right: "It rounds each row instead of the sum"."""
+    return _REMEDY_WORDS.search(text) is not None
 
 
 def reverses(one: str, other: str) -> bool:

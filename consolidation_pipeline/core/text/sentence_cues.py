@@ -20,9 +20,10 @@ _VERBS = """
     iterate join keep launch leave let look lower make mark mask maximise maximize measure merge migrate minimise
     minimize mock monitor mount move normalise normalize notify open optimise optimize override paginate parse pass
     persist pick pin poll prefer prefix prepare preserve prevent print propagate protect provide prune publish pull
-    push put quote raise read rebase rebuild redact reduce reevaluate refer refuse register reject reload rely
-    remember remove rename render reorder repeat replace reply requeue require reset resolve respect restart
-    restore restrict rethink retry return reuse review revise revoke rewrite roll rotate run sanitise sanitize save
+    push put quote raise read rebase rebuild reconnect recreate redact reduce reevaluate refer refresh refuse register
+    reject reload rely remember remove rename render renew reorder repair repeat replace reply requeue require reset
+    resolve respect restart restore restrict retain rethink retry return reuse revert review revise revoke rewrite roll
+    rotate run sanitise sanitize save
     scan scrub select send separate serialise serialize serve set ship sign skip sort specify split squash stagger
     start stop store strip subscribe swap switch synchronise synchronize take tell think throttle throw treat trim
     try tune turn unpin upload use validate verify wait warm wrap write

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.disputes import contradicts_itself
-from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
+from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE, advises
 from consolidation_pipeline.core.knowledge.quality_gates import (
     HEURISTIC_REVIEW_FROM,
     Gate,
@@ -92,11 +92,12 @@ def find_candidate_gate(candidate: Candidate, rules: PromotionRules) -> Gate | N
         candidate.confidence,
         len(candidate.raw_ids),
         lowest_confidence=lowest_confidence(candidate, rules),
-        instructs=not is_extracted or bool(candidate.details.get("best_practices") or candidate.details.get("gotchas")),
     )
-    # The slow check comes last: many candidates fail another gate.
-    if gate is None and is_extracted and contradicts_itself(candidate.content):
-        return Gate.CONTRADICTION
+    # The slow checks come last: many candidates fail another gate.
+    if gate is None and is_extracted:
+        if not advises(candidate.content, candidate.details.get("summary") or ""):
+            return Gate.ADVICE
+        return Gate.CONTRADICTION if contradicts_itself(candidate.content) else None
     return gate
 
 

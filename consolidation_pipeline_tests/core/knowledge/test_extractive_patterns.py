@@ -210,6 +210,28 @@ def test_vague_claim_is_no_headline() -> None:
     assert "lies in" not in found.content
 
 
+def test_cry_for_help_is_no_pattern() -> None:
+    assert not extract_first(["Help!", "help", "Help!!"]).is_shared
+    assert extract_first(["Help with invoices!"] * 3).is_shared
+
+
+def test_failed_attempt_is_told_with_what_is_right() -> None:
+    texts = [
+        "The implementation is wrong because it rounds each row of the freight invoice.",
+        "The implementation is wrong because it rounds each row of the freight invoice, so cents are lost. "
+        "The function should round the sum of the freight invoice instead.",
+        "The implementation is wrong because it rounds each row of the freight invoice twice.",
+    ]
+    (found,) = extract_patterns([make_units(texts, "error_fix")])
+    assert "Tried, failed: an implementation that rounds each row" in found.content
+    assert "To try: The function should round the sum of the freight invoice instead." in found.content
+
+
+def test_status_is_no_headline() -> None:
+    texts = ["All 12 freight tests pass. Run the freight tests before a release.", *["All 12 freight tests pass."] * 2]
+    assert extract_first(texts).summary != "All 12 freight tests pass."
+
+
 def test_template_family_is_one_line() -> None:
     texts = [f"Queue of mails grew: {before} -> {after}" for before in range(1640, 1646) for after in (2100, 2900)]
     found = extract_first(texts)

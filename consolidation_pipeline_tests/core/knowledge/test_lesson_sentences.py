@@ -47,6 +47,7 @@ def test_sentence_has_role(sentence: str, role: str) -> None:
         ("Key insight: keep the batch small.", "Keep the batch small."),
         ("However, always lock the table.", "Always lock the table."),
         ("To fix this issue, rename the function.", "Rename the function."),
+        ("One possible approach is to read the rows by page.", "Read the rows by page."),
     ],
 )
 def test_intentions_and_labels_become_instructions(sentence: str, told: str) -> None:
@@ -84,6 +85,7 @@ def test_cause_of_a_failure_is_told_as_tried(verdict: str, told: str) -> None:
             "The code is wrong because it rounds each row, leading to incorrect totals in the report.",
             "Tried, failed: code that rounds each row.",
         ),
+        ("The total should be positive, as indicated by the failed tests.", "The total should be positive."),
         ("Rows must be sorted, but ties may stay.", "Rows must be sorted, but ties may stay."),
         (
             "Always lock the table, which causes writers to wait.",
@@ -101,6 +103,12 @@ def test_failure_without_a_cause_is_no_warning() -> None:
         "The code is wrong because rows are missing.",
     ):
         assert read_lesson(text).role != "warning"
+
+
+def test_report_on_the_current_state_is_no_rule() -> None:
+    report = "The current code simply adds the rows, which is wrong when the total should be rounded."
+    assert read_lesson(report).role == "report"
+    assert read_lesson("The current code should round the total.").role == "rule"
 
 
 def test_opening_without_verb_is_a_title() -> None:

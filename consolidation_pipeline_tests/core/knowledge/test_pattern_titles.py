@@ -35,6 +35,17 @@ def test_title_prefers_nouns_to_verbs() -> None:
     assert write_title(texts, ["export", "invoice", "starts"]) == "Invoice export"
 
 
+def test_title_ends_with_its_noun() -> None:
+    texts = [
+        "Print the invoice when signatures present differ.",
+        "With signatures present, print.",
+        "Signatures present?",
+    ]
+    assert write_title(texts, ["signatures", "present"]) == ""
+    texts = [f"Keep valid signatures ahead of {what}." for what in ("stamps", "seals", "dates")]
+    assert write_title(texts, ["signatures", "valid", "ahead"]) == "Valid signatures"
+
+
 def test_title_is_short_and_empty_without_terms() -> None:
     texts = [" ".join(f"verylongidentifier_{at}_{word}" for word in "abcdef") for at in range(3)] * 2
     assert len(write_title(texts, [f"verylongidentifier_{at}_a" for at in range(3)])) <= MAX_TITLE_CHARS

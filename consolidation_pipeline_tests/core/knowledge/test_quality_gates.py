@@ -38,20 +38,17 @@ def test_reply_gates_at_confidence_boundaries(confidence: float, pattern: str, p
 
 
 @pytest.mark.parametrize(
-    ("confidence", "evidence", "instructs", "expected"),
+    ("confidence", "evidence", "expected"),
     [
-        (0.80, 3, True, None),
-        (0.80, 2, True, Gate.EVIDENCE),
-        (0.7999, 2, False, Gate.EVIDENCE),
-        (0.7999, 99, True, Gate.CONFIDENCE),
-        (None, 99, True, Gate.CONFIDENCE),
-        (1.0, 99, False, Gate.ADVICE),
+        (0.80, 3, None),
+        (0.80, 2, Gate.EVIDENCE),
+        (0.7999, 2, Gate.EVIDENCE),
+        (0.7999, 99, Gate.CONFIDENCE),
+        (None, 99, Gate.CONFIDENCE),
     ],
 )
-def test_failed_gate_at_boundaries(
-    confidence: float | None, evidence: int, instructs: bool, expected: Gate | None
-) -> None:
-    assert find_failed_gate(confidence, evidence, lowest_confidence=0.8, instructs=instructs) is expected
+def test_failed_gate_at_boundaries(confidence: float | None, evidence: int, expected: Gate | None) -> None:
+    assert find_failed_gate(confidence, evidence, lowest_confidence=0.8) is expected
 
 
 @pytest.mark.parametrize(("t_promote", "expected"), [(0.70, 0.70), (0.80, 0.80), (0.95, 0.80)])

@@ -23,6 +23,7 @@ def build_group(*texts: str) -> TopicGroup:
         "Reports are read from the replica",
         "Never log the body of a webhook.",
         "Prices were old because the page read the cache.",
+        "Restart all three after a sale: worker, gateway and cart cache.",
     ],
 )
 def test_rule_or_fact_is_a_lesson(text: str) -> None:
@@ -41,6 +42,10 @@ def test_rule_or_fact_is_a_lesson(text: str) -> None:
         "Clear it.",
         "I was stuck on the cart page.",
         "See https://example.com for the cart.",
+        "Restart all three after a sale.",
+        "How long does a cart stay open",
+        "Need to know how carts expire.",
+        "Coats needed to be put into the cart twice.",
     ],
 )
 def test_what_needs_its_context_is_no_lesson(text: str) -> None:
@@ -72,6 +77,40 @@ def test_examples_stand_for_memories_without_a_lesson() -> None:
     line = build_group("feat(cart): add coats page", "feat(cart): add shoes page").tell_topic(400)
     assert not line.is_lesson
     assert line.text.startswith("For example: Cart: add ")
+
+
+def test_short_question_is_the_title_of_questions() -> None:
+    line = build_group(
+        "How do I empty my cart?", "Can I take out all coats at once?", "Why is my cart full?"
+    ).tell_topic(400)
+    assert line.title == "How do I empty my cart?"
+    assert line.text.startswith("Also asked: ")
+
+
+def test_failure_is_told_with_its_remedy() -> None:
+    line = build_group(
+        "The cart lost its coupons after each login. Copy the coupons of a cart to the new session.",
+        "After each login, the cart lost its coupons.",
+        "The cart lost coupons after a login of a guest.",
+    ).tell_topic(400)
+    assert "lost its coupons" not in line.text + line.lead or "Copy the coupons" in line.text + line.lead
+
+
+def test_statement_on_another_matter_is_left_out() -> None:
+    line = build_group(
+        "Always clear the cart cache after a price changes.",
+        "The cart cache is cleared at night too, after each price change.",
+        "Verify the fonts of the cart on small screens.",
+    ).tell_topic(400)
+    assert "cache" in line.text + line.lead
+    assert "fonts" not in line.text + line.lead
+
+
+def test_title_names_what_is_told() -> None:
+    line = build_group(
+        "Gift vouchers, part one", "Gift vouchers, part two", "Clear the cart cache after a price changes."
+    ).tell_topic(400)
+    assert (line.title, line.lead) == ("", "Clear the cart cache after a price changes.")
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
     is_vague,
     names_cause,
     names_goal_alone,
+    names_remedy,
     names_symptom_alone,
     names_wish_alone,
     read_fault,
     refers_elsewhere,
     reverses,
+    tells_status,
 )
 
 
@@ -30,6 +32,9 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
         ("The total should be sum(rows) - 1 instead of sum(rows) - 1.", True),
         ("The issue lies in the calculation of the total needed to close an invoice.", True),
         ("The function failed 3 out of 5 test cases.", True),
+        ("Further investigation is needed to find what locks the table.", True),
+        ("Verify if the logic for discounts is correct, as it might add to the difference.", True),
+        ("Verify that the discount is taken off once.", False),
         ("The function failed 3 of the test cases due to a missing import.", False),
         ("The issue lies in the loop, which stops before the last invoice.", False),
         ("Revise the loop to stop after the last invoice.", False),
@@ -53,6 +58,12 @@ def test_claim_that_something_is_wrong_is_vague(text: str, expected: bool) -> No
         ("Cette règle vaut toujours.", True),
         ("Set to 5 in the settings of the importer.", True),
         ("Never: the importer holds the lock.", True),
+        ("Restart all three after an upgrade.", True),
+        ("When two rows are equal, it skips the second one.", True),
+        ("When the importer is idle, it closes the file.", False),
+        ("When two rows are equal, it is enough to keep one.", False),
+        ("Restart all three after an upgrade: scheduler, worker and gateway.", False),
+        ("Fill all 10 % of the reserve first.", False),
         ("Never hold the lock of the importer.", False),
         ("Set the limit to 5 in the settings of the importer.", False),
         ("Use a parser such as the one of the importer.", False),
@@ -94,6 +105,17 @@ def test_symptom_is_no_cause() -> None:
     assert names_wish_alone("The export does not return the expected rows.")
     assert names_wish_alone("The job is not properly counting the rows.")
     assert not names_symptom_alone("The total is rounded twice.")
+
+
+def test_fault_with_what_is_right_names_its_remedy() -> None:
+    assert names_remedy("It rounds each row instead of the sum.")
+    assert names_remedy("It rounds each row, but it should round the sum.")
+    assert not names_remedy("It rounds each row, which makes totals differ by a cent.")
+
+
+def test_status_is_told_from_advice() -> None:
+    assert tells_status("All 12 freight tests pass.")
+    assert not tells_status("Run the freight tests before a release.")
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ def make_candidate(number: int, *raw_ids: int, **fields: Any) -> Candidate:
 
 
 def heuristic_candidate(number: int, *raw_ids: int, **fields: Any) -> Candidate:
-    advice = {"best_practices": ["Do."]}
-    return make_candidate(number, *raw_ids, **{"confidence": 0.7, "is_heuristic": True, "details": advice, **fields})
+    advice = {"confidence": 0.7, "is_heuristic": True, "text": f"Use lock {number}."}
+    return make_candidate(number, *raw_ids, **{**advice, **fields})
 
 
 def make_entry(number: int, *supporting: int, **fields: Any) -> PlaybookEntry:
@@ -118,8 +118,9 @@ def single_draft(done: PlaybookChanges) -> EntryDraft:
         ({"confidence": None}, None),
         ({"needs_review": True}, "review"),
         ({"raw_ids": uuids(1, 2)}, None),
-        ({"is_heuristic": True, "details": {"gotchas": ["Mind."]}}, "review"),
-        ({"is_heuristic": True}, None),
+        ({"is_heuristic": True, "text": "Never delete the log."}, "review"),
+        # What other sentences of the group advise is not in its text.
+        ({"is_heuristic": True, "details": {"gotchas": ["Never delete the log."]}}, None),
     ],
 )
 def test_quality_gates_set_entry_status(fields: dict[str, Any], status: str | None) -> None:
@@ -213,7 +214,7 @@ def test_grown_source_updates_entry_draft_in_place() -> None:
         ({"is_text_manual": True}, {}),
         ({}, {"needs_review": True}),
         ({}, {"confidence": 0.7}),
-        ({}, {"is_heuristic": True, "details": {"gotchas": ["Mind."]}}),
+        ({}, {"is_heuristic": True, "text": "Never delete the log."}),
     ],
 )
 def test_unsure_source_does_not_replace_entry_text(existing: dict[str, Any], source: dict[str, Any]) -> None:
