@@ -23,7 +23,8 @@ class Sightings:
     """Number of a group's memories and of their sessions, and the days between which they were learned.
 
     ``sessions``: None if no session is known. ``first``, ``last``: None if no day is known. ``patterns``: number of
-    patterns that a principle is made of, told in place of ``count``; None for a pattern.
+    patterns that a principle is made of, told in place of ``count``; None for a pattern. ``said``: number of the
+    memories that say the headline, told if it is less than half of them; None if it is not known.
     """
 
     count: int
@@ -31,6 +32,7 @@ class Sightings:
     first: date | None = None
     last: date | None = None
     patterns: int | None = None
+    said: int | None = None
 
 
 class _Labels(NamedTuple):
@@ -46,6 +48,7 @@ class _Labels(NamedTuple):
     seen: str
     seen_once: str
     seen_in_patterns: str
+    said_in: str
     in_sessions: str
     in_session: str
 
@@ -62,6 +65,7 @@ _LABELS = {
         "Seen {} times",
         "Seen once",
         "Seen in {} patterns",
+        "Said in {} of {} memories on the matter",
         "in {} sessions",
         "in one session",
     ),
@@ -76,6 +80,7 @@ _LABELS = {
         "{}-mal gesehen",
         "Einmal gesehen",
         "In {} Mustern gesehen",
+        "In {} von {} Notizen zum Thema gesagt",
         "in {} Sitzungen",
         "in einer Sitzung",
     ),
@@ -90,6 +95,7 @@ _LABELS = {
         "Visto {} veces",
         "Visto una vez",
         "Visto en {} patrones",
+        "Dicho en {} de {} notas sobre el tema",
         "en {} sesiones",
         "en una sesión",
     ),
@@ -104,6 +110,7 @@ _LABELS = {
         "Vu {} fois",
         "Vu une fois",
         "Vu dans {} schémas",
+        "Dit dans {} de {} notes sur le sujet",
         "en {} sessions",
         "en une session",
     ),
@@ -118,6 +125,7 @@ _LABELS = {
         "见过 {} 次",
         "见过一次",
         "见于 {} 个模式",
+        "提到 {} 次，相关记忆共 {} 条",
         "{} 个会话",
         "一个会话",
     ),
@@ -132,6 +140,7 @@ _LABELS = {
         "{} 回",
         "一回",
         "{} 個のパターンで確認",
+        "{} 件に記載、関連する記憶は {} 件",
         "{} セッション",
         "1 セッション",
     ),
@@ -140,7 +149,7 @@ _SEEN_LINE = re.compile(
     "|".join(
         re.escape(told).replace(r"\{\}", r"\d+")
         for one in _LABELS.values()
-        for told in (one.seen, one.seen_once, one.seen_in_patterns)
+        for told in (one.seen, one.seen_once, one.seen_in_patterns, one.said_in)
     )
 )
 _PART = re.compile(
@@ -201,6 +210,8 @@ def read_statements(content: str) -> str:
 
 def _tell_sightings(seen: Sightings, labels: _Labels, language: str) -> str:
     parts = [labels.seen_once if seen.count == 1 else labels.seen.format(seen.count)]
+    if seen.said is not None and 2 * seen.said < seen.count:
+        parts = [labels.said_in.format(seen.said, seen.count)]
     if seen.patterns is not None:
         parts = [labels.seen_in_patterns.format(seen.patterns)]
     if seen.sessions is not None:

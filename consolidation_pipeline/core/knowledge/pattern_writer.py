@@ -124,6 +124,8 @@ class PatternWriter(PatternGroup):
             *before, last = map(self.tell, passage)
             headline = " ".join([*(line if SENTENCE_END.search(line) else f"{line}." for line in before), last])
             support = self.measure_support(best)
+            # One memory that says what to do does not make all on the matter say so.
+            said = max(1, round(support * sightings.count))
             parts = self._find_parts(best, passage)
             practices, gotchas = (
                 self.choose(found, most=_MAX_LISTED, max_chars=_LISTED_CHARS) for found in (rules, pitfalls)
@@ -138,7 +140,8 @@ class PatternWriter(PatternGroup):
                 # Attempts at different tasks read alike: a phrase of their own names the task better than nothing.
                 self.title, is_title = write_title(["\n".join(told)], self.terms), True
             title = self.title if is_title and (any(parts) or len(headline) > MAX_TITLE_CHARS) else ""
-            content = render(title=title, headline=headline, do=do, avoid=avoid, because=because)
+            seen = replace(sightings, said=said)
+            content = render(title=title, headline=headline, do=do, avoid=avoid, because=because, sightings=seen)
         else:
             kind = self._find_kind()
             used = self._find_examples(family, candidates if kind == "questions" else ())
@@ -198,7 +201,10 @@ class PatternWriter(PatternGroup):
         lone: Candidate | None = None
         for wanted in passes:
             for one in [one for one in told if one.lesson.role in wanted][:_MAX_LISTED]:
-                if self._is_faulty(one, faults) or self.measure_support(one) < wanted[one.lesson.role]:
+                # A command without an end may be the name of a change.
+                is_name = SENTENCE_END.search(one.lesson.text) is None
+                least = max(wanted[one.lesson.role], _RULE_SUPPORT if is_name else 0.0)
+                if self._is_faulty(one, faults) or self.measure_support(one) < least:
                     continue
                 if self.stands_for_most(one):
                     return one, True
@@ -247,7 +253,7 @@ class PatternWriter(PatternGroup):
         for step in (-1, 1):
             row = headline.ranked.row + step
             while (one := of_text.get(row)) is not None and self._is_of_most(one):
-                if any(self._is_like(one, other, _ALIKE_REASON) or opposes(one, other) for other in passage):
+                if any(self._is_like(one, other, _ALIKE) or opposes(one, other) for other in passage):
                     break
                 if sum(len(other.lesson.text) for other in (*passage, one)) > _PART_CHARS:
                     break
@@ -259,7 +265,7 @@ class PatternWriter(PatternGroup):
 
     def _is_of_most(self, one: Candidate) -> bool:
         """Return True for a statement that most units make."""
-        silent: tuple[Role, ...] = ("subject", "question")
+        silent: tuple[Role, ...] = ("subject", "question", "definition")
         return one.lesson.role not in silent and self.measure_support(one) > _MOST
 
     def _find_parts(self, headline: Candidate, passage: Sequence[Candidate]) -> list[list[Candidate]]:

@@ -95,7 +95,9 @@ def find_candidate_gate(candidate: Candidate, rules: PromotionRules) -> Gate | N
     )
     # The slow checks come last: many candidates fail another gate.
     if gate is None and is_extracted:
-        if not advises(candidate.content, candidate.details.get("summary") or ""):
+        # A template family has neither practices nor gotchas: its line has many values.
+        found = candidate.details.get("best_practices") or candidate.details.get("gotchas")
+        if not found or not advises(candidate.content, candidate.details.get("summary") or ""):
             return Gate.ADVICE
         return Gate.CONTRADICTION if contradicts_itself(candidate.content) else None
     return gate

@@ -127,6 +127,29 @@ def test_last_line_tells_sightings_and_days() -> None:
     assert "Seen" not in read_statements(principle.content)
 
 
+def test_last_line_tells_how_few_say_the_headline() -> None:
+    texts = [
+        "Always print the freight label before the parcel is closed.",
+        "Scan the freight label at the gate, not in the van.",
+        "Keep the rolls of the freight label out of the sun.",
+        "Buy the paper of the freight label in March.",
+    ]
+    (found,) = extract_patterns(
+        [make_units(texts)], sightings=[Sightings(4, None, date(2026, 5, 12), date(2026, 5, 12))]
+    )
+    assert found.summary in texts
+    assert found.content.endswith("\nSaid in 1 of 4 memories on the matter, 12 May 2026.")
+    assert "Said in" not in read_statements(found.content)
+
+
+def test_name_of_a_change_is_no_lesson_of_all() -> None:
+    texts = [
+        "Use --fast in the freight build",
+        *(f"Freight build: {what} changed" for what in ("cache", "image", "user")),
+    ]
+    assert extract_first(texts).summary != texts[0]
+
+
 def test_intentions_become_instructions() -> None:
     texts = [
         "I failed, as I ran the migration before the backup. In the next run, I will check the backup first.",

@@ -64,7 +64,8 @@ def make_candidate(number: int, *raw_ids: int, **fields: Any) -> Candidate:
 
 
 def heuristic_candidate(number: int, *raw_ids: int, **fields: Any) -> Candidate:
-    advice = {"confidence": 0.7, "is_heuristic": True, "text": f"Use lock {number}."}
+    rule = f"Use lock {number}."
+    advice = {"confidence": 0.7, "is_heuristic": True, "text": rule, "details": {"best_practices": [rule]}}
     return make_candidate(number, *raw_ids, **{**advice, **fields})
 
 
@@ -118,7 +119,8 @@ def single_draft(done: PlaybookChanges) -> EntryDraft:
         ({"confidence": None}, None),
         ({"needs_review": True}, "review"),
         ({"raw_ids": uuids(1, 2)}, None),
-        ({"is_heuristic": True, "text": "Never delete the log."}, "review"),
+        ({"is_heuristic": True, "text": "Never delete the log.", "details": {"gotchas": ["Never."]}}, "review"),
+        ({"is_heuristic": True, "text": "Never delete log {1, 2, 3}."}, None),
         # What other sentences of the group advise is not in its text.
         ({"is_heuristic": True, "details": {"gotchas": ["Never delete the log."]}}, None),
     ],
@@ -214,7 +216,7 @@ def test_grown_source_updates_entry_draft_in_place() -> None:
         ({"is_text_manual": True}, {}),
         ({}, {"needs_review": True}),
         ({}, {"confidence": 0.7}),
-        ({}, {"is_heuristic": True, "text": "Never delete the log."}),
+        ({}, {"is_heuristic": True, "text": "Never delete the log.", "details": {"gotchas": ["Never."]}}),
     ],
 )
 def test_unsure_source_does_not_replace_entry_text(existing: dict[str, Any], source: dict[str, Any]) -> None:
