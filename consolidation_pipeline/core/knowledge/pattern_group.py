@@ -116,6 +116,8 @@ class PatternGroup:
 
     def tell(self, one: Candidate) -> str:
         """Return a sentence as the text tells it; what attempts conclude from a failure is not known to work."""
+        if one.lesson.text.startswith(TO_TRY):
+            return one.lesson.text
         is_guess = self.has_attempts and one.lesson.role in ("rule", "warning") and not one.lesson.is_verdict
         is_guess = is_guess and _BLAMES.search(one.lesson.text) is None
         return f"{TO_TRY}{one.lesson.text}" if is_guess else one.lesson.text

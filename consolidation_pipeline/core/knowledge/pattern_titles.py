@@ -28,7 +28,7 @@ LINKS = frozenset("of for in on with and & / de des du la le von und für der di
 _NO_END = re.compile(
     r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code|feat|chore|wip|based|related|"
     r"due|equal|lies?|fail(?:s|ed)?|cause|lead|producing|resulting|leading|causing|incorrect|correct|wrong|expires?|seems?|"
-    r"rapid|proper"
+    r"rapid|proper|true|false"
 )
 # Words that a phrase may begin or go on with, but that say something of what stands before them: "letters present".
 NO_TAIL = re.compile(

@@ -56,6 +56,8 @@ _PART_CHARS = 420
 _FACT_SUPPORT, _REPORT_SUPPORT = 0.55, 0.5
 # Share for advice where fewer units instruct.
 _RULE_SUPPORT = 0.4
+# Share for any headline: of twenty memories, more than one.
+_LEAST_SUPPORT = 0.1
 # Share of units that must be like the first example, if they share no phrase; an example has this score of the first.
 _COHERENT, _CENTRAL = 0.5, 0.45
 _FEWEST_EXAMPLES = 2
@@ -149,7 +151,9 @@ class PatternWriter(PatternGroup):
             told = [shorten_example(line) for line in lines]
             headline = "; ".join(told[:_MAX_EXAMPLES])
             is_single = len({normalize_text(text) for text in self.texts.values()}) == 1
-            is_shared = is_single or (self._is_coherent(used, kind) and self.say_something())
+            # Attempts of which no sentence tells what was wrong say only that they failed.
+            is_matter = self._is_coherent(used, kind) and self.say_something() and not self.has_attempts
+            is_shared = is_single or is_matter
             # The question that most of the units ask names them better than a phrase.
             is_title = len(told) > 1 and len(told[0]) <= MAX_TITLE_CHARS and (kind == "questions" or not self.title)
             title = told.pop(0) if is_title else self.title
@@ -203,7 +207,7 @@ class PatternWriter(PatternGroup):
             for one in [one for one in told if one.lesson.role in wanted][:_MAX_LISTED]:
                 # A command without an end may be the name of a change.
                 is_name = SENTENCE_END.search(one.lesson.text) is None
-                least = max(wanted[one.lesson.role], _RULE_SUPPORT if is_name else 0.0)
+                least = max(wanted[one.lesson.role], _RULE_SUPPORT if is_name else _LEAST_SUPPORT)
                 if self._is_faulty(one, faults) or self.measure_support(one) < least:
                     continue
                 if self.stands_for_most(one):
@@ -295,6 +299,10 @@ class PatternWriter(PatternGroup):
                 and self._belongs(one, headline)
                 and not self._is_faulty(one, faults)
             ]
+            own = [one for one in found if one.ranked.text == headline.ranked.text]
+            if self.has_verdicts and number < _BECAUSE:
+                # Guesses of several attempts exclude each other.
+                found = own or sorted(found, key=lambda one: -one.score)[:1]
             limit = _ALIKE if number < _BECAUSE else _ALIKE_REASON
             best = max((one.score for one in found), default=0.0)
             worth = [one for one in found if one.score >= _WORTH * best]
@@ -323,7 +331,9 @@ class PatternWriter(PatternGroup):
         """Return True if a sentence goes on with the headline: of the same text, or advice that is near to it."""
         cosine = self.measure_cosine(one, headline)
         if one.ranked.text == headline.ranked.text:
-            return cosine >= _RELATED
+            # The instruction beside a fact may have words of its own.
+            is_next = headline.lesson.role == "fact" and abs(one.ranked.row - headline.ranked.row) == 1
+            return cosine >= _RELATED or is_next
         # Attempts fail for reasons of their own, which are no reasons for the advice of another.
         is_reason = one.lesson.role in ("fact", "report") or one.lesson.is_verdict
         is_mended = self.has_verdicts and (not headline.lesson.is_verdict or names_remedy(headline.lesson.text))

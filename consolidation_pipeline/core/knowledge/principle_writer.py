@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from consolidation_pipeline.core.knowledge.lesson_sentences import names_task
+from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED, names_task
 from consolidation_pipeline.core.knowledge.pattern_group import PatternGroup
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, render_pattern
 from consolidation_pipeline.core.knowledge.pattern_sentences import Candidate, list_evidence, opposes, repeats
@@ -38,6 +38,8 @@ class PrincipleWriter(PatternGroup):
             one
             for one in sorted(self.candidates, key=lambda one: replace(one.ranked, score=one.score).order)
             if one.lesson.role in ("rule", "warning")
+            # What a failed attempt supposes is no principle.
+            and not one.lesson.text.startswith((TRIED, TO_TRY))
             and not names_goal_alone(one.lesson.text)
             and not any(instructs_fault(one.lesson.text, fault, self.language) for fault in faults)
         ]

@@ -30,7 +30,7 @@ _ISSUE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LOCATED = re.compile(
-    r"\b(?:because|since|due to|where|when|which|instead|rather|without|not|never|missing|before|after|causing)\b"
+    r"\b(?:because|since|due to|when|which|instead|rather|without|not|never|missing|before|after|causing)\b"
     r"|n['’]t\b"
 )
 _VAGUE = re.compile(
@@ -91,6 +91,7 @@ _OPENS_WITH_REFERENCE = re.compile(
     r"est[aeo]s?\b|es[ao]s?\b|dich[ao]s?\b|tal(?:es)?\b|ceci\b|cela\b|ce\b|cet(?:te)?\b|ces\b|tel(?:le)?s\b|"
     r"(?:ils?|elles?)\b(?! faut))"
     # "Never: it is locked" answers a question. "Set to 5 in the settings" is a state without its subject.
+    r"|^\W*(?:due to|because of|despite|given) (?:this|that)\b"
     # "If the rows are equal, it skips one": of what was named before, as "it" is none of the rows.
     r"|^\W*(?:when|whenever|if|where|while)\s[^,]*\bare\b[^,]*,\s(?:then )?it\s(?!(?:is|was|makes|helps|takes)\b)"
     r"|^\W*(?:never:|(?:yes|no|nein|ja|sí|oui|non)[:,] )"
@@ -152,6 +153,8 @@ _SYMPTOM = re.compile(
 # "A instead of B" and "B instead of A".
 _INSTEAD = re.compile(r"\b(?:instead of|rather than)\b", re.IGNORECASE)
 _NEAR_WORDS = 6
+# "True for odd, false for even" and "false for odd, true for even".
+_EXCHANGED = 2
 _NEGATION = re.compile(
     r"\b(?:not|never|no|without|only|missing|lacks?|fails?|instead|rather)\b|n['’]t\b", re.IGNORECASE
 )
@@ -217,7 +220,12 @@ def names_remedy(text: str) -> bool:
 
 
 def reverses(one: str, other: str) -> bool:
-    """Return True if one sentence says "4 instead of 3" and the other "3 instead of 4"."""
+    """Return True if one sentence says "4 instead of 3" and the other "3 instead of 4", or has two words exchanged."""
+    words, others = map(_split, (one, other))
+    if len(words) == len(others):
+        exchanged = [pair for pair in zip(words, others, strict=True) if pair[0] != pair[1]]
+        if len(exchanged) == _EXCHANGED and exchanged[0] == exchanged[1][::-1]:
+            return True
     sides = [_read_sides(text) for text in (one, other)]
     if None in sides:
         return False
