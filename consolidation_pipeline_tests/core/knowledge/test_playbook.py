@@ -134,6 +134,7 @@ def test_usefulness_moves_priority_within_bounds(priority: int, usefulness: floa
         ("Freight quotes\nQuotes expire at midnight.\nSeen 4 times.", False),
         ("Renew quotes\nQuestions, for example: Why did my quote expire?\nSeen 4 times.", False),
         ("Freight quotes\nTried, failed: code that rounds each quote instead of the sum.\nSeen 4 times.", False),
+        ("Freight quotes\nTo try: Round the sum of all quotes once.\nSeen 4 times.", False),
         ("Freight quotes\nDo: Properly handle all quotes.\nSeen 4 times.", False),
     ],
 )
