@@ -29,7 +29,7 @@ HEAVY = ("alembic", "dagster", "litellm", "numpy", "pandas", "psycopg", "pydanti
 COMMANDS = (
     "init doctor dev demo import plan run calibrate status history metrics lineage rollback archive restore pin export "
     "projects relations review suggestions playbook cost search context keys cancel serve mcp events backup prune "
-    "quarantine blast-radius used feedback add memories erase connect source shadow test replay report"
+    "quarantine blast-radius used feedback add memories erase connect source shadow test replay report embeddings"
 ).split()
 
 

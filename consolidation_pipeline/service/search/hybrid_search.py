@@ -60,8 +60,9 @@ from consolidation_pipeline.store.search.search_hits import (
     load_hits,
     load_members,
     load_similarities,
+    load_staged_similarities,
 )
-from consolidation_pipeline.store.search.vector_indexes import find_indexes
+from consolidation_pipeline.store.search.vector_indexes import find_indexes, find_staged_indexes
 from consolidation_pipeline.store.search.word_indexes import find_word_indexes, load_frequencies
 
 MAX_QUERY_CHARS = 10_000
@@ -175,7 +176,8 @@ def _find_hits(
         ranked = place_newer_first(ranked, found.newer_of)
     # Without a threshold, only hits that are shown need their match.
     compared = ranked if query.min_match else ranked[: query.limit]
-    matches = _match(connection, [id_ for id_, _ in compared], scores, vector)
+    staged_of = project.id if facts.has_staged else None
+    matches = _match(connection, [id_ for id_, _ in compared], scores, vector, staged_of=staged_of)
     ranked = [(id_, score) for id_, score in ranked if matches.get(id_, 1.0) >= query.min_match]
     hits = _to_hits(connection, ranked[: query.limit], scores, matches, query=query, note=note)
     return [found.add_to(hit) for hit in hits], len(ranked), note
@@ -269,6 +271,7 @@ def _retrieve(
             min_similarity=query.min_similarity,
             limit=listed,
             indexed=find_indexes(connection, project_id, vector[0], len(vector[1])),
+            staged=find_staged_indexes(connection, project_id, vector[0], len(vector[1])) if facts.has_staged else None,
         )
     matches = find_keyword_matches(
         connection,
@@ -343,15 +346,22 @@ def _match(
     ids: Sequence[str],
     scores: RetrieverScores,
     vector: tuple[str, Vectors] | None,
+    *,
+    staged_of: UUID | None,
 ) -> dict[str, float]:
     """Return how well each memory answers the query in itself, by id.
 
-    A memory that was found by its words alone is compared by its vector too, if it has one.
+    A memory that was found by its words alone is compared by its vector too, if it has one. ``staged_of``: the project
+    if it has staged vectors.
     """
     similarities = dict(scores.semantic)
     if vector is not None:
         missing = [id_ for id_ in ids if id_ not in similarities]
         similarities |= load_similarities(connection, missing, model=vector[0], vector=vector[1])
+        if staged_of is not None:
+            missing = [id_ for id_ in missing if id_ not in similarities]
+            found = load_staged_similarities(connection, staged_of, missing, model=vector[0], vector=vector[1])
+            similarities |= found
     profile = find_profile(vector[0] if vector else "", centered=False)
     shares = scores.word_shares
     levels = {"unrelated": profile.unrelated, "same": profile.t_suggest}

@@ -72,8 +72,8 @@ def promote(
     shadow_engine, report, seq = open_complete(engine, slug, name)
     if "embedding_model" in report.options:
         raise UsageError(
-            "a shadow with another embedding_model is not promoted, as its vectors are not copied: set it with "
-            f"`consolidation projects configure {slug} embedding_model={report.options['embedding_model']}`"
+            "a shadow with another embedding_model is not promoted, as its vectors are not copied: change it with "
+            f"`consolidation embeddings {slug} --model {report.options['embedding_model']}`"
         )
     if not report.changes:
         raise UsageError(

@@ -91,13 +91,13 @@ def _load_and_embed(run: ProjectRun, table: str) -> Iterator[tuple[UnembeddedTex
         with run.reading() as connection:
             batch = load_unembedded(connection, table, ids[start : start + BATCH], model)
         if batch.texts:
-            for part, vectors in _embed(batch, run.embedder):
-                _check(part, vectors, model, dimension)
+            for part, vectors in embed_texts(batch, run.embedder):
+                check_vectors_of(part, vectors, model, dimension)
                 dimension = vectors.shape[1]
                 yield part, vectors
 
 
-def _embed(batch: UnembeddedTexts, embedder: Embedder) -> Iterator[tuple[UnembeddedTexts, Vectors]]:
+def embed_texts(batch: UnembeddedTexts, embedder: Embedder) -> Iterator[tuple[UnembeddedTexts, Vectors]]:
     """Yield parts of the batch with their vectors float32 (n, d); equal texts are embedded once."""
     numbers: dict[str, int] = {}
     # Number of the text of each row among the distinct texts, and the first row with each of these.
@@ -114,7 +114,8 @@ def _embed(batch: UnembeddedTexts, embedder: Embedder) -> Iterator[tuple[Unembed
         raise EmbeddingError(" ".join([str(error), *(f"({_name(batch, row)})" for row in named)])) from error
 
 
-def _check(batch: UnembeddedTexts, vectors: Vectors, model: str, dimension: int) -> None:
+def check_vectors_of(batch: UnembeddedTexts, vectors: Vectors, model: str, dimension: int) -> None:
+    """Raise EmbeddingError if a vector is unusable, or of another length than ``dimension``; 0 = any length."""
     unusable = find_unusable(vectors)
     if unusable.size:
         raise EmbeddingError(f"{model} gave {_name(batch, int(unusable[0]))} a vector that is zero or not finite")

@@ -129,11 +129,14 @@ def find_mixed_models(connection: Connection, project_id: UUID) -> list[str]:
 _FIND_UNNORMALIZED_VECTORS = """
     SELECT id FROM consolidation.task_memories
     WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack
+    UNION
+    SELECT memory_id FROM consolidation.staged_embeddings
+    WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack
 """
 
 
 def find_unnormalized_vectors(connection: Connection, project_id: UUID) -> list[str]:
-    """Find raw memories whose vector is not of length 1."""
+    """Find raw memories whose vector is not of length 1, and rows with such a staged vector."""
     return _list_violations(connection, project_id, _FIND_UNNORMALIZED_VECTORS, slack=_NORM_SLACK)
 
 

@@ -356,6 +356,21 @@ grouping_embeddings = Table(
     comment="Vectors for grouping of memories that hold boilerplate; search uses the plain ones.",
 )
 
+staged_embeddings = Table(
+    "staged_embeddings",
+    metadata,
+    _project(),
+    _column("memory_id", Uuid, "Raw or consolidated memory, or playbook entry."),
+    _column("entity_type", Text, "Table of that row."),
+    _column("content_hash", Text, "SHA-256 of the text that was embedded; the vector counts while the row has it."),
+    _column("embedding_model", Text, "Model the vector comes from."),
+    _column("embedding_dim", Integer, "Length of the vector."),
+    _column("embedding", VECTOR(), "L2-normalised vector."),
+    PrimaryKeyConstraint("project_id", "embedding_model", "memory_id"),
+    Index("staged_embeddings_content_idx", "embedding_model", "content_hash"),
+    comment="Vectors of both models while a project changes its embedding model; search reads them too.",
+)
+
 memory_neighbors = Table(
     "memory_neighbors",
     metadata,

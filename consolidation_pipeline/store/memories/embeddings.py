@@ -58,7 +58,7 @@ _COUNT_EMBEDDED = """
 
 def count_embedded(connection: Connection, project_id: UUID, model: str) -> dict[str, tuple[int, int]]:
     """Return by table the numbers of rows that have a vector of ``model``, and of those that still need one."""
-    parts = (_for_table(compose(_COUNT_EMBEDDED, name=quote_literal(table)), table) for table in EMBEDDED_TABLES)
+    parts = (for_table(compose(_COUNT_EMBEDDED, name=quote_literal(table)), table) for table in EMBEDDED_TABLES)
     found = connection.execute(text(" UNION ALL ".join(parts)), {"project": project_id, "model": model})
     counts = {table: (embedded, missing) for table, embedded, missing in found}
     return {table: counts[table] for table in EMBEDDED_TABLES}
@@ -66,8 +66,8 @@ def count_embedded(connection: Connection, project_id: UUID, model: str) -> dict
 
 _IS_UNEMBEDDED = "project_id = :project AND embedding_model IS DISTINCT FROM :model/* is_active */"
 
-# Vectors of equal content in the same model, of any project and table.
-_LIST_REUSABLE = """
+# Vectors of equal content in the same model, of any project and table, also staged ones.
+LIST_REUSABLE = """
     WITH wanted AS (
         SELECT id, content_hash FROM /* table */
         WHERE project_id = :project AND embedding_model IS DISTINCT FROM :model/* is_active */),
@@ -80,6 +80,9 @@ _LIST_REUSABLE = """
             WHERE embedding_model = :model AND content_hash IN (SELECT content_hash FROM wanted)
             UNION ALL
             SELECT content_hash, embedding, embedding_dim FROM consolidation.playbook_entries
+            WHERE embedding_model = :model AND content_hash IN (SELECT content_hash FROM wanted)
+            UNION ALL
+            SELECT content_hash, embedding, embedding_dim FROM consolidation.staged_embeddings
             WHERE embedding_model = :model AND content_hash IN (SELECT content_hash FROM wanted)) same)
     SELECT w.id, c.embedding, c.embedding_dim FROM wanted w JOIN cached c USING (content_hash)
 """
@@ -94,8 +97,8 @@ def reuse_embeddings(connection: Connection, project_id: UUID, table: str, model
     """Copy vectors from rows of any project and table with the same content and model; return the number of rows."""
     bound = {"project": project_id, "model": model}
     lock_rows(connection, table, compose(_IS_UNEMBEDDED, is_active=_is_active(table)), bound)
-    statement = compose(_REUSE_EMBEDDINGS, reusable=_LIST_REUSABLE, reset=_RESET.get(table, ""))
-    return connection.execute(text(_for_table(statement, table)), bound).rowcount
+    statement = compose(_REUSE_EMBEDDINGS, reusable=LIST_REUSABLE, reset=_RESET.get(table, ""))
+    return connection.execute(text(for_table(statement, table)), bound).rowcount
 
 
 _LOAD_REUSABLE_VECTORS = "SELECT id, embedding FROM (/* reusable */) r ORDER BY id"
@@ -103,7 +106,7 @@ _LOAD_REUSABLE_VECTORS = "SELECT id, embedding FROM (/* reusable */) r ORDER BY 
 
 def load_reusable_vectors(connection: Connection, project_id: UUID, model: str, dimension: int) -> tuple[Ids, Vectors]:
     """Return the raw memories that ``reuse_embeddings`` would change: ids ``S16`` (n,), vectors (n, dimension)."""
-    statement = _for_table(compose(_LOAD_REUSABLE_VECTORS, reusable=_LIST_REUSABLE), "task_memories")
+    statement = for_table(compose(_LOAD_REUSABLE_VECTORS, reusable=LIST_REUSABLE), "task_memories")
     for name in ("project", "model"):
         statement = statement.replace(f":{name}", f"%({name})s")
     return load_vectors(connection, statement, {"project": project_id, "model": model}, dimension=dimension)
@@ -119,7 +122,7 @@ _LIST_UNEMBEDDED = """
 def list_unembedded(connection: Connection, project_id: UUID, table: str, model: str) -> Ids:
     """Return the ids ``S16`` (n,) of the rows that need a vector of ``model``, sorted."""
     bound = {"project": project_id, "model": model}
-    return load_columns(connection, _for_table(_LIST_UNEMBEDDED, table), bound, {"id": "S16"})[0]
+    return load_columns(connection, for_table(_LIST_UNEMBEDDED, table), bound, {"id": "S16"})[0]
 
 
 _LOAD_UNEMBEDDED = """
@@ -132,7 +135,7 @@ _LOAD_UNEMBEDDED = """
 def load_unembedded(connection: Connection, table: str, ids: Ids, model: str) -> UnembeddedTexts:
     """Return the texts of those rows with ``ids`` that still need a vector of ``model``, by id."""
     statement = compose(_LOAD_UNEMBEDDED, columns=_EMBEDDED[table][0])
-    rows = connection.execute(text(_for_table(statement, table)), {"ids": to_uuids(ids), "model": model}).all()
+    rows = connection.execute(text(for_table(statement, table)), {"ids": to_uuids(ids), "model": model}).all()
     texts = [row[2] if len(row) == 3 else join_text_columns(row[2:]) for row in rows]
     return UnembeddedTexts(to_ids([row[0] for row in rows]), texts, [row[1] for row in rows])
 
@@ -155,8 +158,9 @@ def save_embeddings(connection: Connection, table: str, ids: Ids, vectors: Vecto
     connection.execute(text("DROP TABLE vectors"))
 
 
-def _for_table(statement: str, table: str) -> str:
-    return compose(statement, table=f"consolidation.{table}", is_active=_is_active(table))
+def for_table(statement: str, table: str, *more: str) -> str:
+    """Fill an embedded table and the conditions of its rows that need a vector, with ``more``, into a statement."""
+    return compose(statement, table=f"consolidation.{table}", is_active=conditions(_EMBEDDED[table][1], *more))
 
 
 def _is_active(table: str) -> str:

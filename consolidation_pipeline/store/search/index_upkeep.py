@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.search.vector_indexes import (
     MAX_DIMENSION,
     SEARCHABLE,
+    StagedIndex,
     VectorIndex,
     list_complete_indexes,
 )
@@ -47,6 +48,17 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
         bound = {"project": project_id, "names": names, "before": max(MIN_INDEXED_ROWS - 1, 0)}
         if not connection.execute(text(_IS_LARGE), bound).scalar_one():
             return []
+    return _build_missing(engine, indexes, words)
+
+
+def build_staged_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) -> list[str]:
+    """Build the indexes on staged vectors that a project of this size lacks, as ``build_indexes`` does."""
+    if not 0 < dimension <= MAX_DIMENSION:
+        return []
+    return _build_missing(engine, [StagedIndex(table, project_id, model, dimension) for table in SEARCHABLE], [])
+
+
+def _build_missing(engine: Engine, indexes: Sequence[Index], words: Sequence[WordIndex]) -> list[str]:
     with _maintenance_connection(engine) as connection:
         if not connection.execute(text(_TRY_LOCK)).scalar_one():
             return []
@@ -83,7 +95,7 @@ _COUNT_ROWS = """
 
 def _is_missing(connection: Connection, index: Index) -> bool:
     """Return True if the project is large enough for the index and has no complete one."""
-    parts = {"table": index.table, "condition": index.rows, "limit": str(MIN_INDEXED_ROWS)}
+    parts = {"table": index.storage, "condition": index.rows, "limit": str(MIN_INDEXED_ROWS)}
     if _execute(connection, compose(_COUNT_ROWS, **parts)).fetchone()[0] < MIN_INDEXED_ROWS:
         return False
     return not _is_complete(connection, index)
@@ -118,13 +130,13 @@ def _create(connection: Connection, index: Index) -> None:
     _execute(
         connection,
         "SELECT set_config('maintenance_work_mem', greatest(setting::bigint, "
-        f"least({_MAX_BUILD_MEMORY}, (SELECT count(*) FROM consolidation.{index.table} WHERE {index.condition}) "
+        f"least({_MAX_BUILD_MEMORY}, (SELECT count(*) FROM consolidation.{index.storage} WHERE {index.condition}) "
         f"* {index.row_bytes}) / 1024) || 'kB', false) "
         "FROM pg_settings WHERE name = 'maintenance_work_mem'",
     )
     _execute(
         connection,
-        f'CREATE INDEX CONCURRENTLY "{index.name}" ON consolidation.{index.table} '
+        f'CREATE INDEX CONCURRENTLY "{index.name}" ON consolidation.{index.storage} '
         f"{index.definition} WHERE {index.condition}",
     )
 
@@ -135,6 +147,15 @@ def drop_indexes(engine: Engine, project_id: UUID) -> None:
         for table in SEARCHABLE:
             for index in (VectorIndex(table, project_id, "", 0), WordIndex(table, project_id)):
                 _drop(connection, index.prefix)
+    drop_staged_indexes(engine, project_id)
+
+
+def drop_staged_indexes(engine: Engine, project_id: UUID) -> None:
+    """Drop a project's indexes on staged vectors, as ``drop_indexes`` does."""
+    with _maintenance_connection(engine) as connection, suppress(LockNotAvailable):
+        for table in SEARCHABLE:
+            _drop(connection, StagedIndex(table, project_id, "", 0).prefix_of_project)
+    list_complete_indexes.cache_clear()
 
 
 @contextmanager

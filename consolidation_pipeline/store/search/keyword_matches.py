@@ -43,20 +43,22 @@ class KeywordMatches(NamedTuple):
 class QueryFacts(NamedTuple):
     """Lexemes of a query by language, without stop words, and facts of the project that is searched.
 
-    ``lexemes`` leaves out a language without any. ``has_votes``, ``has_versions``: if a memory of the project may have
-    some.
+    ``lexemes`` leaves out a language without any. ``has_votes``, ``has_versions``, ``has_staged``: if a memory of the
+    project may have votes, versions, or a staged vector.
     """
 
     lexemes: dict[str, list[str]]
     has_votes: bool
     has_versions: bool
+    has_staged: bool
 
 
 _LOAD_FACTS = """
     SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s)),
         EXISTS (SELECT 1 FROM consolidation.memory_votes WHERE project_id = %(project)s),
         EXISTS (SELECT 1 FROM consolidation.memory_relations
-            WHERE project_id = %(project)s AND relation_type = 'supersedes')
+            WHERE project_id = %(project)s AND relation_type = 'supersedes'),
+        EXISTS (SELECT 1 FROM consolidation.staged_embeddings WHERE project_id = %(project)s)
     FROM (SELECT DISTINCT language FROM (/* languages */) found) languages ORDER BY 1
 """
 # First and last language of a table.
@@ -87,7 +89,7 @@ def load_query_facts(connection: Connection, project_id: UUID, query: str) -> Qu
         if len(rows) <= 1:  # Otherwise there may be more between the first language and the last.
             break
     lexemes = {language: found for language, found, *_ in rows if found}
-    return QueryFacts(lexemes, *(any(row[at] for row in rows) for at in (2, 3)))
+    return QueryFacts(lexemes, *(any(row[at] for row in rows) for at in (2, 3, 4)))
 
 
 # ``size`` counts bytes: Postgres knows them without reading the text, and they measure its length as well as words do.

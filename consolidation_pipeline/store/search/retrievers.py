@@ -25,7 +25,7 @@ from consolidation_pipeline.store.database.schema import KINDS
 from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_of_use, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.search.vector_indexes import VectorIndex, count_candidates
+from consolidation_pipeline.store.search.vector_indexes import StagedIndex, VectorIndex, count_candidates
 
 # Kinds that are made from several others and say less than these: levels 2 and 3.
 ABSTRACT_KINDS = frozenset(kind for kind, level in LEVELS.items() if level > 1)
@@ -166,12 +166,14 @@ _LOAD_VECTOR_LENGTH = """
             WHERE project_id = %(project)s AND embedding_model = %(model)s LIMIT 1),
         (SELECT embedding_dim FROM consolidation.consolidated_memories
             WHERE project_id = %(project)s AND embedding_model = %(model)s LIMIT 1),
+        (SELECT embedding_dim FROM consolidation.staged_embeddings
+            WHERE project_id = %(project)s AND embedding_model = %(model)s LIMIT 1),
         0)
 """
 
 
 def load_vector_length(connection: Connection, project_id: UUID, model: str) -> int:
-    """Return the length of the project's vectors of ``model``, archived memories included; 0 if it has none."""
+    """Return the length of the project's vectors of ``model``, staged and archived ones included; 0 if it has none."""
     ((length,),) = fetch_rows(connection, _LOAD_VECTOR_LENGTH, {"project": project_id, "model": model})
     return int(length)
 
@@ -183,17 +185,33 @@ _NEAREST = """
 _NEAREST_OF_TABLE = """
     (SELECT id, /* kind */ AS kind, embedding <=> CAST(%(vector)s AS vector) AS distance
     FROM consolidation./* table */ WHERE /* rows */ /* filters */ ORDER BY /* order */ LIMIT /* limit */)"""
+# Of a row with a vector of the same model, the staged one is the same, and listed twice.
+_NEAREST_STAGED = """
+    (SELECT id, /* kind */ AS kind, staged_embedding <=> CAST(%(vector)s AS vector) AS distance
+    FROM (
+        SELECT memory_id, content_hash AS staged_hash, embedding AS staged_embedding
+        FROM consolidation.staged_embeddings WHERE /* rows */) staged
+        JOIN consolidation./* table */ ON id = memory_id AND content_hash = staged_hash
+    WHERE true /* filters */ ORDER BY /* order */ LIMIT /* limit */)"""
+_STAGED_ROWS = "project_id = %(project)s AND embedding_model = %(model)s AND embedding_dim = %(dimension)s"
 # IS TRUE keeps the planner from the index on models, which it would read for all projects.
 _ROWS_OF_MODEL = "project_id = %(project)s AND embedding_dim = %(dimension)s AND (embedding_model = %(model)s) IS TRUE"
 
 
-def build_nearest_query(filters: SearchFilters, indexed: Mapping[str, VectorIndex], limit: int) -> str:
+def build_nearest_query(
+    filters: SearchFilters,
+    indexed: Mapping[str, VectorIndex],
+    limit: int,
+    *,
+    staged: Mapping[str, StagedIndex] | None = None,
+) -> str:
     """Return the SQL of the nearest memories: id, kind and similarity, at most ``limit`` of each table and part.
 
     Raw and merged memories of a table in ``indexed`` are read through that index, which holds half precision; the
     similarities are exact. What the index is of, and the limit, are part of the SQL, so that one plan is good for all
-    values and can be kept. Of any other table, and of abstract memories, every row is compared. Binds ``project``,
-    ``vector``, ``model``, ``dimension`` and ``filters.parameters``.
+    values and can be kept. Of any other table, and of abstract memories, every row is compared. ``staged``: indexes on
+    staged vectors, which are compared too; None = there are none. Binds ``project``, ``vector``, ``model``,
+    ``dimension`` and ``filters.parameters``.
     """
     nearest = []
     for kinds in filters.parts:
@@ -205,7 +223,15 @@ def build_nearest_query(filters: SearchFilters, indexed: Mapping[str, VectorInde
                 order = indexed[table].distance("CAST(%(vector)s AS vector)")
             kind = "'raw'" if table == "task_memories" else "kind"
             parts = {"table": table, "kind": kind, "rows": rows, "order": order, "limit": str(limit)}
-            nearest.append(compose(_NEAREST_OF_TABLE, filters=filters.where(table, of_kinds), **parts))
+            conditions_of_rows = filters.where(table, of_kinds)
+            nearest.append(compose(_NEAREST_OF_TABLE, filters=conditions_of_rows, **parts))
+            if staged is not None:
+                parts |= {"rows": _STAGED_ROWS, "order": "distance, id"}
+                if table in staged and not ABSTRACT_KINDS.intersection(kinds):
+                    parts["rows"] = staged[table].condition.replace("%", "%%")
+                    distance = staged[table].distance("CAST(%(vector)s AS vector)")
+                    parts["order"] = distance.replace("embedding::", "staged_embedding::")
+                nearest.append(compose(_NEAREST_STAGED, filters=conditions_of_rows, **parts))
     return compose(_NEAREST, nearest_of_tables=" UNION ALL ".join(nearest))
 
 
@@ -219,6 +245,7 @@ def find_nearest(
     min_similarity: float,
     limit: int,
     indexed: Mapping[str, VectorIndex],
+    staged: Mapping[str, StagedIndex] | None = None,
 ) -> list[SemanticMatch]:
     """Return the memories nearest to a vector, best first, ties by id.
 
@@ -232,23 +259,35 @@ def find_nearest(
         min_similarity: Cosine similarity below which nothing is returned.
         limit: Maximum number of memories of each part of the filters.
         indexed: Indexes to read, by table.
+        staged: Indexes on staged vectors to read, by table; None = the project has no staged vectors.
     """
     bound = {"project": project_id, "model": model, "dimension": len(vector), "vector": Vector(vector)}
     bound |= filters.parameters
     # Indexes lack rows that were merged since ``as_of``.
     used = {} if filters.as_of else indexed
-    if used:
-        candidates = count_candidates(connection, used.values(), nearest=limit)
+    used_staged = {} if filters.as_of and staged else staged
+    if read := [*used.values(), *(used_staged or {}).values()]:
+        candidates = count_candidates(connection, read, nearest=limit)
         driver: Any = connection.connection.driver_connection
         driver.execute(_SET_INDEX_READS.format(candidates))  # to the end of the transaction
-    rows = fetch_rows(connection, build_nearest_query(filters, used, limit), bound, binary=True)
+    rows = _fetch_nearest(connection, build_nearest_query(filters, used, limit, staged=used_staged), bound)
     found = Counter(kind for _, kind, _ in rows)
     through = {"task_memories": "raw", "consolidated_memories": "merged"}
-    if any(through[table] in filters.kinds and found[through[table]] < limit for table in used):
-        rows = fetch_rows(connection, build_nearest_query(filters, {}, limit), bound, binary=True)
+    through_index = {*used, *(used_staged or {})}
+    if any(through[table] in filters.kinds and found[through[table]] < limit for table in through_index):
+        exact = build_nearest_query(filters, {}, limit, staged=None if staged is None else {})
+        rows = _fetch_nearest(connection, exact, bound)
     near = [SemanticMatch(id_, min(1.0, cosine), kind) for id_, kind, cosine in rows if cosine >= min_similarity]
     concrete = [match for match in near if match.kind not in ABSTRACT_KINDS][:limit]
     if len(concrete) == len(near):
         return near
     abstract = [match for match in near if match.kind in ABSTRACT_KINDS][:limit]
     return sorted(concrete + abstract, key=lambda match: (-match.similarity, match.id))
+
+
+def _fetch_nearest(connection: Connection, query: str, bound: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """Return id, kind and similarity of each memory once, best first."""
+    found: dict[str, tuple[str, str, float]] = {}
+    for row in fetch_rows(connection, query, bound, binary=True):
+        found.setdefault(row[0], row)
+    return list(found.values())

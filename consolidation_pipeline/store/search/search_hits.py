@@ -101,6 +101,26 @@ _LOAD_SIMILARITIES = """
 """
 
 
+_LOAD_STAGED_SIMILARITIES = """
+    SELECT memory_id::text, 1 - (s.embedding <=> CAST(%(vector)s AS vector)) FROM consolidation.staged_embeddings s
+        LEFT JOIN consolidation.task_memories t ON t.id = s.memory_id
+        LEFT JOIN consolidation.consolidated_memories c ON c.id = s.memory_id
+    WHERE s.project_id = %(project)s AND s.memory_id = ANY(%(ids)s::uuid[]) AND s.embedding_model = %(model)s
+        AND s.embedding_dim = %(dimension)s AND s.content_hash = coalesce(t.content_hash, c.content_hash)
+"""
+
+
+def load_staged_similarities(
+    connection: Connection, project_id: UUID, ids: Collection[str], *, model: str, vector: Vectors
+) -> dict[str, float]:
+    """Return what ``load_similarities`` does, by staged vectors."""
+    if not ids:
+        return {}
+    bound = {"project": project_id, "ids": format_uuids(ids), "model": model}
+    bound |= {"dimension": len(vector), "vector": Vector(vector)}
+    return dict(fetch_rows(connection, _LOAD_STAGED_SIMILARITIES, bound))
+
+
 def load_similarities(connection: Connection, ids: Collection[str], *, model: str, vector: Vectors) -> dict[str, float]:
     """Return the cosine similarities of memories to a vector (d,) of ``model``; without those that have no vector."""
     if not ids:

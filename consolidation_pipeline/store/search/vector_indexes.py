@@ -46,6 +46,11 @@ class VectorIndex:
     dimension: int
 
     @property
+    def storage(self) -> str:
+        """Table that holds the vectors."""
+        return self.table
+
+    @property
     def prefix(self) -> str:
         """Beginning of the names of a project's vector indexes on a table."""
         return f"{self.table}_embedding_{digest(self.project_id.hex)}_"
@@ -94,6 +99,41 @@ class VectorIndex:
         return f"(embedding::halfvec({self.dimension})) <=> CAST({operand} AS halfvec({self.dimension}))"
 
 
+class StagedIndex(VectorIndex):
+    """Index on the staged vectors of one model and dimension of rows of ``table``. A project may have two models."""
+
+    @property
+    def storage(self) -> str:
+        """Table that holds the vectors."""
+        return "staged_embeddings"
+
+    @property
+    def prefix_of_project(self) -> str:
+        """Beginning of the names of a project's indexes on staged vectors of a table, of all models."""
+        return f"staged_{self.table}_{digest(self.project_id.hex)}_"
+
+    @property
+    def prefix(self) -> str:
+        """Beginning of the names of the indexes on these vectors: those of the other model stay beside them."""
+        model_digest = digest(f"{self.model}\0{self.dimension}")
+        return f"{self.prefix_of_project}{model_digest}_"
+
+    @property
+    def stem(self) -> str:
+        """Beginning of the names of the indexes on these vectors, also of those that an earlier version built."""
+        return self.prefix
+
+    @property
+    def rows(self) -> str:
+        """SQL of the condition on the rows that count for whether the index is needed."""
+        return f"{super().rows} AND entity_type = {quote_literal(self.table)}"
+
+    @property
+    def condition(self) -> str:
+        """SQL of the condition on the rows that the index holds: all of them."""
+        return self.rows
+
+
 def digest(name: str) -> str:
     """Return the digest of a name that stands for it in the name of an index."""
     return sha256(name.encode()).hexdigest()[:12]
@@ -114,6 +154,15 @@ def count_candidates(connection: Connection, indexes: Iterable[VectorIndex], *, 
     stems = tuple(index.stem for index in indexes)
     rows = max((rows for name, rows in list_complete_indexes(connection).items() if name.startswith(stems)), default=0)
     return min(_MAX_CANDIDATES, max(nearest, round(_CANDIDATES_OF_1000 * math.cbrt(rows / 1_000))))
+
+
+def find_staged_indexes(
+    connection: Connection, project_id: UUID, model: str, dimension: int
+) -> Mapping[str, StagedIndex]:
+    """Return the complete indexes on a project's staged vectors of a model and dimension, by table of their rows."""
+    complete = list_complete_indexes(connection)
+    indexes = (StagedIndex(table, project_id, model, dimension) for table in SEARCHABLE)
+    return {index.table: index for index in indexes if index.is_among(complete)}
 
 
 _LIST_COMPLETE_INDEXES = """

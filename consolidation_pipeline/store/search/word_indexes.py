@@ -49,6 +49,11 @@ class WordIndex:
     definition = "USING gin (content_tsv) WITH (fastupdate = off)"
 
     @property
+    def storage(self) -> str:
+        """Table that holds the words."""
+        return self.table
+
+    @property
     def prefix(self) -> str:
         """Beginning of the name."""
         return f"{self.table}_words_{digest(self.project_id.hex)}_"

@@ -345,6 +345,8 @@ class StoreArguments:
             "get_key": {"key_id": uuid4()},
             "load_usefulness": {"query": (MODEL, unit_vector(1))},
             "load_query_facts": {"query": "merged"},
+            "load_staged_similarities": {"ids": [str(self.raw[0])], "vector": unit_vector(1)},
+            "save_staged": {"ids": to_ids(self.raw), "hashes": ["h"] * 8},
             "load_similarities": {"ids": [str(self.raw[0])], "vector": unit_vector(1)},
             "load_hits": {"ranked": [RankedMemory(self.raw[0], 0.9, 0.5, None, None, None)]},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},

@@ -32,7 +32,7 @@ def test_lexemes_follow_languages_of_project(engine: Engine, project: Project) -
             "english": ["die", "hous", "häuser"],
             "german": ["haus", "hous", "the"],
         }
-        assert load_query_facts(connection, add_project(connection, "empty").id, "houses") == ({}, False, False)
+        assert load_query_facts(connection, add_project(connection, "empty").id, "houses") == ({}, False, False, False)
 
 
 def find(
