@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -38,6 +39,9 @@ from consolidation_pipeline_tests.service.shadow.shadow_helpers import make_shad
 from consolidation_pipeline_tests.service.table_dumps import compute_checksums
 
 SAMPLE = PROJECT_ROOT / "examples" / "memories.jsonl"
+
+
+WORDS = sorted({word.strip(".,;").lower() for lesson in LESSONS for word in lesson.split() if len(word) > 4})
 
 
 def replay(pipeline: Pipeline, job_id: UUID) -> Replay:
@@ -242,10 +246,26 @@ def run_elsewhere(databases: DatabasePool, path: Path, *, threads: int) -> tuple
 
 @pytest.mark.slow
 def test_sample_decides_alike_in_another_order(databases: DatabasePool, tmp_path: Path) -> None:
-    lines = SAMPLE.read_text().splitlines()
+    assert_decides_alike(databases, tmp_path, SAMPLE.read_text().splitlines())
+
+
+@pytest.mark.slow
+def test_many_notes_decide_alike_in_another_order(databases: DatabasePool, tmp_path: Path) -> None:
+    draw = random.Random(7)
+    subjects, faults = ([f"{word}-{draw.choice(WORDS)}" for word in WORDS] for _ in range(2))
+    rows = []
+    while len(rows) < 1_500:
+        lesson = f"the {draw.choice(subjects)} {draw.choice(WORDS)} {draw.choice(faults)} in {draw.choice(WORDS)}"
+        text = f"{lesson}, seen by {draw.choice(WORDS)} in src/{draw.choice(WORDS)}{draw.randrange(400)}.py"
+        rows += [note(f"n{len(rows) + at}", f"{text}{'.' * at}") for at in range(draw.choice((1, 1, 1, 2, 3)))]
+    assert_decides_alike(databases, tmp_path, [json.dumps(row) for row in rows])
+
+
+def assert_decides_alike(databases: DatabasePool, folder: Path, lines: list[str]) -> None:
+    """Assert that two databases, import orders and numbers of threads lead to one hash, and the replays to it too."""
     found = []
     for threads in (1, 2):
-        path = tmp_path / f"{threads}.jsonl"
+        path = folder / f"{threads}.jsonl"
         path.write_text("\n".join(lines))
         found.append(run_elsewhere(databases, path, threads=threads))
         random.Random(threads).shuffle(lines)
