@@ -309,7 +309,7 @@ def main() -> None:
     engine = open_engine(Settings())
     with openai_server(reply_with_local_vectors(given.dimension)) as server:
         os.environ["OPENAI_API_BASE"] = server.api_base
-        options = {"embedding_model": MODEL, "scope": "user_id,agent_id,session_id"}
+        options = {"embedding_model": MODEL, "scope": "user_id,agent_id,session_id", "timeout_seconds": 3600}
         create_project(engine, PROJECT, options, settings=Settings())
         measure_all(engine, url, given.rows, given.dimension, merge_only=given.merge_only)
     print(f"peak memory of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")

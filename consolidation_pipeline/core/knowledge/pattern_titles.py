@@ -86,7 +86,7 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
     heading: Counter[tuple[str, ...]] = Counter()
     written: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for at, text in enumerate(texts):
-        first, *rest = (list(_list_phrases(line)) for line in text.split("\n"))
+        first, *rest = (_list_phrases(line) for line in text.split("\n"))
         for stems, surface in chain(first, *rest):
             if not values.keys().isdisjoint(stems):
                 holding[stems].add(at)
@@ -162,22 +162,25 @@ class _Word(NamedTuple):
     is_tail: bool
 
 
-def _list_phrases(line: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the phrases of a line: the stems of their terms, and the words as written."""
+# A topic without a phrase of most of its texts is named by one of a few of them.
+@lru_cache(maxsize=1 << 9)
+def _list_phrases(line: str) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Return the phrases of a line: the stems of their terms, and the words as written."""
     run: list[_Word] = []
+    phrases: list[tuple[tuple[str, ...], str]] = []
     for token in _WORD.findall(line):
         if word := _read_word(token):
             run.append(word)
         elif run:
-            yield from _split_run(run)
+            phrases += _split_run(run)
             run = []
-    yield from _split_run(run)
+    return (*phrases, *_split_run(run))
 
 
 @lru_cache(maxsize=1 << 14)
 def _read_word(token: str) -> _Word | None:
     """Return a word that may stand in a phrase, None for other words and signs."""
-    term = next(extract_terms(token), None) if token[-1:].isalnum() or token.endswith("()") else None
+    term = next(iter(extract_terms(token)), None) if token[-1:].isalnum() or token.endswith("()") else None
     lower = token.lower()
     is_link, is_particle = lower in LINKS, lower in _PARTICLES
     if term is None and not is_link and not is_particle:

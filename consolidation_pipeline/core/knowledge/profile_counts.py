@@ -299,7 +299,7 @@ def _has_title(text: str) -> bool:
 
 def _is_name(written: str) -> bool:
     """Return True if it is not a plain word in capitals."""
-    return written not in _NOT_NAMES and next(extract_terms(written), None) is not None
+    return written not in _NOT_NAMES and next(iter(extract_terms(written)), None) is not None
 
 
 def _folder(path: str) -> str:

@@ -76,18 +76,22 @@ class BackgroundTerms(NamedTuple):
 NO_BACKGROUND = BackgroundTerms(0, 0, Counter())
 
 
-def extract_terms(text: str) -> Iterator[Term]:
-    """Yield the terms of ``text`` in order, without function words.
+# Topics are found, named and told by the terms of the same texts.
+@lru_cache(maxsize=1 << 12)
+def extract_terms(text: str) -> tuple[Term, ...]:
+    """Return the terms of ``text`` in order, without function words.
 
     Inflections of a plain word are one term. Identifiers (``pool_size``, ``core/money.py``) and numbers (``1,000``,
     ``3.12``) stay whole. Scripts without blanks between words give overlapping pairs of signs.
     """
+    terms: list[Term] = []
     for match in _TERM.finditer(text):
         written = match[0]
         if not written.isascii() and _UNSPACED.search(written):
-            yield from _split_unspaced(written)
+            terms += _split_unspaced(written)
         elif term := _parse_term(written):
-            yield term
+            terms.append(term)
+    return tuple(terms)
 
 
 def count_terms(texts: Sequence[str]) -> TermCounts:

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate, islice, pairwise
 
 from consolidation_pipeline.core.differences.language import LANGUAGES, load_language
@@ -82,15 +82,19 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for _, sentence in split_pieces(text)]
 
 
-def split_pieces(text: str) -> Iterator[Piece]:
+# The texts of a user are searched for boilerplate, and then read.
+@lru_cache(maxsize=1 << 12)
+def split_pieces(text: str) -> tuple[Piece, ...]:
     """Return the sentences of ``text``, each with the white space before it. White space at the end is left out."""
     joined, end = unwrap(text), 0
+    pieces = []
     for start, stop in _spans(joined):
         sentence = joined[start:stop].strip()
         if sentence:
             start = joined.index(sentence, start)
-            yield joined[end:start], sentence
+            pieces.append((joined[end:start], sentence))
             end = start + len(sentence)
+    return tuple(pieces)
 
 
 def has_code_block(text: str) -> bool:

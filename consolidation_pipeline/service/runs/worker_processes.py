@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 # Work on fewer memories takes no longer than the start of the processes.
 FEWEST_MEMORIES = 5_000
-# Each process takes 150 to 250 MB.
+# Each process has its own modules and caches in memory.
 MOST_PROCESSES = 8
 # Seconds after which processes without work end. The next phase uses them again.
 _IDLE_SECONDS = 60
