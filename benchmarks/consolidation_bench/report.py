@@ -91,7 +91,10 @@ def _write_shares(shares: Sequence[Share | None], is_low_good: bool | None) -> l
 
 
 def _write_share(share: Share | None) -> str:
-    return f"{share.count / share.of:.1%}" if share else "–"
+    """Return a share as a percentage, or "–". More than all, as marks beyond the asked pairs can be, is a count."""
+    if not share:
+        return "–"
+    return f"{share.count / share.of:.1%}" if share.count <= share.of else f"{share.count} of {share.of}"
 
 
 def _write_table(corner: str, rows: Sequence[str], columns: Sequence[tuple[str, Sequence[str]]]) -> str:

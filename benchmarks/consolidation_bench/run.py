@@ -1,6 +1,6 @@
 """Benchmark of systems that consolidate memories: one command, a table in Markdown and all figures in JSON.
 
-    python -m benchmarks.consolidation_bench [--system NAME ...] [--size 4] [--seed 24] [--languages en de ...]
+    python -m benchmarks.consolidation_bench [--system NAME ...] [--size 2] [--seed 24] [--languages en de ...]
         [--data FILE.jsonl] [--out FOLDER] [--seconds 3600] [--megabytes 6000]
 
 NAME is one of those that are listed, or ``module:Class`` of your own; all by default. Without ``--data`` the memories
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,22 +137,23 @@ def _compare_orders(state: State, other: Observation | None) -> Share | None:
     return measure.count_order_dependence(state, other.make_state(state.dataset, other.after)) if other else None
 
 
-def run(names: Sequence[str], dataset: Dataset, *, seconds: float, megabytes: float) -> Mapping[str, dict[str, Any]]:
-    """Run systems one after the other; return the figures of each."""
-    figures = {}
+def run(
+    names: Sequence[str], dataset: Dataset, *, seconds: float, megabytes: float
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Run systems one after the other; yield the figures of each."""
     for name in names:
         print(f"{name} ..", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            figures[name] = run_system(name, dataset, Path(folder), seconds=seconds, megabytes=megabytes)
-        print(f"  {figures[name].get('skipped', 'done')}", file=sys.stderr, flush=True)
-    return figures
+            figures = run_system(name, dataset, Path(folder), seconds=seconds, megabytes=megabytes)
+        print(f"  {figures.get('skipped', 'done')}", file=sys.stderr, flush=True)
+        yield name, figures
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the systems that the command line names; print the table and write it with all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--system", action="append", metavar="NAME", help=f"one of: {'; '.join(SYSTEMS)}")
-    parser.add_argument("--size", type=int, default=4, help="near-misses of each class and language")
+    parser.add_argument("--size", type=int, default=2, help="near-misses of each class and language")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--languages", nargs="+", default=LANGUAGES, metavar="CODE")
     parser.add_argument("--data", type=Path, help="file of labelled memories or pairs instead of generated ones")
@@ -164,10 +165,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         dataset = load_dataset(given.data)
     else:
         dataset = generate(given.size, seed=given.seed, languages=given.languages)
-    figures = run(given.system or list(SYSTEMS), dataset, seconds=given.seconds, megabytes=given.megabytes)
-    report = write_report(dataset, figures)
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "benchmark.json").write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        (given.out / "benchmark.md").write_text(report, "utf-8")
-    print(report)
+    figures: dict[str, dict[str, Any]] = {}
+    for name, found in run(given.system or list(SYSTEMS), dataset, seconds=given.seconds, megabytes=given.megabytes):
+        figures[name] = found
+        if given.out:  # After each system: what was measured stays if the run is ended.
+            given.out.mkdir(parents=True, exist_ok=True)
+            (given.out / "benchmark.json").write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            (given.out / "benchmark.md").write_text(write_report(dataset, figures), "utf-8")
+    print(write_report(dataset, figures))
