@@ -89,11 +89,11 @@ class _Builder:
         return id_
 
 
-def generate(size: int = 2, *, seed: int = SEED, languages: Sequence[str] = LANGUAGES) -> Dataset:
+def generate(size: int = 4, *, seed: int = SEED, languages: Sequence[str] = LANGUAGES) -> Dataset:
     """Return generated memories.
 
     Args:
-        size: Near-misses of each class and language. 2 gives 1,080 memories in six languages.
+        size: Near-misses of each class and language. 4 gives 2,088 memories in six languages.
         seed: The same seed gives the same memories.
         languages: Names of the files in ``languages/``.
 

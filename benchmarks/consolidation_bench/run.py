@@ -1,6 +1,6 @@
 """Benchmark of systems that consolidate memories: one command, a table in Markdown and all figures in JSON.
 
-    python -m benchmarks.consolidation_bench [--system NAME ...] [--size 2] [--seed 24] [--languages en de ...]
+    python -m benchmarks.consolidation_bench [--system NAME ...] [--size 4] [--seed 24] [--languages en de ...]
         [--data FILE.jsonl] [--out FOLDER] [--seconds 3600] [--megabytes 6000]
 
 NAME is one of those that are listed, or ``module:Class`` of your own; all by default. Without ``--data`` the memories
@@ -153,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the systems that the command line names; print the table and write it with all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--system", action="append", metavar="NAME", help=f"one of: {'; '.join(SYSTEMS)}")
-    parser.add_argument("--size", type=int, default=2, help="near-misses of each class and language")
+    parser.add_argument("--size", type=int, default=4, help="near-misses of each class and language")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--languages", nargs="+", default=LANGUAGES, metavar="CODE")
     parser.add_argument("--data", type=Path, help="file of labelled memories or pairs instead of generated ones")
