@@ -199,11 +199,9 @@ def test_oracle_knows_what_is_told_and_replaced() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "package", "left", "superseded"),
-    [("mem0, oracle", "mem0", 6, 0), ("langmem, oracle", "langmem", 5, 1), ("consolidation", "dagster", 7, None)],
+    [("mem0, oracle", "mem0", 6, 0), ("langmem, oracle", "langmem", 5, 1)],
 )
-def test_adapters_run_on_the_small_dataset(
-    name: str, package: str, left: int, superseded: int | None, tmp_path: Path
-) -> None:
+def test_adapters_run_on_the_small_dataset(name: str, package: str, left: int, superseded: int, tmp_path: Path) -> None:
     pytest.importorskip(package)
     figures = run_system(name, make_dataset(), tmp_path, seconds=200, megabytes=4000)
     assert "skipped" not in figures, figures
@@ -211,11 +209,8 @@ def test_adapters_run_on_the_small_dataset(
     assert figures["wrong_merges"]["all"] == Share(0, 1)
     assert figures["lost_facts"] == Share(0, 5)
     assert figures["answered_after"] == Share(1, 1)
-    assert figures["calls"] == (0 if name == "consolidation" else 7)
-    if superseded is None:
-        assert figures["restored_by_undo"] == Share(7, 7)
-    else:
-        assert figures["superseded"] == Share(superseded, 1)
+    assert figures["calls"] == 7
+    assert figures["superseded"] == Share(superseded, 1)
 
 
 def test_unknown_system_is_named() -> None:
