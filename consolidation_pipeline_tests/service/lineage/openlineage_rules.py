@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,11 @@ Facet = tuple[str, Mapping[str, Any]]
 
 PUBLISHED = os.environ.get("OPENLINEAGE_SPEC")
 _BASE_FIELDS = {"_producer", "_schemaURL", "_deleted"}
+# jsonschema leaves these formats unchecked without further packages.
+_FORMATS = {
+    "date-time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)",
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+",
+}
 
 
 def list_facets(event: Mapping[str, Any]) -> Iterator[Facet]:
@@ -80,12 +87,27 @@ def validate(instance: Any, schema: Mapping[str, Any], registry: Any = None) -> 
     """Raise if an instance does not fit a JSON schema, formats included."""
     Draft202012Validator.check_schema(schema)
     registered = {} if registry is None else {"registry": registry}
-    Draft202012Validator(schema, format_checker=FormatChecker(), **registered).validate(instance)
+    Draft202012Validator(schema, format_checker=_build_format_checker(), **registered).validate(instance)
+
+
+def _build_format_checker() -> FormatChecker:
+    checker = FormatChecker()
+    for name, pattern in _FORMATS.items():
+        checker.checks(name)(partial(_fits, pattern))
+    return checker
+
+
+def _fits(pattern: str, value: object) -> bool:
+    return not isinstance(value, str) or re.fullmatch(pattern, value) is not None
 
 
 def validate_as_published(event: Mapping[str, Any], folder: Path) -> list[str]:
-    """Validate an event and its facets against the published schemas in a folder; return the URLs of those used."""
-    schemas = [json.loads(path.read_text("utf-8")) for path in sorted(folder.rglob("*.json"))]
+    """Validate an event and its facets against the published schemas in a folder; return the URLs of those used.
+
+    Files without ``$id``, such as the examples in ``tests/`` of the specification, are no schemas.
+    """
+    read = [json.loads(path.read_text("utf-8")) for path in sorted(folder.rglob("*.json"))]
+    schemas = [one for one in read if isinstance(one, dict) and "$id" in one]
     registry = Registry().with_resources([(one["$id"], Resource.from_contents(one)) for one in schemas])
     known = {one["$id"] for one in schemas}
     used = [event["schemaURL"], *(facet["_schemaURL"] for _, facet in list_facets(event))]

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from jsonschema import ValidationError
 
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.jobs.job_requests import request_job
@@ -49,6 +50,34 @@ def test_events_fit_the_specification(pipeline: Pipeline, job: UUID) -> None:
 def test_events_fit_the_published_schemas(pipeline: Pipeline, job: UUID) -> None:
     for event in load_events(pipeline, job):
         assert validate_as_published(event, Path(PUBLISHED or ""))
+
+
+def test_events_are_validated_by_schemas_of_a_folder(pipeline: Pipeline, job: UUID, tmp_path: Path) -> None:
+    start, end = load_events(pipeline, job)
+    url, _, _ = start["schemaURL"].partition("#")
+    time = {"properties": {"eventTime": {"type": "string", "format": "date-time"}}}
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    schema = {"$schema": dialect, "$id": url, "$defs": {"RunEvent": time}}
+    (tmp_path / "OpenLineage.json").write_text(json.dumps(schema))
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "1.json").write_text('{"schema": {"fields": []}}')
+    assert validate_as_published(end, tmp_path) == [start["schemaURL"]]
+    with pytest.raises(ValidationError, match="is not a 'date-time'"):
+        validate_as_published({**start, "eventTime": "2026-11-23 20:00"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("date-time", "2026-11-23T20:00:00.5Z", "2026-11-23"),
+        ("uri", run_events.PRODUCER, "no uri"),
+        ("uuid", str(UUID(int=0)), "1"),
+    ],
+)
+def test_formats_are_validated(kind: str, good: str, bad: str) -> None:
+    validate(good, {"format": kind})
+    with pytest.raises(ValidationError, match=f"is not a '{kind}'"):
+        validate(bad, {"format": kind})
 
 
 def test_outputs_are_the_tables_of_the_ledger(pipeline: Pipeline, job: UUID) -> None:
@@ -125,6 +154,8 @@ def test_failed_and_cancelled_jobs_end_so(pipeline: Pipeline, status: str, kind:
             finish_job(connection, run.job_id, status, error="the disk is full")
     _, end = load_events(pipeline, run.job_id)
     check_event(end)
+    if PUBLISHED is not None:
+        validate_as_published(end, Path(PUBLISHED))
     assert end["eventType"] == kind
     message = end["run"]["facets"].get("errorMessage", {}).get("message")
     assert message == ("the disk is full" if status == "failed" else None)
