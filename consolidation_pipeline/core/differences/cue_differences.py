@@ -19,12 +19,16 @@ _SMALLEST_CLAUSE = 2
 
 @dataclass(frozen=True)
 class _Side:
-    """Cues of one text, the tokens next to each (as positions in the second text), and the tokens it has alone."""
+    """Cues of one text, the tokens next to each (as positions in the second text), and the tokens it has alone.
+
+    ``pairs``: position in the other text of each token that has one.
+    """
 
     tokens: Sequence[Token]
     cues: Sequence[Cue]
     scopes: Sequence[frozenset[int]]
     left: Sequence[Token]
+    pairs: Mapping[int, int]
 
     @cached_property
     def new_clauses(self) -> set[int]:
@@ -37,8 +41,8 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
     """Yield the cues that changed, moved to other words, or stand in one text alone."""
     if not a.cues and not b.cues:
         return
-    one = _build_side(a, alignment.of_a, alignment.left_a)
-    other = _build_side(b, {at: at for at in alignment.of_b}, alignment.left_b)
+    one = _build_side(a, alignment.of_a, alignment.left_a, alignment.of_a)
+    other = _build_side(b, {at: at for at in alignment.of_b}, alignment.left_b, alignment.of_b)
     paired_a: set[int] = set()
     paired_b: set[int] = set()
     for has_changed, is_apart, _, i, j in sorted(
@@ -62,11 +66,35 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         yield kind, words, ()
     for kind, words in _find_added(other, paired_b, language, bool(alignment.left_a)):
         yield kind, (), words
+    for cue in _find_demands(one, paired_a, other, paired_b, language):
+        yield "added cue", _quote(cue, one.tokens), ()
+    for cue in _find_demands(other, paired_b, one, paired_a, language):
+        yield "added cue", (), _quote(cue, other.tokens)
 
 
-def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token]) -> _Side:
+def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token], pairs: Mapping[int, int]) -> _Side:
     scopes = [frozenset(places[at] for at in near if at in places) for near in reading.scopes]
-    return _Side(reading.tokens, reading.cues, scopes, left)
+    return _Side(reading.tokens, reading.cues, scopes, left, pairs)
+
+
+def _find_demands(
+    side: _Side, paired: set[int], other: _Side, paired_other: set[int], language: Language
+) -> Iterator[Cue]:
+    """Yield the cues by which one text demands what the other one tells as done: "must send", "sent".
+
+    Done is what an auxiliary of the past tells that the demand lacks, or a verb in another form than the demand's.
+    """
+    for at, cue in enumerate(side.cues):
+        if at in paired or (cue.category, cue.pole) != ("modality", "required"):
+            continue
+        own = [i for i, token in enumerate(side.tokens) if token.clause == cue.clause and i in side.pairs]
+        clauses = {other.tokens[side.pairs[i]].clause for i in own}
+        forms = ((side.tokens[i].text.lower(), other.tokens[side.pairs[i]].text.lower()) for i in own)
+        if any(mine != theirs and language.is_past(theirs) for mine, theirs in forms) or any(
+            (one.category, one.pole) == ("tense", "past") and one.clause in clauses and j not in paired_other
+            for j, one in enumerate(other.cues)
+        ):
+            yield cue
 
 
 def _find_added(

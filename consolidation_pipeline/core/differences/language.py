@@ -10,6 +10,7 @@ light: Words without a meaning of their own.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 has_late_participles: True if words may stand between an auxiliary and its participle.
+past_forms, past_endings: Forms and ends of verbs that tell what was done, beside those of participles.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 numbers, ordinals, days, months: As their names say.
@@ -87,6 +88,8 @@ class Language:
     participle_endings: tuple[str, ...]
     participles: frozenset[str]
     has_late_participles: bool
+    past_forms: frozenset[str]
+    past_endings: tuple[str, ...]
     split_negations: Mapping[str, Mapping[str, str]]
     denying_verbs: frozenset[str]
     neutral: frozenset[tuple[str, str]]
@@ -100,6 +103,11 @@ class Language:
     def stem(self, word: str) -> str:
         """Return the stem of a word in lower case."""
         return _stem(self.stemmer, word)
+
+    def is_past(self, word: str) -> bool:
+        """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
+        verb = word.partition(" ")[0]
+        return verb in self.past_forms or verb.endswith(self.past_endings)
 
     def is_light(self, word: str) -> bool:
         """Return True if a word in lower case is a function word or is joined with one: n't, l'."""
@@ -192,6 +200,8 @@ def load_language(code: str) -> Language:
         tuple(raw.get("participle_endings", ())),
         frozenset(raw.get("participles", ())),
         raw.get("has_late_participles", False),
+        frozenset((*raw.get("participles", ()), *raw.get("past_forms", ()))),
+        (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
         raw.get("split_negations", {}),
         frozenset(raw.get("denying_verbs", ())),
         frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
