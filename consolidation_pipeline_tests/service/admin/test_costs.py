@@ -13,6 +13,7 @@ from consolidation_pipeline.core.jobs.spending import NOTHING, Bill, Call
 from consolidation_pipeline.errors import BudgetExhaustedError, NotFoundError
 from consolidation_pipeline.service.admin.costs import MAX_JOBS, describe_costs
 from consolidation_pipeline.service.runs.model_access import open_spend_ledger
+from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.similarity.calibration import calibrate_project
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline_tests.openai_server import OpenAIServer
@@ -50,7 +51,7 @@ def test_phase_costs_add_up_to_job_costs(paid_project: Pipeline, provider: OpenA
     paid_project.add([note(f"n{at}-{side}", f"Lesson {at} about topic {at}.") for at in range(4) for side in "ab"])
     report = paid_project.run().report.metrics
     job = newest_job(paid_project)
-    phases = [found for found in job.metrics.values() if isinstance(found, dict)]
+    phases = [job.metrics[name] for name in PHASES]
     usd, tokens = total(paid_project)
     assert job.metrics["cost_usd"] == pytest.approx(usd) == pytest.approx(sum(p["llm/cost_usd"] for p in phases))
     assert job.metrics["tokens"] == tokens == sum(p["llm/tokens"] for p in phases)
