@@ -26,13 +26,15 @@ _ACTIVE = """
     WHERE p.slug = :project AND c.retired_at IS NULL AND m.archived_at IS NULL
     ORDER BY m.external_id
 """
+# What a merged memory supersedes counts as marked by its newest source.
 _SUPERSEDED = """
-    SELECT older.external_id, newer.external_id
+    SELECT DISTINCT ON (older.external_id) older.external_id, newer.external_id
     FROM consolidation.memory_relations r
     JOIN consolidation.projects p ON p.id = r.project_id
     JOIN consolidation.task_memories older ON r.b_id IN (older.id, older.consolidated_into_id)
     JOIN consolidation.task_memories newer ON r.a_id IN (newer.id, newer.consolidated_into_id)
     WHERE p.slug = :project AND r.relation_type = 'supersedes' AND r.status = 'confirmed'
+    ORDER BY older.external_id, newer.learned_at DESC, newer.external_id
 """
 
 
@@ -98,7 +100,7 @@ class Consolidation(System):
         return [ActiveMemory(user, content, tuple(ids)) for (_, content, user), ids in sources.items()]
 
     def superseded(self) -> dict[str, str]:
-        """Return the memories with a confirmed relation ``supersedes``, also those in merged memories that have one."""
+        """Return the memories with a confirmed relation ``supersedes``, each with the newest of those that mark it."""
         return dict(self._rows(_SUPERSEDED))
 
     def search(self, user: str, query: str, k: int) -> list[str]:
