@@ -11,6 +11,7 @@ from uuid import UUID
 from consolidation_pipeline.core.memories.memories import normalized_hash
 from consolidation_pipeline.core.memory_tests.memory_test import MAX_WITHIN, MemoryTest, read_id
 from consolidation_pipeline.core.memory_tests.statements import says
+from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search_within
@@ -89,13 +90,18 @@ def record_results(
     record_test_results(connection, project_id, failures, now=now)
 
 
-def create_query_embedder(engine: Engine, project: Project, options: ConsolidationOptions) -> EmbedQuery:
-    """Return a function that embeds queries and keeps their vectors, or that there is none."""
+def create_query_embedder(
+    engine: Engine, project: Project, options: ConsolidationOptions, embedder: Embedder | None = None
+) -> EmbedQuery:
+    """Return a function that embeds queries and keeps their vectors, or that there is none.
+
+    ``embedder``: None = that of the options.
+    """
     known: dict[str, tuple[str, Vectors] | None] = {}
 
     def embed(query: str) -> tuple[str, Vectors] | None:
         if query not in known:
-            model, vector, _ = embed_query(engine, project, options, query)
+            model, vector, _ = embed_query(engine, project, options, query, embedder)
             known[query] = None if vector is None else (model, vector)
         return known[query]
 

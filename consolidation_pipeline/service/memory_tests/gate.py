@@ -36,7 +36,7 @@ class MemoryTestGate:
 
     def __init__(self, run: ProjectRun, read: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._run, self._read = run, read
-        self._embed = create_query_embedder(run.engine, run.project, run.options)
+        self._embed = create_query_embedder(run.engine, run.project, run.options, run.query_embedder)
         with read() as connection:
             self.before = self.evaluate(connection)
         self.passing = [one.test for one in self.before if one.passed]

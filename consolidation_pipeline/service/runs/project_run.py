@@ -114,6 +114,7 @@ class ProjectRun:
         started: Start by ``time.monotonic``, in seconds.
         model_slot: Returns for a phase the slot that it holds while it may call a paid model.
         compared: Vectors of the last graph update, kept for the phase that forms groups.
+        query_embedder: Model for the queries of memory tests; None = opened with a short timeout.
         test_gate: Gate of the memory tests, opened at its first use (``memory_tests.gate.open_gate``).
         refused_by_tests: Changes that memory tests kept from being committed.
     """
@@ -140,6 +141,7 @@ class ProjectRun:
     started: float = field(default_factory=time.monotonic)
     model_slot: Callable[[str], AbstractContextManager[object]] = nullcontext
     compared: ComparedVectors | None = None
+    query_embedder: Embedder | None = None
     test_gate: Any = None
     refused_by_tests: list[RefusedByTest] = field(default_factory=list)
 

@@ -77,13 +77,13 @@ _CACHES: WeakKeyDictionary[Engine, QueryVectorCache] = WeakKeyDictionary()
 
 
 def embed_query(
-    engine: Engine, project: Project, options: ConsolidationOptions, text: str
+    engine: Engine, project: Project, options: ConsolidationOptions, text: str, embedder: Embedder | None = None
 ) -> tuple[str, Vectors | None, str | None]:
     """Return the model's name, the query's vector (d,) and None; or the name, None, and why there is no vector.
 
-    A paid model is not called if the project has no vector to compare with.
+    A paid model is not called if the project has no vector to compare with. ``embedder``: None = that of the options.
     """
-    embedder = open_embedder(engine, project, options, uuid4(), timeout=QUERY_TIMEOUT_SECONDS)
+    embedder = embedder or open_embedder(engine, project, options, uuid4(), timeout=QUERY_TIMEOUT_SECONDS)
     if not is_local(embedder.name):
         with engine.connect() as connection:
             missing = explain_missing_vectors(connection, project, embedder.name)

@@ -215,7 +215,7 @@ def _run_again(
             run.now = start
             run.spend_ledger = evidence.replies
             if not is_local(run.options.embedding_model):
-                run.embedder = StoredVectors(copy, run.options.embedding_model)
+                run.embedder = run.query_embedder = StoredVectors(copy, run.options.embedding_model)
             evidence.options_now = run.options.model_dump(mode="json")
             run_phases(run, phases)
     except ConsolidationError as error:

@@ -15,10 +15,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from consolidation_pipeline.core.memory_tests.memory_test import build_test
 from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.admin.erase import erase_memories
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
+from consolidation_pipeline.service.memory_tests.registry import add_memory_tests
 from consolidation_pipeline.service.shadow.replay import Replay, replay_job
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import connect_engine, with_driver
@@ -34,7 +36,7 @@ from consolidation_pipeline_tests.openai_server import (
 )
 from consolidation_pipeline_tests.service.corpus import LESSONS, MIGRATIONS, WEBHOOKS, corpus, note, topic_notes
 from consolidation_pipeline_tests.service.model_replies import reply_by_schema
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
 from consolidation_pipeline_tests.service.shadow.shadow_helpers import make_shadow, promote_shadow
 from consolidation_pipeline_tests.service.table_dumps import compute_checksums
 
@@ -124,6 +126,20 @@ def test_replay_takes_stored_replies(pipeline: Pipeline, monkeypatch: pytest.Mon
     assert first.operation == "pattern"
     assert "reply not stored: prompt" in first.causes[0]
     assert "of pattern to openai/gpt-4o-mini" in first.causes[0]
+
+
+def test_replay_sends_no_query_of_memory_tests(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.configure_new(embedding_model="openai/text-embedding-3-small")
+    pipeline.add([note(f"n{at}-{side}", f"Lesson {at} about topic {at}.") for at in range(4) for side in "ab"])
+    found = build_test("must_find", {"query": "what does lesson 2 say", "says": "topic 2"})
+    add_memory_tests(pipeline.engine, SLUG, [found], source="cli")
+    with openai_server(reply_with_embeddings(dimension=16)) as server:
+        for name, value in client_environment(server.api_base).items():
+            monkeypatch.setenv(name, value)
+        job = pipeline.run().job_id
+        asked = len(server.requests)
+        assert replay(pipeline, job).is_same
+        assert len(server.requests) == asked >= 2
 
 
 def test_replay_takes_stored_vectors(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
