@@ -21,9 +21,10 @@ _SMALLEST_CLAUSE = 2
 class _Side:
     """Cues of one text, the tokens next to each (as positions in the second text), and the tokens it has alone.
 
-    ``pairs``: position in the other text of each token that has one.
+    ``pairs``: position in the other text of each token that has one. ``text``: in lower case, between blanks.
     """
 
+    text: str
     tokens: Sequence[Token]
     cues: Sequence[Cue]
     scopes: Sequence[frozenset[int]]
@@ -74,7 +75,8 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
 
 def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token], pairs: Mapping[int, int]) -> _Side:
     scopes = [frozenset(places[at] for at in near if at in places) for near in reading.scopes]
-    return _Side(reading.tokens, reading.cues, scopes, left, pairs)
+    text = f" {reading.text.lower()} "
+    return _Side(text, reading.tokens, reading.cues, scopes, left, pairs)
 
 
 def _find_demands(
@@ -84,16 +86,19 @@ def _find_demands(
 
     Done is what an auxiliary of the past tells that the demand lacks, or a verb in another form than the demand's.
     """
+    says_done = any(word in other.text and word not in side.text for word in language.done)
     for at, cue in enumerate(side.cues):
         if at in paired or (cue.category, cue.pole) != ("modality", "required"):
             continue
         own = [i for i, token in enumerate(side.tokens) if token.clause == cue.clause and i in side.pairs]
         clauses = {other.tokens[side.pairs[i]].clause for i in own}
         forms = ((side.tokens[i].text.lower(), other.tokens[side.pairs[i]].text.lower()) for i in own)
-        if any(mine != theirs and language.is_past(theirs) for mine, theirs in forms) or any(
+        has_verb = any(language.is_past(theirs) and (says_done or mine != theirs) for mine, theirs in forms)
+        has_auxiliary = any(
             (one.category, one.pole) == ("tense", "past") and one.clause in clauses and j not in paired_other
             for j, one in enumerate(other.cues)
-        ):
+        )
+        if has_verb or has_auxiliary or (says_done and not language.stemmer):
             yield cue
 
 

@@ -11,6 +11,7 @@ prepositions, genitives, determiners: Those of them that open a phrase, join two
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 has_late_participles: True if words may stand between an auxiliary and its participle.
 past_forms, past_endings: Forms and ends of verbs that tell what was done, beside those of participles.
+done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 numbers, ordinals, days, months: As their names say.
@@ -90,6 +91,7 @@ class Language:
     has_late_participles: bool
     past_forms: frozenset[str]
     past_endings: tuple[str, ...]
+    done: tuple[str, ...]
     split_negations: Mapping[str, Mapping[str, str]]
     denying_verbs: frozenset[str]
     neutral: frozenset[tuple[str, str]]
@@ -202,6 +204,7 @@ def load_language(code: str) -> Language:
         raw.get("has_late_participles", False),
         frozenset((*raw.get("participles", ()), *raw.get("past_forms", ()))),
         (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
+        tuple(raw.get("done", ())),
         raw.get("split_negations", {}),
         frozenset(raw.get("denying_verbs", ())),
         frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
