@@ -198,7 +198,7 @@ def revise_sentence(was: str, now: str) -> Revision | None:
     comparison = compare_sentences(before.reading, after.reading)
     if comparison is None or comparison.relation not in ("replaces", "renames"):
         return None
-    if not _is_one_slot(before, after, comparison):
+    if not _is_one_slot(before, after, comparison) or _stand_in_opposite_places(before, after):
         return None
     return Revision(was, now, False, comparison.relation == "replaces")
 
@@ -403,6 +403,15 @@ def _pair_modifiers(after: _Claim, before: _Claim) -> Iterator[tuple[str, str]]:
             pairs = ((after, at), (before, place))
             if all(claim.tokens[max(i, i + step)].gap == "tight" for claim, i in pairs):
                 yield after.tokens[at + step].key, before.tokens[place + step].key
+
+
+def _stand_in_opposite_places(before: _Claim, after: _Claim) -> bool:
+    """Return True for "in production" and "in staging", "in the morning" and "in the evening": both may hold."""
+    opposites = load_language(after.language).opposites
+    there = {t.key for t in before.tokens if t.gap == "link" and t.key not in after.keys}
+    return any(
+        t.governor and t.key not in before.keys and opposites.get(t.key, frozenset()) & there for t in after.tokens
+    )
 
 
 def _is_one_slot(before: _Claim, after: _Claim, comparison: Comparison) -> bool:

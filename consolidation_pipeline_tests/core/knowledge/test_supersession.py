@@ -55,6 +55,23 @@ def test_same_writer_confirms_new_value(same_writer: bool, status: str, rule: st
     assert (found.status, found.rule) == (status, rule)
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The sync is slow in production.", "The sync is slow in staging."),
+        ("Der Abgleich ist am Morgen langsam.", "Der Abgleich ist am Abend langsam."),
+    ],
+)
+def test_opposite_places_and_times_may_both_hold(older: str, newer: str) -> None:
+    assert compare(older, newer) is None
+
+
+def test_now_moves_a_fact_to_another_place() -> None:
+    found = compare("The sync runs in production.", "The sync now runs in staging.")
+    assert found is not None
+    assert found.rule == "change words"
+
+
 @pytest.mark.parametrize("days", [0, -3])
 def test_no_supersession_without_later_date(days: int) -> None:
     assert compare("The backup runs at 02:00.", "The backup no longer runs at 02:00.", days=days) is None
