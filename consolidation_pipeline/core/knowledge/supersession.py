@@ -318,7 +318,9 @@ def _ends_claim(before: _Claim, after: _Claim, change: Change) -> bool:
     shared = [token for token in topic if token.key in before.keys]
     if not shared or len(shared) < min(2, len(before.tokens)) or len(shared) < _SAME_CLAIM * len(topic):
         return False
-    if any(token.kind in ("value", "code") and token.key not in before.keys for token in topic):
+    # "Since 3 March": the date of the change, unless the older sentence is on a date too.
+    values = [token for token in topic if token.kind in ("value", "code") and token.key not in before.keys]
+    if any(not _is_date(value) for value in values) or (values and any(map(_is_date, before.tokens))):
         return False
     if _has_other_subject(before, topic, change.cue[0]):
         return False

@@ -66,6 +66,14 @@ def test_opposite_places_and_times_may_both_hold(older: str, newer: str) -> None
     assert compare(older, newer) is None
 
 
+def test_date_of_a_change_is_no_other_value() -> None:
+    older = "The wiki pages are stored in Paris."
+    found = compare(older, "Since 12 March the wiki pages are stored in Oslo and no longer in Paris.")
+    assert found is not None
+    assert found.rule == "change words"
+    assert compare("The meeting on 3 March is in Paris.", "The meeting on 5 March is no longer in Paris.") is None
+
+
 def test_now_moves_a_fact_to_another_place() -> None:
     found = compare("The sync runs in production.", "The sync now runs in staging.")
     assert found is not None
