@@ -320,7 +320,12 @@ def _ends_claim(before: _Claim, after: _Claim, change: Change) -> bool:
         return False
     # "Since 3 March": the date of the change, unless the older sentence is on a date too.
     values = [token for token in topic if token.kind in ("value", "code") and token.key not in before.keys]
-    if any(not _is_date(value) for value in values) or (values and any(map(_is_date, before.tokens))):
+    if any(map(_is_date, values)) and any(map(_is_date, before.tokens)):
+        return False
+    # "In B and no longer in A": the value before the change words takes the place of the one behind them.
+    new = [value for value in values if not _is_date(value)]
+    former = [t for t in topic if t.start > change.cue[0] and t.kind in _VALUE_KINDS and t.key in before.keys]
+    if len(new) > len(former) or any(value.start > change.cue[0] for value in new):
         return False
     if _has_other_subject(before, topic, change.cue[0]):
         return False

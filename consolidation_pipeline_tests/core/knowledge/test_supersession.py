@@ -74,6 +74,15 @@ def test_date_of_a_change_is_no_other_value() -> None:
     assert compare("The meeting on 3 March is in Paris.", "The meeting on 5 March is no longer in Paris.") is None
 
 
+def test_new_value_beside_the_former_one() -> None:
+    older = "The wiki pages are stored in eu-west-1."
+    found = compare(older, "Since 2026-03-12 the wiki pages are stored in us-east-2 and no longer in eu-west-1.")
+    assert found is not None
+    assert found.rule == "change words"
+    assert compare(older, "The wiki pages in us-east-2 are no longer slow.") is None
+    assert compare(older, "The wiki pages of us-east-2 are no longer stored in eu-west-1 and eu-west-2.") is None
+
+
 def test_now_moves_a_fact_to_another_place() -> None:
     found = compare("The sync runs in production.", "The sync now runs in staging.")
     assert found is not None
