@@ -25,8 +25,7 @@ _SECONDS = {
 }
 _THOUSANDS = {"k": Decimal(1000), "K": Decimal(1000), "M": Decimal(1_000_000)}
 _ORDINALS = ("st", "nd", "rd", "th")
-# A line may be wrapped between a number and its unit.
-AFTER_NUMBER = re.compile(rf"(?P<gap>(?:{BLANK}|-|\n(?=[A-Za-z%]))?)(?P<name>[^\W\d_]\w{{0,14}}(?!\w)|[%°])")
+AFTER_NUMBER = re.compile(rf"(?P<gap>(?:{BLANK}|-)?)(?P<name>[^\W\d_]\w{{0,14}}(?!\w)|[%°])")
 
 
 def unitless(written: str) -> str:

@@ -14,7 +14,6 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
     [
         ("a plain sentence", set()),
         ("wait 30 seconds, 500 ms, 2h", {("number", "30 s"), ("number", "0.5 s"), ("number", "2 h")}),
-        ("a pool of 30\nGB, a limit of 20\nConnections", {("number", "30 gb"), ("number", "20")}),
         ("0x1f 1e-3 1_000 .5", {("number", "31"), ("number", "0.001"), ("number", "1000"), ("number", "0.5")}),
         ("4xx and 2FA", {("number", "4xx"), ("number", "2fa")}),
         ("see https://a.org/v2/30?x=1#y.", {("url", "https://a.org/v2/30?x=1#y")}),

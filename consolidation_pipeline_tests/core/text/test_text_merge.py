@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.literals.literal_scanner import Literal
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
-from consolidation_pipeline.core.text.sentence_splitter import split_sentences
+from consolidation_pipeline.core.text.sentence_splitter import split_sentences, unwrap
 from consolidation_pipeline.core.text.text_coverage import Statement
 from consolidation_pipeline.core.text.text_merge import (
     MergedText,
@@ -160,7 +160,7 @@ def test_merge_contains_every_source(given_texts: list[str]) -> None:
 @given(texts | recased)
 def test_merge_keeps_every_literal(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
-    assert frozenset().union(*map(literals, given_texts)) <= literals(merged)
+    assert frozenset().union(*(literals(unwrap(text)) for text in given_texts)) <= literals(unwrap(merged))
     assert find_missing_literals(given_texts, merged) == frozenset()
 
 
