@@ -77,7 +77,8 @@ def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes,
     has_vector = (rows >= 0) | np.isin(nodes.ids, loaded.ids)
     nodes, rows = nodes.select(has_vector), rows[has_vector]
     x = compared.x[rows]
-    x[rows < 0] = center_vectors(vectors, snapshot)[np.isin(loaded.ids, nodes.ids)]
+    if len(loaded.ids):  # None, if what was compared again went between the two statements.
+        x[rows < 0] = center_vectors(vectors, snapshot)[np.isin(loaded.ids, nodes.ids)]
     return nodes, x
 
 

@@ -222,6 +222,27 @@ def test_cached_vectors_equal_stored_vectors(pipeline: Pipeline, monkeypatch: py
     assert x.tobytes() == loaded.tobytes()
 
 
+def test_node_whose_vector_goes_meanwhile_is_left_out(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add(corpus())
+    with pipeline.open(embedder=WordEmbedder()) as run:
+        embed_memories(run)
+        update_similarity_graph(run)
+        pipeline.add([note("late", "cedar delta amber")])
+        embed_memories(run)
+        load = similarity_graph.load_nodes_with_vectors
+
+        def load_without_vectors(*arguments: Any, **how: Any) -> Any:
+            pipeline.write(
+                "UPDATE {s}.task_memories SET embedding = NULL, embedding_model = NULL, embedding_dim = NULL"
+            )
+            return load(*arguments, **how)
+
+        monkeypatch.setattr(similarity_graph, "load_nodes_with_vectors", load_without_vectors)
+        with run.engine.connect() as connection:
+            nodes, x = load_grouping_nodes(connection, run)
+    assert len(nodes) == len(x) == len(corpus())
+
+
 # --- incremental and rebuilt graph -----------------------------------------------------------------------------------
 
 # Automatic tiers need shared words and are stricter for short texts; given ones are used as they are.
