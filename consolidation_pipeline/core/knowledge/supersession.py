@@ -416,9 +416,8 @@ def _stand_in_opposite_places(before: _Claim, after: _Claim) -> bool:
     """Return True for "in production" and "in staging", "in the morning" and "in the evening": both may hold."""
     opposites = load_language(after.language).opposites
     there = {t.key for t in before.tokens if t.gap == "link" and t.key not in after.keys}
-    return any(
-        t.governor and t.key not in before.keys and opposites.get(t.key, frozenset()) & there for t in after.tokens
-    )
+    here = {t.key for t in after.tokens if t.gap == "link" and t.key not in before.keys}
+    return any(opposites.get(key, frozenset()) & there for key in here)
 
 
 def _is_one_slot(before: _Claim, after: _Claim, comparison: Comparison) -> bool:
