@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.runs.operator_limits import check_limits, read_limits
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, build_scope, read_scope, select_phases
@@ -229,9 +229,7 @@ def cancel_job(engine: Engine, job_id: UUID, *, cancelled_by: str) -> CancelledJ
         ConflictError: The job has ended; the message names its status.
     """
     with engine.connect() as connection:
-        job = jobs.get_job(connection, job_id)
-        if job is None:
-            raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
+        job = jobs.require_job(connection, job_id)
         project = get_project(connection, job.slug)
     fail_dead_job(engine, project)
     with engine.begin() as connection:

@@ -74,9 +74,7 @@ def find_job(engine: Engine, reference: str) -> tuple[UUID, Project]:
                 message = f"project {reference} has no job yet: `consolidation run {reference}` makes one"
                 raise NotFoundError(message) from None
             return found[0].id, project
-        job = jobs.get_job(connection, job_id)
-        if job is None:
-            raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
+        job = jobs.require_job(connection, job_id)
         return job.id, get_project(connection, job.slug)
 
 

@@ -25,15 +25,13 @@ from consolidation_pipeline.service.runs.phases import read_scope
 from consolidation_pipeline.store.database.engine import Engine, Row
 from consolidation_pipeline.store.database.inspection import describe_columns
 from consolidation_pipeline.store.database.schema import SCHEMA
-from consolidation_pipeline.store.jobs.jobs import get_job
+from consolidation_pipeline.store.jobs.jobs import require_job
 from consolidation_pipeline.store.ledger.job_changes import (
     count_job_edges,
     count_job_rows,
     fingerprint_inputs,
     iter_job_groups,
 )
-
-DEFAULT_NAMESPACE = "consolidation"
 
 _END_TYPES = {
     "completed": event_v2.RunState.COMPLETE,
@@ -67,9 +65,7 @@ def load_job_record(engine: Engine, job_id: UUID, *, namespace: str) -> JobRecor
         NotFoundError: There is no such job, or it never began to run.
     """
     with engine.connect() as connection:
-        job = get_job(connection, job_id)
-        if job is None:
-            raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
+        job = require_job(connection, job_id)
         if job.started_at is None:
             raise NotFoundError(f"job {job_id} is {job.status} and never began to run: it has no events")
         rows = count_job_rows(connection, job_id)

@@ -19,12 +19,11 @@ from uuid import UUID
 
 from consolidation_pipeline.core.differences.pair_screen import RULES_VERSION
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
-from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.lineage.memory_lineage import trace_group
 from consolidation_pipeline.service.runs.phases import read_scope
 from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
-from consolidation_pipeline.store.jobs.jobs import get_job
+from consolidation_pipeline.store.jobs.jobs import require_job
 from consolidation_pipeline.store.jobs.llm_calls import sum_job_spending
 from consolidation_pipeline.store.ledger.change_sets import load_change_set
 from consolidation_pipeline.store.ledger.job_changes import (
@@ -65,9 +64,7 @@ def build_report(engine: Engine, job_id: UUID) -> dict[str, Any]:
         NotFoundError: There is no such job.
     """
     with engine.connect() as connection:
-        job = get_job(connection, job_id)
-        if job is None:
-            raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
+        job = require_job(connection, job_id)
         groups = list(iter_job_groups(connection, job_id))
         raw = {change.row_id for group in groups for change in group if change.table == "task_memories"}
         texts = load_raw_texts(connection, job.project_id, raw)

@@ -17,7 +17,7 @@ from consolidation_pipeline.core.jobs.change_set import (
     find_differing,
 )
 from consolidation_pipeline.embed import is_local
-from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError
+from consolidation_pipeline.errors import ConflictError, ConsolidationError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.phases import PHASES, read_scope
@@ -28,7 +28,7 @@ from consolidation_pipeline.service.shadow.replay_causes import Evidence, find_c
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.admin.project_inputs import hash_inputs
 from consolidation_pipeline.store.database.engine import Engine, Row
-from consolidation_pipeline.store.jobs.jobs import get_job
+from consolidation_pipeline.store.jobs.jobs import require_job
 from consolidation_pipeline.store.ledger.change_sets import load_change_set, load_decision
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.shadow.databases import create_shadow, drop_shadow
@@ -129,9 +129,7 @@ def replay_job(engine: Engine, job_id: UUID, *, settings: Settings) -> Replay:
 def _load_job(engine: Engine, job_id: UUID) -> tuple[Row[Any], Project, ChangeSet]:
     """Return a job that can be replayed, its project and what it decided."""
     with engine.connect() as connection:
-        job = get_job(connection, job_id)
-        if job is None:
-            raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
+        job = require_job(connection, job_id)
         if job.status != "completed":
             raise ConflictError(f"job {job_id} is {job.status}: only completed jobs can be replayed")
         project = get_project(connection, job.slug)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.jobs.project_lock import HELD_LOCKS
@@ -223,6 +224,14 @@ _GET_JOB = """
 def get_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
     """Return a job with the ``slug`` of its project; None if it does not exist."""
     return connection.execute(text(_GET_JOB), {"job": job_id}).one_or_none()
+
+
+def require_job(connection: Connection, job_id: UUID) -> Row[Any]:
+    """Return a job as ``get_job`` does. Raise NotFoundError if it does not exist."""
+    job = get_job(connection, job_id)
+    if job is None:
+        raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
+    return job
 
 
 _LOCK_JOB_STATUS = "SELECT id, status, metrics FROM consolidation.consolidation_jobs WHERE id = :job FOR SHARE"
