@@ -19,13 +19,13 @@ from uuid import UUID
 
 from consolidation_pipeline.core.differences.pair_screen import RULES_VERSION
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
+from consolidation_pipeline.core.jobs.change_set import build_change_set
 from consolidation_pipeline.service.lineage.memory_lineage import trace_group
 from consolidation_pipeline.service.runs.phases import read_scope
 from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.jobs import require_job
 from consolidation_pipeline.store.jobs.llm_calls import sum_job_spending
-from consolidation_pipeline.store.ledger.change_sets import load_change_set
 from consolidation_pipeline.store.ledger.job_changes import (
     JobChange,
     fingerprint_inputs,
@@ -78,7 +78,7 @@ def build_report(engine: Engine, job_id: UUID) -> dict[str, Any]:
             "options": job.options,
             "inputs": _describe_inputs(connection, job),
             "changes": {
-                "hash": load_change_set(connection, job_id).digest,
+                "hash": build_change_set(change.as_written for group in groups for change in group).digest,
                 "groups": len(groups),
                 "rows": sum(map(len, groups)),
                 "groups_by_operation": dict(Counter(group[0].operation for group in groups)),

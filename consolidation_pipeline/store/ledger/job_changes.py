@@ -11,6 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.core.jobs.change_set import LedgerChange
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
 
@@ -32,6 +33,13 @@ class JobChange:
     reason: str | None
     confidence: float | None
     undone: bool
+
+    @property
+    def as_written(self) -> LedgerChange:
+        """The change as the change set of a job has it."""
+        return LedgerChange(
+            self.group_id, self.operation, self.table, self.row_id, self.before, self.after, self.reason
+        )
 
 
 # The changes of a group need not be neighbours in the ledger.
