@@ -11,9 +11,8 @@ from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.service.shadow.offline_models import StoredReplies
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.knowledge.merged_memories import load_source_vectors
-from consolidation_pipeline.store.memories.memories import join_text_columns
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline.store.shadow.rewind import list_texts
+from consolidation_pipeline.store.shadow.rewind import load_hashed_texts
 
 # Cosine below which a stored vector is not that of its text. Rounding on another machine changes it by about 1e-7.
 _SAME_VECTOR = 0.9999
@@ -114,22 +113,17 @@ def find_causes(
 
 def _check_texts(connection: Connection, project: Project, evidence: Evidence, rows: set[str]) -> Iterator[str]:
     """Yield the memories whose text or vector is not the one that was stored together with the other."""
-    texts = {row.id: row for row in list_texts(connection, project.id)}
-    bodies = {id_: _join(row) for id_, row in texts.items()}
-    edited = [id_ for id_, row in texts.items() if content_hash(bodies[id_]) != row.content_hash]
+    texts = load_hashed_texts(connection, project.id)
+    edited = [id_ for id_, (text, hash_) in texts.items() if content_hash(text) != hash_]
     for id_ in sorted(edited, key=lambda one: (str(one) not in rows, one))[:_SHOWN]:
         yield f"input differs: the text of memory {id_} was changed outside of the ledger"
     model = evidence.job.options.get("embedding_model", "local")
     if not is_local(model) or not texts:
         return
-    embedder, ids = load_embedder(model), list(bodies)
-    again = embedder.embed(list(bodies.values()))
+    embedder, ids = load_embedder(model), list(texts)
+    again = embedder.embed([text for text, _ in texts.values()])
     stored = load_source_vectors(connection, ids, again.shape[1], model=embedder.name)
     cosines = {id_: float(stored[id_] @ vector) for id_, vector in zip(ids, again, strict=True) if id_ in stored}
     off = [id_ for id_, cosine in cosines.items() if cosine < _SAME_VECTOR and id_ not in edited]
     for id_ in sorted(off, key=lambda one: (str(one) not in rows, one))[:_SHOWN]:
         yield f"embedding differs: the vector of memory {id_} is not the one that {model} gives its text"
-
-
-def _join(row: Row[Any]) -> str:
-    return join_text_columns([row.goal, row.execution_summary, row.result, row.lessons_learned, row.feedback])

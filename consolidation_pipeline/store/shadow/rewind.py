@@ -11,9 +11,11 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED
 from consolidation_pipeline.store.ledger.revert import rewind_changes
+from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 
 # The ledger has no images of rows that an erasure removed, and none at all of what audit retention removed.
 _LIST_GAPS = """
@@ -153,15 +155,16 @@ def rewind_project(
     connection.execute(text(_SET_OPTIONS), {"project": project_id, "options": json.dumps(dict(options))})
 
 
-_LIST_CHANGED_TEXTS = """
-    SELECT id, content_hash, goal, execution_summary, result, lessons_learned, feedback
-    FROM consolidation.task_memories WHERE project_id = :project ORDER BY id
-"""
+_LIST_TEXTS = compose(
+    "SELECT id, content_hash, /* columns */ FROM consolidation.task_memories WHERE project_id = :project ORDER BY id",
+    columns=", ".join(TEXT_COLUMNS),
+)
 
 
-def list_texts(connection: Connection, project_id: UUID) -> Sequence[Row[Any]]:
-    """Return ``id``, ``content_hash`` and the fields of the text of each raw memory."""
-    return connection.execute(text(_LIST_CHANGED_TEXTS), {"project": project_id}).all()
+def load_hashed_texts(connection: Connection, project_id: UUID) -> dict[UUID, tuple[str, str]]:
+    """Return the embedded text of each raw memory and the hash that is stored with it, by id."""
+    rows = connection.execute(text(_LIST_TEXTS), {"project": project_id})
+    return {row[0]: (join_text_columns(row[2:]), row[1]) for row in rows}
 
 
 _COUNT_LATER = """
