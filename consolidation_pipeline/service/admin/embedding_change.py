@@ -85,7 +85,7 @@ def read_status(engine: Engine, slug: str, *, settings: Settings) -> EmbeddingSt
     """Return which models a project has vectors of. Raise NotFoundError if there is no such project."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        current = load_embedder(effective_options(project, settings).embedding_model).name
+        current = _name_model(project, settings)
         staged = list_staged_models(connection, project.id)
         models = []
         for model in dict.fromkeys([current, *staged]):
@@ -115,7 +115,7 @@ def stage_embeddings(engine: Engine, slug: str, model: str, *, settings: Setting
     project = get_runnable_project(engine, slug)
     options = _choose_model(project, model, settings)
     embedder = open_embedder(engine, project, options, uuid4())
-    current = load_embedder(effective_options(project, settings).embedding_model).name
+    current = _name_model(project, settings)
     if embedder.name == current:
         raise UsageError(f"{slug} has the embedding model {current} already: give another")
     with _hold_staging(engine, project):
@@ -151,7 +151,7 @@ def switch_model(engine: Engine, slug: str, *, settings: Settings) -> Switch:
     with _hold_staging(engine, project):
         with engine.connect() as connection:
             project = get_project(connection, slug)
-            current = load_embedder(effective_options(project, settings).embedding_model).name
+            current = _name_model(project, settings)
             others = sorted(set(list_staged_models(connection, project.id)) - {current})
         if not others:
             raise UsageError(f"no other model of {slug} is staged: run `consolidation embeddings {slug} --model MODEL`")
@@ -183,7 +183,7 @@ def drop_staged(engine: Engine, slug: str, *, settings: Settings) -> int:
     with _hold_staging(engine, project):
         with engine.begin() as connection:
             project = get_project(connection, slug)
-            current = load_embedder(effective_options(project, settings).embedding_model).name
+            current = _name_model(project, settings)
             missing = sum(rows for _, rows in count_embedded(connection, project.id, current).values())
             if missing > count_unstaged(connection, project.id, current):
                 raise ConflictError(
@@ -201,6 +201,11 @@ def _hold_staging(engine: Engine, project: Project) -> Iterator[None]:
         if not held:
             raise ProjectBusyError(f"another process stages vectors of {project.slug}; try again when it is done")
         yield
+
+
+def _name_model(project: Project, settings: Settings) -> str:
+    """Return the name of the embedding model that a project has."""
+    return load_embedder(effective_options(project, settings).embedding_model).name
 
 
 def _choose_model(project: Project, model: str, settings: Settings) -> ConsolidationOptions:

@@ -11,8 +11,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, copy_vectors, load_columns, to_uuids
+from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 from consolidation_pipeline.store.memories.embeddings import EMBEDDED_TABLES, LIST_REUSABLE, for_table
 
 _STAGE = """
@@ -69,6 +71,7 @@ _IS_UNSTAGED = """
             AND s.content_hash = t.content_hash)
 """
 _LIST_UNSTAGED = "SELECT id FROM /* table */ t WHERE /* is_unstaged */ ORDER BY id"
+_COUNT_UNSTAGED = "SELECT count(*) FROM /* table */ t WHERE /* is_unstaged */"
 
 
 def list_unstaged(connection: Connection, project_id: UUID, table: str, model: str) -> Ids:
@@ -90,8 +93,7 @@ def save_staged(
     connection.execute(text("CREATE TEMP TABLE computed (id uuid, embedding vector) ON COMMIT DROP"))
     copy_vectors(connection, "computed (id, embedding)", ids, vectors)
     connection.execute(text("CREATE TEMP TABLE hashes (id uuid, content_hash text) ON COMMIT DROP"))
-    rows = [{"id": id_, "hash": hash_} for id_, hash_ in zip(to_uuids(ids), hashes, strict=True)]
-    connection.execute(text("INSERT INTO hashes VALUES (:id, :hash)"), rows)
+    copy_rows(connection, "hashes (id, content_hash)", zip(to_uuids(ids), hashes, strict=True))
     _stage(connection, project_id, table, model, _COMPUTED, dim=vectors.shape[1])
     connection.execute(text("DROP TABLE computed, hashes"))
 
@@ -110,7 +112,9 @@ def list_staged_models(connection: Connection, project_id: UUID) -> dict[str, tu
 
 def count_unstaged(connection: Connection, project_id: UUID, model: str) -> int:
     """Return the number of rows that have a vector of ``model`` neither of their own nor staged."""
-    return sum(len(list_unstaged(connection, project_id, table, model)) for table in EMBEDDED_TABLES)
+    counted = compose(_COUNT_UNSTAGED, is_unstaged=_IS_UNSTAGED)
+    bound = {"project": project_id, "model": model}
+    return sum(fetch_rows(connection, for_table(counted, table), bound)[0][0] for table in EMBEDDED_TABLES)
 
 
 _DELETE = "DELETE FROM consolidation.staged_embeddings WHERE project_id = :project"

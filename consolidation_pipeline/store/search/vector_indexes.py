@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
+from typing import TypeVar
 from uuid import UUID
 
 from cachetools import TTLCache, cached
@@ -134,6 +135,9 @@ class StagedIndex(VectorIndex):
         return self.rows
 
 
+AnyIndex = TypeVar("AnyIndex", bound=VectorIndex)
+
+
 def digest(name: str) -> str:
     """Return the digest of a name that stands for it in the name of an index."""
     return sha256(name.encode()).hexdigest()[:12]
@@ -144,9 +148,7 @@ def find_indexes(connection: Connection, project_id: UUID, model: str, dimension
 
     One of an earlier version counts, until a run replaces it. The names are cached for ``_CACHE_SECONDS``.
     """
-    complete = list_complete_indexes(connection)
-    indexes = (VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE)
-    return {index.table: index for index in indexes if index.is_among(complete)}
+    return _find_complete(connection, (VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE))
 
 
 def count_candidates(connection: Connection, indexes: Iterable[VectorIndex], *, nearest: int) -> int:
@@ -160,8 +162,11 @@ def find_staged_indexes(
     connection: Connection, project_id: UUID, model: str, dimension: int
 ) -> Mapping[str, StagedIndex]:
     """Return the complete indexes on a project's staged vectors of a model and dimension, by table of their rows."""
+    return _find_complete(connection, (StagedIndex(table, project_id, model, dimension) for table in SEARCHABLE))
+
+
+def _find_complete(connection: Connection, indexes: Iterable[AnyIndex]) -> Mapping[str, AnyIndex]:
     complete = list_complete_indexes(connection)
-    indexes = (StagedIndex(table, project_id, model, dimension) for table in SEARCHABLE)
     return {index.table: index for index in indexes if index.is_among(complete)}
 
 
