@@ -21,7 +21,7 @@ _SMALLEST_CLAUSE = 2
 class _Side:
     """Cues of one text, the tokens next to each (as positions in the second text), and the tokens it has alone.
 
-    ``pairs``: position in the other text of each token that has one. ``text``: in lower case, between blanks.
+    ``pairs``: position in the other text of each token that has one.
     """
 
     text: str
@@ -75,8 +75,7 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
 
 def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token], pairs: Mapping[int, int]) -> _Side:
     scopes = [frozenset(places[at] for at in near if at in places) for near in reading.scopes]
-    text = f" {reading.text.lower()} "
-    return _Side(text, reading.tokens, reading.cues, scopes, left, pairs)
+    return _Side(reading.text, reading.tokens, reading.cues, scopes, left, pairs)
 
 
 def _find_demands(
@@ -86,10 +85,16 @@ def _find_demands(
 
     Done is what an auxiliary of the past tells that the demand lacks, or a verb in another form than the demand's.
     """
-    says_done = any(word in other.text and word not in side.text for word in language.done)
-    for at, cue in enumerate(side.cues):
-        if at in paired or (cue.category, cue.pole) != ("modality", "required"):
-            continue
+    demands = [
+        cue
+        for at, cue in enumerate(side.cues)
+        if at not in paired and (cue.category, cue.pole) == ("modality", "required")
+    ]
+    if not demands:
+        return
+    here, there = (f" {one.text.lower()} " for one in (side, other))
+    says_done = any(word in there and word not in here for word in language.done)
+    for cue in demands:
         own = [i for i, token in enumerate(side.tokens) if token.clause == cue.clause and i in side.pairs]
         clauses = {other.tokens[side.pairs[i]].clause for i in own}
         forms = ((side.tokens[i].text.lower(), other.tokens[side.pairs[i]].text.lower()) for i in own)
