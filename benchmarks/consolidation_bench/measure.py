@@ -22,7 +22,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """What a system holds at one time. ``superseded``: memories that hold no longer, with the one that says so."""
+    """State of a system at one time. ``superseded``: memories that hold no longer, with the one that says so."""
 
     dataset: Dataset
     active: Sequence[ActiveMemory]

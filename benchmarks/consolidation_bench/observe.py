@@ -29,7 +29,7 @@ Rows = list[tuple[str, str, tuple[str, ...]]]
 
 @dataclass
 class Observation:
-    """What a system did. ``seconds``: of loading and consolidating. ``found``: texts for each question.
+    """Result of running a system. ``seconds``: of loading and consolidating. ``found``: texts for each question.
 
     ``undone``: active memories after undo; None = the system has no undo.
     """

@@ -1,4 +1,4 @@
-"""What a system has to offer to be measured."""
+"""Interface of a system that is measured."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class ComparedMerge(_Part):
     texts: dict[UUID, str]
     """Raw memories and their texts."""
     text: str | None
-    """What the merged memory says. Null if a language model would have to write it first."""
+    """Text of the merged memory. Null if a language model would have to write it first."""
 
 
 class RewordedMerge(_Part):
