@@ -28,6 +28,7 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.project_lock import session_lock
 from consolidation_pipeline.store.memories.embeddings import EMBEDDED_TABLES, count_embedded, load_unembedded
 from consolidation_pipeline.store.memories.staged_embeddings import (
+    analyze_staged,
     count_unstaged,
     delete_staged,
     list_staged_models,
@@ -127,6 +128,8 @@ def stage_embeddings(engine: Engine, slug: str, model: str, *, settings: Setting
             )
         computed, reused = _fill(engine, project, embedder)
         _copy_own(engine, project, current)
+        with engine.begin() as connection:
+            analyze_staged(connection)
         for name in (embedder.name, current):
             with engine.connect() as connection:
                 dimension = load_vector_length(connection, project.id, name)

@@ -98,6 +98,18 @@ def save_staged(
     connection.execute(text("DROP TABLE computed, hashes"))
 
 
+_ANALYZE = "ANALYZE consolidation.staged_embeddings (project_id, embedding_model, memory_id, content_hash)"
+
+
+def analyze_staged(connection: Connection) -> None:
+    """Tell the planner how many vectors are staged.
+
+    Without statistics it takes the table for empty and reads all of it for each row that may lack a vector: switching
+    10,000 memories took 6 to 46 s instead of 0.1 s.
+    """
+    connection.execute(text(_ANALYZE))
+
+
 _LIST_MODELS = """
     SELECT embedding_model, max(embedding_dim), count(*) FROM consolidation.staged_embeddings
     WHERE project_id = :project GROUP BY 1 ORDER BY 1

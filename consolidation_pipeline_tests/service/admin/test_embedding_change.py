@@ -86,6 +86,13 @@ def test_staging_leaves_rows_and_searches_as_they_are(live: Pipeline) -> None:
     assert stage(live).computed == 0
 
 
+def test_planner_knows_the_staged_rows_after_staging(live: Pipeline) -> None:
+    """Without statistics, a switch compares each row with all staged ones."""
+    stage(live)
+    known = live.rows("SELECT attname FROM pg_stats WHERE schemaname = '{s}' AND tablename = 'staged_embeddings'")
+    assert {name for (name,) in known} >= {"embedding_model", "memory_id", "content_hash"}
+
+
 def test_switch_and_switch_back_change_no_row(live: Pipeline) -> None:
     stage(live)
     before = dump_tables(live, tables=["task_memories", "consolidated_memories", "staged_embeddings"])
