@@ -164,5 +164,7 @@ def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: 
     common = next((at for at, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
     if common >= max(_FAMILY_LENGTH, _FAMILY_SHARE * max(len(x), len(y))):
         return 0.9
-    value = similarity(one, other) if similarity else 0.0
+    # The vectors of "sign in" and "sign off" are alike because of the word that they share.
+    is_phrase = " " in one and " " in other
+    value = similarity(one, other) if similarity and not is_phrase else 0.0
     return value if value >= MIN_WORD_SIMILARITY else 0.0

@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from importlib.resources import files
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 LANGUAGES = ("en", "de", "es", "fr", "zh", "ja")
@@ -146,18 +146,19 @@ def load_language(code: str) -> Language:
     raw = tomllib.loads((files(__package__) / "languages" / f"{code}.toml").read_text("utf-8"))
     elisions = frozenset(raw.get("elisions", ()))
     stem = partial(_stem, raw.get("stemmer"))
-    synonyms = _unite([[stem(word) for word in group if " " not in word] for group in raw["synonyms"]["groups"]])
 
     def split(entry: str) -> tuple[str, ...]:
         return tuple(part for word in split_words(entry) for _, part in split_parts(word, elisions))
 
+    # Phrases are words with blanks: "turn on" and "turn off" must not become "turn".
+    groups = [[" ".join(map(stem, split(entry))) for entry in group] for group in raw["synonyms"]["groups"]]
+    synonyms = _unite([sorted(group, key=lambda entry: " " in entry) for group in groups])
+
     phrases: dict[tuple[str, ...], Phrase] = {}
     synonym_phrases: dict[tuple[str, ...], Phrase] = {}
-    for group in raw["synonyms"]["groups"]:
-        for entry in group:
-            if len(words := split(entry)) > 1:
-                first = stem(group[0].split()[0])
-                synonym_phrases[tuple(map(stem, words))] = Phrase("synonym", synonyms.get(first, first))
+    for entry in chain.from_iterable(groups):
+        if len(words := tuple(entry.split())) > 1:
+            synonym_phrases[words] = Phrase("synonym", synonyms.get(entry, entry))
     for entry in raw["light"]:
         phrases[split(entry)] = Phrase("light")
     for key, entries in raw["markers"].items():

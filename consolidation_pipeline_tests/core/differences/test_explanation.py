@@ -30,6 +30,8 @@ MAY_MERGE = {
     "quoted code": ("Set `MAX_PARTS` to 5.", "Set MAX_PARTS to 5."),
     "phrase in front": ("The node is drained before the upgrade.", "Before the upgrade, the node is drained."),
     "phrase with a synonym": ("The contract runs out in May.", "The contract expires in May."),
+    "phrase and word": ("Turn on the debug mode.", "Enable the debug mode."),
+    "phrase written together": ("The time out of the end point is short.", "The timeout of the endpoint is short."),
     "spelling": ("Set up the colour catalogue.", "The color catalog must be set up."),
     "frequency": ("Check the filter twice a year.", "Check the filter two times a year."),
     "perfect": ("The script was rewritten in Rust.", "The script has been rewritten in Rust."),
@@ -81,6 +83,8 @@ MUST_NOT_MERGE = {
         ("The signature is valid.", "The signature is invalid."),
     ],
     "opposite": [
+        ("Switch on the heater in the lab.", "Switch off the heater in the lab."),
+        ("The debug mode was turned on.", "The debug mode was disabled."),
         ("Enable the cache in the proxy.", "Disable the cache in the proxy."),
         ("The staging cluster logs bodies.", "The production cluster logs bodies."),
     ],
@@ -140,6 +144,7 @@ MUST_NOT_MERGE = {
         ("The desktop client for Linux keeps its settings.", "On macOS the desktop client keeps its settings."),
         ("The customer prefers tea.", "The customer prefers coffee."),
         ("The red lamp blinks.", "The blue lamp blinks."),
+        ("The reader must log in first.", "The reader must log out first."),
         ("The fee is for US cards.", "The fee is for us by card top-up."),
         ("Countries of the account.", "The account sends money to friends, in many countries of three unions."),
     ],
@@ -188,6 +193,7 @@ def test_vectors_unite_words_above_the_threshold() -> None:
 
 
 def test_similar_vectors_never_unite_opposites() -> None:
+    assert not explain("Sign in to the portal.", "Sign off the portal.", lambda *_: 1.0).may_merge
     assert not explain("Lock the row.", "Unlock the row.", lambda *_: 1.0).may_merge
     assert not explain("Increase the timeout.", "Decrease the timeout.", lambda *_: 1.0).may_merge
 
