@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -59,6 +60,11 @@ def unit_vector(seed: int, dimension: int = 3) -> np.ndarray[Any, np.dtype[np.fl
     """Return a float32 vector (dimension,) of length 1."""
     vector = np.random.default_rng(seed).standard_normal(dimension)
     return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def encode_vector(vector: np.ndarray[Any, np.dtype[np.float32]]) -> str:
+    """Return a vector (dimension,) as an image of the ledger holds it."""
+    return b64encode(len(vector).to_bytes(2, "big") + bytes(2) + vector.astype(">f4").tobytes()).decode()
 
 
 def merged_values(content: str, sources: Sequence[UUID] = (), *, seed: int = 0, **fields: Any) -> dict[str, Any]:

@@ -108,6 +108,24 @@ def copy_vectors(connection: Connection, target: str, ids: Ids, vectors: Vectors
     _copy_in(connection, target, rows)
 
 
+def pass_vectors(connection: Connection, query: str, parameters: Mapping[str, Any], target: str) -> int:
+    """Copy the rows of a query, which selects vectors as ``bytea``, into a table; return their number.
+
+    The bytes are those that ``vector_send`` gives, and arrive as vectors: both types have the same form in binary COPY.
+
+    Args:
+        query: SQL with ``%(name)s`` for each parameter.
+        target: Written as ``table (id, embedding)``, with columns of type ``vector`` for those of ``bytea``.
+    """
+    cursor = _cursor(connection)
+    with cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT binary)", parameters) as copy:
+        blocks = list(copy)
+    with cursor.copy(f"COPY {target} FROM STDIN (FORMAT binary)") as copy:
+        for block in blocks:
+            copy.write(block)
+    return int(cursor.rowcount)
+
+
 def load_columns(
     connection: Connection, query: str, parameters: Mapping[str, Any], kinds: Mapping[str, str]
 ) -> tuple[npt.NDArray[Any], ...]:

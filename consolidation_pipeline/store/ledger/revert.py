@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Table, text
 
 from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.database.vector_copy import pass_vectors
 from consolidation_pipeline.store.ledger.ledger_writer import (
     GRAPH_COLUMNS,
     LEDGERED,
@@ -19,7 +20,13 @@ from consolidation_pipeline.store.ledger.ledger_writer import (
     reject_summarized_twice,
     reset_graph_versions,
 )
-from consolidation_pipeline.store.ledger.row_images import CACHE_COLUMNS, COMPLETE_IMAGES, PREVIOUS_EDGES
+from consolidation_pipeline.store.ledger.row_images import (
+    CACHE_COLUMNS,
+    COMPLETE_IMAGES,
+    HAS_VECTOR_BYTES,
+    PREVIOUS_EDGES,
+    VECTOR_BYTES,
+)
 from consolidation_pipeline.store.ledger.row_references import reject_dangling
 
 # Temporary tables: `reverting` holds the changes to revert, each with its turn; `wave` those of one turn and table.
@@ -133,6 +140,8 @@ def _revert_wave(connection: Connection, table: Table) -> dict[str, int]:
     _reject_changed(connection, table)
     if table is consolidated_memories:
         connection.execute(text(COMPLETE_IMAGES))
+    if "embedding" in table.c:
+        _write_vectors_as_text(connection)
     statements = {
         "deleted": compose(_DELETE_ROWS, table=str(table)),
         "restored": _restore_rows(table),
@@ -141,6 +150,24 @@ def _revert_wave(connection: Connection, table: Table) -> dict[str, int]:
     done = {effect: connection.execute(text(statement)).rowcount for effect, statement in statements.items()}
     _revert_parts(connection, table)
     return done
+
+
+_LIST_VECTORS = f"""
+    SELECT entity_id, {VECTOR_BYTES} FROM (SELECT entity_id, previous_state AS image FROM wave) w
+    WHERE {HAS_VECTOR_BYTES}
+"""
+_WRITE_VECTORS = """
+    UPDATE wave w SET previous_state = w.previous_state || jsonb_build_object('embedding', v.embedding::text)
+    FROM wave_vectors v WHERE v.id = w.entity_id
+"""
+
+
+def _write_vectors_as_text(connection: Connection) -> None:
+    """Write vectors as text, from which rows are restored, in the images before of the temporary table ``wave``."""
+    connection.execute(text("CREATE TEMP TABLE wave_vectors (id uuid, embedding vector) ON COMMIT DROP"))
+    if pass_vectors(connection, _LIST_VECTORS, {}, "wave_vectors (id, embedding)"):
+        connection.execute(text(_WRITE_VECTORS))
+    connection.execute(text("DROP TABLE wave_vectors"))
 
 
 def _restore_rows(table: Table) -> str:

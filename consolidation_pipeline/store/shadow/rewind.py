@@ -12,9 +12,10 @@ import numpy as np
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.database.sql import compose
-from consolidation_pipeline.store.database.vector_copy import Vectors
+from consolidation_pipeline.store.database.vector_copy import Vectors, pass_vectors
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED
 from consolidation_pipeline.store.ledger.revert import rewind_changes
+from consolidation_pipeline.store.ledger.row_images import HAS_VECTOR_BYTES, VECTOR_BYTES
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 
 # The ledger has no images of rows that an erasure removed, and none at all of what audit retention removed.
@@ -38,7 +39,8 @@ def list_ledger_gaps(connection: Connection, project_id: UUID, job_id: UUID, *, 
 
 
 # Vectors of a paid model, by the hash of their text: from the rows, and from the images of rows that are gone.
-_KEEP_VECTORS = """
+_KEEP_VECTORS = compose(
+    """
     CREATE TABLE public.kept_vectors AS
     SELECT DISTINCT ON (hash) hash, embedding FROM (
         SELECT content_hash AS hash, embedding FROM consolidation.task_memories WHERE embedding_model = :model
@@ -49,10 +51,18 @@ _KEEP_VECTORS = """
         UNION ALL
         SELECT text_hash, embedding FROM consolidation.grouping_embeddings WHERE embedding_model = :model
         UNION ALL
-        SELECT image ->> 'content_hash', (image ->> 'embedding')::vector
+        SELECT image ->> 'content_hash', CASE WHEN NOT /* has_bytes */ THEN (image ->> 'embedding')::vector END
         FROM consolidation.consolidation_changes, unnest(ARRAY[previous_state, new_state]) AS image
-        WHERE image ->> 'embedding_model' = :model AND image ? 'content_hash' AND image ->> 'embedding' IS NOT NULL
+        WHERE image ->> 'embedding_model' = :model AND image ? 'content_hash'
     ) known WHERE embedding IS NOT NULL ORDER BY hash
+    """,
+    has_bytes=f"({HAS_VECTOR_BYTES})",
+)
+_LIST_VECTORS_OF_IMAGES = f"""
+    SELECT DISTINCT ON (1) image ->> 'content_hash', {VECTOR_BYTES}
+    FROM consolidation.consolidation_changes, unnest(ARRAY[previous_state, new_state]) AS image
+    WHERE image ->> 'embedding_model' = %(model)s AND image ? 'content_hash' AND {HAS_VECTOR_BYTES}
+        AND NOT EXISTS (SELECT 1 FROM public.kept_vectors k WHERE k.hash = image ->> 'content_hash')
 """
 _LOAD_VECTORS = "SELECT hash, embedding::text AS embedding FROM public.kept_vectors WHERE hash = ANY(:hashes)"
 
@@ -60,6 +70,7 @@ _LOAD_VECTORS = "SELECT hash, embedding::text AS embedding FROM public.kept_vect
 def keep_vectors(connection: Connection, model: str) -> None:
     """Keep the vectors of a model in the copy, by the hash of their text, beyond the rewind."""
     connection.execute(text(_KEEP_VECTORS), {"model": model})
+    pass_vectors(connection, _LIST_VECTORS_OF_IMAGES, {"model": model}, "public.kept_vectors (hash, embedding)")
     connection.execute(text("CREATE INDEX ON public.kept_vectors (hash)"))
 
 

@@ -205,6 +205,19 @@ def test_pairs_migrate_down_and_up(engine: Engine) -> None:
         assert connection.execute(pairs).all() == before
 
 
+def test_vectors_of_images_migrate_down_as_text(engine: Engine) -> None:
+    with engine.begin() as connection:
+        project = add_project(connection)
+        merged = add_merged(connection, project, "x", add_memories(connection, project, [new_memory("a")]))
+    downgrade(engine, "0031")
+    query = f"""
+        SELECT new_state ->> 'embedding', embedding::text FROM {SCHEMA}.consolidation_changes
+            JOIN {SCHEMA}.consolidated_memories t ON t.id = entity_id WHERE t.id = :id"""
+    with engine.connect() as connection:
+        image, vector = connection.execute(text(query), {"id": merged}).one()
+    assert image == vector
+
+
 def test_migration_supersedes_overlapping_suggestions(engine: Engine) -> None:
     suggestion = f"""
         INSERT INTO {SCHEMA}.consolidation_suggestions

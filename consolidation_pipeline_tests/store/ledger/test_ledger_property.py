@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Table, text
@@ -31,6 +32,7 @@ from consolidation_pipeline_tests.store.sample_rows import (
     add_project,
     author,
     contents,
+    encode_vector,
     list_effective_changes,
     merged_values,
     new_memory,
@@ -190,6 +192,8 @@ def _assert_ledger_matches_rows(connection: Connection) -> None:
         assert (now is None) == (row.new_state is None)
         if now is not None:
             assert now["version"] == row.version_after
+            if now.get("embedding"):
+                now["embedding"] = encode_vector(np.array(json.loads(now["embedding"]), np.float32))
             written = row.new_state.keys() - {"files", "lineage", "version"}
             assert json.dumps({k: now[k] for k in sorted(written)}) == json.dumps(
                 {k: row.new_state[k] for k in sorted(written)}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-import numpy as np
 import pytest
 from sqlalchemy import Connection, Table, text
 from sqlalchemy.exc import DBAPIError
@@ -16,11 +14,12 @@ from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.database.schema import (
     SCHEMA,
     consolidated_memories,
+    consolidation_changes,
     memory_relations,
     playbook_entries,
     task_memories,
 )
-from consolidation_pipeline.store.database.vector_copy import load_vectors, to_uuids
+from consolidation_pipeline.store.database.vector_copy import format_vector, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.ledger_reader import list_changes
 from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.ledger.revert import revert_changes
@@ -32,6 +31,7 @@ from consolidation_pipeline_tests.store.sample_rows import (
     add_project,
     author,
     contents,
+    encode_vector,
     hide_sources,
     insert_row,
     list_effective_changes,
@@ -399,5 +399,19 @@ def test_embedding_may_be_an_array(connection: Connection, project: Project) -> 
     stored = dict(zip(to_uuids(found), loaded.tolist(), strict=True))
     assert stored == {ids[0]: unit_vector(3).tolist(), ids[1]: unit_vector(2).tolist()}
     (newest, *_) = list_changes(connection, project.id, limit=1)
-    images = [np.array(json.loads(i["embedding"]), np.float32) for i in (newest.previous_state, newest.new_state)]
-    assert np.array_equal(images, [unit_vector(1), unit_vector(3)])
+    images = [image["embedding"] for image in (newest.previous_state, newest.new_state)]
+    assert images == [encode_vector(unit_vector(seed)) for seed in (1, 3)]
+
+
+def test_vector_of_an_earlier_image_is_restored(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    old, new = (format_vector(unit_vector(seed)) for seed in (1, 2))
+    merged = add_merged(connection, project, "x", raw, embedding=old)
+    seq = _update(connection, project, consolidated_memories, merged, 1, embedding=new)
+    image = "jsonb_build_object('embedding', CAST(:old AS text))"
+    rewrite = f"UPDATE {consolidation_changes} SET previous_state = {image} WHERE seq = :seq"
+    connection.execute(text("SET LOCAL session_replication_role = replica"))  # The ledger is append-only.
+    connection.execute(text(rewrite), {"old": old, "seq": seq})
+    connection.execute(text("SET LOCAL session_replication_role = origin"))
+    _undo(connection, project, seq)
+    query = f"SELECT id, embedding FROM {consolidated_memories}"
+    assert load_vectors(connection, query, {}, dimension=3)[1].tolist() == [unit_vector(1).tolist()]

@@ -304,6 +304,7 @@ class StoreArguments:
             "check_constraints_at_end": {"noun": "row"},
             "copy_columns": {"target": f"{SCRATCH_TABLE} (id)", "columns": {"id": to_ids(self.raw)}},
             "copy_rows": {"target": f"{SCRATCH_TABLE} (id)", "rows": [[id_] for id_ in self.raw]},
+            "pass_vectors": {"query": "SELECT NULL::uuid, NULL::bytea", "target": f"{SCRATCH_TABLE} (id, embedding)"},
             "copy_vectors": {"target": f"{SCRATCH_TABLE} (id, embedding)", "ids": to_ids(self.raw)},
             "count_entities": {"entity_type": "playbook_entries"},
             "count_cannot_links": {"rollback_id": uuid4()},
