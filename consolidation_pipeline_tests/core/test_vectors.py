@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from consolidation_pipeline.core import vectors
 from consolidation_pipeline.core.vectors import center, find_positions, find_unusable, normalize
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -62,6 +63,15 @@ def test_normalize_rejects_invalid_matrix(bad):
 def test_center_returns_unit_directions_from_mean():
     x = np.array([[1.0, 1.0], [1.0, -1.0], [4.0, 0.0]])
     assert np.allclose(center(x, [1.0, 0.0]), [[0.0, 1.0], [0.0, -1.0], [1.0, 0.0]])
+
+
+def test_center_in_blocks_equals_center_at_once(monkeypatch):
+    x, mean = np.random.default_rng(3).standard_normal((7, 4)), [0.5, 0.0, -0.5, 0.1]
+    at_once = center(x, mean)
+    monkeypatch.setattr(vectors, "CACHED", 9)
+    assert (center(x, mean) == at_once).all()
+    with pytest.raises(ValueError, match="row 6 "):
+        center(np.vstack([x[:6], [[1.0, 2.0, np.nan, 3.0]]]), mean)
 
 
 def test_row_equal_to_mean_has_no_direction():

@@ -16,6 +16,7 @@ from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import connected_components, select_strong_pairs
 from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
+from consolidation_pipeline.core.vectors import CACHED
 
 # Numbers in the float64 rows of the components that are linked at a time, and in a block of products: 32 MB.
 _ELEMENTS = 1 << 22
@@ -85,9 +86,11 @@ def average_linkage(
         merging = Rows(_unit_rows(x[order[rows]]), sizes, ordered.weights[rows], start - SLACK, most)
         into[rows] = rows[agglomerate(len(rows), i, j, inside.similarity, rows=merging)]
     if threshold < start:
-        linking = GroupLinkage(x[order], ordered, into=into, start=start)
-        linking.lower(threshold)
-        into = linking.into
+        for rows in _by_walls(ordered.walls, x.shape[1]):
+            limits = LinkageLimits(ordered.walls[rows], ordered.weights[rows], most)
+            linking = GroupLinkage(x[order[rows]], limits, into=np.searchsorted(rows, into[rows]), start=start)
+            linking.lower(threshold)
+            into[rows] = rows[linking.into]
     return renumber_labels(into, 2)
 
 
@@ -108,6 +111,14 @@ def _by_components(
     of_row[component >= 0] = portion[component[component >= 0]]
     for number in np.unique(portion):
         yield np.flatnonzero(of_row == number), strong.select(of_row[strong.i] == number)
+
+
+def _by_walls(walls: NDArray[np.int64], d: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the rows, ascending, of one or a few walls at a time."""
+    wall = np.unique(walls, return_inverse=True)[1].reshape(-1)
+    portion = (np.cumsum(np.bincount(wall)) * d // _ELEMENTS)[wall]
+    order = np.argsort(portion, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(portion[order])) + 1)
 
 
 def _unit_rows(rows: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -170,9 +181,14 @@ class GroupLinkage:
 def _sum_rows(x: NDArray[np.floating], group: Labels, count: int) -> NDArray[np.float64]:
     """Return the sums (count, d) of the rows of each group, as rows of length 1."""
     sums = np.zeros((count, x.shape[1]))
-    step = max(1, _ELEMENTS // max(1, x.shape[1]))
+    is_first = np.zeros(len(x), dtype=np.bool_)
+    is_first[np.unique(group, return_index=True)[1]] = True
+    step = max(1, CACHED // max(1, x.shape[1]))
     for at in range(0, len(x), step):
-        np.add.at(sums, group[at : at + step], _unit_rows(x[at : at + step]))
+        rows, groups, first = _unit_rows(x[at : at + step]), group[at : at + step], is_first[at : at + step]
+        # Nearly all groups are one row, and ``np.add.at`` takes longer than a copy.
+        sums[groups[first]] = rows[first]
+        np.add.at(sums, groups[~first], rows[~first])
     return sums
 
 

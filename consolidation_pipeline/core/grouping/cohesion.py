@@ -7,10 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.grouping.labels import Labels
-from consolidation_pipeline.core.vectors import as_matrix
-
-# Numbers in one block of float64 rows: 16 MB.
-_ELEMENTS = 1 << 21
+from consolidation_pipeline.core.vectors import CACHED, as_matrix
 
 # Rows of the cosine matrix of a large group that are computed at a time.
 _STRIP = 256
@@ -42,7 +39,7 @@ def summarize_groups(x: NDArray[np.floating], labels: Labels, *, minimum: bool =
 
     The means take one pass over the rows, because the cosines of a group add up to the square of its sum. The minimum
     takes m^2 d / 2 multiplications for m members: a few seconds for 20,000 members of 256 dimensions, and minutes for
-    200,000. Memory besides the results: about 50 MB, or 8 m (d + 512) bytes for the largest group if that is more.
+    200,000. Memory besides the results: a few MB, or 8 m (d + 512) bytes for the largest group if that is more.
 
     Args:
         x: Vectors (n, d), L2-normalised.
@@ -78,10 +75,10 @@ def compute_cohesion(x: NDArray[np.floating], members: ArrayLike) -> Cohesion:
 
 
 def _blocks_of_one_size(sizes: NDArray[np.int64], d: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the groups of two or more members, in blocks of one size whose rows are about ``_ELEMENTS`` numbers."""
+    """Yield the groups of two or more members, in blocks of one size whose rows are about ``CACHED`` numbers."""
     for size in np.unique(sizes[sizes > 1]).tolist():
         groups = np.flatnonzero(sizes == size)
-        step = max(1, _ELEMENTS // (size * max(1, d, size)))
+        step = max(1, CACHED // (size * max(1, d, size)))
         yield from (groups[at : at + step] for at in range(0, len(groups), step))
 
 

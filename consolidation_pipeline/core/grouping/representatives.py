@@ -4,12 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.grouping.labels import Labels
+from consolidation_pipeline.core.vectors import CACHED
 
 # Mean similarities are compared to six decimals: more is rounding noise.
 _DECIMALS = 6
-
-# Rows that are converted to float64 at a time.
-_BLOCK = 4096
 
 
 def choose_representatives(
@@ -49,8 +47,9 @@ def compute_similarities(
     """
     similarity = np.full(len(labels), np.nan, dtype=np.float32)
     grouped = np.flatnonzero(labels >= 0)
-    for at in range(0, len(grouped), _BLOCK):
-        rows = grouped[at : at + _BLOCK]
+    step = max(1, CACHED // max(1, x.shape[1]))
+    for at in range(0, len(grouped), step):
+        rows = grouped[at : at + step]
         others = representatives[labels[rows]]
         products = np.einsum("ij,ij->i", x[rows].astype(np.float64), x[others].astype(np.float64))
         similarity[rows] = np.clip(products, -1.0, 1.0)

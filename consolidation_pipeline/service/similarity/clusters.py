@@ -19,7 +19,7 @@ from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summ
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
-from consolidation_pipeline.core.project_map import project_to_plane, render_svg
+from consolidation_pipeline.core.project_map import MAX_POINTS, project_to_plane, render_svg, spread_evenly
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
@@ -114,10 +114,15 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
     if not apart:
         run.refused_by_tests += groups.vetoed
     asked = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
-    # Units that are near each other on the map are similar; the colour is the pattern group.
-    x = contents.x[groups.units.representatives]
-    svg = render_svg(project_to_plane(x), groups.pattern_of_unit) if len(x) > 1 else None
-    return _summarize(groups, contents.count, asked, svg)
+    return _summarize(groups, contents.count, asked, _draw_map(contents, groups))
+
+
+def _draw_map(contents: Contents, groups: FormedGroups) -> str | None:
+    """Return a map of a sample of the units: similar ones are near each other, the colour is the pattern group."""
+    units = groups.units
+    shown = spread_evenly(len(units), MAX_POINTS)
+    points = project_to_plane(contents.x[units.representatives[shown]])
+    return render_svg(points, groups.pattern_of_unit[shown], total=len(units)) if len(units) > 1 else None
 
 
 def _load_plain_vectors(connection: Connection, run: ProjectRun, contents: Contents) -> Vectors:

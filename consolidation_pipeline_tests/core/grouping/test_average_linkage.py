@@ -118,8 +118,9 @@ def limits_of(n: int, seed: int, most: int) -> LinkageLimits:
     st.sampled_from([5, 20, NO_LIMIT]),
     st.sampled_from([0.5, 0.8, 1.1]),
     st.sampled_from([0, 5, 1 << 20]),
+    st.sampled_from([1, 1 << 22]),
 )
-def test_rounds_without_pairs_match_linkage_at_once(n, seed, most, complete_from, pairs_of_round):
+def test_rounds_without_pairs_match_linkage_at_once(n, seed, most, complete_from, pairs_of_round, elements):
     x, limits = clustered_rows(n, 6, seed), limits_of(n, seed, most)
     pairs = similarity_join(x, 0.2)
     pairs = pairs.select(limits.walls[pairs.i] == limits.walls[pairs.j])
@@ -128,6 +129,7 @@ def test_rounds_without_pairs_match_linkage_at_once(n, seed, most, complete_from
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(average_linkage, "_ROUND_PAIRS", pairs_of_round)
         patch.setattr(average_linkage, "_ROUND_PAIRS_PER_GROUP", 0)
+        patch.setattr(average_linkage, "_ELEMENTS", elements)
         in_rounds = cluster_rows(x, pairs.at_least(complete_from), complete_from=complete_from, **options)
     assert in_rounds.tolist() == at_once.tolist()
 
