@@ -97,7 +97,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     run = preview_run(engine, slug, settings=settings)
     preview = preview_grouping(run)
     with run.engine.connect() as connection:
-        groups = group_contents(connection, run, preview.contents, lambda: preview.plain)
+        groups = group_contents(connection, run, preview.contents, lambda _: preview.plain)
         vetoed = groups.vetoed
         term_groups = group_by_terms(connection, preview.unembedded, options=run.options)
         crossing, _ = find_misplaced(connection, run)
@@ -107,7 +107,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         if refused:
             with run.engine.connect() as connection:
                 apart = [one.memories for one in refused]
-                groups = group_contents(connection, run, preview.contents, lambda: preview.plain, apart=apart)
+                groups = group_contents(connection, run, preview.contents, lambda _: preview.plain, apart=apart)
             merges = plan_all_merges(run, _find_unmerged_groups(preview.contents, groups.members))
         archiving = plan_archiving(run, merges, dissolved=[row.id for row in crossing])
         not_archived = rehearsal.refuse_archives(archiving.ids, archiving.raw)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -36,7 +37,7 @@ from consolidation_pipeline.service.similarity.merge_groups import (
 from consolidation_pipeline.service.similarity.merge_vetoes import apply_vetoes, find_units
 from consolidation_pipeline.service.similarity.pair_answers import PairAnswers
 from consolidation_pipeline.service.similarity.pair_judges import open_judge
-from consolidation_pipeline.service.similarity.recall_gate import RefusedMerge, find_refused
+from consolidation_pipeline.service.similarity.recall_gate import LoadPlain, RefusedMerge, find_refused
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
@@ -104,7 +105,7 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
     with run.transaction() as connection:
         contents = load_contents(connection, run)
         groups = group_contents(
-            connection, run, contents, lambda: _load_plain_vectors(connection, run, contents), apart=apart
+            connection, run, contents, partial(_load_plain_vectors, connection, run, contents), apart=apart
         )
         changed = find_changed_groups(connection, run.project.id, groups.tiers)
         if changed:
@@ -125,22 +126,28 @@ def _draw_map(contents: Contents, groups: FormedGroups) -> str | None:
     return render_svg(points, groups.pattern_of_unit[shown], total=len(units)) if len(units) > 1 else None
 
 
-def _load_plain_vectors(connection: Connection, run: ProjectRun, contents: Contents) -> Vectors:
-    nodes, vectors = load_graph_nodes(connection, run, plain=True)
-    return vectors[find_positions(nodes.ids, contents.nodes.ids)]
+def _load_plain_vectors(
+    connection: Connection, run: ProjectRun, contents: Contents, wanted: npt.NDArray[np.bool_]
+) -> Vectors:
+    """Return the plain vectors (n, d) of the nodes where ``wanted`` (n,) is True; zeros elsewhere."""
+    ids = contents.nodes.ids
+    nodes, vectors = load_graph_nodes(connection, run, plain=True, only=None if wanted.all() else ids[wanted])
+    plain = np.zeros_like(contents.x)
+    plain[wanted] = vectors[find_positions(nodes.ids, ids[wanted])]
+    return plain
 
 
 def group_contents(
     connection: Connection,
     run: ProjectRun,
     contents: Contents,
-    load_plain: Callable[[], Vectors],
+    load_plain: LoadPlain,
     *,
     apart: Sequence[Sequence[UUID]] = (),
 ) -> FormedGroups:
     """Form the groups of all tiers, without writing them.
 
-    ``load_plain``: returns the plain vectors (n, d) of the nodes, which only the recall gate needs. ``apart``: as for
+    ``load_plain``: returns plain vectors of nodes, which only the recall gate needs. ``apart``: as for
     ``form_clusters``.
     """
     contents, vetoed = apply_vetoes(run, contents)

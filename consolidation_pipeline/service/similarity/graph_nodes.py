@@ -18,7 +18,7 @@ from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.model_access import open_spend_ledger
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Engine
-from consolidation_pipeline.store.database.vector_copy import Vectors
+from consolidation_pipeline.store.database.vector_copy import Ids, Vectors
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
@@ -47,13 +47,16 @@ class StandaloneProject:
 ProjectContext = ProjectRun | StandaloneProject
 
 
-def load_graph_nodes(connection: Connection, context: ProjectContext, *, plain: bool = False) -> tuple[Nodes, Vectors]:
+def load_graph_nodes(
+    connection: Connection, context: ProjectContext, *, plain: bool = False, only: Ids | None = None
+) -> tuple[Nodes, Vectors]:
     """Return all nodes of the project and their vectors float32 (n, d), both sorted by id, not centred.
 
-    The vector of a memory is that of its text without boilerplate; with ``plain``, that of its whole text.
+    The vector of a memory is that of its text without boilerplate; with ``plain``, that of its whole text. ``only``:
+    ids S16 of the nodes to return; None = all.
     """
     project, model, scope = context.project.id, context.embedder.name, context.options.scope
-    return similarity_graph.load_nodes_with_vectors(connection, project, model, scope=scope, plain=plain)
+    return similarity_graph.load_nodes_with_vectors(connection, project, model, scope=scope, plain=plain, only=only)
 
 
 def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors]:

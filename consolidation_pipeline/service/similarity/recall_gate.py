@@ -25,6 +25,7 @@ from consolidation_pipeline.service.similarity.recall_rows import (
     WordTable,
     build_rows,
     list_queries,
+    number_scopes,
 )
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
@@ -35,6 +36,9 @@ CANDIDATES = 200
 _BLOCK = 256
 
 Integers = npt.NDArray[np.int64]
+
+# Returns the plain vectors (n, d) of the nodes of the contents, of those at least that a mask (n,) is True for.
+LoadPlain = Callable[[npt.NDArray[np.bool_]], Vectors]
 
 
 @dataclass(frozen=True)
@@ -65,17 +69,16 @@ def find_refused(
     run: ProjectRun,
     contents: Contents,
     units: Units,
-    load_plain: Callable[[], Vectors],
+    load_plain: LoadPlain,
 ) -> list[RefusedMerge]:
-    """Return the groups that the gate refuses, by unit.
-
-    ``load_plain``: returns the plain vectors (n, d) of the nodes of ``contents``.
-    """
+    """Return the groups that the gate refuses, by unit. Only memories of their scopes are searched."""
     chosen = _list_changing(run, contents, units)
     if not len(chosen):
         return []
-    plain = load_plain()
-    rows = build_rows(connection, run, contents, units, plain, chosen)
+    scopes = number_scopes(run, contents)
+    is_searched = np.isin(scopes, np.append(scopes[units.representatives[chosen]], 0))
+    plain = load_plain(is_searched)
+    rows = build_rows(connection, run, contents, units, plain, chosen, scopes=scopes, is_searched=is_searched)
     queries = list_queries(connection, run, contents, units, rows, plain)
     words = WordTable(connection, contents, rows, queries)
     places = _judge(rows, queries, words)

@@ -86,28 +86,47 @@ class RecallQueries:
 
 
 def build_rows(
-    connection: Connection, run: ProjectRun, contents: Contents, units: Units, plain: Vectors, chosen: Integers
+    connection: Connection,
+    run: ProjectRun,
+    contents: Contents,
+    units: Units,
+    plain: Vectors,
+    chosen: Integers,
+    *,
+    scopes: Integers,
+    is_searched: npt.NDArray[np.bool_],
 ) -> SearchedRows:
-    """Return the rows of a project whose units ``chosen`` are about to be merged; ``plain``: vectors of its nodes."""
+    """Return the rows of a project whose units ``chosen`` are about to be merged.
+
+    Args:
+        connection: Connection of the run.
+        run: The run.
+        contents: Contents of the project.
+        units: Their units.
+        plain: Plain vectors (n, d) of the nodes that are searched; other rows are not read.
+        chosen: Numbers of the units (g,).
+        scopes: Number of the scope of each node (n,), see ``number_scopes``.
+        is_searched: True for the nodes (n,) of the scopes that are searched.
+    """
     nodes = contents.nodes
     group_of_unit = np.full(len(units), -1)
     group_of_unit[chosen] = np.arange(len(chosen))
-    raw = np.flatnonzero(nodes.merged_into == b"")
-    merged_ids, first = np.unique(nodes.merged_into, return_index=True)
-    merged_ids, first = merged_ids[merged_ids != b""], first[merged_ids != b""]
+    is_merged = nodes.merged_into != b""
+    raw, sources = np.flatnonzero(is_searched & ~is_merged), np.flatnonzero(is_searched & is_merged)
+    merged_ids, first = np.unique(nodes.merged_into[sources], return_index=True)
+    first = sources[first]
     merged_vectors = _load_merged_vectors(connection, run, nodes.merged_into, plain, merged_ids)
     found = np.r_[raw, first]
     groups = np.r_[group_of_unit[units.unit_of_row[found]], np.arange(len(chosen))]
     active = np.concatenate([plain[raw], merged_vectors])
     vector_of = dict(zip(merged_ids.tolist(), merged_vectors, strict=True))
     texts, vectors = _build_successors(connection, run, contents, units, plain, chosen, vector_of)
-    scopes = _number_scopes(run, contents)[np.r_[found, units.representatives[chosen]]]
     order = np.argsort(groups[: len(found)], kind="stable")
     ends = np.searchsorted(groups[order], np.arange(len(chosen) + 1))
     return SearchedRows(
         ids=np.concatenate([nodes.ids[raw], merged_ids, units.ids[chosen]]),
         vectors=np.concatenate([active, vectors]),
-        scopes=scopes,
+        scopes=scopes[np.r_[found, units.representatives[chosen]]],
         groups=groups,
         units=np.append(units.unit_of_row[found], chosen),
         members=[order[ends[group] : ends[group + 1]] for group in range(len(chosen))],
@@ -116,7 +135,7 @@ def build_rows(
     )
 
 
-def _number_scopes(run: ProjectRun, contents: Contents) -> Integers:
+def number_scopes(run: ProjectRun, contents: Contents) -> Integers:
     """Return the number of the scope of each node (n,), 0 = the empty one, and for all in a project without walls."""
     if run.options.scope == NO_WALLS:
         return np.zeros(len(contents.nodes), np.int64)

@@ -12,7 +12,8 @@ from consolidation_pipeline.service.intake.memory_uses import report_used
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
-from consolidation_pipeline.service.similarity import recall_gate, recall_rows
+from consolidation_pipeline.service.similarity import clusters, graph_nodes, recall_gate, recall_rows
+from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline_tests.service.corpus import LESSONS, UNRELATED, note, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline, note_id
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
@@ -52,6 +53,23 @@ def test_group_that_search_finds_lower_is_refused(pipeline: Pipeline) -> None:
     assert refused.above == note_id("note-2")
     assert (done.merging.created, done.merging.absorbed) == (0, 0)
     assert pipeline.value("SELECT count(*) FROM {s}.memory_clusters WHERE tier = 'merge'") == 0
+
+
+def test_gate_reads_vectors_of_its_scopes_only(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[Any] = []
+
+    def load(*given: Any, only: Any = None, **how: Any) -> Any:
+        loaded.append(only)
+        return graph_nodes.load_graph_nodes(*given, only=only, **how)
+
+    monkeypatch.setattr(clusters, "load_graph_nodes", load)
+    pipeline.configure_new(**OPTIONS, scope="user_id")
+    of_ann = [{**row, "user_id": "ann"} for row in notes(SHORT, LONG, OTHER)]
+    pipeline.add([*of_ann, note("of-bob", OTHER, user_id="bob"), note("of-all", "The canteen opens at noon.")])
+    [refused] = pipeline.run().clusters.refused
+    assert (set(refused.memories), refused.above) == (memories_of(["note-0", "note-1"]), note_id("note-2"))
+    # A search in the scope of a user also finds what has none.
+    assert [set(to_uuids(ids)) for ids in loaded] == [memories_of([*(row["id"] for row in of_ann), "of-all"])]
 
 
 def test_search_agrees_with_the_gate(pipeline: Pipeline) -> None:
