@@ -50,7 +50,7 @@ def test_average_linkage_of_large_component_is_exact(d):
 
 
 def test_average_linkage_memory_is_not_quadratic():
-    n, threshold = 20_000, 0.99999
+    n, threshold = 10_000, 0.99999
     x = ring_rows(n, seed=1)
     pairs = similarity_join(x, threshold)
     assert len(list_members(connected_components(n, pairs, threshold))) == 1
