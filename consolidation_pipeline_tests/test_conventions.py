@@ -27,15 +27,24 @@ def python_files(*folders: Path) -> Iterator[Path]:
         yield from sorted(folder.rglob("*.py"))
 
 
-parse = cache(lambda path: ast.parse(path.read_text()))
+@cache
+def list_definitions(path: Path) -> list[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the module, its classes and its functions, at any depth. Expressions, most of the tree, are not read."""
+    found, statements = [], [ast.parse(path.read_text())]
+    while statements:
+        node = statements.pop()
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(node)
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            statements += getattr(node, block, ())
+    return found
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node)
-            if docstring:
-                yield getattr(node, "lineno", 1), docstring
+    for node in list_definitions(path):
+        docstring = ast.get_docstring(node, clean=False)
+        if docstring:
+            yield getattr(node, "lineno", 1), docstring.lstrip()
 
 
 def test_no_docstring_opens_with_a_question_word() -> None:
@@ -63,7 +72,7 @@ def test_names_of_tests_are_short() -> None:
     long = [
         f"{path.relative_to(PROJECT_ROOT)}: {node.name}"
         for path in python_files(TESTS)
-        for node in ast.walk(parse(path))
+        for node in list_definitions(path)
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and len(node.name) > LONGEST_TEST_NAME
     ]
     assert not long, "\n".join(long)
