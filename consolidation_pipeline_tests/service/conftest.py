@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from consolidation_pipeline.llm import retries
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline_tests.database_pool import DatabasePool
@@ -27,13 +28,14 @@ from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    """Provider of models that replies validly to any prompt and embeds any text."""
+    """Provider of models that replies validly to any prompt and embeds any text; nobody waits before a retry."""
 
     def behaviour(request: Request) -> Reply | None:
         if request.path.endswith("embeddings"):
             return reply_with_embeddings(dimension=16)(request)
         return reply_with_json(reply_by_schema)(request)
 
+    monkeypatch.setattr(retries, "_compute_wait", lambda *_: 0.0)
     with openai_server(behaviour) as running:
         for name, value in client_environment(running.api_base).items():
             monkeypatch.setenv(name, value)
