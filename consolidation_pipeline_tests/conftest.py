@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import psycopg
 import pytest
 from psycopg import sql
@@ -17,6 +19,22 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.embedded_server import server_url
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline_tests.database_pool import DatabasePool, temporary_database
+
+
+# Files in memory: a database is copied in 25 ms instead of up to 130. The servers of two workers use less than this.
+MEMORY_FOLDER = Path("/dev/shm")
+MEMORY_NEEDED = 8e9
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector: modules and tests stay until the end, and to search them takes long."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,11 +52,17 @@ def server() -> str:
     if given is None:
         # One server per worker, in a folder outside of pytest's: pytest closes old folders to other users, and a server
         # started by root runs as another user. The folder is registered first, so it is removed after the server stops.
-        folder = tempfile.mkdtemp()
+        folder = tempfile.mkdtemp(dir=MEMORY_FOLDER if _fits_in_memory() else None)
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         given = server_url(Path(folder), "postgres")
         disable_durability(given)
     return given
+
+
+def _fits_in_memory() -> bool:
+    if not MEMORY_FOLDER.is_dir():
+        return False
+    return min(shutil.disk_usage(MEMORY_FOLDER).free, psutil.virtual_memory().available) > MEMORY_NEEDED
 
 
 def disable_durability(url: str) -> None:
