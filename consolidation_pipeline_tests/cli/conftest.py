@@ -21,7 +21,7 @@ from sqlalchemy import make_url
 from consolidation_pipeline.cli import app
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import connect_engine, with_driver
-from consolidation_pipeline_tests.database_pool import DatabasePool, create_database, drop_database
+from consolidation_pipeline_tests.database_pool import DatabasePool, temporary_database
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 
 
@@ -163,11 +163,20 @@ def _run_once(rows: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def consolidated(server: str, database_url: str, consolidated_once: Consolidated) -> dict[str, Any]:
+def database_url(request: pytest.FixtureRequest, server: str, databases: DatabasePool) -> Iterator[str]:
+    """URL of a migrated database: for tests that use ``consolidated`` with its project, for others empty."""
+    if "consolidated" in request.fixturenames:
+        once: Consolidated = request.getfixturevalue("consolidated_once")
+        database = temporary_database(server, once.database)
+    else:
+        database = databases.database()
+    with database as url:
+        yield url
+
+
+@pytest.fixture
+def consolidated(consolidated_once: Consolidated) -> dict[str, Any]:
     """Answer of a run of the project `notes`, which the test's database holds."""
-    database = str(make_url(database_url).database)
-    drop_database(server, database)
-    create_database(server, database, consolidated_once.database)
     return consolidated_once.answer
 
 

@@ -33,6 +33,9 @@ def list_shadows(engine: Engine, project_id: UUID) -> dict[str, str]:
     return {one["name"]: database for database, one in described.items() if owner.items() <= one.items()}
 
 
+_CREATE_DATABASE = "CREATE DATABASE {}"
+
+
 def create_shadow(engine: Engine, project_id: UUID, name: str) -> Engine:
     """Create the database of a shadow with an empty schema. One that is there already is dropped.
 
@@ -44,7 +47,7 @@ def create_shadow(engine: Engine, project_id: UUID, name: str) -> Engine:
     drop_shadow(engine, database)
     try:
         with autocommit_connection(engine) as connection:
-            connection.execute(text(f"CREATE DATABASE {database}"))
+            connection.execute(text(_CREATE_DATABASE.format(database)))
             connection.execute(text(f"COMMENT ON DATABASE {database} IS {quote_literal(json.dumps(described))}"))
     except DBAPIError as error:
         reason = str(error.orig).strip()

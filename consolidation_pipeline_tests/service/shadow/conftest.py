@@ -6,9 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from consolidation_pipeline.store.shadow import databases as shadow_databases
 from consolidation_pipeline.store.shadow.databases import drop_shadows
+from consolidation_pipeline_tests.database_pool import DatabasePool
 from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, corpus, topic_notes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+
+
+@pytest.fixture(autouse=True)
+def migrated_shadows(databases: DatabasePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Create the databases of shadows as copies of a migrated one, so that no test waits for the migrations.
+
+    The tests of shadows in ``api`` and ``defs`` create and migrate them.
+    """
+    copy = f"CREATE DATABASE {{}} TEMPLATE {databases.template} STRATEGY FILE_COPY"
+    monkeypatch.setattr(shadow_databases, "_CREATE_DATABASE", copy)
 
 
 @pytest.fixture

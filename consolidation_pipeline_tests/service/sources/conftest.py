@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from consolidation_pipeline.service.sources.connections import connect_source
 from consolidation_pipeline.service.sources.sync import sync_source
@@ -23,13 +24,26 @@ STORE_SERVER_ENV = "CONSOLIDATION_TESTS_STORE_SERVER"
 Connect = Callable[..., Store]
 
 
-@pytest.fixture
-def store_url(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """URL of the database of a store, in the environment."""
-    with temporary_database(os.environ.get(STORE_SERVER_ENV, server)) as url:
-        monkeypatch.setenv(URL_ENV, url)
+@pytest.fixture(scope="session")
+def store_server(server: str) -> str:
+    """URL of the server of the stores."""
+    return os.environ.get(STORE_SERVER_ENV, server)
+
+
+@pytest.fixture(scope="session")
+def store_template(store_server: str) -> Iterator[str]:
+    """Name of a database with pgvector only. Copying it takes less time than creating the extension."""
+    with temporary_database(store_server) as url:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE EXTENSION vector")
+        yield str(make_url(url).database)
+
+
+@pytest.fixture
+def store_url(store_server: str, store_template: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of the database of a store, in the environment."""
+    with temporary_database(store_server, store_template) as url:
+        monkeypatch.setenv(URL_ENV, url)
         yield url
 
 

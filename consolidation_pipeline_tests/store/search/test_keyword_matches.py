@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.search.words import WordFrequencies
 from consolidation_pipeline.store.admin.erasure import renew_statistics
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.search import index_upkeep
 from consolidation_pipeline.store.search.index_upkeep import build_indexes
 from consolidation_pipeline.store.search.keyword_matches import (
     KeywordMatches,
@@ -21,8 +24,21 @@ from consolidation_pipeline.store.search.keyword_matches import (
 )
 from consolidation_pipeline.store.search.retrievers import SearchFilters
 from consolidation_pipeline.store.search.word_indexes import find_word_indexes, load_frequencies
+from consolidation_pipeline_tests.database_pool import temporary_database
 from consolidation_pipeline_tests.store.sample_rows import add_project
 from consolidation_pipeline_tests.store.search.conftest import DIMENSION, MODEL, RAW, ROWS
+
+
+@pytest.fixture(scope="module")
+def large_project(server: str, large_project: tuple[str, Project]) -> Iterator[tuple[str, Project]]:
+    """Name of a database with the large project and its indexes, and the project."""
+    template, project = large_project
+    with temporary_database(server, template) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_upkeep, "MIN_INDEXED_ROWS", ROWS)
+        engine = connect_engine(with_driver(url, "psycopg"))
+        build_indexes(engine, project.id, MODEL, DIMENSION)
+        engine.dispose()  # Postgres copies only databases without connections
+        yield str(engine.url.database), project
 
 
 def test_lexemes_follow_languages_of_project(engine: Engine, project: Project) -> None:
@@ -64,7 +80,6 @@ def load_known(connection: Connection, project: Project) -> WordFrequencies:
 
 
 def test_large_project_is_read_by_its_word_index(engine: Engine, project: Project) -> None:
-    build_indexes(engine, project.id, MODEL, DIMENSION)
     bound = {"project": project.id, "language0": "english", "word0": "topic77", "pool": 9}
     bound |= {"words0": "'topic77'", "groups0": "'topic77'"} | RAW.parameters
     with engine.begin() as connection:
@@ -79,7 +94,6 @@ def test_large_project_is_read_by_its_word_index(engine: Engine, project: Projec
 
 
 def test_frequent_words_of_large_project_are_counted(engine: Engine, project: Project) -> None:
-    build_indexes(engine, project.id, MODEL, DIMENSION)
     with engine.begin() as connection:
         known = load_known(connection, project)
         assert known == WordFrequencies(ROWS, {"memori": ROWS, "everyth": ROWS, "els": ROWS}, 5)
@@ -87,7 +101,6 @@ def test_frequent_words_of_large_project_are_counted(engine: Engine, project: Pr
 
 @pytest.mark.parametrize(("added", "counted"), [(200, 0), (400, 400)])
 def test_words_are_counted_again_after_growth(engine: Engine, project: Project, added: int, counted: int) -> None:
-    build_indexes(engine, project.id, MODEL, DIMENSION)
     copy = f"""
         INSERT INTO {SCHEMA}.task_memories
             (project_id, source, external_id, memory_type, execution_summary, content_hash, normalized_hash)
@@ -102,7 +115,6 @@ def test_words_are_counted_again_after_growth(engine: Engine, project: Project, 
 
 
 def test_rare_words_lead_to_the_same_matches(engine: Engine, project: Project) -> None:
-    build_indexes(engine, project.id, MODEL, DIMENSION)
     with engine.begin() as connection:
         known = load_known(connection, project)
         for query in ("topic77", "topic77 topic78 of topic3000", "nowhere", "memory about topic77"):
@@ -115,7 +127,6 @@ def test_rare_words_lead_to_the_same_matches(engine: Engine, project: Project) -
 
 
 def test_filter_does_not_starve_rare_words(engine: Engine, project: Project) -> None:
-    build_indexes(engine, project.id, MODEL, DIMENSION)
     with engine.begin() as connection:
         known = load_known(connection, project)
         decisions = SearchFilters(["raw"], types=["decision"])
@@ -127,7 +138,6 @@ def test_filter_does_not_starve_rare_words(engine: Engine, project: Project) -> 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 40, 200])
 def test_keyword_matches_count_words_of_text(engine: Engine, project: Project, times: int) -> None:
-    build_indexes(engine, project.id, MODEL, DIMENSION)
     content = " ".join(["gizmo"] * times + ["widget", "o'clock", "a\\b", "1,000"])
     with engine.begin() as connection:
         known = load_known(connection, project)
@@ -141,7 +151,6 @@ def test_keyword_matches_count_words_of_text(engine: Engine, project: Project, t
 
 
 def test_erasure_counts_words_again(engine: Engine, project: Project) -> None:
-    build_indexes(engine, project.id, MODEL, DIMENSION)
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET execution_summary = 'gone'"))
     with autocommit_connection(engine) as connection:
