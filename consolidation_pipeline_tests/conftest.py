@@ -20,7 +20,6 @@ from consolidation_pipeline.store.database.embedded_server import server_url
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline_tests.database_pool import DatabasePool, temporary_database
 
-
 # Files in memory: a database is copied in 25 ms instead of up to 130. The servers of two workers use less than this.
 MEMORY_FOLDER = Path("/dev/shm")
 MEMORY_NEEDED = 8e9
