@@ -18,6 +18,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from consolidation_pipeline.core.case_blind import CaseBlindPattern, ignore_case
+
 Form = Literal["from", "contrast", "ended", "now"]
 Span = tuple[int, int]
 
@@ -48,7 +50,7 @@ class Change:
 class _ChangeWords:
     """Change words of a language."""
 
-    patterns: tuple[tuple[Form, re.Pattern[str]], ...]
+    patterns: tuple[tuple[Form, CaseBlindPattern], ...]
     plan: re.Pattern[str]
     denied: re.Pattern[str]
     denied_after: re.Pattern[str]
@@ -57,7 +59,7 @@ class _ChangeWords:
 @cache
 def _load(language: str) -> _ChangeWords:
     raw = tomllib.loads((files(__package__) / "change_words.toml").read_text("utf-8"))[language]
-    patterns = tuple((form, re.compile(_fill(pattern, raw), re.IGNORECASE)) for form, pattern in raw["patterns"])
+    patterns = tuple((form, ignore_case(_fill(pattern, raw))) for form, pattern in raw["patterns"])
     # "May" is a month: the words of plans are in lower case unless they open the sentence.
     denied, denied_after = (re.compile(raw.get(key, r"(?!)"), re.IGNORECASE) for key in ("denied", "denied_after"))
     return _ChangeWords(patterns, re.compile(raw["plan"]), denied, denied_after)

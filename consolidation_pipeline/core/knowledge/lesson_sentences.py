@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.knowledge.weak_sentences import (
     is_vague,
     names_wish_alone,
@@ -75,12 +76,11 @@ _FIRST_PERSON = re.compile(
     r"yo|"
     r"mi|mis|nosotros|nuestr[oa]s?|je|mon|ma|mes|nous|notre|nos)\b|\bj['’]"
 )
-_PAST = re.compile(
+_PAST = ignore_case(
     r"\b(?:was|were|had|did|wasn['’]t|weren['’]t|hadn['’]t|didn['’]t|tried|failed|went|took|found|got|made|noticed|"
     r"realized|realised|continued|ended|forgot|(?<!is )(?<!are )(?<!be )needed to|should have|"
     r"could have|caused|resulted|turned out|crashed|broke|shipped|"
     r"war|waren|wurde|wurden|hatte|hatten|fue|fueron|estaba|había|était|étaient|avait|avaient)\b",
-    re.IGNORECASE,
 )
 # "Implemented x", "Fixed y": what was done, without a subject.
 _DONE = re.compile(
@@ -135,9 +135,7 @@ _REQUIREMENT = re.compile(
     r"(?:should|must|needs? to|has to|have to)\b",
     re.I,
 )
-_MISTAKE = re.compile(
-    r"\b(?:stuck|mistake|instead of|rather than|without|wrong(?:ly)?|continually|forgot)\b", re.IGNORECASE
-)
+_MISTAKE = ignore_case(r"\b(?:stuck|mistake|instead of|rather than|without|wrong(?:ly)?|continually|forgot)\b")
 # A bug report: what it tells to do leads to the bug.
 _REPRODUCTION = re.compile(
     r"\b(?:steps (?:how )?to reproduce|to reproduce|reproduce[: ]|(?:actual|expected) (?:results?|behaviou?r)|"
@@ -158,17 +156,16 @@ _CHANGE_VERB = re.compile(
     r"test)\b",
     re.IGNORECASE,
 )
-_FIX = re.compile(
-    r"\b(?:(?:hot)?fix|repair|resolve|restore|correct|bug|error|fail|crash|missing|broken|wrong|leak|prevent)\w*", re.I
+_FIX = ignore_case(
+    r"\b(?:(?:hot)?fix|repair|resolve|restore|correct|bug|error|fail|crash|missing|broken|wrong|leak|prevent)\w*"
 )
 SENTENCE_END = re.compile(r"[.!?…。！？:：][\"'”’»)\]*_`」』]*$")
-_ASKS = re.compile(
+_ASKS = ignore_case(
     r"[?？]\W*$|^\W*(?:how|why|what|where|when|who|which|can|could|do|does|did|is|are|am|will|would|should|may)\s+"
     r"(?:i|you|we|they|he|she|it|the|my|your|a|an|there|this|that|do|does|did|can|is|are|to)\b(?!.*[.,:;])"
     r"|^\W*how (?:long|much|many|often|soon|far|quickly) "
     r"(?:do|does|did|is|are|will|would|can|could|should|until|till|to)\b"
     r"|^\W*(?:(?:i|we) )?(?:need|want|would like|like) to know\b",
-    re.IGNORECASE,
 )
 _VERB = re.compile(
     r"\b(?:is|are|was|were|be|been|being|has|have|had|do|does|did|can|could|will|would|shall|should|may|might|must|"
@@ -180,33 +177,30 @@ _VERB = re.compile(
 )
 # Commas and brackets of an enumeration without a verb, and of one whatever its words: it states nothing.
 _MANY_PARTS, _ENUMERATION = 3, 9
-_REASON = re.compile(
+_REASON = ignore_case(
     r"\b(?:because|since|otherwise|so that|leads? to|led to|causes?|caused|results? in|resulted in|prevents?|due to|"
     r"as a result|hinges? on|depends? on|makes? it|weil|denn|sonst|andernfalls|dadurch|führt zu|verhindert|porque|"
     r"ya que|"
     r"de lo contrario|causa|provoca|evita que|parce que|sinon|cause|provoque|entraîne|empêche)\b"
     r"|因为|由于|否则|导致|なぜなら|ため|原因",
-    re.IGNORECASE,
 )
 # Words of advice; not "is always slow", "what should be removed", "should have been".
-_MODAL = re.compile(
+_MODAL = ignore_case(
     r"(?:^|[,;:] |\b(?:should|must|please|and) )always\b|\bmust(?! have\b)\b|"
     r"(?<!that )(?<!which )(?<!who )\bshould\b(?! have\b)|"
     r"\b(?:ought to|ha(?:s|ve) to|needs? to|prefer(?:ably)?|recommend(?:s|ed)?|makes? sure|ensure that|better to|"
     r"remember to|rule of thumb|the rule is|best practices?)\b",
-    re.IGNORECASE,
 )
 # Advice and warnings in other languages.
-_FOREIGN_ADVICE = re.compile(
+_FOREIGN_ADVICE = ignore_case(
     r"^\W*(?:immer|stets|verwende|nutze|prüfe|setze|halte|teste|starte|lies|schreibe|achte|stelle|lege|führe|mache|"
     r"nimm|"
     r"warte|begrenze|sichere|siempre|usa|utiliza|comprueba|verifica|revisa|ejecuta|guarda|mantén|evalúa|haz|pon|espera|"
     r"añade|toujours|utilise[rz]?|vérifie[rz]?|lance[rz]?|garde[rz]?|teste[rz]?|ajoute[rz]?|faites|fais|mets|mettez|"
     r"attends|attendez)\b|\b(?:muss|müssen|sollte|sollten|soll|sollen|debe|deben|debería|hay que|conviene|doit|doivent|"
     r"il faut|devrait)\b|必须|务必|应该|始终|べき|必ず|してください",
-    re.IGNORECASE,
 )
-_WARNING = re.compile(
+_WARNING = ignore_case(
     r"^\W*(?:\w+,? ){0,2}?(?:never|don['’]t|do not|avoid|beware|stop \w+ing|be careful|careful|caution|warning|"
     r"watch out|"
     r"nie|niemals|vermeide|achtung|vorsicht|nunca|jamás|evita|cuidado|jamais|évite[rz]?)\b|^attention ?:"
@@ -216,7 +210,6 @@ _WARNING = re.compile(
     r"ne doit pas|"
     r"ne (?:utilise[rz]?|lance[rz]?|fai(?:s|tes)) (?:pas|jamais))\b"
     r"|不要|切勿|禁止|避免|決して|避け|しないで|してはいけ",
-    re.IGNORECASE,
 )
 # The clause that an instruction may follow.
 _CONDITION = re.compile(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
@@ -71,7 +71,7 @@ _MAX_COMPARED, _AGAINST = 24, 0.34
 _INSTRUCTING = 0.5
 
 # What is wrong, rather than what would be right.
-_BLAMES = re.compile(r"\b(?:is|are) causing\b|\b(?:incorrectly|wrongly)\b", re.IGNORECASE)
+_BLAMES = ignore_case(r"\b(?:is|are) causing\b|\b(?:incorrectly|wrongly)\b")
 # Share of the units by weight that speaks for all, and of failed attempts that makes advice their guess.
 _MOST, _ATTEMPTS = 0.5, 0.25
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import PurePosixPath
+
+from consolidation_pipeline.core.case_blind import ignore_case
 
 # File endings of languages and formats.
 _ENDINGS = {
@@ -41,15 +44,13 @@ _NAMES_AS_WRITTEN = (
 )
 
 
-def _compile(names: Iterable[str], flags: int = 0) -> re.Pattern[str]:
-    return re.compile(
-        rf"(?<![\w./-])(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})(?![\w/-])", flags
-    )
+def _match_any(names: Iterable[str]) -> str:
+    return rf"(?<![\w./-])(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})(?![\w/-])"
 
 
 _SPELLINGS = {name.lower(): name for name in (*_LANGUAGES, *_TOOLS)} | {"postgresql": "Postgres"}
-_ANY_CASE = _compile((*_LANGUAGES, *_TOOLS), re.IGNORECASE)
-_AS_WRITTEN = re.compile(rf"(?<=[a-z,] ){_compile(_NAMES_AS_WRITTEN).pattern}")
+_ANY_CASE = ignore_case(_match_any(name.lower() for name in (*_LANGUAGES, *_TOOLS)))
+_AS_WRITTEN = re.compile(rf"(?<=[a-z,] ){_match_any(_NAMES_AS_WRITTEN)}")
 _LANGUAGE_NAMES = frozenset(_LANGUAGES) | {"Rust", "Go", "Swift", "R"}
 
 
@@ -67,5 +68,7 @@ def find_tools(text: str, tags: Iterable[str]) -> set[str]:
     return (_find_names(text) | _find_names(" ".join(tags))) - _LANGUAGE_NAMES
 
 
-def _find_names(text: str) -> set[str]:
-    return {_SPELLINGS[name.lower()] for name in _ANY_CASE.findall(text)} | set(_AS_WRITTEN.findall(text))
+# A profile asks for the languages of a text, then for its tools.
+@lru_cache(maxsize=1 << 10)
+def _find_names(text: str) -> frozenset[str]:
+    return frozenset({_SPELLINGS[name.lower()] for name in _ANY_CASE.findall(text)} | set(_AS_WRITTEN.findall(text)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import zip_longest
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED, is_bug_report
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
@@ -63,7 +64,7 @@ _FIELDS = re.compile(r"(?:^|(?<=\s))[A-Z][\w/-]*(?: [\w/-]+){0,2}:(?=\s)")
 # A field is in this many memories and in this share of them.
 _FIELD_TEXTS, _FIELD_SHARE = 5, 0.05
 # What tells nothing of the matter of a text.
-_ADDRESSES = re.compile(r"https?://\S+|\(?Mozilla/[^\n]*|User Agent:?|Build ID:?|build identifier:?", re.IGNORECASE)
+_ADDRESSES = ignore_case(r"https?://\S+|\(?mozilla/[^\n]*|user agent:?|build id:?|build identifier:?")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import re
 from difflib import SequenceMatcher
 from functools import lru_cache
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.text.sentences import is_context_dependent
 
@@ -49,12 +50,11 @@ _VAGUE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # "Further analysis is needed to find the cause", "Verify if the logic is correct": only that nothing is known yet.
-_OPEN = re.compile(
+_OPEN = ignore_case(
     r"^\W*(?:verify|check)(?: if| whether) (?:the|your|its|this) [^.,]{1,80}? "
     r"(?:is|are) (?:correct|right|valid|accurate)\b|"
     r"^\W*(?:(?:further|more|additional|deeper) \w+ (?:is|are|was|were|may be|might be|will be)|"
     r"needs? (?:further|more)\b)[^.]{0,20}?(?:needed|required|necessary|investigation|analysis|debugging)\b",
-    re.IGNORECASE,
 )
 # What was done, without what is to be done: "All 37 tests pass", "All fixed and deployed".
 _STATUS = re.compile(
@@ -63,10 +63,9 @@ _STATUS = re.compile(
     re.IGNORECASE,
 )
 # What is to be done, or stands in place of a fault.
-_REMEDY_WORDS = re.compile(
+_REMEDY_WORDS = ignore_case(
     r"\b(?:instead|rather than|should|must|needs? to|ha(?:s|ve) to|always|never|only when|ensure|"
     r"(?:fixed|solved|resolved) by|switch(?:ed|ing)? to)\b",
-    re.IGNORECASE,
 )
 # "X instead of X", where the difference was lost.
 _IN_PLACE = (" instead of ", " rather than ")
@@ -79,10 +78,9 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 # "Test all four of them", "lacks all three": of a list that the sentence does not have.
-_COUNTED = re.compile(
+_COUNTED = ignore_case(
     r"\ball (?:of )?(?:the |these |those )?(?:two|three|four|five|six|seven|eight|nine|ten|\d{1,2})\b"
     r"(?!\s*(?:%|percent))(?![^.]*[:(])",
-    re.IGNORECASE,
 )
 _SHORT_WORD = 2
 _OPENS_WITH_REFERENCE = re.compile(
@@ -115,11 +113,10 @@ _UNMET = re.compile(
     r"(?:the |all (?:the )?)?(?:expected|correct|right|desired|required)\b",
     re.IGNORECASE,
 )
-_CAUSE = re.compile(
+_CAUSE = ignore_case(
     r"\b(?:because|since|otherwise|so that|leads? to|led to|causes?|caused|results? in|resulted in|prevents?|due to|"
     r"hinges? on|depends? on|makes? it|indicates?|creates?|"
     r"(?:can|will|may|still) \w*\s?(?:fail|break|leak|hang|crash))\b",
-    re.IGNORECASE,
 )
 _BECAUSE = re.compile(r"\b(?:because|since)\b(?P<fault>.*)", re.IGNORECASE | re.DOTALL)
 _REMEDY = re.compile(
@@ -131,24 +128,21 @@ _ACT = (
     r"(?:handl|account|consider|calculat|count|check|updat|implement|follow|comput|identif|process|determin|reflect|"
     r"represent|f[io]nd|buil|work|function|manag|address|configur|us)\w*"
 )
-_GOAL = re.compile(
+_GOAL = ignore_case(
     rf"\b(?:{_WELL} {_ACT}|{_ACT}(?: \S+){{0,6}}? {_WELL}|as (?:expected|intended|required|needed)|"
     r"(?:correct|right|proper|appropriate|necessary|desired) \w+|re-?(?:evaluate|think|consider|visit)|"
     r"consider all|account for all)\b",
-    re.IGNORECASE,
 )
-_HOW = re.compile(
+_HOW = ignore_case(
     r"[`\"“\d=<>]|\b(?:instead(?! of that)|rather than|only|not|never|by \w+ing|using|via|because|between|otherwise)\b"
     r"|n['’]t\b",
-    re.IGNORECASE,
 )
 # "The failed tests indicate that ..": what was seen of a fault, rather than the fault.
-_SYMPTOM = re.compile(
+_SYMPTOM = ignore_case(
     r"\b(?:tests?|test cases?|error(?: messages?)?|messages?)(?: (?:in|\"|')[^.,]{1,60}?)? "
     r"(?:indicates?|shows?|suggests?|says?)\b"
     r"|\b(?:implementation|code|function)\b[^.,]{0,40}? (?:is|seems|appears) (?:to be )?correct\b"
     r"|\bnot the (?:cause|reason)\b|^\W*in the (?:failed|failing) tests?\b|\bas (?:intended|expected)\W*$",
-    re.IGNORECASE,
 )
 # "A instead of B" and "B instead of A".
 _INSTEAD = re.compile(r"\b(?:instead of|rather than)\b", re.IGNORECASE)
@@ -158,7 +152,7 @@ _EXCHANGED = 2
 _NEGATION = re.compile(
     r"\b(?:not|never|no|without|only|missing|lacks?|fails?|instead|rather)\b|n['’]t\b", re.IGNORECASE
 )
-_VERDICT = re.compile(r"\b(?:incorrect|wrong|fail(?:s|ed)?|bug|mistake|faulty|flawed)\b", re.IGNORECASE)
+_VERDICT = ignore_case(r"\b(?:incorrect|wrong|fail(?:s|ed)?|bug|mistake|faulty|flawed)\b")
 _TOKEN = re.compile(r"\w+|[-+*/<>=%]+")
 # Words that a fault and an instruction must share in a row, and of them those that are no function words.
 _SHARED_RUN, _SHARED_CONTENT = 3, 2

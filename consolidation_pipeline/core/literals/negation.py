@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.literals.literal_patterns import BLANK
 
-_NEGATION = re.compile(
+_NEGATION = ignore_case(
     rf"""(?<![\w-])(?:
         (?P<neutral>
             (?:do|does|did|must|should|can)(?:{BLANK}?not|n['’]?t){BLANK}(?:forget|hesitate)
@@ -28,7 +29,7 @@ _NEGATION = re.compile(
         |avoid(?:s|ed|ing)?|lack(?:s|ed|ing)?
         |stop(?:s|ped|ping)?(?={BLANK}\w+ing\b)
     )(?![\w-])|(?<![\w-])non-(?=\w)""",
-    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+    re.VERBOSE | re.MULTILINE,
 )
 
 

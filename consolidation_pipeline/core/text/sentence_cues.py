@@ -5,8 +5,9 @@ The rules read English. Sentences of other languages match none, and are ranked 
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+
+from consolidation_pipeline.core.case_blind import ignore_case
 
 # Verbs that an instruction begins with.
 _VERBS = """
@@ -53,37 +54,32 @@ _COMMANDS = (
     rf"^[*_\"'“(]*{_OPENER}{_COMMAND}\s|[:;]\s+{_OPENER}{_COMMAND}\s"
     rf"|^\W*(?:{_CLAUSE})\s[^,]+,\s{_OPENER}{_COMMAND}\s|\band {_PAST_TOO}{_COMMAND} (?:it|them|the|its|their|a|an)\b"
 )
-_COMMANDING = re.compile(_COMMANDS, re.IGNORECASE)
-_ADVICE = re.compile(
+_COMMANDING = ignore_case(_COMMANDS)
+_ADVICE = ignore_case(
     rf"{_COMMANDS}"
     r"|\b(?:always|must|should|ought to|ha(?:s|ve) to|needs?(?: to| an?| its| the)|prefer(?:s|red|ring|ably|able)?"
     r"|recommend(?:s|ed|ing|ations?)?|best practices?|makes? sure|ensures?|better to|remember to|rule of thumb"
     r"|the rule is|mandatory|required)\b",
-    re.IGNORECASE,
 )
-_WARNING = re.compile(
+_WARNING = ignore_case(
     rf"\b(?:{_NEVER}|bewar(?:e|y)|(?<!to )avoid(?:s|ed|ing)?|pitfalls?|gotchas?|traps?|caveats?|caution|careful(?:ly)?|"
     r"dangers?|dangerous(?:ly)?|risk(?:s|y)?|^\W*warning|watch out|careless(?:ly)?|silent(?:ly)?|"
     r"not safe|unsafe|insecure|alone does not|is not enough|not the only)\b",
-    re.IGNORECASE,
 )
-_FAILURE = re.compile(
+_FAILURE = ignore_case(
     r"\b(?:fail(?:s|ed|ing|ures?)?|br(?:eaks?|oken?|eaking)|crash(?:es|ed|ing)?|hang(?:s|ing)?|hung|leak(?:s|ed|ing)?"
     r"|los(?:es?|t|ing)|corrupt(?:s|ed|ing|ion)?|wrong(?:ly)?|bugs?|timeouts?|timed out|deadlock(?:s|ed)?"
     r"|destroy(?:s|ed|ing)?|double[ds]?|duplicat(?:e|es|ed)|stale|flaky|outages?|blocked|rejected"
     r"|overw(?:rites?|rote|ritten)|invalid|exhaust(?:s|ed|ion)|used up|without (?:notice|warning)"
     r"|too (?:long|slow|late|early|many|much|large|big))\b",
-    re.IGNORECASE,
 )
-_SEQUENCE = re.compile(
+_SEQUENCE = ignore_case(
     r"\b(?:first|then|next|finally|afterwards|before (?:every|each|you|it|the|any|\w+ing)|after (?:every|each|\w+ing)"
     r"|steps?|workflows?|procedures?|checklists?|runbooks?|pipelines?)\b",
-    re.IGNORECASE,
 )
-_CHOICE = re.compile(
+_CHOICE = ignore_case(
     r"\b(?:decid(?:es?|ed|ing)|decisions?|ch(?:oos(?:e|es|ing)|osen?)|choices?|opted|agreed|trade-?offs?"
     r"|in favou?r of)\b",
-    re.IGNORECASE,
 )
 
 

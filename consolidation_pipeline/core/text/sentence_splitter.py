@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import accumulate, islice, pairwise
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.language import LANGUAGES, load_language
 from consolidation_pipeline.core.literals.literal_patterns import BLANK, CODE, QUOTED
 
@@ -33,10 +34,9 @@ _ITEM_NUMBER = re.compile(r"(?:^|[.!?…:]\s+)(?:\d{1,3}|[A-Za-z])[.)]$")
 _ELISION = re.compile(r"(?:^|[\s(\[{,])(?:\.{2,}|…+)$")
 _BEFORE = r"(?:^|[\s(\[„“\"'’/])"
 # These never end a sentence: a word follows.
-_TITLE = re.compile(
+_TITLE = ignore_case(
     rf"{_BEFORE}(?:e\.?g|i\.?e|vs|cf|ca|approx|resp|incl|excl|al|viz|dr|mrs?|ms|prof|st|ph\.?d|"
     r"bzw|ggf|evtl|inkl|exkl|zzgl|vgl|bspw|sog|hr|dipl|ing|sra?|srta|dra|uds?|vds?|aprox|ej|p\.ej|ex|p\.ex|fr|mm?e|mlle)\.$",
-    re.IGNORECASE,
 )
 # These end one only if the next word is one that often begins a sentence.
 _ABBREVIATION = re.compile(
