@@ -82,7 +82,8 @@ def find_supersessions(memories: Iterable[DatedMemory], *, apply: Apply = map) -
     scopes: defaultdict[str, list[DatedMemory]] = defaultdict(list)
     for memory in memories:
         scopes[memory.scope].append(memory)
-    compared = [scope for scope in scopes.values() if len(scope) > 1]
+    # Memories of one instant, such as those of an import without dates, do not supersede each other.
+    compared = [scope for scope in scopes.values() if len({memory.learned_at for memory in scope}) > 1]
     found = [one for scope in apply(_find_in_scope, compared) for one in scope]
     return sorted(found, key=lambda one: (one.newer_id, one.older_id))
 

@@ -65,7 +65,7 @@ def find_languages(text: str, tags: Iterable[str], files: Iterable[str]) -> set[
 
 def find_tools(text: str, tags: Iterable[str]) -> set[str]:
     """Return the tools and services that the text or the tags name."""
-    return (_find_names(text) | _find_names(" ".join(tags))) - _LANGUAGE_NAMES
+    return {*_find_names(text), *_find_names(" ".join(tags))} - _LANGUAGE_NAMES
 
 
 # A profile asks for the languages of a text, then for its tools.

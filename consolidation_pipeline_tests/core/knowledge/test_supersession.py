@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.differences.language import LANGUAGES
 from consolidation_pipeline.core.knowledge.change_words import find_change, is_plan
 from consolidation_pipeline.core.knowledge.supersession import DatedText, Supersession, Writer, find_supersession
-from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory, find_supersessions
+from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory, FoundSupersession, find_supersessions
 from consolidation_pipeline_tests.core.knowledge.sequences import judge_sequence, load_sequences
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
@@ -147,6 +148,26 @@ def memory(number: int, text: str, day: float, *, scope: str = "", session: str 
 
 def pairs(memories: list[DatedMemory]) -> list[tuple[int, int]]:
     return [(one.newer_id.int, one.older_id.int) for one in find_supersessions(memories)]
+
+
+def test_scopes_of_one_instant_are_not_compared() -> None:
+    """Of memories that were learned at once, as by an import without dates, none supersedes another."""
+    compared: list[str] = []
+
+    def note_scopes(
+        find: Callable[[Sequence[DatedMemory]], list[FoundSupersession]], scopes: Iterable[Sequence[DatedMemory]]
+    ) -> Iterator[list[FoundSupersession]]:
+        for scope in scopes:
+            compared.append(scope[0].scope)
+            yield find(scope)
+
+    memories = [
+        memory(n, f"The invoice limit is {n * 100} euros.", n * days, scope=scope)
+        for scope, days in (("at once", 0), ("one by one", 1))
+        for n in (1, 2)
+    ]
+    assert len(find_supersessions(memories, apply=note_scopes)) == 1
+    assert compared == ["one by one"]
 
 
 def test_each_version_supersedes_the_one_before() -> None:
