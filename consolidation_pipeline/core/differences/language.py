@@ -10,7 +10,8 @@ light: Words without a meaning of their own.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 has_late_participles: True if words may stand between an auxiliary and its participle.
-past_forms, past_endings: Forms and ends of verbs that tell what was done, beside those of participles.
+past_forms: Verbs that tell what was done and are no present form, also those that are participles too: sent, took.
+past_endings: Endings of such verbs, beside those of participles.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 adverb_endings: Endings of words that may stand anywhere in a clause.
@@ -109,7 +110,7 @@ class Language:
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
         verb = word.partition(" ")[0]
-        return verb in self.past_forms or verb.endswith(self.past_endings)
+        return verb in self.past_forms or verb in self.participles or verb.endswith(self.past_endings)
 
     def is_light(self, word: str) -> bool:
         """Return True if a word in lower case is a function word or is joined with one: n't, l'."""
@@ -203,7 +204,7 @@ def load_language(code: str) -> Language:
         tuple(raw.get("participle_endings", ())),
         frozenset(raw.get("participles", ())),
         raw.get("has_late_participles", False),
-        frozenset((*raw.get("participles", ()), *raw.get("past_forms", ()))),
+        frozenset(raw.get("past_forms", ())),
         (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
         tuple(raw.get("done", ())),
         raw.get("split_negations", {}),

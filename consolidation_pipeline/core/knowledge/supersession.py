@@ -35,13 +35,6 @@ _LABELS = frozenset(
     build job iteration version-id
     """.split()
 )
-# English past tenses without an ending of their own, of which a sentence tells an event and no lasting fact.
-_PAST = frozenset(
-    """
-    took went gave saw came got ran wrote spoke began fell grew knew threw drove rose broke met sent found lost held
-    told said paid bought sold spent won led left thought brought caught read sat stood heard felt made
-    """.split()
-)
 # English verbs of what was done once, unless an auxiliary stands before them, and of tasks that open a sentence.
 _DONE = frozenset(
     """
@@ -266,9 +259,12 @@ def _names_former(before: _Claim, after: _Claim, change: Change) -> bool:
 
 
 def _is_same_frame(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
-    """Return True if ``after`` says all that ``before`` does beside what was replaced, and little more."""
+    """Return True if ``after`` says all that ``before`` does beside what was replaced, and few words more.
+
+    Values are not counted: the date of the change, and what took the place of the former one.
+    """
     missing = sum(token.key not in after.keys for token in rest)
-    added = sum(token.key not in before.keys for token in topic)
+    added = sum(token.key not in before.keys and token.kind != "value" for token in topic)
     return len(rest) > 0 and missing <= (len(rest) + 1) // 4 and added <= _FEW_WORDS
 
 
@@ -473,4 +469,5 @@ def _is_event(claim: _Claim) -> bool:
         "cut",
     }:
         return opening not in ("need", "needed")
-    return any(word in _PAST | _DONE and words[max(0, at - 1)] not in auxiliaries for at, word in enumerate(words))
+    done = _DONE | load_language("en").past_forms
+    return any(word in done and words[max(0, at - 1)] not in auxiliaries for at, word in enumerate(words))

@@ -84,6 +84,45 @@ def test_new_value_beside_the_former_one() -> None:
     assert compare(older, "The wiki pages of us-east-2 are no longer stored in eu-west-1 and eu-west-2.") is None
 
 
+@pytest.mark.parametrize(
+    ("older", "newer", "other"),
+    [
+        (
+            "Die Wiki-Seiten liegen in eu-west-1.",
+            "Seit dem 12. März liegen die Wiki-Seiten in us-east-2 und nicht mehr in eu-west-1.",
+            "Seit dem 12. März liegen die Rechnungen in us-east-2 und nicht mehr in eu-west-1.",
+        ),
+        (
+            "Les pages du wiki sont stockées à Paris.",
+            "Depuis le 12 mars, les pages du wiki sont stockées à Oslo et plus à Paris.",
+            "Depuis le 12 mars, les factures sont stockées à Oslo et plus à Paris.",
+        ),
+        (
+            "维基页面存放在 eu-west-1。",
+            "自 2026-03-12 起，维基页面存放在 us-east-2，不再放在 eu-west-1。",
+            "自 2026-03-12 起，发票存放在 us-east-2，不再存放在 eu-west-1。",
+        ),
+        (
+            "ウィキのページはパリに保存されています。",
+            "3月12日以降、ウィキのページはオスロに保存されており、パリにはもうありません。",
+            "3月12日以降、請求書はオスロに送られており、パリにはもうありません。",
+        ),
+        (
+            "Das Büro ist in Kiel.",
+            "Das Büro ist nicht mehr in Kiel, sondern in Bremen.",
+            "Das Lager ist nicht mehr in Kiel, sondern in Bremen.",
+        ),
+    ],
+)
+def test_here_and_no_longer_there(older: str, newer: str, other: str) -> None:
+    found = compare(older, newer)
+    assert found is not None
+    assert found.rule == "change words"
+    assert compare(newer, older) is None or compare(newer, older).rule != "change words"  # type: ignore[union-attr]
+    found = compare(older, other)
+    assert found is None or found.rule != "change words"
+
+
 def test_now_moves_a_fact_to_another_place() -> None:
     found = compare("The sync runs in production.", "The sync now runs in staging.")
     assert found is not None
