@@ -13,6 +13,8 @@ from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 Finding = tuple[str, Sequence[Token | Cue], Sequence[Token | Cue]]
 # Markers that one text alone may have: "the request fails if ..", "the request fails: ..".
 _OPTIONAL_MARKERS = frozenset("to by through against above during because result although if between from".split())
+# Cues of what is not done yet.
+_UNDONE = {("modality", "required"), ("tense", "future")}
 # A clause that one text alone has is plain detail if it has at least this many tokens.
 _SMALLEST_CLAUSE = 2
 
@@ -81,15 +83,11 @@ def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Toke
 def _find_demands(
     side: _Side, paired: set[int], other: _Side, paired_other: set[int], language: Language
 ) -> Iterator[Cue]:
-    """Yield the cues by which one text demands what the other one tells as done: "must send", "sent".
+    """Yield the cues by which one text demands or announces what the other one tells as done: "must send", "sent".
 
     Done is what an auxiliary of the past tells that the demand lacks, or a verb in another form than the demand's.
     """
-    demands = [
-        cue
-        for at, cue in enumerate(side.cues)
-        if at not in paired and (cue.category, cue.pole) == ("modality", "required")
-    ]
+    demands = [cue for at, cue in enumerate(side.cues) if at not in paired and (cue.category, cue.pole) in _UNDONE]
     if not demands:
         return
     here, there = (f" {one.text.lower()} " for one in (side, other))
@@ -97,6 +95,8 @@ def _find_demands(
     for cue in demands:
         own = [i for i, token in enumerate(side.tokens) if token.clause == cue.clause and i in side.pairs]
         clauses = {other.tokens[side.pairs[i]].clause for i in own}
+        if any((one.category, one.pole) in _UNDONE and one.clause in clauses for one in other.cues):
+            continue  # "I will open it", "I should have opened it"
         forms = ((side.tokens[i].text.lower(), other.tokens[side.pairs[i]].text.lower()) for i in own)
         has_verb = any(language.is_past(theirs) and (says_done or mine != theirs) for mine, theirs in forms)
         has_auxiliary = any(

@@ -26,6 +26,11 @@ MAY_MERGE = {
     "number word": ("Logs are kept for ninety days.", "Logs are kept for 90 days."),
     "plural day": ("Deploy on Friday.", "Deploy on Fridays."),
     "instruction": ("You must rotate the keys.", "Rotate the keys."),
+    "announced and advised": (
+        "Next time I will open the second drawer first.",
+        "I should have opened the second drawer first.",
+    ),
+    "announced habit": ("The importer will reject empty files.", "The importer rejects empty files."),
     "passive instruction": ("The key must be sent by mail.", "Send the key by mail."),
     "quoted code": ("Set `MAX_PARTS` to 5.", "Set MAX_PARTS to 5."),
     "phrase in front": ("The node is drained before the upgrade.", "Before the upgrade, the node is drained."),
@@ -122,6 +127,11 @@ MUST_NOT_MERGE = {
     "added cue": [
         ("Ann mailed the invoice to the bank.", "Ann needs to mail the invoice to the bank."),
         ("The node was drained at noon.", "The node must be drained at noon."),
+        ("The invoices were paid by the office.", "The invoices remain to be paid by the office."),
+        ("Ann sent the report to the bank.", "Ann will send the report to the bank."),
+        ("Le rapport a été envoyé à la banque.", "Le rapport reste à envoyer à la banque."),
+        ("El informe fue enviado al banco.", "El informe está por enviar al banco."),
+        ("古い鍵は削除しました。", "古い鍵はこれから削除します。"),
         ("Wir haben die Sicherung gelöscht.", "Wir müssen die Sicherung löschen."),
         ("Nous avons supprimé la sauvegarde.", "Nous devons supprimer la sauvegarde."),
         ("Ana escribió la guía de turnos.", "Ana debe escribir la guía de turnos."),
