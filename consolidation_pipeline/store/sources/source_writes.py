@@ -145,18 +145,26 @@ def list_write_ids(connection: Connection, source_id: UUID, status: str) -> list
 # A write is dissolved if one of the memories whose rows it hides is in no merged memory any more, or in one of which
 # the store shows no row: nothing there would say any more what the hidden row says.
 _LIST_DISSOLVED = """
+    WITH hidden AS MATERIALIZED (
+        SELECT w.id AS write_id, w.source_id, t.consolidated_into_id AS merge_id
+        FROM consolidation.source_writes w CROSS JOIN LATERAL jsonb_object_keys(w.plan -> 'stamps') AS written (key)
+        JOIN consolidation.source_rows r ON r.source_id = w.source_id AND r.key = written.key
+        JOIN consolidation.task_memories t ON t.id = r.memory_id
+        WHERE w.project_id = :project AND w.status = 'written' AND r.state = 'hidden'
+            AND w.plan ->> 'keep' IS DISTINCT FROM r.key AND t.archived_at IS NULL),
+    untold AS MATERIALIZED (
+        SELECT source_id, merge_id FROM hidden
+        EXCEPT
+        SELECT r.source_id, t.consolidated_into_id
+        FROM consolidation.task_memories t JOIN consolidation.source_rows r ON r.memory_id = t.id
+        WHERE t.project_id = :project AND t.consolidated_into_id IS NOT NULL AND r.state = 'mirrored'
+        EXCEPT
+        SELECT source_id, memory_id FROM consolidation.source_rows WHERE project_id = :project AND state = 'successor')
     SELECT s.name, w.id, w.memory_id, w.version, w.status, w.plan, w.reason
     FROM consolidation.source_writes w JOIN consolidation.sources s ON s.id = w.source_id
-    WHERE s.project_id = :project AND w.status = 'written' AND EXISTS (
-        SELECT FROM consolidation.source_rows r JOIN consolidation.task_memories t ON t.id = r.memory_id
-        WHERE r.source_id = w.source_id AND r.state = 'hidden' AND w.plan -> 'stamps' ? r.key
-            AND w.plan ->> 'keep' IS DISTINCT FROM r.key
-            AND t.archived_at IS NULL AND NOT EXISTS (
-                SELECT FROM consolidation.source_rows shown
-                LEFT JOIN consolidation.task_memories own ON own.id = shown.memory_id
-                WHERE shown.source_id = w.source_id
-                    AND (shown.state = 'mirrored' AND own.consolidated_into_id = t.consolidated_into_id
-                        OR shown.state = 'successor' AND shown.memory_id = t.consolidated_into_id)))
+    WHERE w.id IN (
+        SELECT h.write_id FROM hidden h JOIN untold u
+        ON u.source_id = h.source_id AND u.merge_id IS NOT DISTINCT FROM h.merge_id)
     ORDER BY w.intended_at DESC, w.id
 """
 
