@@ -165,8 +165,14 @@ _ASKS = ignore_case(
     r"(?:i|you|we|they|he|she|it|the|my|your|a|an|there|this|that|do|does|did|can|is|are|to)\b(?!.*[.,:;])"
     r"|^\W*how (?:long|much|many|often|soon|far|quickly) "
     r"(?:do|does|did|is|are|will|would|can|could|should|until|till|to)\b"
+    # Without a question mark: "What is the limit for transfers." and "Which fees are there."
+    r"|^\W*(?:what|which|where|when|why|how|who) (?:\w+ )?(?:is|are|do|does|did|can|could|will|would|should) "
+    r"(?:i|you|we|they|it|the|my|your|this|that|there)\b(?!.*[,:;])(?!.*\b(?:is|are|was|were|must|should)\b)"
+    # "Could you close it, please."
+    r"|^\W*(?:can|could|will|would) you\b"
     r"|^\W*(?:(?:i|we) )?(?:need|want|would like|like) to know\b",
 )
+_REQUEST = re.compile(r"\b(?:please|pls)\b|\b(?:my|me|mine)\b", re.IGNORECASE)
 _VERB = re.compile(
     r"\b(?:is|are|was|were|be|been|being|has|have|had|do|does|did|can|could|will|would|shall|should|may|might|must|"
     r"need|"
@@ -299,6 +305,11 @@ def is_change(text: str) -> bool:
 def is_personal(text: str) -> bool:
     """Return True for a sentence in the first person."""
     return _FIRST_PERSON.search(text) is not None
+
+
+def is_request(text: str) -> bool:
+    """Return True for what somebody asks to be done for them: "Please close my account"."""
+    return _REQUEST.search(text) is not None
 
 
 def opens_with_condition(text: str) -> bool:

@@ -29,7 +29,7 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
 )
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
-from consolidation_pipeline.core.knowledge.weak_sentences import names_remedy, names_wish_alone, read_fault
+from consolidation_pipeline.core.knowledge.weak_sentences import contests, names_remedy, names_wish_alone, read_fault
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
@@ -67,6 +67,8 @@ _SUPPORTS = 0.3
 _ON_MATTER, _ON_MATTER_SHARE, _FEWEST_WEIGHT = 0.12, 0.6, 2.0
 # Sentences that are searched for the opposite, and the share of units on a matter that may say it.
 _MAX_COMPARED, _AGAINST = 24, 0.34
+# Share of the attempts on a matter that contest a guess, from which it is not told.
+_CONTESTED = 0.1
 # Share of the units with more than a subject that must have an instruction, for the headline to be one.
 _INSTRUCTING = 0.5
 
@@ -145,6 +147,23 @@ class PatternGroup:
             if other.row != one.ranked.row and self._is_against(one, self.read(other))
         }
         return sum(self.units[at].weight for at in against) < _AGAINST * weight
+
+    def is_contested(self, one: Candidate) -> bool:
+        """Return True if other attempts want what a sentence calls wrong, or call wrong what it wants.
+
+        They guess: which of them is right is not known.
+        """
+        if not self.has_attempts:
+            return False
+        text = one.ranked.sentence.text
+        near = {other.text for other, cosine in self.compare(one) if cosine >= _SUPPORTS}
+        against = {
+            other.text
+            for other in self.ranking.sentences
+            if other.text in near and other.text != one.ranked.text and contests(text, other.sentence.text)
+        }
+        weight = sum(self.units[at].weight for at in near)
+        return sum(self.units[at].weight for at in against) >= _CONTESTED * weight > 0
 
     def measure_cosine(self, one: Candidate, other: Candidate) -> float:
         return self._find_cosines(other.ranked.row)[self._places[one.ranked.row]]

@@ -28,13 +28,13 @@ LINKS = frozenset("of for in on with and & / de des du la le von und für der di
 _NO_END = re.compile(
     r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code|feat|chore|wip|based|related|"
     r"due|equal|lies?|fail(?:s|ed)?|cause|lead|producing|resulting|leading|causing|incorrect|correct|wrong|expires?|seems?|"
-    r"rapid|proper|true|false"
+    r"rapid|proper|true|false|regardless|minus|plus|ago|couple|several|few|many|dozen|less|more|most|please"
 )
 # Words that a phrase may begin or go on with, but that say something of what stands before them: "letters present".
 NO_TAIL = re.compile(
     r"present|absent|available|divisible|greater|less|lower|larger|smaller|higher|longer|shorter|ahead|apart|true|false|twice|"
     r"thrice|today|tomorrow|yesterday|matters?|mine|yours|real|new|empty|possible|missing|broken|able|unable|multiple|different|"
-    r"non|own|urgently|please"
+    r"non|own|urgently|please|regardless|minus|plus|ago"
 )
 # Particles with which a phrase may end: "top up".
 _PARTICLES = frozenset("up off out".split())
@@ -43,6 +43,7 @@ _THIRD_PERSON = re.compile(
     r"(?:appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|hinge|include|iterate|mean|need|receive|remove|replace|"
     r"require|return|say|send|show|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
 )
+_VALUES = frozenset(("true", "false"))
 # Verbs by their ending.
 _TITLE_VERB = re.compile(r"\w+(?:[^\W\d_]i[sz]e|ify)", re.IGNORECASE)
 # A phrase that may begin with a verb, such as "open invoices", counts less.
@@ -60,7 +61,9 @@ _GENERIC = frozenset(
     number numbers time times value values list lists function functions element elements case cases test tests result
     results output input problem statement error errors issue issues change changes fix fixes initial correct incorrect
     expected given current new various key insight content line lines word words item items code false true way ways
-    couple thing things string strings character characters integer integers first last update updates full
+    couple thing things help
+    second seconds minute minutes hour hours day days week weeks month months year years
+    string strings character characters integer integers first last update updates full
     implementation condition logic step steps option options data file files type types feature features improvement
     improvements comprehensive want know kind work please happen dont following next previous record records
     insights feat
@@ -112,6 +115,12 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
     return ""
 
 
+def names_told(title: str, told: str, *, share: float) -> bool:
+    """Return True if this share of the words of a title is in a text, so that it names the matter of the text."""
+    stems, said = ({term.stem for term in extract_terms(text)} for text in (title, told))
+    return len(stems & said) >= share * len(stems) and bool(stems & said)
+
+
 def is_generic(phrase: str) -> bool:
     """Return True for words that name no matter, such as "number of times"."""
     return all(word in _GENERIC or word in LINKS for word in phrase.lower().split())
@@ -138,7 +147,9 @@ def _is_clause(phrase: str) -> bool:
     # "Adds", not "retry", which may be a noun.
     is_verb = words[0].endswith("s") and is_command(f"{words[0].removesuffix('s')} it")
     is_verb = len(words) > 1 and (is_verb or words[-1].endswith("ing"))
-    return is_past or is_verb or any(_THIRD_PERSON.fullmatch(word) for word in words)
+    # "Lengths and false for odd" says what is returned.
+    is_value = not _VALUES.isdisjoint(words)
+    return is_past or is_verb or is_value or any(_THIRD_PERSON.fullmatch(word) for word in words)
 
 
 def _is_plain_word(phrase: str) -> bool:

@@ -208,7 +208,7 @@ class PatternWriter(PatternGroup):
                 # A command without an end may be the name of a change.
                 is_name = SENTENCE_END.search(one.lesson.text) is None
                 least = max(wanted[one.lesson.role], _RULE_SUPPORT if is_name else _LEAST_SUPPORT)
-                if self._is_faulty(one, faults) or self.measure_support(one) < least:
+                if self._is_faulty(one, faults) or self.measure_support(one) < least or self.is_contested(one):
                     continue
                 if self.stands_for_most(one):
                     return one, True
@@ -298,6 +298,7 @@ class PatternWriter(PatternGroup):
                 and not (self.has_attempts and names_symptom_alone(one.lesson.text))
                 and self._belongs(one, headline)
                 and not self._is_faulty(one, faults)
+                and not self.is_contested(one)
             ]
             own = [one for one in found if one.ranked.text == headline.ranked.text]
             if self.has_verdicts and number < _BECAUSE:

@@ -26,6 +26,7 @@ from consolidation_pipeline.core.knowledge.pattern_titles import (
     NO_TAIL,
     capitalize,
     is_generic,
+    names_told,
     strip_verb,
     write_title,
 )
@@ -62,6 +63,8 @@ _MAX_EXAMPLES = 3
 _REPEATED, _REPEATED_REMEDY = 0.5, 0.8
 # Share of the memories of a topic that must hold its title, and fewest of them: a phrase, and one of a statement told.
 _TITLE_SHARE, _TOLD_SHARE, _FEWEST_HOLDING = 0.4, 0.15, 2
+# Share of the words of a title that the line has: of a phrase of most memories, and of one of a few.
+_TITLE_TOLD, _NAME_TOLD = 0.5, 0.6
 # Key terms of a topic of which a statement holds one.
 _ABOUT = 6
 # Factors of the score of a statement: of a fact that begins or ends with what was named before, and of a long one.
@@ -153,24 +156,35 @@ class TopicGroup(PatternGroup):
         super().__init__(units, ranking, terms)
         self.lessons = self._list_lessons()
 
-    def tell_topic(self, room: int, *, told: Collection[str] = (), is_named: bool = True) -> TopicLine:
+    def tell_topic(
+        self,
+        room: int,
+        *,
+        told: Collection[str] = (),
+        titles: Collection[str] = (),
+        is_named: bool = True,
+        has_lessons: bool = True,
+    ) -> TopicLine:
         """Return the line of the topic in about ``room`` characters; at least one statement or example is told.
 
         Args:
             told: Statements of other topics, which are not told again.
+            titles: Titles of other topics, which this one does not get.
             is_named: It has a title, and tells only what is about its key terms.
+            has_lessons: Its memories may teach something; else only examples of them are told.
         """
         phrase = strip_verb(write_title(list(self.texts.values()), self.terms, share=_TITLE_SHARE)) if is_named else ""
-        chosen = self._choose_lessons(phrase, room, told, is_named=is_named)
+        chosen = self._choose_lessons(phrase, room, told, is_named=is_named) if has_lessons else []
         if not chosen:
-            return self._tell_examples(self._specify(phrase, ()), room)
+            title = self._specify(phrase, ())
+            return self._tell_examples("" if title in titles else title, room)
         statements = [self.finish(one) for one in chosen]
         if not is_named:
             return TopicLine("", "".join(f"\n- {one}" for one in statements), True)
         title = self._specify(phrase, statements)
-        stems, said = ({term.stem for term in extract_terms(text)} for text in (title, " ".join(statements)))
         # Else the lessons are about something else than most of the memories.
-        title = title if stems & said else ""
+        share = _TITLE_TOLD if title == phrase else _NAME_TOLD
+        title = title if names_told(title, " ".join(statements), share=share) and title not in titles else ""
         lead = "" if title else statements.pop(0)
         return TopicLine(title, " ".join(statements), True, lead)
 
@@ -236,7 +250,13 @@ class TopicGroup(PatternGroup):
             length = len(self.finish(one)) + 1
             is_first = not chosen and is_named
             is_said |= not is_named and any(one.ranked.text == other.ranked.text for other in chosen)
-            if is_said or len(chosen) == most or one.score < _WORTH * best or (length > left and not is_first):
+            if (
+                is_said
+                or self.is_contested(one)
+                or len(chosen) == most
+                or one.score < _WORTH * best
+                or (length > left and not is_first)
+            ):
                 continue
             is_off = is_named and bool(chosen) and not self._goes_on(one, chosen[0])
             # Several guesses on one failure exclude each other.
@@ -287,11 +307,14 @@ class TopicGroup(PatternGroup):
             if (not told or fits) and len(told) < _MAX_EXAMPLES and not any(repeats(one, other) for other in chosen):
                 told.append(capitalize(text))
                 chosen.append(one)
-        is_asked, opening = self.measure_asking() >= _ASKING, chosen[0].ranked.sentence.text
+        is_asked = self.measure_asking() >= _ASKING
         label = "Asked, for example" if is_asked else "For example"
-        is_name = len(told[0]) <= MAX_TITLE_CHARS and not is_change(opening)
-        if not title and (is_name or len(self.texts) == 1):
-            title, label = told.pop(0), "Also asked" if is_asked else "Also"
+        name = next((at for at, text in enumerate(told) if len(text) <= MAX_TITLE_CHARS), 0)
+        is_name = len(told[name]) <= MAX_TITLE_CHARS and not is_change(chosen[name].ranked.sentence.text)
+        title = title if names_told(title, told[0], share=_TITLE_TOLD) else ""
+        # What most of them ask names questions better than a phrase.
+        if (is_asked and is_name) or (not title and (is_name or len(self.texts) == 1)):
+            title, label = told.pop(name), "Also asked" if is_asked else "Also"
         return TopicLine(title, finish_statement(f"{label}: {'; '.join(told)}", 1) if told else "", False)
 
     def _specify(self, phrase: str, statements: Sequence[str]) -> str:
@@ -332,7 +355,12 @@ def drop_open_quotation(text: str) -> str:
 def _names(word: str) -> bool:
     """Return True for a word that may stand in a title."""
     is_word = sum(map(str.isalpha, word)) > _LETTERS * len(word) and (len(word) > 2 or word.isupper())
-    is_word &= _NO_NAME.fullmatch(word) is None and NO_TAIL.fullmatch(word.lower()) is None
+    is_word &= (
+        "'" not in word
+        and "’" not in word
+        and _NO_NAME.fullmatch(word) is None
+        and NO_TAIL.fullmatch(word.lower()) is None
+    )
     return is_word and not is_generic(word) and not names_task(f"{word} it") and not is_command(f"{word} it")
 
 

@@ -10,7 +10,14 @@ from datetime import date
 from itertools import zip_longest
 
 from consolidation_pipeline.core.case_blind import ignore_case
-from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED, is_bug_report
+from consolidation_pipeline.core.knowledge.lesson_sentences import (
+    TO_TRY,
+    TRIED,
+    is_bug_report,
+    is_request,
+    read_lesson,
+)
+from consolidation_pipeline.core.knowledge.pattern_titles import names_told
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
@@ -53,6 +60,8 @@ _TOLD_SHARE = 0.3
 _NAMED = 10
 # Share of the memories without a lesson from which they have topics of their own.
 _MOSTLY = 0.9
+# Share of questions from which a fact without advice tells of who asks.
+_ASKED_SHARE = 0.5
 # Told from as many lines with what failed, or is to be tried.
 _GUESSES = "What made attempts fail, and what to try, is as these memories suppose it"
 _MANY_GUESSES = 3
@@ -81,13 +90,16 @@ class _Form:
     """Memories that are the same but for numbers.
 
     ``text``: has slots for the numbers that differ. ``bare``: without fields and addresses. ``days``: sorted.
-    ``is_lesson``: it has a sentence that a reader understands alone.
+    ``is_lesson``: it has a sentence that a reader understands alone. ``asks``: it has a question. ``advises``: it has a
+    rule or warning that is no request.
     """
 
     text: str
     bare: str
     days: tuple[date, ...]
     is_lesson: bool
+    asks: bool
+    advises: bool
 
 
 def summarize_topics(texts: Sequence[str], days: Sequence[date], *, boilerplate: Collection[str] = ()) -> TopicSummary:
@@ -137,7 +149,10 @@ def _find_forms(texts: Sequence[str], days: Sequence[date], fields: Collection[s
         # A field begins a sentence.
         text = _FIELDS.sub(lambda match: f"\n\n{match[0]}" if match[0] in fields else match[0], text)
         bare = _FIELDS.sub(lambda match: " " if match[0] in fields else match[0], _ADDRESSES.sub(" ", text))
-        forms.append(_Form(text, bare, tuple(sorted(day for _, day in same)), _has_lesson(text)))
+        lessons = [read_lesson(one.text) for one in extract_sentences(text)]
+        asks = any(lesson.role == "question" for lesson in lessons)
+        advises = any(lesson.role in ("rule", "warning") and not is_request(lesson.text) for lesson in lessons)
+        forms.append(_Form(text, bare, tuple(sorted(day for _, day in same)), _has_lesson(text), asks, advises))
     return sorted(forms, key=lambda form: (form.text, form.days))
 
 
@@ -170,10 +185,13 @@ class _Summary:
         self.room = room
         self.days = days
         self.counts = [len(form.days) for form in forms]
+        asked = self._weigh([at for at, form in enumerate(forms) if form.asks])
+        self.is_asked = asked >= _ASKED_SHARE * sum(self.counts)
+        self.has_advice = sum(form.is_lesson and form.advises for form in forms) >= MIN_SIZE
         self.repeated = self._find_repeated()
         left = [at for at in range(len(forms)) if at not in {*self.repeated}]
-        lessons = [at for at in left if forms[at].is_lesson]
-        named = [at for at in left if not forms[at].is_lesson]
+        lessons = [at for at in left if self._is_lesson(at)]
+        named = [at for at in left if not self._is_lesson(at)]
         self.left = room - _HEAD_CHARS - sum(len(self._tell_repeated(at)) + 1 for at in self.repeated)
         self.left -= _LEAST_CHARS if named else 0
         self.topics = self._find_topics(lessons, named)
@@ -184,6 +202,10 @@ class _Summary:
             in_topic = {*self.topics[0]}
         self.other_lessons = [at for at in lessons if at not in in_topic]
         self.named = [at for at in named if at not in in_topic]
+
+    def _is_lesson(self, at: int) -> bool:
+        """Return True for a lesson; among questions, what is no advice, or hardly any, tells of who asks."""
+        return self.forms[at].is_lesson and (not self.is_asked or (self.has_advice and self.forms[at].advises))
 
     def write(self) -> str:
         """Return a line above the topics, one for each topic by its first day, and those for what is in none."""
@@ -196,7 +218,7 @@ class _Summary:
             if line is not None
         ]
         rest = [*self.other_lessons, *self.named, *untold]
-        others = [at for at in rest if self.forms[at].is_lesson and self.left >= _LEAST_CHARS]
+        others = [at for at in rest if self._is_lesson(at) and self.left >= _LEAST_CHARS]
         tail = [self._tell_others(others), self._tell_named([at for at in rest if at not in {*others}])]
         written = [*(line for *_, line in sorted(lines)), *filter(None, tail)]
         if len(written) == 1:
@@ -234,13 +256,16 @@ class _Summary:
         groups = self._build_groups([*self.topics])
         told: list[TopicLine | None] = []
         statements: list[str] = []
+        titles: set[str] = set()
         for number, group in enumerate(groups):
             if number and self.left < _LEAST_CHARS:
                 told.append(None)
                 continue
             room = self.left // (len(groups) - number + bool(self.other_lessons)) - _WHEN_CHARS
-            line = group.tell_topic(room, told=statements)
+            has_lessons = any(self._is_lesson(at) for at in self.topics[number])
+            line = group.tell_topic(room, told=statements, titles=titles, has_lessons=has_lessons)
             told.append(line)
+            titles.add(line.title)
             statements += filter(None, (line.lead, line.text))
             self.left -= len(line.title) + len(line.lead) + len(line.text) + _WHEN_CHARS
         return told
@@ -282,9 +307,13 @@ class _Summary:
             named = [self.forms[at].text for at in topic[:_MAX_RANKED]]
             counts[name_topic(named, terms)] += sum(self.counts[at] for at in topic)
         is_telling = counts.total() >= _TOLD_SHARE * self._weigh(positions)
+        for title in sorted(counts, key=len):
+            wider = [other for other in counts if title and other != title and names_told(title, other, share=1.0)]
+            if wider:
+                counts[min(wider, key=lambda other: (-counts[other], other))] += counts.pop(title)
         ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         told = ", ".join(f"{title} ({count})" for title, count in ranked if title) if is_telling else ""
-        is_alone = self.has_lessons and not any(self.forms[at].is_lesson for at in positions)
+        is_alone = self.has_lessons and not any(self._is_lesson(at) for at in positions)
         label = "Without a lesson of their own" if is_alone else "Other matters"
         return f"{label} {self._when(positions)}{f': {told}' if told else ''}."
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from consolidation_pipeline.core.text.key_terms import count_terms
 
 # A text that is less similar to the centre of every topic is in none (cosine of term vectors).
-_FLOOR = 0.15
+_FLOOR = 0.25
 # Share of the largest weight of a text's terms from which the text is about a term; terms of one text do not count.
 _ABOUT = 0.4
 # Fewest texts of a topic, repeats included; of less than MANY texts two make a topic, of very many this share.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
@@ -147,6 +148,16 @@ _SYMPTOM = ignore_case(
 # "A instead of B" and "B instead of A".
 _INSTEAD = re.compile(r"\b(?:instead of|rather than)\b", re.IGNORECASE)
 _NEAR_WORDS = 6
+# What follows is wanted, up to the end of its clause.
+_WANTED = re.compile(
+    r"\b(?:should|must|needs? to|ha(?:s|ve) to|ask(?:s|ed)? (?:for|to)|requires?|expects?|goal is to)\b", re.IGNORECASE
+)
+_CLAUSE_END = re.compile(r"[,;]|\b(?:and (?:remove|then|not)|but|while|whereas|so that|as (?:indicated|shown))\b", re.I)
+_PARTICLES = frozenset(("up", "out", "all", "each", "every", "any", "also"))
+# Fewest letters of a word with an ending.
+_FEWEST_LETTERS = 3
+# Words before a claim in which it is denied.
+_NEAR_DENIAL = 3
 # "True for odd, false for even" and "false for odd, true for even".
 _EXCHANGED = 2
 _NEGATION = re.compile(
@@ -216,10 +227,8 @@ def names_remedy(text: str) -> bool:
 def reverses(one: str, other: str) -> bool:
     """Return True if one sentence says "4 instead of 3" and the other "3 instead of 4", or has two words exchanged."""
     words, others = map(_split, (one, other))
-    if len(words) == len(others):
-        exchanged = [pair for pair in zip(words, others, strict=True) if pair[0] != pair[1]]
-        if len(exchanged) == _EXCHANGED and exchanged[0] == exchanged[1][::-1]:
-            return True
+    if _exchange(words, others):
+        return True
     sides = [_read_sides(text) for text in (one, other)]
     if None in sides:
         return False
@@ -268,6 +277,72 @@ def instructs_fault(advice: str, fault: tuple[str, ...], language: str | None = 
         and sum(word not in light for word in words[run.a : run.a + run.size]) >= _SHARED_CONTENT
         for run in runs
     )
+
+
+def contests(one: str, other: str) -> bool:
+    """Return True if one of two sentences on attempts wants what the other calls wrong, or they say the reverse.
+
+    "It fails because it only adds open rows" and "It should only add open rows" contest each other.
+    """
+    (fault, wish), (other_fault, other_wish) = _read_claims(one), _read_claims(other)
+    return (
+        _wants_fault(wish, other_fault)
+        or _wants_fault(other_wish, fault)
+        or _exchange(_drop_light(fault), _drop_light(other_fault))
+        or _exchange(_drop_light(wish), _drop_light(other_wish))
+    )
+
+
+def _wants_fault(wish: Sequence[str], fault: Sequence[str]) -> bool:
+    """Return True if all words of a wish but its verb are in a fault, three in a row, and both or none are denied."""
+    wanted = _drop_light(wish)
+    if not {*wanted[1:]} <= {*_drop_light(fault)} or len({*wanted}) < _SHARED_CONTENT:
+        return False
+    runs = SequenceMatcher(None, wish, fault, autojunk=False).get_matching_blocks()
+    return any(
+        run.size >= _SHARED_RUN
+        and len(_drop_light(wish[run.a : run.a + run.size])) >= _SHARED_CONTENT
+        and _denies(wish, run.a) == _denies(fault, run.b)
+        for run in runs
+    )
+
+
+def _denies(words: Sequence[str], at: int) -> bool:
+    """Return True if one of the words before a position negates or restricts what follows."""
+    return _NEGATION.search(" ".join(words[max(0, at - _NEAR_DENIAL) : at])) is not None
+
+
+def _drop_light(words: Sequence[str]) -> list[str]:
+    light = load_language("en").light
+    return [word for word in words if word not in light and word not in _PARTICLES and not _NEGATION.fullmatch(word)]
+
+
+@lru_cache(maxsize=1 << 12)
+def _read_claims(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words of what a sentence calls wrong, and of what it wants; empty where it says none."""
+    because = _BECAUSE.search(text)
+    is_verdict = because is not None and _VERDICT.search(text[: because.start()]) is not None
+    fault = _REMEDY.split(because["fault"], maxsplit=1)[0] if because and is_verdict else ""
+    rest = because["fault"][len(fault) :] if because and is_verdict else text
+    if wanted := _WANTED.search(rest):
+        wish = _INSTEAD.split(rest[wanted.end() :], maxsplit=1)[0]
+    else:
+        wish = _INSTEAD.split(rest, maxsplit=1)[-1] if is_verdict and _INSTEAD.search(rest) else ""
+    wish = _CLAUSE_END.split(wish, maxsplit=1)[0]
+    return tuple(map(_to_singular, _split(fault))), tuple(map(_to_singular, _split(wish)))
+
+
+def _to_singular(word: str) -> str:
+    """Return a word without the ending that a plural and a verb of the third person have."""
+    return word.removesuffix("s") if len(word) > _FEWEST_LETTERS else word
+
+
+def _exchange(words: Sequence[str], others: Sequence[str]) -> bool:
+    """Return True if words are the others with two of them exchanged."""
+    if len(words) != len(others):
+        return False
+    exchanged = [pair for pair in zip(words, others, strict=True) if pair[0] != pair[1]]
+    return len(exchanged) == _EXCHANGED and exchanged[0] == exchanged[1][::-1]
 
 
 def _split(text: str) -> list[str]:

@@ -46,6 +46,12 @@ def test_title_ends_with_its_noun() -> None:
     assert write_title(texts, ["signatures", "valid", "ahead"]) == "Valid signatures"
 
 
+def test_title_names_no_span_of_time() -> None:
+    texts = [f"The parcel came a couple hours ago at gate {gate}." for gate in "ABC"]
+    assert write_title(texts, ["couple", "hours", "ago", "parcel"]) == ""
+    assert write_title(["Weeks and false for odd", "weeks and false for odd ones"], ["false", "weeks"]) == ""
+
+
 def test_title_is_short_and_empty_without_terms() -> None:
     texts = [" ".join(f"verylongidentifier_{at}_{word}" for word in "abcdef") for at in range(3)] * 2
     assert len(write_title(texts, [f"verylongidentifier_{at}_a" for at in range(3)])) <= MAX_TITLE_CHARS

@@ -113,6 +113,23 @@ def test_title_names_what_is_told() -> None:
     assert (line.title, line.lead) == ("", "Clear the cart cache after a price changes.")
 
 
+def test_title_of_another_topic_is_not_used_again() -> None:
+    group = build_group("Clear the cart cache after a price changes.", "The cart cache keeps prices for a day.")
+    assert group.tell_topic(400).title == "Cart cache"
+    assert group.tell_topic(400, titles=["Cart cache"]).title == ""
+
+
+def test_guess_that_other_attempts_contest_is_not_told() -> None:
+    guess = "The implementation is wrong because it only adds open rows of the bill."
+    line = build_group(guess, f"{guess} It skips the closed rows.").tell_topic(400)
+    assert "only adds open rows of the bill" in line.text + line.lead
+    line = build_group(
+        guess,
+        "The implementation is wrong because it adds closed rows too. The code should only add open rows of the bill.",
+    ).tell_topic(400)
+    assert "only add" not in line.text + line.lead
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -133,6 +133,13 @@ def test_log_of_tasks_has_topics_with_examples() -> None:
     assert "For example: Add " in content or "For example: Wire " in content
 
 
+def test_statement_among_questions_is_no_lesson() -> None:
+    asked = [f"How do I send back the {what}? Can I pay the {what} later?" for what in GOODS]
+    told = summarize([*asked, "The shop does not open my parcels.", "My coupon is not on the bill."]).content
+    assert "lesson" not in told
+    assert "How do I send back the " in told
+
+
 def test_guesses_on_failures_are_told_as_guesses() -> None:
     texts = [
         f"The implementation of {what} is wrong because it rounds each row. The function should round the sum."

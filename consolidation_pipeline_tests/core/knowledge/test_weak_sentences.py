@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from consolidation_pipeline.core.knowledge.weak_sentences import (
+    contests,
     instructs_fault,
     is_vague,
     names_cause,
@@ -135,3 +136,38 @@ def test_status_is_told_from_advice() -> None:
 )
 def test_reversed_alternatives_are_found(one: str, other: str, expected: bool) -> None:
     assert reverses(one, other) is expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (
+            "The code is wrong because it only adds open rows of the bill, but it should add all rows.",
+            "The code should only add open rows of the bill.",
+            True,
+        ),
+        (
+            "It fails because it bills hours up to the last day, instead of hours before the last day.",
+            "It fails because it bills hours before the last day.",
+            True,
+        ),
+        (
+            "It fails because it sends a letter to old guests and a mail to new guests.",
+            "It fails because it sends a mail to old guests and a letter to new guests.",
+            True,
+        ),
+        (
+            "The code is wrong because it adds open rows of the bill.",
+            "The code should not add open rows of the bill.",
+            False,
+        ),
+        (
+            "The code is wrong because it adds all rows of the bill.",
+            "The code should add open rows of the bill.",
+            False,
+        ),
+        ("Add open rows of the bill.", "Add closed rows of the bill.", False),
+    ],
+)
+def test_attempts_contest_what_each_other_wants(one: str, other: str, expected: bool) -> None:
+    assert contests(one, other) is contests(other, one) is expected
