@@ -28,8 +28,8 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _NEXT_TIME = (
-    r"(?:(?:in|on|for|during) (?:my|the|our|any|all|every)? ?(?:next|future|subsequent) \w+|next time|"
-    r"in (?:the )?future|"
+    r"(?:(?:in|on|for|during) (?:my|the|our|any|all|every)? ?(?:next|future|subsequent) \w+|"
+    r"next time(?: (?:I|we) [^,.]{1,60})?|in (?:the )?future|"
     r"going forward|from now on|to (?:fix|improve|solve|avoid|correct|address|prevent) [^,.]{1,60}|therefore|instead|"
     r"das nächste mal|nächstes mal|künftig|la próxima vez|en el futuro|la prochaine fois|à l'avenir)"
 )

@@ -45,6 +45,7 @@ def test_sentence_has_role(sentence: str, role: str) -> None:
 @pytest.mark.parametrize(
     ("sentence", "told"),
     [
+        ("Next time I write an import, I will check the log first.", "Check the log first."),
         ("In the next run, I will check the log first.", "Check the log first."),
         ("If I am stuck again, I will also read my notes.", "If you are stuck again, read your notes."),
         ("Next time, I should not skip the tests.", "Do not skip the tests."),
