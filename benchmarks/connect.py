@@ -26,6 +26,7 @@ import resource
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from hashlib import md5
 from itertools import islice
 from pathlib import Path
@@ -44,6 +45,8 @@ MAX_NIGHT = 1_000
 NEW, CHANGED = 0.6, 0.3
 SOURCE, PROJECT, MODEL, URL_ENV = "shop", "shop", "openai/repeated", "SHOP_DATABASE_URL"
 SEED = 7
+# Each memory has a time of its own in these 90 days.
+FIRST_DAY, DAYS_IN_SECONDS = datetime(2026, 1, 5, tzinfo=UTC), 90 * 86_400
 WRITES_PER_SECOND = 50
 BATCH_ROWS = 2_000
 
@@ -77,7 +80,7 @@ def make_values(row: Row, vector: np.ndarray) -> tuple[str, str, str]:
         "data": text,
         "hash": md5(text.encode(), usedforsecurity=False).hexdigest(),
         "user_id": user,
-        "created_at": "2026-01-05T10:00:00+00:00",
+        "created_at": (FIRST_DAY + timedelta(seconds=id_.int % DAYS_IN_SECONDS)).isoformat(),
         "text_lemmatized": text.lower(),
     }
     return str(id_), f"[{','.join(map(repr, vector.tolist()))}]", json.dumps(payload)
