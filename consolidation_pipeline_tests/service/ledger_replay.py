@@ -27,8 +27,11 @@ _HIDDEN = {
 # The ledger holds the content of raw memories, not their vectors.
 _HIDDEN[RAW] += CACHED_COLUMNS
 
+# An image holds the bytes of a vector in base64, without the line breaks of Postgres.
+_VECTOR = "jsonb_build_object('embedding', translate(encode(vector_send(t.embedding), 'base64'), E'\\n', ''))"
 _ROWS = " UNION ALL ".join(
-    f"SELECT '{name}', id::text, to_jsonb(t) - ARRAY{hidden}::text[] FROM {SCHEMA}.{name} t"
+    f"SELECT '{name}', id::text, (to_jsonb(t){f' || {_VECTOR}' if 'embedding' in LEDGERED[name].c else ''}) "
+    f"- ARRAY{hidden}::text[] FROM {SCHEMA}.{name} t"
     for name, hidden in _HIDDEN.items()
 )
 _FILES = f"SELECT owner_id::text AS owner, path FROM {SCHEMA}.memory_files ORDER BY owner_id, path"
