@@ -156,7 +156,7 @@ class PatternGroup:
         if not self.has_attempts:
             return False
         text = one.ranked.sentence.text
-        near = {other.text for other, cosine in self.compare(one) if cosine >= _SUPPORTS}
+        near = self.list_supporters(one)
         against = {
             other.text
             for other in self.ranking.sentences

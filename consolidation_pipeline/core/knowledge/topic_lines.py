@@ -250,13 +250,9 @@ class TopicGroup(PatternGroup):
             length = len(self.finish(one)) + 1
             is_first = not chosen and is_named
             is_said |= not is_named and any(one.ranked.text == other.ranked.text for other in chosen)
-            if (
-                is_said
-                or self.is_contested(one)
-                or len(chosen) == most
-                or one.score < _WORTH * best
-                or (length > left and not is_first)
-            ):
+            if is_said or len(chosen) == most or one.score < _WORTH * best or (length > left and not is_first):
+                continue
+            if self.is_contested(one):
                 continue
             is_off = is_named and bool(chosen) and not self._goes_on(one, chosen[0])
             # Several guesses on one failure exclude each other.

@@ -34,7 +34,7 @@ from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
 from consolidation_pipeline.core.text.key_terms import find_key_terms
-from consolidation_pipeline.core.text.sentences import extract_sentences
+from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences
 
 # Most characters of a summary, about 1,500 tokens: what stands for ten thousand memories can still be read.
 MAX_CHARS = 6000
@@ -149,19 +149,18 @@ def _find_forms(texts: Sequence[str], days: Sequence[date], fields: Collection[s
         # A field begins a sentence.
         text = _FIELDS.sub(lambda match: f"\n\n{match[0]}" if match[0] in fields else match[0], text)
         bare = _FIELDS.sub(lambda match: " " if match[0] in fields else match[0], _ADDRESSES.sub(" ", text))
-        lessons = [read_lesson(one.text) for one in extract_sentences(text)]
+        sentences = extract_sentences(text)
+        lessons = [read_lesson(one.text) for one in sentences]
         asks = any(lesson.role == "question" for lesson in lessons)
         advises = any(lesson.role in ("rule", "warning") and not is_request(lesson.text) for lesson in lessons)
-        forms.append(_Form(text, bare, tuple(sorted(day for _, day in same)), _has_lesson(text), asks, advises))
+        is_lesson = not is_bug_report(text) and _has_lesson(sentences)
+        forms.append(_Form(text, bare, tuple(sorted(day for _, day in same)), is_lesson, asks, advises))
     return sorted(forms, key=lambda form: (form.text, form.days))
 
 
-def _has_lesson(text: str) -> bool:
-    found = extract_sentences(text)
-    sentences = [one.text for one in found]
-    return not is_bug_report(text) and any(
-        one.readability >= READABLE and tells_lesson(one.text, sentences) for one in found
-    )
+def _has_lesson(sentences: Sequence[Sentence]) -> bool:
+    texts = [one.text for one in sentences]
+    return any(one.readability >= READABLE and tells_lesson(one.text, texts) for one in sentences)
 
 
 def _mark_slots(texts: Sequence[str]) -> str:
