@@ -13,6 +13,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED
 from consolidation_pipeline.store.ledger.row_images import CACHE_COLUMNS
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import CACHED_COLUMNS
+from consolidation_pipeline_tests.store.sample_rows import encode_vector
 
 # (table, id) -> the row's columns, with ``files`` and ``lineage`` as images have them.
 Key = tuple[str, str]
@@ -27,11 +28,8 @@ _HIDDEN = {
 # The ledger holds the content of raw memories, not their vectors.
 _HIDDEN[RAW] += CACHED_COLUMNS
 
-# An image holds the bytes of a vector in base64, without the line breaks of Postgres.
-_VECTOR = "jsonb_build_object('embedding', translate(encode(vector_send(t.embedding), 'base64'), E'\\n', ''))"
 _ROWS = " UNION ALL ".join(
-    f"SELECT '{name}', id::text, (to_jsonb(t){f' || {_VECTOR}' if 'embedding' in LEDGERED[name].c else ''}) "
-    f"- ARRAY{hidden}::text[] FROM {SCHEMA}.{name} t"
+    f"SELECT '{name}', id::text, to_jsonb(t) - ARRAY{hidden}::text[] FROM {SCHEMA}.{name} t"
     for name, hidden in _HIDDEN.items()
 )
 _FILES = f"SELECT owner_id::text AS owner, path FROM {SCHEMA}.memory_files ORDER BY owner_id, path"
@@ -46,7 +44,7 @@ def load_state(pipeline: Pipeline) -> State:
 
     Files and lineage of a missing row are listed under the name of their own table.
     """
-    state: State = {(table, id_): row for table, id_, row in pipeline.rows(_ROWS)}
+    state: State = {(table, id_): _encode(row) for table, id_, row in pipeline.rows(_ROWS)}
     for name, query, owners in (
         ("files", _FILES, (RAW, "consolidated_memories")),
         ("lineage", _LINEAGE, ("consolidated_memories",)),
@@ -59,6 +57,10 @@ def load_state(pipeline: Pipeline) -> State:
                 state[key] = {**row, name: parts.pop(key[1], [])}
         state |= {(f"memory_{name}", owner): {name: found} for owner, found in parts.items()}
     return state
+
+
+def _encode(row: dict[str, Any]) -> Row:
+    return {**row, "embedding": encode_vector(row["embedding"])} if row.get("embedding") else row
 
 
 class Replay:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -62,8 +63,10 @@ def unit_vector(seed: int, dimension: int = 3) -> np.ndarray[Any, np.dtype[np.fl
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
-def encode_vector(vector: np.ndarray[Any, np.dtype[np.float32]]) -> str:
-    """Return a vector (dimension,) as an image of the ledger holds it."""
+def encode_vector(vector: np.ndarray[Any, np.dtype[np.float32]] | str) -> str:
+    """Return a vector (dimension,), or its text, as an image of the ledger holds it."""
+    if isinstance(vector, str):
+        vector = np.array(json.loads(vector), np.float32)
     return b64encode(len(vector).to_bytes(2, "big") + bytes(2) + vector.astype(">f4").tobytes()).decode()
 
 

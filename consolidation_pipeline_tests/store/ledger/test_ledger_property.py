@@ -8,7 +8,6 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Table, text
@@ -193,7 +192,7 @@ def _assert_ledger_matches_rows(connection: Connection) -> None:
         if now is not None:
             assert now["version"] == row.version_after
             if now.get("embedding"):
-                now["embedding"] = encode_vector(np.array(json.loads(now["embedding"]), np.float32))
+                now["embedding"] = encode_vector(now["embedding"])
             written = row.new_state.keys() - {"files", "lineage", "version"}
             assert json.dumps({k: now[k] for k in sorted(written)}) == json.dumps(
                 {k: row.new_state[k] for k in sorted(written)}
