@@ -14,11 +14,12 @@ import psutil  # type: ignore[import-untyped]
 import psycopg
 import pytest
 from psycopg import sql
+from sqlalchemy import make_url
 
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.embedded_server import server_url
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
-from consolidation_pipeline_tests.database_pool import DatabasePool, temporary_database
+from consolidation_pipeline_tests.database_pool import STORE_SERVER_ENV, DatabasePool, temporary_database
 
 # Files in memory: a database is copied in 25 ms instead of up to 130. The servers of two workers use less than this.
 MEMORY_FOLDER = Path("/dev/shm")
@@ -77,6 +78,21 @@ def databases(server: str) -> Iterator[DatabasePool]:
     """Migrated databases, one for each test that asks."""
     with DatabasePool(server, f"consolidation_template_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}") as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+def store_server(server: str) -> str:
+    """URL of the server of connected stores."""
+    return os.environ.get(STORE_SERVER_ENV, server)
+
+
+@pytest.fixture(scope="session")
+def store_template(store_server: str) -> Iterator[str]:
+    """Name of a database with pgvector only. Copying it takes less time than creating the extension."""
+    with temporary_database(store_server) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE EXTENSION vector")
+        yield str(make_url(url).database)
 
 
 @pytest.fixture

@@ -12,6 +12,9 @@ from psycopg import sql
 
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, upgrade, with_driver
 
+# Server of connected stores; ours is the embedded one. With it, the tests run against other versions of Postgres.
+STORE_SERVER_ENV = "CONSOLIDATION_TESTS_STORE_SERVER"
+
 # Everything that a test could have changed besides rows: objects of the schema and settings of the database.
 _SCHEMA_FINGERPRINT = """
 WITH relations AS (

@@ -12,8 +12,6 @@ import pytest
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.cli.conftest import Cli
 from consolidation_pipeline_tests.service.sources.conftest import make_store as make_store
-from consolidation_pipeline_tests.service.sources.conftest import store_server as store_server
-from consolidation_pipeline_tests.service.sources.conftest import store_template as store_template
 from consolidation_pipeline_tests.service.sources.conftest import store_url as store_url
 from consolidation_pipeline_tests.service.sources.stores import FACTS, KINDS, USERS, Kind, Store
 

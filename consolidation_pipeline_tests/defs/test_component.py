@@ -32,8 +32,6 @@ from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV
 from consolidation_pipeline_tests.service.sources.conftest import make_store as make_store
 from consolidation_pipeline_tests.service.sources.conftest import mem0_store as mem0_store
-from consolidation_pipeline_tests.service.sources.conftest import store_server as store_server
-from consolidation_pipeline_tests.service.sources.conftest import store_template as store_template
 from consolidation_pipeline_tests.service.sources.conftest import store_url as store_url
 from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, Store, all_wordings
 from consolidation_pipeline_tests.service.sources.test_folder import linked as linked

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
 
 from consolidation_pipeline.service.sources.connections import connect_source
 from consolidation_pipeline.service.sources.sync import sync_source
@@ -18,25 +16,8 @@ from consolidation_pipeline_tests.service.sources.stores import KINDS, MEM0, Kin
 SOURCE = "shop"
 PROJECT = "shop"
 URL_ENV = "SHOP_DATABASE_URL"
-# Server of the stores; ours is the embedded one. With it, the tests run against other versions of Postgres.
-STORE_SERVER_ENV = "CONSOLIDATION_TESTS_STORE_SERVER"
 
 Connect = Callable[..., Store]
-
-
-@pytest.fixture(scope="session")
-def store_server(server: str) -> str:
-    """URL of the server of the stores."""
-    return os.environ.get(STORE_SERVER_ENV, server)
-
-
-@pytest.fixture(scope="session")
-def store_template(store_server: str) -> Iterator[str]:
-    """Name of a database with pgvector only. Copying it takes less time than creating the extension."""
-    with temporary_database(store_server) as url:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("CREATE EXTENSION vector")
-        yield str(make_url(url).database)
 
 
 @pytest.fixture

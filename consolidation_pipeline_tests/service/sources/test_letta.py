@@ -13,8 +13,9 @@ import pytest
 from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
+from consolidation_pipeline_tests.database_pool import STORE_SERVER_ENV
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, STORE_SERVER_ENV, URL_ENV
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV
 from consolidation_pipeline_tests.service.sources.local_vectors import repeat_vectors
 from consolidation_pipeline_tests.service.sources.stores import DIMENSION, FACTS, USERS, WORDINGS, all_wordings
 
