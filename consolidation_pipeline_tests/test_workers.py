@@ -74,7 +74,10 @@ def test_queue_is_created_without_leaving_connections(launcher: Any, database_ur
 
     create_queue(launcher.celery)
     connect_engine(dagster_url(Settings())).dispose()
-    query = "SELECT state, query FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    query = (
+        "SELECT state, query FROM pg_stat_activity WHERE datname = current_database()"
+        " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
     with psycopg.connect(database_url) as connection:
         assert connection.execute(query).fetchall() == []
 
