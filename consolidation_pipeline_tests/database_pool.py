@@ -48,6 +48,11 @@ SELECT pg_stat_reset(), (SELECT count(setval(oid::regclass, 1, false)) FROM pg_c
 # The timeout of pg_terminate_backend is not used: it looks every 100 ms, and most processes end within one.
 _DISCONNECT_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
 _DISCONNECT_SECONDS = 5.0
+# Connections of clients to the database but for the one that asks; autovacuum has connections too, at any time.
+LIST_OTHER_CLIENTS = """
+SELECT pid, state, left(query, 100) AS query FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
 
 
 class DatabasePool:

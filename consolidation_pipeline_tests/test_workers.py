@@ -22,6 +22,7 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, dagster_url
 from consolidation_pipeline.store.jobs.worker_heartbeat import delete_delivered_messages, hold_lock, is_lock_held
+from consolidation_pipeline_tests.database_pool import LIST_OTHER_CLIENTS
 
 TASK = {"dagster-celery/task_id": "t1"}
 
@@ -74,12 +75,8 @@ def test_queue_is_created_without_leaving_connections(launcher: Any, database_ur
 
     create_queue(launcher.celery)
     connect_engine(dagster_url(Settings())).dispose()
-    query = (
-        "SELECT state, query FROM pg_stat_activity WHERE datname = current_database()"
-        " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
-    )
     with psycopg.connect(database_url) as connection:
-        assert connection.execute(query).fetchall() == []
+        assert connection.execute(LIST_OTHER_CLIENTS).fetchall() == []
 
 
 def test_terminate_marks_run_as_canceling(instance: dg.DagsterInstance, launcher: Any) -> None:

@@ -13,6 +13,7 @@ from consolidation_pipeline.service.jobs.job_requests import list_pending_jobs
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
 from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
 from consolidation_pipeline_tests.chaos.clients import OPTIONS, SLUGS, SOURCE
+from consolidation_pipeline_tests.database_pool import LIST_OTHER_CLIENTS
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, find_violations
 
@@ -91,12 +92,8 @@ def _find_leftovers(pipeline: Pipeline) -> Iterator[str]:
     yield from (f"job {row.id} is still {row.status}" for row in pipeline.rows(live))
     locks = "SELECT l.pid, l.locktype FROM pg_locks l WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
     yield from (f"lock held by {row.pid}" for row in pipeline.rows(locks))
-    others = """
-        SELECT a.pid, a.state, left(a.query, 100) AS query FROM pg_stat_activity a
-        WHERE datname = current_database() AND pid <> pg_backend_pid()
-    """
     pipeline.engine.dispose()  # closes the pool's own connections
-    yield from (f"connection {row.pid} is left, {row.state}: {row.query}" for row in pipeline.rows(others))
+    yield from (f"connection {row.pid} is left, {row.state}: {row.query}" for row in pipeline.rows(LIST_OTHER_CLIENTS))
 
 
 def _find_overspending(pipeline: Pipeline) -> Iterator[str]:
