@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from consolidation_pipeline.core.differences.language import detect_language, load_language, split_words
-from consolidation_pipeline.core.differences.reading import Token, read_in, sort_as_written
+from consolidation_pipeline.core.differences.reading import Reading, Token, read_in, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_change, is_plan
 from consolidation_pipeline.core.knowledge.rival_claims import Comparison, compare_sentences
 from consolidation_pipeline.core.text.sentences import extract_sentences
@@ -180,13 +180,17 @@ def revise_sentence(was: str, now: str) -> Revision | None:
     if language is None:
         return None
     before, after = _Claim.of(was, language), _Claim.of(now, language)
-    if before.is_question or after.is_question:
-        return None
     if after.is_plan and not before.is_plan:
+        return None
+    # Most pairs are refused by their words alone, before either sentence is read.
+    may_be_states = _may_be_states(before, after)
+    if after.change is None and not may_be_states:
+        return None
+    if before.is_question or after.is_question:
         return None
     if after.change and _ends(before, after, after.change):
         return Revision(was, now, True)
-    if before.is_plan and not after.is_plan:
+    if not may_be_states:
         return None
     comparison = compare_sentences(before.reading, after.reading)
     if comparison is None or comparison.relation not in ("replaces", "renames"):
@@ -208,17 +212,51 @@ def _find_language(was: str, now: str) -> str | None:
 
 
 class _Claim:
-    """A sentence that was read, with its change words."""
+    """A sentence with its change words. It is read when its tokens are first asked for."""
 
     def __init__(self, text: str, language: str) -> None:
-        self.reading = read_in(text, language)
+        self.text = text
         self.language = language
-        self.tokens = [self.reading.tokens[at] for at in sort_as_written(self.reading.tokens)]
-        self.keys = frozenset(token.key for token in self.tokens)
-        self.is_question = any(cue.category == "question" for cue in self.reading.cues)
-        self.is_denied = any(cue.category == "polarity" for cue in self.reading.cues)
-        self.is_plan = is_plan(text, language)
-        self.change = find_change(text, language)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """The sentence as it is read."""
+        return read_in(self.text, self.language)
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        """The tokens in the order in which they are written."""
+        return [self.reading.tokens[at] for at in sort_as_written(self.reading.tokens)]
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The different keys of the tokens."""
+        return frozenset(token.key for token in self.tokens)
+
+    @property
+    def is_question(self) -> bool:
+        """True if it asks."""
+        return any(cue.category == "question" for cue in self.reading.cues)
+
+    @property
+    def is_denied(self) -> bool:
+        """True if it has a negation."""
+        return any(cue.category == "polarity" for cue in self.reading.cues)
+
+    @cached_property
+    def is_plan(self) -> bool:
+        """True if it tells a plan rather than a fact."""
+        return is_plan(self.text, self.language)
+
+    @cached_property
+    def is_event(self) -> bool:
+        """True if it tells what happened once."""
+        return _is_event(self)
+
+    @cached_property
+    def change(self) -> Change | None:
+        """What it says of a change, if anything."""
+        return find_change(self.text, self.language)
 
     @staticmethod
     @lru_cache(maxsize=20_000)
@@ -269,7 +307,7 @@ def _is_same_frame(before: _Claim, after: _Claim, topic: Sequence[Token], rest: 
 
 
 def _finds_fault(claim: _Claim, faults: frozenset[str]) -> bool:
-    return claim.language == "en" and not faults.isdisjoint(split_words(claim.reading.text))
+    return claim.language == "en" and not faults.isdisjoint(split_words(claim.text))
 
 
 def _says(claim: _Claim, former: Sequence[Token], at: Span | None = None) -> bool:
@@ -416,11 +454,18 @@ def _stand_in_opposite_places(before: _Claim, after: _Claim) -> bool:
     return any(opposites.get(key, frozenset()) & there for key in here)
 
 
+def _may_be_states(before: _Claim, after: _Claim) -> bool:
+    """Return True unless one of two sentences alone is a plan, or either tells an event or finds fault."""
+    if before.is_plan != after.is_plan:
+        return False
+    return not any(one.is_event or _finds_fault(one, _WRONG) for one in (before, after))
+
+
 def _is_one_slot(before: _Claim, after: _Claim, comparison: Comparison) -> bool:
     """Return True if sentences that differ in a value, a name or a negation are statements on one slot, not events."""
     if comparison.first is None or comparison.other is None:
         return False
-    if before.is_plan != after.is_plan or any(_is_event(one) or _finds_fault(one, _WRONG) for one in (before, after)):
+    if not _may_be_states(before, after):
         return False
     words, others = (
         {t.key for t in one.tokens if t.kind == "word"} - two.keys for one, two in ((after, before), (before, after))
@@ -455,7 +500,7 @@ def _is_event(claim: _Claim) -> bool:
     """Return True if an English sentence tells what happened once: "Fixed 3 tests", "The import took 40 minutes"."""
     if claim.language != "en":
         return False
-    words = split_words(claim.reading.text)
+    words = split_words(claim.text)
     auxiliaries = load_language("en").passive_auxiliaries | {"has", "have", "had"}
     opening = words[1] if len(words) > 1 and words[0] in ("i", "we") else words[0] if words else ""
     if words[:1] and words[0] in _TASKS:
