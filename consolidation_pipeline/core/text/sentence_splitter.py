@@ -22,8 +22,13 @@ _UNIT = re.compile(
 _FENCES = ("```", "~~~")
 _CLOSERS = "\"'“”‘’»)]*_`"
 _FULL_STOPS = "。！？｡"
-_STOP = re.compile(rf"(?<![.!?…])[.!?…]+[{re.escape(_CLOSERS)}]*(?:{BLANK}»)?(?=\s)|[{_FULL_STOPS}]+[”’」』）]*")
-# Not cut. Brackets are short, so that a row of open ones takes linear time.
+# A class of signs comes first: ``re`` then looks at nothing else of a text.
+_STOP = re.compile(
+    rf"[.!?…{_FULL_STOPS}](?:(?<=[.!?…])(?<![.!?…].)[.!?…]*[{re.escape(_CLOSERS)}]*(?:{BLANK}»)?(?=\s)"
+    rf"|(?<=[{_FULL_STOPS}])[{_FULL_STOPS}]*[”’」』）]*)"
+)
+# Not cut. Brackets are short, so that a row of open ones takes linear time. One of the signs begins each of these.
+_WRAPPING = re.compile("[`\"“‘«„'「『（(]")
 _WRAPPED = re.compile(rf"{CODE}|{QUOTED}|「[^「」\n]+」|『[^『』\n]+』|（[^（）\n]+）|\([^()\n]{{1,400}}\)")
 # Start of a sentence inside a line, but not of a list item or code block. The arrows begin the signs and emojis.
 _START = re.compile(r"\s+(?!\d{1,3}[.)](?:\s|$)|`{3})(?:[^\W_a-z]|[\"“‘«„¿¡(\[{`*_#$@</–—•←-⯿\U0001f300-\U0001faff-])")
@@ -32,6 +37,7 @@ _HIRAGANA = re.compile(r"[\u3041-\u309f]")
 _ITEM_NUMBER = re.compile(r"(?:^|[.!?…:]\s+)(?:\d{1,3}|[A-Za-z])[.)]$")
 # "SELECT ... FROM" and "(...)" leave something out, and the sentence goes on.
 _ELISION = re.compile(r"(?:^|[\s(\[{,])(?:\.{2,}|…+)$")
+_LONG_WORD = 7
 _BEFORE = r"(?:^|[\s(\[„“\"'’/])"
 # These never end a sentence: a word follows.
 _TITLE = ignore_case(
@@ -177,7 +183,7 @@ def _line_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
     # A line that begins like a code block is not cut: its first part would open a block.
     opens = line.lstrip().startswith(_FENCES)
     stops = [] if opens else [match.end() for match in _STOP.finditer(line)]
-    wrapped = [match.span() for match in _WRAPPED.finditer(line)] if stops else []
+    wrapped = [match.span() for match in _WRAPPED.finditer(line)] if stops and _WRAPPING.search(line) else []
     begin = 0
     for end in stops:
         before = bisect_left(wrapped, (end, 0)) - 1
@@ -198,6 +204,9 @@ def _is_sentence_end(tail: str, line: str, end: int) -> bool:
     if not start or start[0][-1].islower():
         return False
     bare = tail.lstrip().rstrip(_CLOSERS).rstrip()
+    # What follows is about numbers, and words of at most six letters.
+    if len(bare) > _LONG_WORD and bare[-_LONG_WORD - 1 : -1].isalpha():
+        return True
     if _QUANTITY.search(bare):
         # "2 min. 30 s." is one quantity.
         return not start[0][-1].isdigit()
