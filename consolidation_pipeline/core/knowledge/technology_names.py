@@ -57,7 +57,8 @@ _LANGUAGE_NAMES = frozenset(_LANGUAGES) | {"Rust", "Go", "Swift", "R"}
 def find_languages(text: str, tags: Iterable[str], files: Iterable[str]) -> set[str]:
     """Return the programming languages and formats of the files, and the languages that the text or tags name."""
     endings = (PurePosixPath(file.replace("\\", "/")).suffix[1:].lower() for file in files)
-    by_tag = {name for name in _LANGUAGE_NAMES if name.lower() in {tag.lower() for tag in tags}}
+    tagged = {tag.lower() for tag in tags}
+    by_tag = {name for name in _LANGUAGE_NAMES if name.lower() in tagged} if tagged else set()
     return (
         {_ENDINGS[ending] for ending in endings if ending in _ENDINGS} | by_tag | (_find_names(text) & _LANGUAGE_NAMES)
     )
