@@ -143,11 +143,11 @@ def find_key_terms(
 def _count_texts(texts: Iterable[str]) -> tuple[Counter[str], Mapping[str, Mapping[str, int]]]:
     """Return the number of texts that hold each term, and how often each of its spellings occurs."""
     found = [extract_terms(text) for text in texts]
-    frequency = Counter(stem for terms in found for stem in {term.stem for term in terms})
+    frequency = Counter(name for terms in found for name in {term.stem for term in terms})
     surfaces: defaultdict[str, dict[str, int]] = defaultdict(dict)
     # A dictionary for each of thousands of terms: a counter takes several times as long to make.
-    for (stem, surface), count in Counter(chain.from_iterable(found)).items():
-        surfaces[stem][surface] = count
+    for term, count in Counter(chain.from_iterable(found)).items():
+        surfaces[term.stem][term.surface] = count
     return frequency, surfaces
 
 
