@@ -60,6 +60,7 @@ _LOAD_DECAY_INPUTS = compose(
         "AND r.relation_type <> 'supersedes'"
     ),
 )
+# `LATERAL`: grouped sources of all rows would be sorted again for each row while Postgres has no statistics.
 _MEMORIES = {
     "task_memories": compose(
         """
@@ -72,11 +73,9 @@ _MEMORIES = {
     "consolidated_memories": compose(
         """
         SELECT t.*, coalesce(oldest.age_start, greatest(t.learned_at, t.created_at)) AS age_start
-        FROM consolidation.consolidated_memories t LEFT JOIN (
-            SELECT c.id, min(/* age_start */) AS age_start
-            FROM consolidation.consolidated_memories c, unnest(c.source_memory_ids) AS source (id)
-                JOIN consolidation.task_memories s ON s.id = source.id
-            WHERE c.project_id = %(project)s AND c.retired_at IS NULL GROUP BY c.id) oldest ON oldest.id = t.id
+        FROM consolidation.consolidated_memories t LEFT JOIN LATERAL (
+            SELECT min(/* age_start */) AS age_start FROM unnest(t.source_memory_ids) AS source (id)
+                JOIN consolidation.task_memories s ON s.id = source.id) oldest ON true
         WHERE t.project_id = %(project)s AND /* is_active */
         """,
         age_start=age_start("s"),
