@@ -233,7 +233,12 @@ class _Claim:
         """The different keys of the tokens."""
         return frozenset(token.key for token in self.tokens)
 
-    @property
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The words in lower case."""
+        return split_words(self.text)
+
+    @cached_property
     def is_question(self) -> bool:
         """True if it asks."""
         return any(cue.category == "question" for cue in self.reading.cues)
@@ -307,7 +312,7 @@ def _is_same_frame(before: _Claim, after: _Claim, topic: Sequence[Token], rest: 
 
 
 def _finds_fault(claim: _Claim, faults: frozenset[str]) -> bool:
-    return claim.language == "en" and not faults.isdisjoint(split_words(claim.text))
+    return claim.language == "en" and not faults.isdisjoint(claim.words)
 
 
 def _says(claim: _Claim, former: Sequence[Token], at: Span | None = None) -> bool:
@@ -500,7 +505,7 @@ def _is_event(claim: _Claim) -> bool:
     """Return True if an English sentence tells what happened once: "Fixed 3 tests", "The import took 40 minutes"."""
     if claim.language != "en":
         return False
-    words = split_words(claim.text)
+    words = claim.words
     auxiliaries = load_language("en").passive_auxiliaries | {"has", "have", "had"}
     opening = words[1] if len(words) > 1 and words[0] in ("i", "we") else words[0] if words else ""
     if words[:1] and words[0] in _TASKS:

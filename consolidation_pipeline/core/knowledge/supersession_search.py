@@ -185,21 +185,19 @@ def _propose_alike(
     """
     from scipy.sparse import csr_array
 
-    rows, columns = [], []
-    for at in range(len(sentences)):
-        if at in series:
-            continue
-        words = matrix.indices[matrix.indptr[at] : matrix.indptr[at + 1]]
-        rarest = words[np.lexsort((words, counts[words]))][: len(words) - int(np.ceil(_SHARED_WORDS * len(words))) + 1]
-        rare = rarest[counts[rarest] <= _MAX_SENTENCES_OF_WORD]
-        rows += [at] * len(rare)
-        columns += rare.tolist()
-    prefixes = csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=matrix.shape)
+    sizes = np.diff(matrix.indptr)
+    rows, words = np.repeat(np.arange(len(sentences)), sizes), matrix.indices
+    order = np.lexsort((words, counts[words], rows))
+    # Rows keep their places in this order; inside a row, the rarest words are the first.
+    rows, words, places = rows[order], words[order], np.arange(len(rows)) - matrix.indptr[rows]
+    is_taken = places <= sizes[rows] - np.ceil(_SHARED_WORDS * sizes[rows])
+    is_taken &= (counts[words] <= _MAX_SENTENCES_OF_WORD) & ~np.isin(rows, list(series))
+    rows, words = rows[is_taken], words[is_taken]
+    prefixes = csr_array((np.ones(len(rows), np.float32), (rows, words)), shape=matrix.shape)
     shared = (prefixes @ prefixes.T).tocoo()
     i, j = shared.coords
     above = i < j
     i, j = i[above], j[above]
-    sizes = np.diff(matrix.indptr)
     for start in range(0, len(i), 100_000):
         a, b = i[start : start + 100_000], j[start : start + 100_000]
         common = matrix[a].multiply(matrix[b]).sum(axis=1)
