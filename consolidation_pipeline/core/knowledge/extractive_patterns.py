@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
@@ -14,6 +15,24 @@ from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanki
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
 
+@dataclass(frozen=True, eq=False)
+class GroupToWrite:
+    """A group of which a writer can write the text, in this process or in another."""
+
+    writer: type[PatternWriter | PrincipleWriter]
+    units: Sequence[Unit]
+    ranking: SentenceRanking
+    terms: tuple[str, ...]
+    sightings: Sightings
+
+    def write(self) -> ExtractedPattern:
+        """Return the text of the group."""
+        return self.writer(self.units, self.ranking, self.terms).write(self.sightings)
+
+
+Compute = Callable[[Callable[[GroupToWrite], ExtractedPattern], Iterable[GroupToWrite]], Iterable[ExtractedPattern]]
+
+
 def extract_patterns(
     groups: Sequence[Iterable[Unit]],
     *,
@@ -22,6 +41,7 @@ def extract_patterns(
     wanted: Sequence[int] | None = None,
     sightings: Sequence[Sightings | None] | None = None,
     writer: type[PatternWriter | PrincipleWriter] = PatternWriter,
+    compute: Compute = map,
 ) -> list[ExtractedPattern]:
     """Return the text of each group.
 
@@ -39,6 +59,7 @@ def extract_patterns(
         wanted: Positions of the groups to write, in this order; None = all.
         sightings: How often and when the memories of each wanted group were seen; None = as the units tell.
         writer: Writer of the text of a group.
+        compute: Calls the function with each group, in order, like ``map``; it may share the groups among processes.
 
     Raises:
         ValueError: A group has no text.
@@ -63,10 +84,11 @@ def extract_patterns(
     )
     terms = find_key_terms([_list_texts(ranking) for ranking in rankings], context=context, background=background)
     seen = [None] * len(chosen) if sightings is None else sightings
-    return [
-        writer(units, ranking, found).write(sighted or _count_sightings(units))
+    written = (
+        GroupToWrite(writer, units, ranking, found, sighted or _count_sightings(units))
         for units, ranking, found, sighted in zip(chosen, rankings, terms, seen, strict=True)
-    ]
+    )
+    return list(compute(GroupToWrite.write, written))
 
 
 # Of groups of patterns: what they advise alike, or on one matter.

@@ -30,7 +30,8 @@ _DECIMALS = 9
 class RankedSentence:
     """A sentence with its centrality.
 
-    ``text``: position of its text in the group. ``score``: higher is more central. ``row``: its row of term vectors.
+    ``text``: position of its text in the group. ``score``: higher is more central. ``row``: its row of the group's term
+    vectors.
     """
 
     sentence: Sentence
@@ -120,13 +121,11 @@ def rank_sentences(
     scores, vectors = _score([sentence.text for sentence in flat], layout, weight)
     scores = scores * np.array([sentence.readability for sentence in flat])
     first = np.searchsorted(group_of_text, np.arange(len(groups)))
-    ranked = [
-        RankedSentence(sentence, int(text - first[group_of_text[text]]), score, row)
-        for row, (sentence, text, score) in enumerate(zip(flat, text_of.tolist(), scores.tolist(), strict=True))
-    ]
     ends = np.searchsorted(group_of_text[text_of], np.arange(len(groups) + 1))
+    places, rows = text_of - first[group_of_text[text_of]], np.arange(len(flat)) - ends[group_of_text[text_of]]
+    ranked = list(map(RankedSentence, flat, places.tolist(), scores.tolist(), rows.tolist()))
     return [
-        SentenceRanking(tuple(sorted(ranked[start:end], key=lambda one: one.order)), vectors)
+        SentenceRanking(tuple(sorted(ranked[start:end], key=lambda one: one.order)), vectors[start:end])
         for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Literal
 from uuid import UUID
@@ -24,10 +24,13 @@ from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply, find_problems
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.abstractions import Origin, UnitRow, load_origins
 
 # Extracted texts that are written in one transaction.
 EXTRACT_BATCH = 1000
+# The text of a group takes about as long (5 to 10 ms) as other work in worker processes on this many memories.
+_MEMORIES_OF_GROUP = 10
 # Units in a prompt. With ``MAX_TEXT_CHARS`` each, these are about 12,000 tokens at most.
 MAX_PROMPT_UNITS = 40
 
@@ -190,7 +193,10 @@ def extract_texts(
     with run.reading() as connection:
         origins = load_origins(connection, {raw_id for group in wanted for raw_id in group.raw_ids})
     sightings = [_count_sightings(kind, group, origins) for group in wanted]
-    found = kind.extract(units, boilerplate=run.boilerplate, context=context, wanted=rows, sightings=sightings)
+    compute = partial(compute_in_order, memories=_MEMORIES_OF_GROUP * len(wanted))
+    found = kind.extract(
+        units, boilerplate=run.boilerplate, context=context, wanted=rows, sightings=sightings, compute=compute
+    )
     for batch in split_chunks(list(zip(wanted, found, strict=True)), size=EXTRACT_BATCH):
         yield [
             GroupDraft(group, _to_draft(kind, group, extracted) if extracted.is_shared else None)

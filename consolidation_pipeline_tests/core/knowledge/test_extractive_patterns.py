@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.knowledge.extractive_patterns import extract_patterns, extract_principles
+from consolidation_pipeline.core.knowledge.extractive_patterns import GroupToWrite, extract_patterns, extract_principles
 from consolidation_pipeline.core.knowledge.lesson_sentences import read_lesson
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit, sort_units
@@ -470,6 +471,23 @@ def test_group_outside_context_affects_only_itself() -> None:
     assert [beside[0], beside[2]] == extract_patterns([locks, hooks])
     assert beside[1] == extract_patterns([hooks, keys, locks], context=[True, False, True])[1]
     assert extract_patterns([locks, keys, hooks], context=[True, False, True], wanted=[2, 1]) == beside[:0:-1]
+
+
+def test_groups_are_written_by_other_processes() -> None:
+    """A group that is pickled holds its own sentences alone, and its text is the same."""
+    groups = [make_units(LOCKS), make_units(WEBHOOKS), make_units([f"{text} Later." for text in LOCKS])]
+    alone = []
+
+    def send(
+        function: Callable[[GroupToWrite], ExtractedPattern], items: Iterable[GroupToWrite]
+    ) -> Iterator[ExtractedPattern]:
+        for item in items:
+            sent = pickle.dumps(item)
+            alone.append(item.ranking.vectors.shape[0] == len(item.ranking.sentences))
+            yield function(pickle.loads(sent))
+
+    assert extract_patterns(groups, compute=send) == extract_patterns(groups)
+    assert alone == [True] * len(groups)
 
 
 def test_headline_of_one_unit_is_not_shared() -> None:
