@@ -260,7 +260,7 @@ class _Claim:
 
     @cached_property
     def change(self) -> Change | None:
-        """What it says of a change, if anything."""
+        """Its words of a change, if it has any."""
         return find_change(self.text, self.language)
 
     @staticmethod
