@@ -52,9 +52,10 @@ _LOW, _HIGH = 0.15, 0.45
 _LIST = re.compile(r"(?m)^\s*(?:[-*•]|\d+[.)])\s")
 _CODE = re.compile(r"```|`[^`]+`|\{code")
 _FIRST_PERSON = re.compile(r"\b(?:I|I['’]\w+|my|we|our|ich|wir|je|nous|yo|nosotros)\b")
-# Names of things: with a capital inside, all capitals, or joined by signs.
+# Names of things: with a capital inside, all capitals, or joined by signs. The first look passes over plain words.
 _NAME = re.compile(
-    r"(?<![\w./-])(?:[A-Z]{2,}[A-Z0-9]*|[a-zA-Z]+[a-z][A-Z]\w*|[a-z]+(?:_[a-z]+)+|[A-Z]\w*\d\w*)(?![\w/])"
+    r"(?<![\w./-])(?=\w[a-z]*[^\Wa-z])"
+    r"(?:[A-Z]{2,}[A-Z0-9]*|[a-zA-Z]+[a-z][A-Z]\w*|[a-z]+(?:_[a-z]+)+|[A-Z]\w*\d\w*)(?![\w/])"
 )
 _NOT_NAMES = frozenset(
     "TODO FIXME NOTE OK NOT AND OR MUST NEVER ALWAYS DO NO IF THE ERROR INFO WARN FAILURE ID IDS TBD WIP".split()

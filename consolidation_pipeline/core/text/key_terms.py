@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from consolidation_pipeline.core.text.stems import stem
 
 # Words, numbers, identifiers and paths: joined by signs between two letters or digits, never by white space.
-_TERM = re.compile(r"(?<![^\W_])[./$@~_]{0,2}\w(?:[\w+#]|[._/:@'’-]+(?=[^\W_])|,(?=\d{3}(?!\d)))*(?:\(\))?")
+_TERM = re.compile(r"(?<![^\W_])[./$@~_]{0,2}\w[\w+#]*(?:(?:[._/:@'’-]+(?=[^\W_])|,(?=\d{3}(?!\d)))[\w+#]*)*(?:\(\))?")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]+")
 _PLAIN = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 # A number that says nothing alone.
