@@ -74,6 +74,15 @@ def test_center_in_blocks_equals_center_at_once(monkeypatch):
         center(np.vstack([x[:6], [[1.0, 2.0, np.nan, 3.0]]]), mean)
 
 
+def test_threads_name_the_first_bad_row_of_many(monkeypatch):
+    monkeypatch.setattr(vectors, "CACHED", 2)
+    x = np.random.default_rng(3).standard_normal((100, 2)).astype(np.float32)
+    assert np.array_equal(normalize(x), np.concatenate([normalize(row[None]) for row in x]))
+    x[[40, 90]] = np.nan
+    with pytest.raises(ValueError, match="row 40 of x"):
+        normalize(x)
+
+
 def test_row_equal_to_mean_has_no_direction():
     row = normalize(np.random.default_rng(1).standard_normal((1, 64)))
     mean = row[0].astype(np.float64) * (1.0 + 1e-8)
