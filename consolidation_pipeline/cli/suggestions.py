@@ -14,7 +14,7 @@ from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.review.suggestion_bulk import BulkResult
-    from consolidation_pipeline.service.review.suggestions import QueueState, Suggestion
+    from consolidation_pipeline.service.review.suggestions import ListedDifference, QueueState, Suggestion
 
 app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges, or keep variants.")
 
@@ -230,7 +230,8 @@ def _result_lines(done: BulkResult) -> Iterator[str]:
 def _summary_lines(suggestion: Suggestion) -> Iterator[str]:
     similarity = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
     yield f"\n{suggestion.id} ({suggestion.memory_type}{similarity}, text {suggestion.text_hash})"
-    yield from (f"  - {shorten(original.content, _TEXT_WIDTH)}" for original in suggestion.originals)
+    for number, original in enumerate(suggestion.originals, start=1):
+        yield f"  {number}. {shorten(original.content, _TEXT_WIDTH)}"
     lines = _difference_lines(suggestion)
     yield from (f"  differ in {shorten(line, _TEXT_WIDTH)}" for line in lines[:_LISTED_DIFFERENCES])
     if len(lines) > _LISTED_DIFFERENCES:
@@ -243,9 +244,9 @@ def _detail_lines(suggestion: Suggestion) -> Iterator[str]:
     similarity = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
     yield f"{suggestion.id} of {suggestion.project}: {suggestion.status} ({suggestion.memory_type}{similarity})"
     yield str(suggestion.rationale)
-    for original in suggestion.originals:
+    for number, original in enumerate(suggestion.originals, start=1):
         changed = "" if original.is_current else ", changed since"
-        yield f"\n- {original.id} ({original.kind}, {original.learned_at:%Y-%m-%d}{changed})"
+        yield f"\n{number}. {original.id} ({original.kind}, {original.learned_at:%Y-%m-%d}{changed})"
         yield from (f"  {line}" for line in original.content.splitlines())
     yield ""
     yield from (f"differ in {line}" for line in _difference_lines(suggestion))
@@ -267,9 +268,13 @@ def _detail_lines(suggestion: Suggestion) -> Iterator[str]:
 
 
 def _difference_lines(suggestion: Suggestion) -> list[str]:
-    """Return a line for each difference between originals, the same one only once; contradictions come first."""
-    lines = (
-        f"{one.kind}: {', '.join(item.text for item in one.a)} / {', '.join(item.text for item in one.b)}"
-        for one in sorted(suggestion.differences, key=lambda one: not one.contradicts)
-    )
-    return list(dict.fromkeys(lines))
+    """Return a line for each difference between originals; of more than two with the numbers of those that differ."""
+    return [_describe(one, is_numbered=len(suggestion.originals) > 2) for one in suggestion.list_differences()]
+
+
+def _describe(one: ListedDifference, *, is_numbered: bool) -> str:
+    sides = []
+    for passages, numbers in ((one.a, one.numbers_a), (one.b, one.numbers_b)):
+        said = ", ".join(passage.text for passage in passages) or "nothing"
+        sides.append(f"{said} ({', '.join(map(str, numbers))})" if is_numbered else said)
+    return f"{one.kind}: {' / '.join(sides)}"

@@ -102,7 +102,7 @@ def add_suggestions(api: ApiContext, count: int) -> list[str]:
             lessons_learned=None,
             keywords=["proxy"],
             similarity=0.95 - at / 100,
-            rationale="2 memories may say the same (lowest similarity 0.95); value: 30 seconds / 31 seconds",
+            rationale="2 memories may say the same (lowest similarity 0.95)",
             worth=2.5,
             difference_kinds=["value: after #"],
             method="llm",

@@ -71,6 +71,16 @@ def test_review_page_highlights_differences(visitor: PageVisitor) -> None:
     assert "No waiting suggestion matches these filters" in visitor.get("/review?similarity=1").text
 
 
+def test_differences_of_many_originals_are_numbered(api: ApiContext, visitor: PageVisitor) -> None:
+    texts = ["The customer prefers tea.", "The customer prefers coffee.", "Note: the customer prefers tea."]
+    (id_,) = add_suggestion(api.pipeline, "drinks", *texts)
+    page = visitor.get(f"/review/{id_}").text
+    said = re.findall(r'<b class="number">([\d, ]+)</b> <mark>(\w+)</mark>', page)
+    assert sorted(said) == [("1, 3", "tea"), ("2", "coffee")]
+    cards = re.findall(r'<p class="meta"><b class="number">(\d)</b>', page)
+    assert cards == ["1", "2", "3"]
+
+
 def test_approval_with_edited_text_merges_and_undoes(
     api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]
 ) -> None:

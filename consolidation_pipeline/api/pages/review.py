@@ -46,7 +46,6 @@ from consolidation_pipeline.service.review.suggestion_decisions import (
     reject_suggestion,
 )
 from consolidation_pipeline.service.review.suggestions import (
-    Disagreement,
     Original,
     Suggestion,
     SuggestionPage,
@@ -85,15 +84,6 @@ def mark_originals(suggestion: Suggestion) -> list[MarkedOriginal]:
     texts = [original.content for original in suggestion.originals]
     marked = compare_texts(texts, list(spans.values()))
     return [MarkedOriginal(original, pieces) for original, pieces in zip(suggestion.originals, marked, strict=True)]
-
-
-def list_differences(suggestion: Suggestion) -> list[Disagreement]:
-    """Return the differences between the originals, the same one only once; contradictions come first."""
-    found: dict[tuple[object, ...], Disagreement] = {}
-    for one in suggestion.differences:
-        texts = (tuple(passage.text.casefold() for passage in side) for side in (one.a, one.b))
-        found.setdefault((one.kind, *texts), one)
-    return sorted(found.values(), key=lambda one: not one.contradicts)
 
 
 @router.get("")
@@ -170,7 +160,8 @@ def _describe_suggestion(suggestion: Suggestion | None) -> dict[str, Any]:
     return {
         "suggestion": suggestion,
         "sides": mark_originals(suggestion),
-        "differences": list_differences(suggestion),
+        "differences": suggestion.list_differences(),
+        "remarks": (suggestion.rationale or "").partition("; ")[2],
         "proposed": mark_new(suggestion.content, texts),
         "lessons": mark_new(suggestion.lessons_learned or "", texts),
     }

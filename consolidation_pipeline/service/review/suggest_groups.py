@@ -44,15 +44,16 @@ class SuggestGroup:
 
     @property
     def rationale(self) -> str:
-        """Explanation of the proposal for the person who decides."""
+        """Explanation of the proposal for the person who decides, without the differences, which are listed apart."""
         alike = "" if self.similarity is None else f" (lowest similarity {self.similarity:.2f})"
-        reasons = (*self.reasons, *(["the pair judge says the same"] if self.confirmed else []))
-        return f"{len(self.members)} memories may say the same{alike}; {'; '.join(reasons)}"
+        remarks = [reason for reason in self.reasons if _kind(reason) not in PROOFS]
+        remarks += ["the pair judge says the same"] if self.confirmed else []
+        return "; ".join([f"{len(self.members)} memories may say the same{alike}", *remarks])
 
     @property
     def kinds(self) -> set[str]:
         """Kinds of the differences that are among the reasons."""
-        return {reason.partition(":")[0] for reason in self.reasons} & PROOFS.keys()
+        return set(map(_kind, self.reasons)) & PROOFS.keys()
 
     def closeness(self, t_suggest: float) -> float:
         """Return how near the members are to each other, from 0.01 to 1; 1 if a judge confirmed two of them."""
@@ -73,6 +74,10 @@ def read_suggest_groups(clusters: Mapping[str, Sequence[ClusterMember]]) -> list
         similarity, confirmed = details.get("cohesion_min"), is_confirmed(asked_pairs)
         groups.append(SuggestGroup(key, ids, similarity, reasons or ("not proven the same",), confirmed=confirmed))
     return groups
+
+
+def _kind(reason: str) -> str:
+    return reason.partition(":")[0]
 
 
 def is_confirmed(asked_pairs: Iterable[Mapping[str, Any]]) -> bool:

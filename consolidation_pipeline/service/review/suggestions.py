@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -69,6 +69,21 @@ class Disagreement:
 
 
 @dataclass(frozen=True)
+class ListedDifference:
+    """A difference as it is shown: once, for all pairs of originals that have it.
+
+    ``numbers_a``, ``numbers_b``: numbers of the originals, from 1, that say ``a`` and ``b``.
+    """
+
+    kind: str
+    contradicts: bool
+    a: Sequence[Passage]
+    b: Sequence[Passage]
+    numbers_a: Sequence[int]
+    numbers_b: Sequence[int]
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """A proposed merge.
 
@@ -103,6 +118,28 @@ class Suggestion:
     review_note: str | None
     memory_id: UUID | None
     group_id: UUID | None
+
+    def list_differences(self) -> list[ListedDifference]:
+        """Return the differences between the originals, the same one only once; contradictions come first."""
+        numbers = {original.id: number for number, original in enumerate(self.originals, start=1)}
+        found: dict[tuple[object, ...], tuple[Disagreement, set[int], set[int]]] = {}
+        for one in self.differences:
+            (a, a_number), (b, b_number) = (one.a, numbers[one.a_id]), (one.b, numbers[one.b_id])
+            key, turned = (
+                (one.kind, *(tuple(passage.text.casefold() for passage in side) for side in sides))
+                for sides in ((a, b), (b, a))
+            )
+            # What only one original says comes first, whichever of the two it is.
+            if turned in found or (b and not a):
+                key, a, a_number, b, b_number = turned, b, b_number, a, a_number
+            _, numbers_a, numbers_b = found.setdefault(key, (replace(one, a=a, b=b), set(), set()))
+            numbers_a.add(a_number)
+            numbers_b.add(b_number)
+        listed = [
+            ListedDifference(one.kind, one.contradicts, one.a, one.b, sorted(numbers_a), sorted(numbers_b))
+            for one, numbers_a, numbers_b in found.values()
+        ]
+        return sorted(listed, key=lambda one: not one.contradicts)
 
 
 @dataclass(frozen=True)

@@ -320,14 +320,35 @@ def test_suggestion_compares_each_pair_of_originals(review: SuggestionReview, mo
     )
     tea, coffee, again = (row.id for row in found)
     id_ = review.suggest([tea, coffee, again])
-    differences = review.get(id_).differences
+    shown = review.get(id_)
+    differences = shown.differences
     assert {frozenset((one.a_id, one.b_id)) for one in differences} == {
         frozenset((tea, coffee)),
         frozenset((again, coffee)),
     }
     assert {(one.kind, one.contradicts) for one in differences} == {("word", False)}
+    (listed,) = shown.list_differences()
+    said = {
+        passage.text: numbers
+        for passage, numbers in zip((*listed.a, *listed.b), (listed.numbers_a, listed.numbers_b), strict=True)
+    }
+    order = [original.id for original in shown.originals]
+    assert said == {"coffee": [order.index(coffee) + 1], "tea": sorted(order.index(one) + 1 for one in (tea, again))}
     monkeypatch.setattr(difference_kinds, "MAX_PAIRS", 1)
     assert len(review.get(id_).differences) < len(differences)
+
+
+def test_what_one_original_adds_is_listed_first(review: SuggestionReview) -> None:
+    texts = ["The export runs on Mondays.", "The export runs only on Mondays.", "Note: the export runs on Mondays."]
+    review.pipeline.add([note(f"adds-{at}", text) for at, text in enumerate(texts)])
+    found = review.pipeline.rows(
+        "SELECT id FROM {s}.task_memories WHERE external_id LIKE 'adds-%' ORDER BY external_id"
+    )
+    shown = review.get(review.suggest([row.id for row in found]))
+    (listed,) = shown.list_differences()
+    only = [original.content for original in shown.originals].index(texts[1]) + 1
+    assert next(passage.text for passage in listed.a) == "only"
+    assert (listed.b, listed.numbers_a, listed.numbers_b) == ((), [only], sorted({1, 2, 3} - {only}))
 
 
 def test_suggestion_list_is_filtered_and_paged(review: SuggestionReview) -> None:
