@@ -41,17 +41,24 @@ def list_pointers(pieces: Iterable[ContextPiece], missing: Iterable[ContextPiece
     """Return the derived memories made from ``missing`` memories, the one that says most about these first.
 
     The value is the relevance of the missing memories behind it, over the square root of the number of all behind it:
-    a summary of everything stands for each of them, but is about none.
+    a summary of everything stands for each of them, but is about none. The title is the first line; of a list, which
+    opens with a colon, it is the line that covers most of the missing memories.
     """
     missing, ranked = list(missing), []
+    coverage = WordCoverage(missing)
     for piece in pieces:
         behind = [memory.weight for memory in missing if memory.raw_ids <= piece.raw_ids]
         if piece.kind in DERIVED and len(behind) > 1 and any(behind):
             ranked.append((-math.fsum(behind) / math.sqrt(len(piece.raw_ids)), piece.id, piece))
-    return [MemoryPointer(id_, one.kind, _find_title(one.text), len(one.raw_ids)) for _, id_, one in sorted(ranked)]
+    return [
+        MemoryPointer(id_, one.kind, _find_title(one.text, coverage), len(one.raw_ids))
+        for _, id_, one in sorted(ranked)
+    ]
 
 
-def _find_title(text: str) -> str:
-    """Return the first line of a text without marks, shortened."""
-    lines = (_MARKS.sub("", line).strip() for line in text.splitlines())
-    return shorten(next(filter(None, lines), ""), _TITLE_CHARS, placeholder=" …")
+def _find_title(text: str, coverage: WordCoverage) -> str:
+    """Return the line of a text that tells what it is about, without marks and shortened."""
+    first, *rest = [*filter(None, (_MARKS.sub("", line).strip() for line in text.splitlines()))] or [""]
+    if first.endswith(":") and rest:
+        first = max(rest, key=lambda line: coverage.measure([line]))
+    return shorten(first, _TITLE_CHARS, placeholder=" …")

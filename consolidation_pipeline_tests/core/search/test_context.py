@@ -113,6 +113,9 @@ def test_pattern_points_to_memories_without_room() -> None:
     ]
     assert selection.left_out
     assert not select_pieces([*memories, general], budget=UNLIMITED).pointers
+    topics = f"80 memories, on 2 topics:\n{OTHER}\nState (79 memories): {' '.join(facts)}"
+    (pointer,) = select_pieces([*memories, replace(general, text=topics)], budget=1800).pointers
+    assert pointer.title.startswith("State (79 memories): The billing service")
 
 
 def test_derived_memory_fills_room_that_is_left() -> None:
