@@ -2,7 +2,7 @@
 
 Keys of a language in ``change_words.toml``, all regular expressions.
 
-patterns: Form of the change (see ``Change``), and its words, with the groups cue, was and now; the first match counts.
+patterns: Form of the change (see ``Change``), and its words, with the groups cue, was and now.
     One that opens with ``\\b`` has alternatives in brackets only.
 plan: Signs of a plan, proposal, wish or possibility.
 denied, denied_after: Negations before and behind the words of a change: "was not moved from".
@@ -87,18 +87,19 @@ def is_plan(sentence: str, language: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def find_change(sentence: str, language: str) -> Change | None:
-    """Return what a sentence says of a change, None if it has no change words or denies the change."""
+def find_changes(sentence: str, language: str) -> tuple[Change, ...]:
+    """Return what a sentence says of changes, at most one for each pattern; none if it denies a change."""
     words = _load(language)
     is_at_word = words.at_words.search(sentence) is not None
+    found = []
     for form, pattern, opens_word in words.patterns:
         if (is_at_word or not opens_word) and (match := pattern.search(sentence)):
             groups = match.re.groupindex
             was, now = (match.span(name) if name in groups and match[name] else None for name in ("was", "now"))
             if was and _is_denied(sentence, match, words):
-                return None
-            return Change(form, match.span("cue"), was, now)
-    return None
+                return ()
+            found.append(Change(form, match.span("cue"), was, now))
+    return tuple(found)
 
 
 def _is_denied(sentence: str, match: re.Match[str], words: _ChangeWords) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Literal
 
 from consolidation_pipeline.core.differences.language import detect_language, load_language, split_words
 from consolidation_pipeline.core.differences.reading import Reading, Token, read_in, sort_as_written
-from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_change, is_plan
+from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_changes, is_plan
 from consolidation_pipeline.core.knowledge.rival_claims import Comparison, compare_sentences
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
@@ -23,6 +25,8 @@ CONFIDENCE: dict[Rule, float] = {"change words": 0.9, "same writer": 0.8, "dates
 _SAME_CLAIM = 0.6
 # An older sentence with at most this many other words is about what was replaced, whatever else the newer one says.
 _FEW_WORDS = 3
+# A word of this length, such as "to" or "mehr", tells of no event.
+_PARTICLE_LENGTH = 4
 # Longer texts are not compared sentence by sentence: the time grows with the product.
 _MAX_SENTENCES = 40
 # What numbers name rather than measure.
@@ -44,11 +48,27 @@ _DONE = frozenset(
     """.split()
 )
 _TASKS = frozenset(
-    "update upgrade bump backport port add remove fix replace rename migrate move release merge improve".split()
+    """
+    update upgrade bump backport port add remove fix replace rename migrate move release merge improve investigate
+    """.split()
 )
 # Words of English sentences that find fault: what they contrast is no fact of then and now.
 _WRONG = frozenset("incorrect incorrectly wrong wrongly".split())
-_FAULTS = _WRONG | frozenset("bug issue problem error mistake because fails failed causing expected".split())
+_FAULTS = _WRONG | frozenset(
+    "bug issue problem error mistake because fails failed causing expected properly correctly".split()
+)
+# English forms of what happened, how a question opens that has no question mark, and adverbs of a state after an event.
+_PERFECT = re.compile(r"\b(?:has|have|had|was|were)(?: been)? \w+ed\b|'s \w+ed\b", re.IGNORECASE)
+_QUESTIONS = frozenset("is are am was were do does did can could has have how what why when where which who".split())
+# A label with its value; how English rules open; subjects that show that a verb follows.
+_VALUE_OF = re.compile(r":\s*[$€£]?\d")
+_RULES = frozenset("use keep run pin call write store prefer always never don't do".split())
+_SUBJECTS = frozenset("we i they you he she it this that".split())
+_VERBS = frozenset("has have had must should can cannot does do did".split())
+_ADVERBS = frozenset(("now", "nowadays", "by now", "these days"))
+_FAULT_OPENINGS = frozenset(f"the {word}" for word in ("issue", "problem", "bug", "error", "mistake"))
+# A measured change: "test count 1646 -> 10".
+_ARROW = re.compile(r"\d\s*(?:->|→)\s*\d")
 _VALUE_KINDS = ("value", "name", "code")
 
 
@@ -180,20 +200,24 @@ def revise_sentence(was: str, now: str) -> Revision | None:
     if language is None:
         return None
     before, after = _Claim.of(was, language), _Claim.of(now, language)
-    if after.is_plan and not before.is_plan:
+    if after.is_plan:
         return None
     # Most pairs are refused by their words alone, before either sentence is read.
     may_be_states = _may_be_states(before, after)
-    if after.change is None and not may_be_states:
+    if not after.changes and not may_be_states:
         return None
     if before.is_question or after.is_question:
         return None
-    if after.change and _ends(before, after, after.change):
+    if _ends_any(before, after):
         return Revision(was, now, True)
     if not may_be_states:
         return None
     comparison = compare_sentences(before.reading, after.reading)
     if comparison is None or comparison.relation not in ("replaces", "renames"):
+        return None
+    if any(claim.asks or claim.is_reported or not claim.is_statement for claim in (before, after)):
+        return None
+    if not _have_same_words(before, after):
         return None
     if not _is_one_slot(before, after, comparison) or _stand_in_opposite_places(before, after):
         return None
@@ -244,6 +268,12 @@ class _Claim:
         return any(cue.category == "question" for cue in self.reading.cues)
 
     @property
+    def asks(self) -> bool:
+        """True if it asks, or opens as an English question does."""
+        opens = self.language == "en" and not _QUESTIONS.isdisjoint(self.words[:1])
+        return self.is_question or (opens and "not" not in self.words[1:2])
+
+    @property
     def is_denied(self) -> bool:
         """True if it has a negation."""
         return any(cue.category == "polarity" for cue in self.reading.cues)
@@ -259,9 +289,32 @@ class _Claim:
         return _is_event(self)
 
     @cached_property
-    def change(self) -> Change | None:
-        """Its words of a change, if it has any."""
-        return find_change(self.text, self.language)
+    def is_reported(self) -> bool:
+        """True if an English sentence tells what was done, or where a fault is."""
+        if self.language != "en":
+            return False
+        return bool(_PERFECT.search(self.text)) or " ".join(self.words[:2]) in _FAULT_OPENINGS
+
+    @cached_property
+    def is_statement(self) -> bool:
+        """True unless it is an English sentence without a sign of a verb, as titles and steps are: "Open page 3"."""
+        words = self.words
+        if self.language != "en" or not words or _VALUE_OF.search(self.text):
+            return True
+        language = load_language("en")
+        if words[0] in _RULES | _SUBJECTS or not (language.passive_auxiliaries | _VERBS).isdisjoint(words):
+            return True
+        if words[0].endswith("s") and words[1:2] and not language.is_light(words[1]):
+            return True
+        return any(
+            word.endswith("s") and not word.endswith("ss") and before not in language.determiners
+            for before, word in pairwise(words[:-1])
+        )
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes that it tells."""
+        return find_changes(self.text, self.language)
 
     @staticmethod
     @lru_cache(maxsize=20_000)
@@ -269,13 +322,28 @@ class _Claim:
         """Return the claim of a sentence."""
         return _Claim(text, language)
 
+    def quote(self, span: Span) -> str:
+        """Return the words of a span in lower case."""
+        return self.text[slice(*span)].lower()
+
     def inside(self, *spans: Span | None) -> list[Token]:
         """Return the tokens that begin in one of the spans."""
         return [t for t in self.tokens if any(span and span[0] <= t.start < span[1] for span in spans)]
 
 
+def _ends_any(before: _Claim, after: _Claim) -> bool:
+    """Return True if one of the changes that ``after`` tells is one of what ``before`` says.
+
+    Words such as "since May" tell no more where others name what is no longer so.
+    """
+    naming = [change for change in after.changes if change.form != "now"]
+    return any(_ends(before, after, change) for change in naming or after.changes)
+
+
 def _ends(before: _Claim, after: _Claim, change: Change) -> bool:
     """Return True if a change that ``after`` tells is one of what ``before`` says."""
+    if change.form != "from" and not _is_state(before):
+        return False
     if change.was:
         return _names_former(before, after, change)
     if change.form == "ended":
@@ -283,12 +351,26 @@ def _ends(before: _Claim, after: _Claim, change: Change) -> bool:
     return _states_present(before, after, change)
 
 
+def _is_state(claim: _Claim) -> bool:
+    """Return True for a claim that may hold until it is revised: no plan, contrast or title, no event but a change."""
+    if claim.is_plan or claim.asks or any(change.form == "contrast" for change in claim.changes):
+        return False
+    if any(claim.quote(change.cue) not in _ADVERBS for change in claim.changes):
+        return True
+    return claim.is_statement and not (claim.is_event or claim.is_reported)
+
+
 def _names_former(before: _Claim, after: _Claim, change: Change) -> bool:
     """Return True if ``before`` says, of the thing that changed, what ``after`` names as former."""
     former, present = after.inside(change.was), after.inside(change.now)
+    if change.form == "contrast":
+        # "By the id of the event, not by the id of the delivery" is a contrast of event and delivery.
+        inside = {token.start for token in former}
+        kept = {token.key for token in after.tokens if token.start not in inside}
+        former = [token for token in former if token.key not in kept]
     if before.is_denied or not former or not _says(before, former):
         return False
-    if before.change and before.change.was and _says(before, former, at=before.change.was):
+    if any(change.was and _says(before, former, at=change.was) for change in before.changes):
         return False  # it tells the same change
     new = {token.key for token in present} - {token.key for token in former}
     if new and new <= before.keys:
@@ -296,7 +378,11 @@ def _names_former(before: _Claim, after: _Claim, change: Change) -> bool:
     told = {token.start for token in (*former, *present)} | {token.start for token in after.inside(change.cue)[:1]}
     topic = [token for token in after.tokens if token.start not in told]
     rest = [token for token in before.tokens if token.key not in {one.key for one in former}]
-    if change.form == "contrast" and (_finds_fault(after, _FAULTS) or not _is_same_frame(before, after, topic, rest)):
+    if change.form == "contrast" and _finds_fault(after, _FAULTS):
+        return False
+    # "Logs now go to B instead of A" tells a change, "log to B instead of A" may be a rule.
+    is_told = change.form == "from" or any(after.quote(other.cue) in _ADVERBS for other in after.changes)
+    if not is_told and not _is_same_frame(before, after, topic, rest):
         return False
     return _is_same_topic(before, after, topic, rest)
 
@@ -316,7 +402,7 @@ def _finds_fault(claim: _Claim, faults: frozenset[str]) -> bool:
 
 
 def _says(claim: _Claim, former: Sequence[Token], at: Span | None = None) -> bool:
-    """Return True if a claim has the values and names among ``former``, or else half of its words."""
+    """Return True if a claim has the values and names among ``former``, or else two thirds of its words."""
     keys = {token.key for token in (claim.inside(at) if at else claim.tokens)}
     texts = {token.text.lower() for token in (claim.inside(at) if at else claim.tokens)}
 
@@ -332,14 +418,14 @@ def _says(claim: _Claim, former: Sequence[Token], at: Span | None = None) -> boo
     literal = [token for token in former if token.kind in _VALUE_KINDS]
     if literal:
         return all(map(has, literal))
-    return 2 * sum(map(has, former)) >= len(former)
+    return 3 * sum(map(has, former)) >= 2 * len(former)
 
 
 def _is_same_topic(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
     """Return True if what two sentences say beside the change is about one thing."""
     shared = {token.key for token in topic} & {token.key for token in rest}
     if not shared:
-        has_names = any(t.kind == "name" for t in topic) and any(t.kind == "name" for t in rest)
+        has_names = any(map(_is_name, topic)) and any(map(_is_name, rest))
         return len(rest) <= _FEW_WORDS and not has_names
     if 4 * len(shared) < len(rest):
         return False
@@ -352,10 +438,19 @@ def _ends_claim(before: _Claim, after: _Claim, change: Change) -> bool:
         return False
     cue = {token.start for token in after.inside(change.cue)}
     text = after.reading.text
+    # "The job was cancelled" tells again what "after the job was cancelled" does.
+    last = after.quote(change.cue).split()[-1]
+    if len(last) > _PARTICLE_LENGTH and last in before.words:
+        return False
     end = min((at for sign in ",;；，、" if (at := text.find(sign, change.cue[1])) > 0), default=len(text))
     topic = [token for token in after.tokens if token.start not in cue and token.start < end]
     shared = [token for token in topic if token.key in before.keys]
     if not shared or len(shared) < min(2, len(before.tokens)) or len(shared) < _SAME_CLAIM * len(topic):
+        return False
+    # It says little else in these clauses: "a working site" is not "the text says that a working site is expected".
+    keys, ended = {token.key for token in shared}, {token.key for token in after.inside(change.cue)}
+    clauses = {token.clause for token in before.tokens if token.key in keys}
+    if 2 * len(keys) < sum(token.clause in clauses and token.key not in ended for token in before.tokens):
         return False
     # "Since 3 March": the date of the change, unless the older sentence is on a date too.
     values = [token for token in topic if token.kind in ("value", "code") and token.key not in before.keys]
@@ -385,6 +480,8 @@ def _states_present(before: _Claim, after: _Claim, change: Change) -> bool:
     text = after.reading.text
     bare = f"{text[: change.cue[0]]} {text[change.cue[1] :]}".strip(" ,:，、")
     stripped = _Claim.of(" ".join(bare.split()), after.language)
+    if sorted(token.key for token in before.tokens) == sorted(token.key for token in stripped.tokens):
+        return before.is_denied != stripped.is_denied
     comparison = compare_sentences(before.reading, stripped.reading)
     if comparison is not None and comparison.relation != "elsewhere":
         return comparison.relation != "agrees" and _is_one_slot(before, stripped, comparison)
@@ -425,7 +522,7 @@ def _are_apart(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequ
     opposites = load_language(after.language).opposites
     if any(opposites.get(key, frozenset()) & old.keys() for key in new):
         return True
-    if any(t.kind == "name" for t in new.values()) and any(t.kind == "name" for t in old.values()):
+    if any(map(_is_name, new.values())) and any(map(_is_name, old.values())):
         return True
     first, other = after.tokens[0].key, before.tokens[0].key
     if first in new and other in old and after.tokens[1:2] and before.tokens[1:2] and _is_subject(after, before):
@@ -449,6 +546,16 @@ def _pair_modifiers(after: _Claim, before: _Claim) -> Iterator[tuple[str, str]]:
             pairs = ((after, at), (before, place))
             if all(claim.tokens[max(i, i + step)].gap == "tight" for claim, i in pairs):
                 yield after.tokens[at + step].key, before.tokens[place + step].key
+
+
+def _have_same_words(before: _Claim, after: _Claim) -> bool:
+    """Return True if two claims differ in values, names and negations only: without words of a change, they say so."""
+    words, others = (
+        {token.key for token in one.tokens if token.kind == "word"} - two.keys
+        for one, two in ((before, after), (after, before))
+    )
+    opposites = load_language(after.language).opposites
+    return all(opposites.get(key, frozenset()) & words for key in others) and len(words) == len(others)
 
 
 def _stand_in_opposite_places(before: _Claim, after: _Claim) -> bool:
@@ -486,6 +593,10 @@ def _is_one_slot(before: _Claim, after: _Claim, comparison: Comparison) -> bool:
     return not any(_is_label(claim, token) for claim, side in pairs for token in side)
 
 
+def _is_name(token: Token) -> bool:
+    return token.kind == "name" or token.key.startswith(("identifier:", "path:"))
+
+
 def _is_date(token: Token) -> bool:
     return token.key.startswith(("date:", "days-", "months-", "ordinal:"))
 
@@ -503,6 +614,8 @@ def _is_label(claim: _Claim, token: Token) -> bool:
 
 def _is_event(claim: _Claim) -> bool:
     """Return True if an English sentence tells what happened once: "Fixed 3 tests", "The import took 40 minutes"."""
+    if _ARROW.search(claim.text):
+        return True
     if claim.language != "en":
         return False
     words = claim.words

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consolidation_pipeline.core.differences.language import detect_language
-from consolidation_pipeline.core.knowledge.change_words import find_change
+from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.supersession import (
     Revision,
     Supersession,
@@ -139,7 +139,7 @@ def _find_revisions(texts: Sequence[tuple[str, datetime, datetime]]) -> dict[tup
 
 def _tells_change(sentence: str, language: str | None) -> bool:
     known = detect_language(sentence) or language
-    return known is not None and find_change(sentence, known) is not None
+    return known is not None and bool(find_changes(sentence, known))
 
 
 def _find_series(sentences: Sequence[_Sentence]) -> set[int]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.differences.language import LANGUAGES
-from consolidation_pipeline.core.knowledge.change_words import find_change, is_plan
+from consolidation_pipeline.core.knowledge.change_words import find_changes, is_plan
 from consolidation_pipeline.core.knowledge.supersession import DatedText, Supersession, Writer, find_supersession
 from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory, FoundSupersession, find_supersessions
 from consolidation_pipeline_tests.core.knowledge.sequences import judge_sequence, load_sequences
@@ -163,8 +163,7 @@ def test_writers_are_same_by_session_agent_or_user() -> None:
     ],
 )
 def test_change_words_name_former_value(sentence: str, was: str, now: str | None) -> None:
-    change = find_change(sentence, "en")
-    assert change is not None
+    change = find_changes(sentence, "en")[0]
     assert change.was is not None
     assert sentence[slice(*change.was)] == was
     assert (sentence[slice(*change.now)] if change.now else None) == now
@@ -172,7 +171,7 @@ def test_change_words_name_former_value(sentence: str, was: str, now: str | None
 
 @pytest.mark.parametrize("sentence", ["The chat was not moved from Slack to Zulip.", "The fee is 7 euros."])
 def test_sentence_without_change_has_none(sentence: str) -> None:
-    assert find_change(sentence, "en") is None
+    assert find_changes(sentence, "en") == ()
 
 
 def test_plans_are_told_from_facts() -> None:
