@@ -10,7 +10,7 @@ from typing import Literal
 
 from consolidation_pipeline.core.differences.explanation import Difference, Explanation, explain_readings
 from consolidation_pipeline.core.differences.language import load_language, split_words
-from consolidation_pipeline.core.differences.reading import Reading
+from consolidation_pipeline.core.differences.reading import Reading, Token
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 # Sentences of which a larger share of tokens and cues has no like in the other one are about different matters.
@@ -161,6 +161,11 @@ def is_denial(difference: Difference, first: Reading) -> bool:
         return difference.kind in ("polarity", "opposite")
     start = difference.spans_a[0][0]
     return all(cue.category in _DENIALS for cue in first.cues if cue.start == start)
+
+
+def is_name(token: Token) -> bool:
+    """Return True for a name, a path, an address or an identifier; False for a value and a word."""
+    return token.kind == "name" or token.key.startswith(_NAMES)
 
 
 def _deny_each_other(denials: Sequence[Difference], sides: tuple[_Side, _Side]) -> bool:

@@ -13,7 +13,7 @@ from typing import Literal
 from consolidation_pipeline.core.differences.language import detect_language, load_language, split_words
 from consolidation_pipeline.core.differences.reading import Reading, Token, read_in, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_changes, is_plan
-from consolidation_pipeline.core.knowledge.rival_claims import Comparison, compare_sentences
+from consolidation_pipeline.core.knowledge.rival_claims import Comparison, compare_sentences, is_name
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
 Status = Literal["candidate", "confirmed"]
@@ -425,7 +425,7 @@ def _is_same_topic(before: _Claim, after: _Claim, topic: Sequence[Token], rest: 
     """Return True if what two sentences say beside the change is about one thing."""
     shared = {token.key for token in topic} & {token.key for token in rest}
     if not shared:
-        has_names = any(map(_is_name, topic)) and any(map(_is_name, rest))
+        has_names = any(map(is_name, topic)) and any(map(is_name, rest))
         return len(rest) <= _FEW_WORDS and not has_names
     if 4 * len(shared) < len(rest):
         return False
@@ -522,7 +522,7 @@ def _are_apart(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequ
     opposites = load_language(after.language).opposites
     if any(opposites.get(key, frozenset()) & old.keys() for key in new):
         return True
-    if any(map(_is_name, new.values())) and any(map(_is_name, old.values())):
+    if any(map(is_name, new.values())) and any(map(is_name, old.values())):
         return True
     first, other = after.tokens[0].key, before.tokens[0].key
     if first in new and other in old and after.tokens[1:2] and before.tokens[1:2] and _is_subject(after, before):
@@ -591,10 +591,6 @@ def _is_one_slot(before: _Claim, after: _Claim, comparison: Comparison) -> bool:
         return False
     pairs = ((before, old), (after, new))
     return not any(_is_label(claim, token) for claim, side in pairs for token in side)
-
-
-def _is_name(token: Token) -> bool:
-    return token.kind == "name" or token.key.startswith(("identifier:", "path:"))
 
 
 def _is_date(token: Token) -> bool:

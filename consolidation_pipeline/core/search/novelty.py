@@ -7,11 +7,12 @@ consolidation merges the memories that say the same.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import count
 
-from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings
+from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, Spans, explain_readings
+from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.knowledge.rival_claims import is_name
 from consolidation_pipeline.core.literals.literals import KINDS, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentence_splitter import BULLET, split_sentences
@@ -27,6 +28,9 @@ _MAX_PAIRS = 2000
 # Sentences about different matters differ in two of the subjects, or in more added words than these.
 _SUBJECTS = frozenset(("value", "name", "code"))
 _MAX_ADDED = 4
+
+# Auxiliaries of one state in English.
+_SAME_STATE = frozenset(frozenset(pair) for pair in (("is", "has"), ("are", "have"), ("is", "have"), ("are", "has")))
 
 # Words that connect or stress and state nothing.
 _CONNECTIVES = extract_content_words(
@@ -116,7 +120,8 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
 
     The rest of the sentences must say the same, but for a few added words.
     """
-    found = explain_readings(sentence.reading, known.reading).differences
+    readings = sentence.reading, known.reading
+    found = explain_readings(*readings).differences
     contradicting = next((one for one in found if PROOFS[one.kind] == "contradicts"), None)
     if contradicting is None:
         return None
@@ -128,11 +133,24 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     if replaced or is_exception or len(_SUBJECTS & words.keys()) > 1 or len(added) > _MAX_ADDED:
         return None
     if contradicting.kind in _SUBJECTS:  # a value for a value, a date for a date
-        return contradicting if len(one) == len(other) and _has_digit(one) == _has_digit(other) else None
+        sides = (contradicting.spans_a, contradicting.spans_b)
+        kinds, others = (_list_kinds(*side) for side in zip(readings, sides, strict=True))
+        # "50 for /orders", "200 for /entries": with the name, the thing is another one.
+        return contradicting if kinds == others and not ("name" in kinds and len({*kinds}) > 1) else None
+    # "It helps on A", "it does not help on B"; "it is sent", "it has been sent".
+    if _SUBJECTS & words.keys() or (contradicting.kind == "cue" and frozenset((one[0], other[0])) in _SAME_STATE):
+        return None
     # What a negation denies, and what changed its place, must be in both.
-    is_elsewhere = added and contradicting.kind == "exchange"
+    is_elsewhere = bool(added) and contradicting.kind == "exchange"
     return None if is_elsewhere or not added.isdisjoint([*one, *other]) else contradicting
 
 
-def _has_digit(words: Sequence[str]) -> bool:
-    return any(letter.isdigit() for word in words for letter in word)
+def _list_kinds(reading: Reading, spans: Spans) -> list[str]:
+    """Return what the tokens in some spans are: names, or values by their kind, such as number or date."""
+    starts = {start for start, _ in spans}
+    return sorted(_find_kind(token) for token in reading.tokens if token.start in starts)
+
+
+def _find_kind(token: Token) -> str:
+    kind, colon, _ = token.key.partition(":")
+    return "name" if is_name(token) else kind if colon else token.kind

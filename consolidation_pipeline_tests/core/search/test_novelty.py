@@ -51,12 +51,28 @@ def test_sentence_that_differs_is_not_said(known: str, sentence: str) -> None:
     [
         ("The payments worker has 5 replicas.", "The search worker has 3 replicas."),
         ("Ann approves invoices from 5,000 EUR.", "Bob approves invoices from 9,000 EUR."),
+        ("Memoizing RowView helps the list.", "Memoizing CellView does not help the list."),
+        ("Requests to /orders are limited to 50 rows.", "Requests to /entries are limited to 200 rows."),
+        ("The check fails when the body is sent again.", "The check fails when the body has been sent again."),
         ("The export ends with row 5.", "The export of the archive for the tax office of Rome ends with row 9."),
         ("The job writes a log.", "The job writes a log, which does not contain any names of the customers."),
     ],
 )
 def test_other_matter_is_no_contradiction(known: str, sentence: str) -> None:
     assert index_of(known).find_contradicted(Sentence(sentence)) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "sentence"),
+    [
+        ("The session expires after 5 min.", "The session expires after 5 h."),
+        ("The export runs every Thursday.", "The export runs every Tuesday."),
+        ("Retries help on the list.", "Retries do not help on the list."),
+        ("The clients are in services/orders/gen/.", "The clients are in services/payments/gen/."),
+    ],
+)
+def test_other_claim_on_one_thing_is_a_contradiction(known: str, sentence: str) -> None:
+    assert index_of(known).find_contradicted(Sentence(sentence)) is not None
 
 
 def test_most_similar_sentence_is_contradicted() -> None:
