@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, lru_cache
-from itertools import pairwise
+from functools import lru_cache
 from typing import Literal
 
-from consolidation_pipeline.core.differences.language import detect_language, load_language, split_words
-from consolidation_pipeline.core.differences.reading import Reading, Token, read_in, sort_as_written
-from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_changes, is_plan
+from consolidation_pipeline.core.differences.language import detect_language, load_language
+from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.knowledge.change_words import Change, Span
+from consolidation_pipeline.core.knowledge.claims import ADVERBS, Claim
 from consolidation_pipeline.core.knowledge.rival_claims import Comparison, compare_sentences, is_name
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
@@ -39,36 +38,11 @@ _LABELS = frozenset(
     build job iteration version-id
     """.split()
 )
-# English verbs of what was done once, unless an auxiliary stands before them, and of tasks that open a sentence.
-_DONE = frozenset(
-    """
-    failed passed returned showed added removed fixed created deployed released finished completed started ended
-    crashed worked tested tried reported received processed imported merged reviewed closed opened resolved measured
-    counted
-    """.split()
-)
-_TASKS = frozenset(
-    """
-    update upgrade bump backport port add remove fix replace rename migrate move release merge improve investigate
-    """.split()
-)
 # Words of English sentences that find fault: what they contrast is no fact of then and now.
 _WRONG = frozenset("incorrect incorrectly wrong wrongly".split())
 _FAULTS = _WRONG | frozenset(
     "bug issue problem error mistake because fails failed causing expected properly correctly".split()
 )
-# English forms of what happened, how a question opens that has no question mark, and adverbs of a state after an event.
-_PERFECT = re.compile(r"\b(?:has|have|had|was|were)(?: been)? \w+ed\b|'s \w+ed\b", re.IGNORECASE)
-_QUESTIONS = frozenset("is are am was were do does did can could has have how what why when where which who".split())
-# A label with its value; how English rules open; subjects that show that a verb follows.
-_VALUE_OF = re.compile(r":\s*[$€£]?\d")
-_RULES = frozenset("use keep run pin call write store prefer always never don't do".split())
-_SUBJECTS = frozenset("we i they you he she it this that".split())
-_VERBS = frozenset("has have had must should can cannot does do did".split())
-_ADVERBS = frozenset(("now", "nowadays", "by now", "these days"))
-_FAULT_OPENINGS = frozenset(f"the {word}" for word in ("issue", "problem", "bug", "error", "mistake"))
-# A measured change: "test count 1646 -> 10".
-_ARROW = re.compile(r"\d\s*(?:->|→)\s*\d")
 _VALUE_KINDS = ("value", "name", "code")
 
 
@@ -199,7 +173,7 @@ def revise_sentence(was: str, now: str) -> Revision | None:
     language = _find_language(was, now)
     if language is None:
         return None
-    before, after = _Claim.of(was, language), _Claim.of(now, language)
+    before, after = Claim.of(was, language), Claim.of(now, language)
     if after.is_plan:
         return None
     # Most pairs are refused by their words alone, before either sentence is read.
@@ -235,103 +209,7 @@ def _find_language(was: str, now: str) -> str | None:
     return "en" if was.isascii() and now.isascii() else None
 
 
-class _Claim:
-    """A sentence with its change words. It is read when its tokens are first asked for."""
-
-    def __init__(self, text: str, language: str) -> None:
-        self.text = text
-        self.language = language
-
-    @cached_property
-    def reading(self) -> Reading:
-        """The sentence as it is read."""
-        return read_in(self.text, self.language)
-
-    @cached_property
-    def tokens(self) -> list[Token]:
-        """The tokens in the order in which they are written."""
-        return [self.reading.tokens[at] for at in sort_as_written(self.reading.tokens)]
-
-    @cached_property
-    def keys(self) -> frozenset[str]:
-        """The different keys of the tokens."""
-        return frozenset(token.key for token in self.tokens)
-
-    @cached_property
-    def words(self) -> tuple[str, ...]:
-        """The words in lower case."""
-        return split_words(self.text)
-
-    @cached_property
-    def is_question(self) -> bool:
-        """True if it asks."""
-        return any(cue.category == "question" for cue in self.reading.cues)
-
-    @property
-    def asks(self) -> bool:
-        """True if it asks, or opens as an English question does."""
-        opens = self.language == "en" and not _QUESTIONS.isdisjoint(self.words[:1])
-        return self.is_question or (opens and "not" not in self.words[1:2])
-
-    @property
-    def is_denied(self) -> bool:
-        """True if it has a negation."""
-        return any(cue.category == "polarity" for cue in self.reading.cues)
-
-    @cached_property
-    def is_plan(self) -> bool:
-        """True if it tells a plan rather than a fact."""
-        return is_plan(self.text, self.language)
-
-    @cached_property
-    def is_event(self) -> bool:
-        """True if it tells what happened once."""
-        return _is_event(self)
-
-    @cached_property
-    def is_reported(self) -> bool:
-        """True if an English sentence tells what was done, or where a fault is."""
-        if self.language != "en":
-            return False
-        return bool(_PERFECT.search(self.text)) or " ".join(self.words[:2]) in _FAULT_OPENINGS
-
-    @cached_property
-    def is_statement(self) -> bool:
-        """True unless it is an English sentence without a sign of a verb, as titles and steps are: "Open page 3"."""
-        words = self.words
-        if self.language != "en" or not words or _VALUE_OF.search(self.text):
-            return True
-        language = load_language("en")
-        if words[0] in _RULES | _SUBJECTS or not (language.passive_auxiliaries | _VERBS).isdisjoint(words):
-            return True
-        if words[0].endswith("s") and words[1:2] and not language.is_light(words[1]):
-            return True
-        return any(
-            word.endswith("s") and not word.endswith("ss") and before not in language.determiners
-            for before, word in pairwise(words[:-1])
-        )
-
-    @cached_property
-    def changes(self) -> tuple[Change, ...]:
-        """The changes that it tells."""
-        return find_changes(self.text, self.language)
-
-    @staticmethod
-    @lru_cache(maxsize=20_000)
-    def of(text: str, language: str) -> _Claim:
-        """Return the claim of a sentence."""
-        return _Claim(text, language)
-
-    def quote(self, span: Span) -> str:
-        """Return the words of a span in lower case."""
-        return self.text[slice(*span)].lower()
-
-    def inside(self, *spans: Span | None) -> list[Token]:
-        """Return the tokens that begin in one of the spans."""
-        return [t for t in self.tokens if any(span and span[0] <= t.start < span[1] for span in spans)]
-
-
-def _ends_any(before: _Claim, after: _Claim) -> bool:
+def _ends_any(before: Claim, after: Claim) -> bool:
     """Return True if one of the changes that ``after`` tells is one of what ``before`` says.
 
     Words such as "since May" tell no more where others name what is no longer so.
@@ -340,9 +218,9 @@ def _ends_any(before: _Claim, after: _Claim) -> bool:
     return any(_ends(before, after, change) for change in naming or after.changes)
 
 
-def _ends(before: _Claim, after: _Claim, change: Change) -> bool:
+def _ends(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if a change that ``after`` tells is one of what ``before`` says."""
-    if change.form != "from" and not _is_state(before):
+    if change.form != "from" and not before.is_state:
         return False
     if change.was:
         return _names_former(before, after, change)
@@ -351,16 +229,7 @@ def _ends(before: _Claim, after: _Claim, change: Change) -> bool:
     return _states_present(before, after, change)
 
 
-def _is_state(claim: _Claim) -> bool:
-    """Return True for a claim that may hold until it is revised: no plan, contrast or title, no event but a change."""
-    if claim.is_plan or claim.asks or any(change.form == "contrast" for change in claim.changes):
-        return False
-    if any(claim.quote(change.cue) not in _ADVERBS for change in claim.changes):
-        return True
-    return claim.is_statement and not (claim.is_event or claim.is_reported)
-
-
-def _names_former(before: _Claim, after: _Claim, change: Change) -> bool:
+def _names_former(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``before`` says, of the thing that changed, what ``after`` names as former."""
     former, present = after.inside(change.was), after.inside(change.now)
     if change.form == "contrast":
@@ -381,13 +250,13 @@ def _names_former(before: _Claim, after: _Claim, change: Change) -> bool:
     if change.form == "contrast" and _finds_fault(after, _FAULTS):
         return False
     # "Logs now go to B instead of A" tells a change, "log to B instead of A" may be a rule.
-    is_told = change.form == "from" or any(after.quote(other.cue) in _ADVERBS for other in after.changes)
+    is_told = change.form == "from" or any(after.quote(other.cue) in ADVERBS for other in after.changes)
     if not is_told and not _is_same_frame(before, after, topic, rest):
         return False
     return _is_same_topic(before, after, topic, rest)
 
 
-def _is_same_frame(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
+def _is_same_frame(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
     """Return True if ``after`` says all that ``before`` does beside what was replaced, and few words more.
 
     Values are not counted: the date of the change, and what took the place of the former one.
@@ -397,11 +266,11 @@ def _is_same_frame(before: _Claim, after: _Claim, topic: Sequence[Token], rest: 
     return len(rest) > 0 and missing <= (len(rest) + 1) // 4 and added <= _FEW_WORDS
 
 
-def _finds_fault(claim: _Claim, faults: frozenset[str]) -> bool:
+def _finds_fault(claim: Claim, faults: frozenset[str]) -> bool:
     return claim.language == "en" and not faults.isdisjoint(claim.words)
 
 
-def _says(claim: _Claim, former: Sequence[Token], at: Span | None = None) -> bool:
+def _says(claim: Claim, former: Sequence[Token], at: Span | None = None) -> bool:
     """Return True if a claim has the values and names among ``former``, or else two thirds of its words."""
     keys = {token.key for token in (claim.inside(at) if at else claim.tokens)}
     texts = {token.text.lower() for token in (claim.inside(at) if at else claim.tokens)}
@@ -421,7 +290,7 @@ def _says(claim: _Claim, former: Sequence[Token], at: Span | None = None) -> boo
     return 3 * sum(map(has, former)) >= 2 * len(former)
 
 
-def _is_same_topic(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
+def _is_same_topic(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
     """Return True if what two sentences say beside the change is about one thing."""
     shared = {token.key for token in topic} & {token.key for token in rest}
     if not shared:
@@ -432,7 +301,7 @@ def _is_same_topic(before: _Claim, after: _Claim, topic: Sequence[Token], rest: 
     return not _are_apart(before, after, topic, rest)
 
 
-def _ends_claim(before: _Claim, after: _Claim, change: Change) -> bool:
+def _ends_claim(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``before`` says what ``after`` says is no longer so."""
     if before.is_denied:
         return False
@@ -466,7 +335,7 @@ def _ends_claim(before: _Claim, after: _Claim, change: Change) -> bool:
     return not _are_apart(before, after, topic, before.tokens)
 
 
-def _has_other_subject(before: _Claim, topic: Sequence[Token], end: int) -> bool:
+def _has_other_subject(before: Claim, topic: Sequence[Token], end: int) -> bool:
     """Return True if a noun phrase before the change words has a word that ``before`` lacks: "the user's sister"."""
     subject = [token for token in topic if token.start < end]
     phrases = {token.phrase for token in subject if token.key in before.keys}
@@ -475,11 +344,11 @@ def _has_other_subject(before: _Claim, topic: Sequence[Token], end: int) -> bool
     )
 
 
-def _states_present(before: _Claim, after: _Claim, change: Change) -> bool:
+def _states_present(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``after`` without its change words says something else of the same thing than ``before``."""
     text = after.reading.text
     bare = f"{text[: change.cue[0]]} {text[change.cue[1] :]}".strip(" ,:，、")
-    stripped = _Claim.of(" ".join(bare.split()), after.language)
+    stripped = Claim.of(" ".join(bare.split()), after.language)
     if sorted(token.key for token in before.tokens) == sorted(token.key for token in stripped.tokens):
         return before.is_denied != stripped.is_denied
     comparison = compare_sentences(before.reading, stripped.reading)
@@ -513,7 +382,7 @@ def _measure(token: Token) -> str:
     return f"{token.kind} {kind if value else ''} {value.partition(' ')[2]}"
 
 
-def _are_apart(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
+def _are_apart(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
     """Return True if two sentences are about different things of one kind: the web app, the mobile app."""
     new, old = (
         {t.key: t for t in topic if t.key not in before.keys},
@@ -530,12 +399,12 @@ def _are_apart(before: _Claim, after: _Claim, topic: Sequence[Token], rest: Sequ
     return any(one in new and two in old for one, two in _pair_modifiers(after, before))
 
 
-def _is_subject(after: _Claim, before: _Claim) -> bool:
+def _is_subject(after: Claim, before: Claim) -> bool:
     """Return True if the second words of two sentences are the same: what stands before is what they speak of."""
     return after.tokens[1].key == before.tokens[1].key
 
 
-def _pair_modifiers(after: _Claim, before: _Claim) -> Iterator[tuple[str, str]]:
+def _pair_modifiers(after: Claim, before: Claim) -> Iterator[tuple[str, str]]:
     """Yield the words that stand right beside the same word in both sentences."""
     for step in (-1, 1):
         places = {token.key: at for at, token in enumerate(before.tokens)}
@@ -548,7 +417,7 @@ def _pair_modifiers(after: _Claim, before: _Claim) -> Iterator[tuple[str, str]]:
                 yield after.tokens[at + step].key, before.tokens[place + step].key
 
 
-def _have_same_words(before: _Claim, after: _Claim) -> bool:
+def _have_same_words(before: Claim, after: Claim) -> bool:
     """Return True if two claims differ in values, names and negations only: without words of a change, they say so."""
     words, others = (
         {token.key for token in one.tokens if token.kind == "word"} - two.keys
@@ -558,7 +427,7 @@ def _have_same_words(before: _Claim, after: _Claim) -> bool:
     return all(opposites.get(key, frozenset()) & words for key in others) and len(words) == len(others)
 
 
-def _stand_in_opposite_places(before: _Claim, after: _Claim) -> bool:
+def _stand_in_opposite_places(before: Claim, after: Claim) -> bool:
     """Return True for "in production" and "in staging", "in the morning" and "in the evening": both may hold."""
     opposites = load_language(after.language).opposites
     there = {t.key for t in before.tokens if t.gap == "link" and t.key not in after.keys}
@@ -566,14 +435,14 @@ def _stand_in_opposite_places(before: _Claim, after: _Claim) -> bool:
     return any(opposites.get(key, frozenset()) & there for key in here)
 
 
-def _may_be_states(before: _Claim, after: _Claim) -> bool:
+def _may_be_states(before: Claim, after: Claim) -> bool:
     """Return True unless one of two sentences alone is a plan, or either tells an event or finds fault."""
     if before.is_plan != after.is_plan:
         return False
     return not any(one.is_event or _finds_fault(one, _WRONG) for one in (before, after))
 
 
-def _is_one_slot(before: _Claim, after: _Claim, comparison: Comparison) -> bool:
+def _is_one_slot(before: Claim, after: Claim, comparison: Comparison) -> bool:
     """Return True if sentences that differ in a value, a name or a negation are statements on one slot, not events."""
     if comparison.first is None or comparison.other is None:
         return False
@@ -597,7 +466,7 @@ def _is_date(token: Token) -> bool:
     return token.key.startswith(("date:", "days-", "months-", "ordinal:"))
 
 
-def _is_label(claim: _Claim, token: Token) -> bool:
+def _is_label(claim: Claim, token: Token) -> bool:
     """Return True if a number names what the sentence speaks of: "phase 2 takes", "issue 118"."""
     if not token.key.startswith("number:") or " " in token.key:
         return False
@@ -606,27 +475,3 @@ def _is_label(claim: _Claim, token: Token) -> bool:
         return False
     word = claim.tokens[at - 1]
     return word.text.lower() in _LABELS or (at == 1 and len(claim.tokens) > 2)  # "Phase 2 takes ..", "Gate 4 opens .."
-
-
-def _is_event(claim: _Claim) -> bool:
-    """Return True if an English sentence tells what happened once: "Fixed 3 tests", "The import took 40 minutes"."""
-    if _ARROW.search(claim.text):
-        return True
-    if claim.language != "en":
-        return False
-    words = claim.words
-    auxiliaries = load_language("en").passive_auxiliaries | {"has", "have", "had"}
-    opening = words[1] if len(words) > 1 and words[0] in ("i", "we") else words[0] if words else ""
-    if words[:1] and words[0] in _TASKS:
-        return True
-    if opening.endswith("ed") or opening in load_language("en").participles - {
-        "set",
-        "put",
-        "read",
-        "run",
-        "let",
-        "cut",
-    }:
-        return opening not in ("need", "needed")
-    done = _DONE | load_language("en").past_forms
-    return any(word in done and words[max(0, at - 1)] not in auxiliaries for at, word in enumerate(words))

@@ -12,6 +12,7 @@ from itertools import count
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, Spans, explain_readings
 from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
 from consolidation_pipeline.core.literals.literals import KINDS, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -123,7 +124,7 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     readings = sentence.reading, known.reading
     found = explain_readings(*readings).differences
     contradicting = next((one for one in found if PROOFS[one.kind] == "contradicts"), None)
-    if contradicting is None:
+    if contradicting is None or not all(map(_tells_fact, readings)):
         return None
     one, other = contradicting.a.split(), contradicting.b.split()
     words = {difference.kind: {*difference.a.split(), *difference.b.split()} for difference in found}
@@ -143,6 +144,18 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     # What a negation denies, and what changed its place, must be in both.
     is_elsewhere = bool(added) and contradicting.kind == "exchange"
     return None if is_elsewhere or not added.isdisjoint([*one, *other]) else contradicting
+
+
+def _tells_fact(reading: Reading) -> bool:
+    """Return False for a title or a task, which claim nothing: "Remove version 3.1", "Remove version 2.9".
+
+    A rule such as "Freeze the ledger on Mondays." ends with a full stop, and most of its words are no names.
+    """
+    if reading.language is None:
+        return True
+    claim = Claim.of(reading.text, reading.language)
+    is_rule = reading.text.rstrip().endswith(".") and 2 * reading.names <= len(reading.tokens)
+    return (claim.is_statement or is_rule) and not claim.is_task
 
 
 def _list_kinds(reading: Reading, spans: Spans) -> list[str]:
