@@ -15,16 +15,17 @@ from consolidation_pipeline.core.text.word_overlap import extract_content_words
 # The best memories speak for the task if there is no doubt about them: so many standard deviations above the mean of
 # the candidates, and at most so many of them. With less, wrong ones drag along others like them.
 _CLEAR, _MAX_SPOKEN = 3.0, 3
-# Standard deviations that a similarity of one standard deviation adds, and a pattern in common with one of the best.
+# Standard deviations that a similarity of one standard deviation adds, and a pattern in common with all of the best.
 # Measured: docs/quality.md.
-_WORD_WEIGHT, _PATTERN_WEIGHT = 0.3, 1.0
+_WORD_WEIGHT, _PATTERN_WEIGHT = 0.3, 0.85
 
 
 def raise_similar(memories: Sequence[ContextPiece]) -> list[ContextPiece]:
     """Return raw and merged memories with scores that take the best ones into account, after Rocchio (1971).
 
     The words of the best memories are what the task is about beyond its own words. Each word is weighted by its rarity
-    among the candidates. Memories of one pattern with one of the best are raised too.
+    among the candidates. Memories of one pattern with some of the best are raised too, by the share of these in the
+    score: a pattern of a single one may be of another matter.
     """
     memories = sorted(memories, key=lambda one: one.id)  # sums depend on the order
     spoken = sorted(memories, key=lambda one: (-one.z_score, one.id))[:_MAX_SPOKEN]
@@ -47,9 +48,13 @@ def raise_similar(memories: Sequence[ContextPiece]) -> list[ContextPiece]:
     )
     spread = similarity.std()
     standard = (similarity - similarity.mean()) / spread if spread > 0 else np.zeros(len(memories))
-    patterns = frozenset[UUID]().union(*(one.pattern_ids for one in spoken))
+    shares: defaultdict[UUID, float] = defaultdict(float)
+    total = math.fsum(one.z_score for one in spoken)
+    for one in spoken:
+        for pattern in one.pattern_ids:
+            shares[pattern] += one.z_score / total
     raised = []
     for one, gain in zip(memories, standard.tolist(), strict=True):
-        in_common = 0.0 if patterns.isdisjoint(one.pattern_ids) else _PATTERN_WEIGHT
-        raised.append(one.with_z_score(one.z_score + _WORD_WEIGHT * gain + in_common))
+        in_common = max((shares.get(pattern, 0.0) for pattern in one.pattern_ids), default=0.0)
+        raised.append(one.with_z_score(one.z_score + _WORD_WEIGHT * gain + _PATTERN_WEIGHT * in_common))
     return raised

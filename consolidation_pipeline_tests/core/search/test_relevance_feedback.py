@@ -33,7 +33,14 @@ def test_memory_like_the_best_is_raised() -> None:
 def test_member_of_a_pattern_of_the_best_is_raised() -> None:
     memories = [memory(1, BEST, 4.0, PATTERN), memory(2, OTHER, 0.5, PATTERN), memory(3, OTHER, 0.5)]
     raised = {one.id.int: one.z_score for one in raise_similar(memories)}
-    assert raised[2] == pytest.approx(raised[3] + 1.0)
+    assert raised[2] == pytest.approx(raised[3] + 0.85)
+
+
+def test_pattern_of_one_of_the_best_raises_less() -> None:
+    best = [memory(1, BEST, 6.0), memory(2, BEST, 3.0, PATTERN)]
+    others = [memory(3, OTHER, 0.5, PATTERN), memory(4, OTHER, 0.5)]
+    raised = {one.id.int: one.z_score for one in raise_similar([*best, *others])}
+    assert raised[3] == pytest.approx(raised[4] + 0.85 * 3 / 9)
 
 
 def test_doubtful_best_memory_raises_none() -> None:
