@@ -12,14 +12,15 @@ from consolidation_pipeline.core.text.key_terms import count_terms
 
 # A text that is less similar to the centre of every topic is in none (cosine of term vectors).
 _FLOOR = 0.25
-# Share of the largest weight of a text's terms from which the text is about a term; terms of one text do not count.
-_ABOUT = 0.4
+# Shares of the largest weight of a text's terms from which the text is about a term, and mentions it; terms of one text
+# do not count.
+_ABOUT, _MENTIONS = 0.7, 0.4
 # Fewest texts of a topic, repeats included; of less than MANY texts two make a topic, of very many this share.
 MIN_SIZE = 3
 MANY = 60
 _LEAST_SHARE = 0.015
 # Topics with more similar centres are one (cosine), unless they have more than this share of many texts together.
-_SAME = 0.4
+_SAME = 0.35
 _LARGEST_SHARE = 0.25
 # Two texts are a topic if both are this near to their centre: two texts with a cosine of .1 or more.
 _PAIR = 0.74
@@ -82,7 +83,7 @@ def _open_topics(vectors: Any, weights: NDArray[np.float64], most: int) -> Any |
     is_usable = np.diff(columns.indptr) >= 2
     if not is_usable.any():
         return None
-    least = _ABOUT * columns[:, np.flatnonzero(is_usable)].max(axis=1).toarray().ravel()
+    largest = columns[:, np.flatnonzero(is_usable)].max(axis=1).toarray().ravel()
     left = weights.copy()
     centres: list[Any] = []
     while len(centres) < most:
@@ -93,7 +94,9 @@ def _open_topics(vectors: Any, weights: NDArray[np.float64], most: int) -> Any |
         is_usable[term] = False
         start, end = columns.indptr[term], columns.indptr[term + 1]
         rows, values = columns.indices[start:end], columns.data[start:end]
-        about = rows[values >= least[rows]]
+        about = rows[values >= _ABOUT * largest[rows]]
+        if len(about) < MIN_SIZE:
+            about = rows[values >= _MENTIONS * largest[rows]]
         if len(about) == 0 or not left[about].any():
             continue
         left[about] = 0

@@ -52,3 +52,13 @@ def test_large_topic_comes_before_small_one() -> None:
     texts = sorted([*CACHE, *LOGIN[:2]])
     sizes = [len(topic) for topic in find_topics(texts, [1] * len(texts), most=10)]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_topic_is_opened_by_texts_about_its_term() -> None:
+    about = [f"parcel {what}" for what in ("late", "lost", "heavy", "wet")]
+    # They name a parcel, but are about coupons.
+    mentions = [f"{what} coupon coupon coupon parcel" for what in ("expired", "old", "blue", "paper")]
+    others = [f"coupon {what} code voucher" for what in ("sales", "staff", "guest")]
+    groups = list_groups(sorted([*about, *mentions, *others, *LOGIN]))
+    assert {*about} in groups
+    assert {*mentions} in groups
