@@ -168,6 +168,10 @@ _ASKS = ignore_case(
     # Without a question mark: "What is the limit for transfers." and "Which fees are there."
     r"|^\W*(?:what|which|where|when|why|how|who) (?:\w+ )?(?:is|are|do|does|did|can|could|will|would|should) "
     r"(?:i|you|we|they|it|the|my|your|this|that|there)\b(?!.*[,:;])(?!.*\b(?:is|are|was|were|must|should)\b)"
+    # "How much paid leave have I taken", "does kyoto sell tea".
+    r"|^\W*(?:what|which|how (?:much|many|long|often|far)) (?:[\w'’-]+ ){1,4}"
+    r"(?:do|does|did|can|could|will|would|should|have|has|am|are|is) (?:i|you|we|my|your)\b(?!.*[,:;])"
+    r"|^\W*(?:does|did|are) (?!not\b)\w+ (?!as\b|by\b|to be\b)\w+ (?!.*[.,:;])"
     # "Could you close it, please."
     r"|^\W*(?:can|could|will|would) you\b"
     r"|^\W*(?:(?:i|we) )?(?:need|want|would like|like) to know\b",

@@ -40,8 +40,8 @@ from consolidation_pipeline.core.text.sentences import Sentence, extract_sentenc
 MAX_CHARS = 6000
 # Fewest characters: room for one statement, however short the memories are.
 MIN_CHARS = 240
-# Average length of a line; sets the number of topics.
-_LINE_CHARS = 220
+# Average length of a line, and of one with examples; sets the number of topics.
+_LINE_CHARS, _EXAMPLES_CHARS = 220, 185
 # A text of which more is told as a topic alone is cut.
 _SENTENCE_CHARS = 260
 # Texts of a topic whose sentences are ranked, the most central first. It bounds the time.
@@ -90,7 +90,8 @@ class _Form:
     """Memories that are the same but for numbers.
 
     ``text``: has slots for the numbers that differ. ``bare``: without fields and addresses. ``days``: sorted.
-    ``is_lesson``: it has a sentence that a reader understands alone. ``asks``: it has a question. ``advises``: it has a
+    ``is_lesson``: it has a sentence that a reader understands alone. ``asks``: it has a question,
+    or is a request. ``advises``: it has a
     rule or warning that is no request.
     """
 
@@ -152,6 +153,7 @@ def _find_forms(texts: Sequence[str], days: Sequence[date], fields: Collection[s
         sentences = extract_sentences(text)
         lessons = [read_lesson(one.text) for one in sentences]
         asks = any(lesson.role == "question" for lesson in lessons)
+        asks |= len(lessons) == 1 and is_request(lessons[0].text)
         advises = any(lesson.role in ("rule", "warning") and not is_request(lesson.text) for lesson in lessons)
         is_lesson = not is_bug_report(text) and _has_lesson(sentences)
         forms.append(_Form(text, bare, tuple(sorted(day for _, day in same)), is_lesson, asks, advises))
@@ -244,8 +246,9 @@ class _Summary:
         weights = [self._weigh(part) for part in (lessons, named)]
         share = weights[0] / max(1, sum(weights)) if weights[1] > _MOSTLY * sum(weights) else 1.0
         topics: list[list[int]] = []
-        for part, room in ((lessons, share * self.left), (named, (1 - share) * self.left)):
-            most = max(round(room / _LINE_CHARS), 0 if self.repeated or room <= 0 else 1)
+        parts = (lessons, share * self.left, _LINE_CHARS), (named, (1 - share) * self.left, _EXAMPLES_CHARS)
+        for part, room, chars in parts:
+            most = max(round(room / chars), 0 if self.repeated or room <= 0 else 1)
             found = find_topics([self.forms[at].bare for at in part], [self.counts[at] for at in part], most=most)
             topics += [[part[at] for at in topic] for topic in found]
         return sorted(topics, key=lambda topic: (-self._weigh(topic), topic[0]))

@@ -140,6 +140,13 @@ def test_statement_among_questions_is_no_lesson() -> None:
     assert "How do I send back the " in told
 
 
+def test_statement_among_requests_is_no_lesson() -> None:
+    asked = [f"Please wrap the {what} in paper for my sister" for what in GOODS]
+    told = summarize([*asked, "The shop does not open parcels on Mondays.", "The coupon is not on the bill."]).content
+    assert "lesson" not in told
+    assert "Please wrap the " in told
+
+
 def test_guesses_on_failures_are_told_as_guesses() -> None:
     texts = [
         f"The implementation of {what} is wrong because it rounds each row. The function should round the sum."
