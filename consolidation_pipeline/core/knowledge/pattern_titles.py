@@ -28,20 +28,21 @@ LINKS = frozenset("of for in on with and & / de des du la le von und für der di
 _NO_END = re.compile(
     r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code|feat|chore|wip|based|related|"
     r"due|equal|lies?|fail(?:s|ed)?|cause|lead|producing|resulting|leading|causing|incorrect|correct|wrong|expires?|seems?|"
-    r"rapid|proper|true|false|regardless|minus|plus|ago|couple|several|few|many|dozen|less|more|most|please"
+    r"rapid|proper|true|false|regardless|minus|plus|ago|couple|several|few|many|dozen|less|more|most|please|"
+    r"different|various|certain|specific|entire|actual|\w+['’](?:ve|re|ll|d|m|t)"
 )
 # Words that a phrase may begin or go on with, but that say something of what stands before them: "letters present".
 NO_TAIL = re.compile(
     r"present|absent|available|divisible|greater|less|lower|larger|smaller|higher|longer|shorter|ahead|apart|true|false|twice|"
     r"thrice|today|tomorrow|yesterday|matters?|mine|yours|real|new|empty|possible|missing|broken|able|unable|multiple|different|"
-    r"non|own|urgently|please|regardless|minus|plus|ago"
+    r"non|own|urgently|please|regardless|minus|plus|ago|odd|even|anymore|sure|additional|afraid"
 )
 # Particles with which a phrase may end: "top up".
 _PARTICLES = frozenset("up off out".split())
 _PAST = re.compile(r"(?!.*(?:need|feed|seed|speed|embed|shared|based)\b).{3,}ed")
 _THIRD_PERSON = re.compile(
-    r"(?:appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|hinge|include|iterate|mean|need|receive|remove|replace|"
-    r"require|return|say|send|show|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
+    r"(?:appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|happen|hinge|include|indicate|iterate|lead|mean|need|"
+    r"occur|receive|remove|replace|require|return|say|send|show|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
 )
 _VALUES = frozenset(("true", "false"))
 # Verbs by their ending.
@@ -51,6 +52,9 @@ _VERB_FACTOR = 0.5
 # So does one of two things, which may be cut in the second.
 _LINK_FACTOR = 0.75
 _LINKING = re.compile(r"\s(?:and|&|with|in|on|for|und|y|et)\s")
+_AND_VERB = re.compile(
+    r"\s(?:and|&)\s(?:add|append|calculat|comput|convert|ensur|remov|replac|return)(?:e|es|s)?\b", re.I
+)
 # Words in -ing that are no verbs.
 _NOUN = re.compile(
     r"(?:.*th|str|k|r|spr|morn|even|build|log|pric|rout|cach|test|train|monitor|process|embedd|schedul)ing", re.I
@@ -147,6 +151,8 @@ def _is_clause(phrase: str) -> bool:
     # "Adds", not "retry", which may be a noun.
     is_verb = words[0].endswith("s") and is_command(f"{words[0].removesuffix('s')} it")
     is_verb = len(words) > 1 and (is_verb or words[-1].endswith("ing"))
+    # "Tuple and return" goes on with what is done.
+    is_verb |= _AND_VERB.search(phrase) is not None
     # "Lengths and false for odd" says what is returned.
     is_value = not _VALUES.isdisjoint(words)
     return is_past or is_verb or is_value or any(_THIRD_PERSON.fullmatch(word) for word in words)

@@ -62,3 +62,19 @@ def test_title_share_is_of_texts() -> None:
     texts = ["Wire the invoice export.", "The invoice export was slow.", *["Check the tax."] * 3]
     assert write_title(texts, ["invoice", "export"]) == ""
     assert write_title(texts, ["invoice", "export"], share=0.4) == "Invoice export"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "invoice export occurs",
+        "invoice export and return",
+        "invoice exports with odd",
+        "I've invoice",
+        "different invoices",
+    ],
+)
+def test_title_is_no_part_of_a_sentence(line: str) -> None:
+    title = write_title([line] * 3, line.split())
+    assert title.lower() != line.lower()
+    assert not title.lower().endswith((" occurs", " return", " odd"))
