@@ -15,7 +15,13 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
-from consolidation_pipeline.core.knowledge.weak_sentences import instructs_fault, read_fault, reverses
+from consolidation_pipeline.core.knowledge.weak_sentences import (
+    contests,
+    instructs_fault,
+    negates,
+    read_fault,
+    reverses,
+)
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 _EXAMPLE_CHARS = 160
@@ -72,6 +78,27 @@ def opposes(one: Candidate, other: Candidate) -> bool:
     words, others = map(extract_content_words, texts)
     is_alike = len(words & others) >= _SAME_MATTER * min(len(words), len(others))
     return is_alike and _contradict(*sorted(texts))
+
+
+def excludes(one: Candidate, other: Candidate) -> bool:
+    """Return True if only one of two instructions can be followed: "filter out old rows", "do not filter out rows".
+
+    They want the reverse of each other, differ in a value or in code, or one denies words that the other has.
+    """
+    texts = sorted((one.lesson.text, other.lesson.text))
+    return reverses(*texts) or contests(*texts) or _exclude(*texts)
+
+
+@lru_cache(maxsize=1 << 10)
+def _exclude(one: str, other: str) -> bool:
+    for found in explain_readings(read(one), read(other)).differences:
+        if found.kind in ("code", "value"):
+            return True
+        if found.kind == "polarity":
+            denied, affirmed = extract_content_words(found.a or found.b), other if found.a else one
+            if denied and denied <= extract_content_words(affirmed) and not negates(affirmed):
+                return True
+    return False
 
 
 # Both are asked of the same pairs again, in either order.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
     is_change,
@@ -16,6 +17,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
 from consolidation_pipeline.core.knowledge.pattern_group import PatternGroup
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     Candidate,
+    excludes,
     is_disputed,
     opposes,
     repeats,
@@ -34,6 +36,7 @@ from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
 from consolidation_pipeline.core.knowledge.weak_sentences import (
+    contests,
     is_balanced,
     names_cause,
     names_goal_alone,
@@ -71,11 +74,17 @@ _ABOUT = 6
 _DEFINITE, _DANGLING, _LONG = 0.5, 0.3, 0.3
 # Factor of one that holds no word of the title or, without a title, no key term.
 _OFF = 0.5
+# A further example has this cosine with the first, or this share of that of the nearest one.
+_EXAMPLE_NEAR, _EXAMPLE_SHARE = 0.4, 0.5
 # A further statement has this cosine with the first: of the same memory, and of another one. Words that most matters
 # share, such as "verify" and "file", give less.
 _RELATED, _RELATED_OTHER = 0.12, 0.2
+# What other attempts want instead.
+_OTHERS = "Others:"
+# An instruction of another attempt with this cosine mends a failure, or is on the matter of another instruction.
+_MENDS = 0.45
 # Factor of a failure without a remedy.
-_UNMENDED = 0.6
+_UNMENDED = 0.3
 # Statements with this cosine say much the same.
 _ALIKE = 0.3
 # A score of this share of the best is worth a line.
@@ -101,6 +110,21 @@ _QUOTATION = re.compile(r"(?<=\s)['\"`]")
 _CUT = re.compile(
     r"\b(?:a|an|the|and|or|of|to|in|on|for|with|by|from|not|is|are|that|which|when|if|as|its|their)\W*$", re.I
 )
+
+
+# Words before and behind a verb, and before a noun.
+_BEFORE_VERB = ignore_case(
+    r"to|i|you|we|they|he|she|it|not|can|could|will|would|should|must|may|did|does|do|please|\w+n['’]t|(?:i|you|we|they)['’]\w+"
+)
+_BEHIND_VERB = ignore_case(r"the|an?|my|your|his|her|our|their|its|it|this|these|those|me|you|us|them|up|out")
+_BEFORE_NOUN = ignore_case(r"the|an?|my|your|his|her|our|their|its|no|any|some|of|for|in|on|at|by|with|from|via|[(\[:]")
+_WORD_BEFORE, _WORD_BEHIND, _WORD_CHARS = (
+    re.compile(r"([\w'’]+(?=[^\w(:\[]{0,2}$)|[(:\[](?=\s?$))"),
+    re.compile(r" ?([\w'’]+|:)"),
+    30,
+)
+# Share of the uses of a word as a thing, from which it names one.
+_NAMED = 0.34
 
 
 @dataclass(frozen=True)
@@ -173,7 +197,9 @@ class TopicGroup(PatternGroup):
             is_named: It has a title, and tells only what is about its key terms.
             has_lessons: Its memories may teach something; else only examples of them are told.
         """
-        phrase = strip_verb(write_title(list(self.texts.values()), self.terms, share=_TITLE_SHARE)) if is_named else ""
+        texts = list(self.texts.values())
+        phrase = strip_verb(write_title(texts, self.terms, share=_TITLE_SHARE)) if is_named else ""
+        phrase = phrase if _is_thing(phrase, texts) else ""
         chosen = self._choose_lessons(phrase, room, told, is_named=is_named) if has_lessons else []
         if not chosen:
             title = self._specify(phrase, ())
@@ -189,8 +215,28 @@ class TopicGroup(PatternGroup):
         return TopicLine(title, " ".join(statements), True, lead)
 
     def finish(self, one: Candidate) -> str:
+        """Return a statement as it is told, with the one that excludes it."""
+        rival = self._find_rival(one)
+        alone = self._finish_alone(one)
+        return f"{alone} {_OTHERS} {finish_statement(rival.lesson.text, self._count(rival))}" if rival else alone
+
+    def _finish_alone(self, one: Candidate) -> str:
         """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
         return finish_statement(self.tell(one), self._count(one))
+
+    def _find_rival(self, one: Candidate) -> Candidate | None:
+        """Return the best instruction of another attempt that excludes a guess, None if there is none."""
+        if not (self.has_attempts and _is_advice(one)):
+            return None
+        rivals = (
+            other
+            for other in self.lessons
+            if _is_advice(other)
+            and other.ranked.text != one.ranked.text
+            and self.measure_cosine(other, one) >= _MENDS
+            and excludes(one, other)
+        )
+        return min(rivals, key=lambda other: (-round(other.score, 9), other.lesson.text), default=None)
 
     def _count(self, one: Candidate) -> int:
         """Return how many memories have this very sentence."""
@@ -214,9 +260,14 @@ class TopicGroup(PatternGroup):
                 factor = _DEFINITE if is_plain and _OPENS_DEFINITE.match(one.lesson.text) else 1.0
                 factor *= _DANGLING if is_plain and _ENDS_OPEN.search(one.lesson.text) else 1.0
                 factor *= _LONG if len(one.lesson.text) > _SENTENCE_CHARS else 1.0
-                factor *= _UNMENDED if self._is_unmended(one) and not self._has_remedy(one) else 1.0
                 found.append(Candidate(one.ranked, one.lesson, one.score * factor))
-        return found
+        advice = [one for one in found if _is_advice(one)]
+        return [
+            replace(one, score=_UNMENDED * one.score)
+            if self._is_unmended(one) and not any(self._mends(other, one) for other in advice)
+            else one
+            for one in found
+        ]
 
     def _is_clear(self, one: Candidate) -> bool:
         """Return True if the sentence is no heading, fragment or markup, or is said again and again."""
@@ -247,8 +298,9 @@ class TopicGroup(PatternGroup):
             is_remedy = is_named and bool(chosen) and self._is_remedy(one, chosen[0])
             share = _REPEATED_REMEDY if is_remedy else _REPEATED
             is_said = any(len(words & other) >= share * min(len(words), len(other)) for other in known)
-            length = len(self.finish(one)) + 1
-            is_first = not chosen and is_named
+            length = len(self._finish_alone(one)) + 1
+            # A failure without its remedy helps nobody, so both are told whatever their length.
+            is_first = is_named and (not chosen or (is_remedy and len(chosen) == 1))
             is_said |= not is_named and any(one.ranked.text == other.ranked.text for other in chosen)
             if is_said or len(chosen) == most or one.score < _WORTH * best or (length > left and not is_first):
                 continue
@@ -261,7 +313,7 @@ class TopicGroup(PatternGroup):
             if not is_off and not is_like and not any(repeats(one, other) or opposes(one, other) for other in chosen):
                 chosen.append(one)
                 known.append(words)
-                left -= length
+                left -= len(self.finish(one)) + 1
         return chosen
 
     def _is_unmended(self, one: Candidate) -> bool:
@@ -269,17 +321,16 @@ class TopicGroup(PatternGroup):
         is_told = one.lesson.is_verdict or (one.lesson.role in ("fact", "report") and is_failure(one.lesson.text))
         return is_told and not names_remedy(one.lesson.text)
 
-    def _has_remedy(self, one: Candidate) -> bool:
-        return any(self._is_remedy(other, one) for other in self.candidates)
-
     def _is_remedy(self, one: Candidate, failure: Candidate) -> bool:
         """Return True for an instruction of the memory that tells of this failure, or of a like attempt."""
-        is_advice = one.lesson.role in ("rule", "warning") and not one.lesson.is_verdict
-        if not (is_advice and self._is_unmended(failure)) or opposes(one, failure):
-            return False
-        if one.ranked.text == failure.ranked.text:
-            return True
-        return self.has_attempts and self.measure_cosine(one, failure) >= _ALIKE
+        return _is_advice(one) and self._is_unmended(failure) and self._mends(one, failure)
+
+    def _mends(self, advice: Candidate, failure: Candidate) -> bool:
+        if advice.ranked.text != failure.ranked.text:
+            is_near = self.has_attempts and self.measure_cosine(advice, failure) >= _MENDS
+            if not is_near or contests(advice.lesson.text, failure.ranked.sentence.text):
+                return False
+        return not opposes(advice, failure)
 
     def _goes_on(self, one: Candidate, first: Candidate) -> bool:
         """Return True if a statement is on the matter of the first."""
@@ -288,21 +339,35 @@ class TopicGroup(PatternGroup):
         least = _RELATED if one.ranked.text == first.ranked.text else _RELATED_OTHER
         return self.measure_cosine(one, first) >= least
 
-    def _tell_examples(self, title: str, room: int) -> TopicLine:
-        """Return the line of the most central openings of memories that differ; without a title, a short one is it."""
+    def _choose_examples(self, room: int) -> list[Candidate]:
+        """Return the most central openings of memories that differ, the further ones near to the first."""
         openings = [one for one in self.candidates if one.ranked.sentence.text == self.sentences[one.ranked.text][0]]
         near = [
             Candidate(one.ranked, one.lesson, one.ranked.score / one.ranked.sentence.readability)
             for one in openings or self.candidates
         ]
-        told: list[str] = []
-        chosen: list[Candidate] = []
-        for one in self.choose(near, most=2 * _MAX_EXAMPLES, max_chars=10 * _SENTENCE_CHARS):
-            text = shorten_example(one.ranked.sentence.text)
-            fits = sum(map(len, told)) + len(text) <= room
-            if (not told or fits) and len(told) < _MAX_EXAMPLES and not any(repeats(one, other) for other in chosen):
-                told.append(capitalize(text))
+        first, *others = self.choose(near, most=_MAX_CANDIDATES, max_chars=_MAX_CANDIDATES * _SENTENCE_CHARS)
+        rest = [one for one in near if one.ranked.text != first.ranked.text]
+        nearest = max((self.measure_cosine(one, first) for one in rest), default=0.0)
+        least = min(_EXAMPLE_NEAR, _EXAMPLE_SHARE * nearest)
+        chosen, left = [first], room - len(shorten_example(first.ranked.sentence.text))
+        for one in others:
+            length = len(shorten_example(one.ranked.sentence.text))
+            is_near = self.measure_cosine(one, first) >= least
+            if (
+                len(chosen) < _MAX_EXAMPLES
+                and length <= left
+                and is_near
+                and not any(repeats(one, other) for other in chosen)
+            ):
                 chosen.append(one)
+                left -= len(self.finish(one)) + 1
+        return chosen
+
+    def _tell_examples(self, title: str, room: int) -> TopicLine:
+        """Return the line of the most central openings of memories that differ; without a title, a short one is it."""
+        chosen = self._choose_examples(room)
+        told = [capitalize(shorten_example(one.ranked.sentence.text)) for one in chosen]
         is_asked = self.measure_asking() >= _ASKING
         label = "Asked, for example" if is_asked else "For example"
         name = next((at for at, text in enumerate(told) if len(text) <= MAX_TITLE_CHARS), 0)
@@ -322,11 +387,17 @@ class TopicGroup(PatternGroup):
         return name if not phrase or is_word or phrase.lower() in name.lower() else phrase
 
 
+def _is_advice(one: Candidate) -> bool:
+    return one.lesson.role in ("rule", "warning") and not one.lesson.is_verdict
+
+
 def name_topic(texts: Sequence[str], terms: Sequence[str]) -> str:
     """Return a phrase of most texts, or one word that tells the topic from others. ``terms``: its key terms."""
     told = ["\n".join(one.text for one in extract_sentences(text)) for text in texts]
     phrase = strip_verb(write_title(told, terms, share=_TITLE_SHARE)) or _name_by_terms(told, terms, ())
-    return phrase or capitalize(next(filter(_names, terms), ""))
+    if phrase and _is_thing(phrase, told):
+        return phrase
+    return capitalize(next((term for term in terms if _names(term) and _is_thing(term, told)), ""))
 
 
 def _name_by_terms(texts: Sequence[str], terms: Sequence[str], statements: Sequence[str]) -> str:
@@ -358,6 +429,38 @@ def _names(word: str) -> bool:
         and NO_TAIL.fullmatch(word.lower()) is None
     )
     return is_word and not is_generic(word) and not names_task(f"{word} it") and not is_command(f"{word} it")
+
+
+def _is_thing(phrase: str, texts: Sequence[str]) -> bool:
+    """Return True if texts use a phrase as the name of a thing, not as a verb or adjective: "the app denied my card".
+
+    A verb stands behind "to", "not" or a pronoun, or before an article or pronoun. A word alone is a thing if no
+    further word follows, and it stands behind an article or preposition, has a capital inside a sentence, or opens a
+    label.
+    """
+    uses = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)", re.IGNORECASE)
+    found = []
+    for text in texts:
+        for use in uses.finditer(text):
+            before = _WORD_BEFORE.search(text, max(0, use.start() - _WORD_CHARS), use.start())
+            after = _WORD_BEHIND.match(text, use.end())
+            found.append((before[1] if before else "", use[0], after[1] if after else ""))
+    acts = sum(
+        _BEFORE_VERB.fullmatch(before) is not None or _BEHIND_VERB.fullmatch(after) is not None
+        for before, _, after in found
+    )
+    if 2 * acts >= len(found) > 0:
+        return False
+    if " " in phrase or not phrase.isalpha() or not phrase[1:].islower():
+        return True
+    named = sum(
+        (_BEFORE_NOUN.fullmatch(before) is not None or (own[0].isupper() and before[:1].isalnum()))
+        if after != ":"
+        else not before
+        for before, own, after in found
+        if not after.isalnum() or not extract_terms(after)
+    )
+    return named >= _NAMED * len(found) > 0
 
 
 def finish_statement(text: str, count: int) -> str:

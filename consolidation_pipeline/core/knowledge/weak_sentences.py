@@ -150,7 +150,9 @@ _INSTEAD = re.compile(r"\b(?:instead of|rather than)\b", re.IGNORECASE)
 _NEAR_WORDS = 6
 # What follows is wanted, up to the end of its clause.
 _WANTED = re.compile(
-    r"\b(?:should|must|needs? to|ha(?:s|ve) to|ask(?:s|ed)? (?:for|to)|requires?|expects?|goal is to)\b", re.IGNORECASE
+    r"\b(?:should|must|needs? to|ha(?:s|ve) to|ask(?:s|ed)? (?:for|to)|requires?|expects?|goal is to)\b"
+    r"(?: be (?:modified|changed|updated|revised|adjusted|corrected) to\b)?",
+    re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(r"[,;]|\b(?:and (?:remove|then|not)|but|while|whereas|so that|as (?:indicated|shown))\b", re.I)
 _PARTICLES = frozenset(("up", "out", "all", "each", "every", "any", "also"))
@@ -222,6 +224,11 @@ def is_balanced(text: str) -> bool:
 def names_remedy(text: str) -> bool:
     """Return True if a sentence on a fault says what is right: "It rounds each row instead of the sum"."""
     return _REMEDY_WORDS.search(text) is not None
+
+
+def negates(text: str) -> bool:
+    """Return True if a sentence denies, restricts or replaces something."""
+    return _NEGATION.search(text) is not None
 
 
 def reverses(one: str, other: str) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
-from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, drop_open_quotation, tells_lesson
+from consolidation_pipeline.core.knowledge.topic_lines import TopicGroup, drop_open_quotation, name_topic, tells_lesson
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
 
@@ -141,3 +141,55 @@ def test_guess_that_other_attempts_contest_is_not_told() -> None:
 )
 def test_open_quotation_of_cut_text_is_dropped(text: str, told: str) -> None:
     assert drop_open_quotation(text) == told
+
+
+def test_examples_are_on_the_matter_of_the_first() -> None:
+    line = build_group(
+        "How do I send back a coat?",
+        "May I send back a coat that is torn?",
+        "Send back a coat for me?",
+        "Who embroiders initials on a coat?",
+    ).tell_topic(400)
+    assert "send back" in line.title
+    assert "send back" in line.text
+    assert "embroiders" not in line.text
+
+
+def test_failure_is_told_with_its_remedy_in_a_short_line() -> None:
+    failure = "The implementation is wrong because it adds the closed rows of the bill to the total of the month."
+    remedy = "The function should add the rows of the bill that are open at the end of the month."
+    line = build_group(f"{failure} {remedy}", failure, failure).tell_topic(120)
+    assert "Tried, failed: an implementation that adds the closed rows" in line.text + line.lead
+    assert "To try: The function should add the rows" in line.text
+
+
+def test_failure_with_a_remedy_comes_before_one_without() -> None:
+    bare = "The implementation is wrong because it rounds the rows of the bill of the month."
+    mended = "The implementation is wrong because it prints the rows of a bill instead of the total of it."
+    line = build_group(bare, f"{bare} Rows differ.", f"{bare} Rows of the bill.", mended).tell_topic(150)
+    assert "instead of the total" in line.text + line.lead
+
+
+def test_guess_is_told_with_the_one_that_excludes_it() -> None:
+    failed = "The implementation is wrong because it prints the bill twice."
+    keep = "The function should filter out the closed rows of the bill before it adds them."
+    drop = "The function should not filter out the closed rows of the bill before it adds them."
+    line = build_group(f"{failed} {keep}", f"{failed} {keep}", f"{failed} {drop}").tell_topic(600)
+    told = f"{line.lead} {line.text}"
+    assert f"To try: {keep.removesuffix('.')}" in told
+    assert f"Others: {drop}" in told
+
+
+@pytest.mark.parametrize(
+    ("texts", "terms", "name"),
+    [
+        (["Activate my coupon", "Please activate the new one"], ["activate"], ""),
+        (["I'm not sure about it", "Be sure of it"], ["sure", "parcel"], ""),
+        (["an additional fee", "another additional one"], ["additional"], ""),
+        (["Where is the parcel", "My parcel is late", "The parcel was wet"], ["late", "parcel"], "Parcel"),
+        (["fix(billing): wait", "chore(billing): sort"], ["billing"], "Billing"),
+        (["why did you deny it", "app deny my coupon", "app deny my order"], ["deny", "app"], ""),
+    ],
+)
+def test_topic_is_named_by_a_thing(texts: list[str], terms: list[str], name: str) -> None:
+    assert name_topic(texts, terms) == name

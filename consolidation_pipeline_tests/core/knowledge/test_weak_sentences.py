@@ -166,6 +166,11 @@ def test_reversed_alternatives_are_found(one: str, other: str, expected: bool) -
             "The code should add open rows of the bill.",
             False,
         ),
+        (
+            "The code is wrong because it only adds open rows of the bill.",
+            "The code needs to be modified to only count open rows of the bill and then sort them.",
+            True,
+        ),
         ("Add open rows of the bill.", "Add closed rows of the bill.", False),
     ],
 )
