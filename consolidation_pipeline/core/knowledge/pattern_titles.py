@@ -29,13 +29,13 @@ _NO_END = re.compile(
     r"\d{1,3}|.+ly|@.*|.*://.*|.{31,}|noformat|code|feat|chore|wip|based|related|"
     r"due|equal|lies?|fail(?:s|ed)?|cause|lead|producing|resulting|leading|causing|incorrect|correct|wrong|expires?|seems?|"
     r"rapid|proper|true|false|regardless|minus|plus|ago|couple|several|few|many|dozen|less|more|most|please|"
-    r"different|various|certain|specific|entire|actual|\w+['’](?:ve|re|ll|d|m|t)"
+    r"different|various|certain|specific|entire|actual|multiple|according|\w+['’](?:ve|re|ll|d|m|t)"
 )
 # Words that a phrase may begin or go on with, but that say something of what stands before them: "letters present".
 NO_TAIL = re.compile(
     r"present|absent|available|divisible|greater|less|lower|larger|smaller|higher|longer|shorter|ahead|apart|true|false|twice|"
     r"thrice|today|tomorrow|yesterday|matters?|mine|yours|real|new|empty|possible|missing|broken|able|unable|multiple|different|"
-    r"non|own|urgently|please|regardless|minus|plus|ago|odd|even|anymore|sure|additional|afraid"
+    r"non|own|urgently|please|regardless|minus|plus|ago|according|odd|even|anymore|sure|additional|afraid"
 )
 # Particles with which a phrase may end: "top up".
 _PARTICLES = frozenset("up off out".split())

@@ -75,7 +75,7 @@ _DEFINITE, _DANGLING, _LONG = 0.5, 0.3, 0.3
 # Factor of one that holds no word of the title or, without a title, no key term.
 _OFF = 0.5
 # A further example has this cosine with the first, or this share of that of the nearest one.
-_EXAMPLE_NEAR, _EXAMPLE_SHARE = 0.4, 0.5
+_EXAMPLE_NEAR, _EXAMPLE_SHARE = 0.5, 0.5
 # A further statement has this cosine with the first: of the same memory, and of another one. Words that most matters
 # share, such as "verify" and "file", give less.
 _RELATED, _RELATED_OTHER = 0.12, 0.2
@@ -114,7 +114,7 @@ _CUT = re.compile(
 
 # Words before and behind a verb, and before a noun.
 _BEFORE_VERB = ignore_case(
-    r"to|i|you|we|they|he|she|it|not|can|could|will|would|should|must|may|did|does|do|please|\w+n['’]t|(?:i|you|we|they)['’]\w+"
+    r"to|i|you|we|they|he|she|it|not|can|could|will|would|should|must|may|please|\w+n['’]t|(?:i|you|we|they)['’]\w+"
 )
 _BEHIND_VERB = ignore_case(r"the|an?|my|your|his|her|our|their|its|it|this|these|those|me|you|us|them|up|out")
 _BEFORE_NOUN = ignore_case(r"the|an?|my|your|his|her|our|their|its|no|any|some|of|for|in|on|at|by|with|from|via|[(\[:]")
@@ -407,7 +407,7 @@ def _name_by_terms(texts: Sequence[str], terms: Sequence[str], statements: Seque
         phrase = strip_verb(write_title(source, terms, share=_TOLD_SHARE))
         stems = {term.stem for term in extract_terms(phrase)}
         held = sum(stems <= other for other in stems_of)
-        if " " in phrase and held >= max(_FEWEST_HOLDING, _TOLD_SHARE * len(texts)):
+        if " " in phrase and held >= max(_FEWEST_HOLDING, _TOLD_SHARE * len(texts)) and _is_thing(phrase, texts):
             return phrase
     return ""
 

@@ -60,8 +60,9 @@ _TOLD_SHARE = 0.3
 _NAMED = 10
 # Share of the memories without a lesson from which they have topics of their own.
 _MOSTLY = 0.9
-# Share of questions from which a fact without advice tells of who asks.
-_ASKED_SHARE = 0.5
+# Share of questions from which a fact without advice tells of who asks, and of advice among them from which it is no
+# badly told question.
+_ASKED_SHARE, _ADVICE_SHARE = 0.5, 0.02
 # Told from as many lines with what failed, or is to be tried.
 _GUESSES = "What made attempts fail, and what to try, is as these memories suppose it"
 _MANY_GUESSES = 3
@@ -188,7 +189,8 @@ class _Summary:
         self.counts = [len(form.days) for form in forms]
         asked = self._weigh([at for at, form in enumerate(forms) if form.asks])
         self.is_asked = asked >= _ASKED_SHARE * sum(self.counts)
-        self.has_advice = sum(form.is_lesson and form.advises for form in forms) >= MIN_SIZE
+        advising = sum(form.is_lesson and form.advises for form in forms)
+        self.has_advice = advising >= max(MIN_SIZE, _ADVICE_SHARE * len(forms))
         self.repeated = self._find_repeated()
         left = [at for at in range(len(forms)) if at not in {*self.repeated}]
         lessons = [at for at in left if self._is_lesson(at)]
@@ -220,7 +222,8 @@ class _Summary:
         ]
         rest = [*self.other_lessons, *self.named, *untold]
         others = [at for at in rest if self._is_lesson(at) and self.left >= _LEAST_CHARS]
-        tail = [self._tell_others(others), self._tell_named([at for at in rest if at not in {*others}])]
+        titles = {_fold_title(line.title) for line in told if line is not None}
+        tail = [self._tell_others(others), self._tell_named([at for at in rest if at not in {*others}], titles)]
         written = [*(line for *_, line in sorted(lines)), *filter(None, tail)]
         if len(written) == 1:
             return written[0]
@@ -297,8 +300,12 @@ class _Summary:
         self.left -= len(head) + len(line.text)
         return f"{head}:{line.text}" if line.is_lesson else f"{head}."
 
-    def _tell_named(self, positions: Sequence[int]) -> str:
-        """Return the line of memories that only name a change, a task or a question."""
+    def _tell_named(self, positions: Sequence[int], titles: Collection[str]) -> str:
+        """Return the line of memories that only name a change, a task or a question.
+
+        Args:
+            titles: Titles of topics; what has one of them is only counted.
+        """
         if not positions:
             return ""
         texts = [self.forms[at].bare.lstrip().split("\n", 1)[0] for at in positions]
@@ -307,7 +314,10 @@ class _Summary:
         counts = Counter[str]()
         for topic, terms in zip(topics, self._find_terms(topics), strict=True):
             named = [self.forms[at].text for at in topic[:_MAX_RANKED]]
-            counts[name_topic(named, terms)] += sum(self.counts[at] for at in topic)
+            name = name_topic(named, terms)
+            # "Top-up" and "Top up" are one.
+            name = next((other for other in counts if _fold_title(other) == _fold_title(name)), name)
+            counts[name if _fold_title(name) not in titles else ""] += sum(self.counts[at] for at in topic)
         is_telling = counts.total() >= _TOLD_SHARE * self._weigh(positions)
         for title in sorted(counts, key=len):
             wider = [other for other in counts if title and other != title and names_told(title, other, share=1.0)]
@@ -354,6 +364,10 @@ class _Summary:
         days = self._list_days(positions)
         is_known = self.days[0] == self.days[-1] and len(days) < len(self.days)
         return f"({_count(len(days))})" if is_known else f"({_count(len(days))}, {_span(days)})"
+
+
+def _fold_title(title: str) -> str:
+    return title.replace("-", " ").casefold()
 
 
 def _count(memories: int) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from consolidation_pipeline.core.text.key_terms import count_terms
 
 # A text that is less similar to the centre of every topic is in none (cosine of term vectors).
-_FLOOR = 0.25
+_FLOOR = 0.3
 # Shares of the largest weight of a text's terms from which the text is about a term, and mentions it; terms of one text
 # do not count.
 _ABOUT, _MENTIONS = 0.7, 0.4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import date, timedelta
 
 import pytest
@@ -140,6 +141,15 @@ def test_statement_among_questions_is_no_lesson() -> None:
     assert "How do I send back the " in told
 
 
+def test_rare_advice_among_questions_is_no_lesson() -> None:
+    asked = [f"Where do {who} find the {what}?" for who in PEOPLE for what in GOODS]
+    asked += [f"When do {who} wrap the {what}?" for who in PEOPLE for what in GOODS]
+    things = "lamps bells gates boats ropes nets masts decks".split()
+    advice = [f"Check the {what} of the harbour every night." for what in things]
+    assert "lesson" not in summarize([*asked, *advice[:4]]).content
+    assert "Check the " in summarize([*asked, *advice]).content
+
+
 def test_statement_among_requests_is_no_lesson() -> None:
     asked = [f"Please wrap the {what} in paper for my sister" for what in GOODS]
     told = summarize([*asked, "The shop does not open parcels on Mondays.", "The coupon is not on the bill."]).content
@@ -155,3 +165,25 @@ def test_guesses_on_failures_are_told_as_guesses() -> None:
     lines = summarize(texts).content.split("\n")
     assert any("Tried, failed: an implementation" in line or "To try: The function should" in line for line in lines)
     assert not any("Avoid" in line for line in lines)
+
+
+def test_matter_in_no_topic_has_no_title_of_a_topic() -> None:
+    tills = [
+        f"Add a card payment of {what} to the page of the till and sort it by the name of the till" for what in GOODS
+    ]
+    inns = [f"Wire the card payment of {kind} inns" for kind in ("small", "remote", "coastal", "rural")]
+    forms = [f"Wire the parcel form and the parcel list of {who} in the export of parcels" for who in PEOPLE]
+    *lines, tail = summarize([*tills, *inns, *forms]).content.split("\n")
+    assert any(line.startswith("Card payment (") for line in lines)
+    assert tail.startswith("Other matters (16 memories, 2026-03-13 to 2026-03-28): ")
+    assert "Card payment" not in tail
+
+
+def test_spellings_of_a_matter_are_one() -> None:
+    asked = [f"Card payment of {what} was refused, why?" for what in GOODS]
+    asked += [f"Is a card payment possible at the {who} desk of the harbour inn?" for who in PEOPLE]
+    asked += [f"Where is my parcel of {what}?" for what in GOODS]
+    asked += [f"Top-up by {who} please?" for who in PEOPLE[:5]]
+    asked += [f"How does a top up of {what} work?" for what in GOODS[:5]]
+    asked += [f"Card payment {how}?" for how in ("late", "odd", "slow", "twice")]
+    assert len(re.findall(r"top[ -]up \(", summarize(asked).content, re.IGNORECASE)) == 1
