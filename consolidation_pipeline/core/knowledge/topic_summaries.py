@@ -304,10 +304,11 @@ class _Summary:
         """Return the line of memories that only name a change, a task or a question.
 
         Args:
-            titles: Titles of topics; what has one of them is only counted.
+            titles: Titles of topics; other matters with one of them are only counted.
         """
         if not positions:
             return ""
+        is_alone = self.has_lessons and not any(self._is_lesson(at) for at in positions)
         texts = [self.forms[at].bare.lstrip().split("\n", 1)[0] for at in positions]
         found = find_topics(texts, [self.counts[at] for at in positions], most=_NAMED)
         topics = [[positions[at] for at in topic] for topic in found]
@@ -317,7 +318,7 @@ class _Summary:
             name = name_topic(named, terms)
             # "Top-up" and "Top up" are one.
             name = next((other for other in counts if _fold_title(other) == _fold_title(name)), name)
-            counts[name if _fold_title(name) not in titles else ""] += sum(self.counts[at] for at in topic)
+            counts[name if is_alone or _fold_title(name) not in titles else ""] += sum(self.counts[at] for at in topic)
         is_telling = counts.total() >= _TOLD_SHARE * self._weigh(positions)
         for title in sorted(counts, key=len):
             wider = [other for other in counts if title and other != title and names_told(title, other, share=1.0)]
@@ -325,7 +326,6 @@ class _Summary:
                 counts[min(wider, key=lambda other: (-counts[other], other))] += counts.pop(title)
         ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         told = ", ".join(f"{title} ({count})" for title, count in ranked if title) if is_telling else ""
-        is_alone = self.has_lessons and not any(self._is_lesson(at) for at in positions)
         label = "Without a lesson of their own" if is_alone else "Other matters"
         return f"{label} {self._when(positions)}{f': {told}' if told else ''}."
 
