@@ -438,13 +438,7 @@ def _is_thing(phrase: str, texts: Sequence[str]) -> bool:
     further word follows, and it stands behind an article or preposition, has a capital inside a sentence, or opens a
     label.
     """
-    uses = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)", re.IGNORECASE)
-    found = []
-    for text in texts:
-        for use in uses.finditer(text):
-            before = _WORD_BEFORE.search(text, max(0, use.start() - _WORD_CHARS), use.start())
-            after = _WORD_BEHIND.match(text, use.end())
-            found.append((before[1] if before else "", use[0], after[1] if after else ""))
+    found = _find_uses(phrase, texts)
     acts = sum(
         _BEFORE_VERB.fullmatch(before) is not None or _BEHIND_VERB.fullmatch(after) is not None
         for before, _, after in found
@@ -453,14 +447,25 @@ def _is_thing(phrase: str, texts: Sequence[str]) -> bool:
         return False
     if " " in phrase or not phrase.isalpha() or not phrase[1:].islower():
         return True
-    named = sum(
-        (_BEFORE_NOUN.fullmatch(before) is not None or (own[0].isupper() and before[:1].isalnum()))
-        if after != ":"
-        else not before
-        for before, own, after in found
-        if not after.isalnum() or not extract_terms(after)
-    )
+    named = 0
+    for before, own, after in found:
+        if after == ":":
+            named += not before
+        elif not after or not extract_terms(after):
+            named += _BEFORE_NOUN.fullmatch(before) is not None or (own[0].isupper() and before[:1].isalnum())
     return named >= _NAMED * len(found) > 0
+
+
+def _find_uses(phrase: str, texts: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return the uses of a phrase as written, each with the word or bracket before it and the word or colon behind."""
+    uses = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)", re.IGNORECASE)
+    found: list[tuple[str, str, str]] = []
+    for text in texts:
+        for use in uses.finditer(text):
+            before = _WORD_BEFORE.search(text, max(0, use.start() - _WORD_CHARS), use.start())
+            after = _WORD_BEHIND.match(text, use.end())
+            found.append((before[1] if before else "", use[0], after[1] if after else ""))
+    return found
 
 
 def finish_statement(text: str, count: int) -> str:
