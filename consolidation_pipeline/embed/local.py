@@ -45,6 +45,11 @@ class LocalEmbedder:
                 vectors[row] = _mean_vector(table, encoding.ids)
         return check_vectors(vectors, texts, dimension=DIMENSION)
 
+    def knows(self, word: str) -> bool:
+        """Return True if the model has a vector for a word, and does not split it into pieces."""
+        tokenizer, _ = _load_model()
+        return len(tokenizer.encode(word, add_special_tokens=False).ids) == 1
+
     def estimate(self, texts: Sequence[str]) -> Usage:  # noqa: ARG002  always free
         """Return zero tokens and zero dollars."""
         return Usage(tokens=0, cost_usd=0.0)

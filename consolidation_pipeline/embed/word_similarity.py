@@ -11,12 +11,16 @@ _EMBEDDER = LocalEmbedder()
 
 
 def word_similarity(one: str, other: str) -> float:
-    """Return the cosine of the vectors of two words, for ``explain``. It is the same for ``other`` and ``one``."""
-    return float(_embed(one) @ _embed(other))
+    """Return the cosine of the vectors of two words, for ``explain``. It is the same for ``other`` and ``one``.
+
+    It is 0 if the model has no vector for one of them. The mean of the pieces of such a word says nothing: York is like
+    pork, and a tenant like ten.
+    """
+    a, b = _embed(one), _embed(other)
+    return 0.0 if a is None or b is None else float(a @ b)
 
 
 # A server lives long: the vectors of 50,000 words take 50 MB.
 @lru_cache(maxsize=50_000)
-def _embed(word: str) -> NDArray[np.float32]:
-    vector: NDArray[np.float32] = _EMBEDDER.embed([word])[0]
-    return vector
+def _embed(word: str) -> NDArray[np.float32] | None:
+    return _EMBEDDER.embed([word])[0] if _EMBEDDER.knows(word) else None

@@ -17,6 +17,7 @@ from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.embed.embedder import Usage, check_vectors
 from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
 from consolidation_pipeline.embed.remote import LiteLLMEmbedder
+from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
@@ -143,3 +144,9 @@ def test_local_embedder_works_offline_in_new_process(tmp_path: Path) -> None:
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_word_without_its_own_vector_is_like_no_other() -> None:
+    assert word_similarity("picture", "photo") > 0.6
+    assert not LocalEmbedder().knows("tenant")
+    assert word_similarity("tenant", "ten") == word_similarity("ten", "tenant") == 0.0

@@ -10,9 +10,9 @@ from consolidation_pipeline.core.differences.reading import PATH, Reading, Token
 # Returns the cosine of the vectors of two words.
 Similarity = Callable[[str, str], float]
 # Words with at least this cosine may stand for each other. At 0.5 of the default model, opposites have 0.2 and less.
-MIN_WORD_SIMILARITY = 0.5
-# Words of one family begin alike, for this length and this share of the longer one: deploy, deployment.
-_FAMILY_LENGTH, _FAMILY_SHARE = 4, 0.6
+MIN_WORD_SIMILARITY = 0.65
+# Words of one family begin alike, for at least this length.
+_FAMILY_LENGTH = 4
 # Texts with a smaller part of equal words have too little in common to look for similar ones.
 MIN_EQUAL = 0.4
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
@@ -157,12 +157,13 @@ def find_longer_path(one: Token, other: Token) -> Token | None:
 @lru_cache(maxsize=200_000)
 def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: Similarity | None) -> float:
     """Return how alike two words are, 0 if they may not stand for each other; ``x`` and ``y`` are their keys."""
-    if frozenset((x, y)) in load_language(code).antonyms:
+    language = load_language(code)
+    if frozenset((x, y)) in language.antonyms:
         return 0.0
     if x.endswith(y) or y.endswith(x):  # lock and unlock, order and reorder
         return 0.0
     common = next((at for at, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
-    if common >= max(_FAMILY_LENGTH, _FAMILY_SHARE * max(len(x), len(y))):
+    if common >= _FAMILY_LENGTH and x[common:] in language.family_endings and y[common:] in language.family_endings:
         return 0.9
     # The vectors of "sign in" and "sign off" are alike because of the word that they share.
     is_phrase = " " in one and " " in other

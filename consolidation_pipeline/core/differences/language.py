@@ -15,6 +15,7 @@ past_endings: Endings of such verbs, beside those of participles.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 adverb_endings: Endings of words that may stand anywhere in a clause.
+family_endings: Endings after which stems are of one family: show and shown. The stemmer leaves them.
 numbers, ordinals, days, months: As their names say.
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
@@ -87,6 +88,7 @@ class Language:
     genitives: frozenset[str]
     determiners: frozenset[str]
     adverb_endings: tuple[str, ...]
+    family_endings: frozenset[str]
     participle_endings: tuple[str, ...]
     participles: frozenset[str]
     has_late_participles: bool
@@ -201,6 +203,7 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("genitives", ())),
         frozenset(raw.get("determiners", ())),
         tuple(raw.get("adverb_endings", ())),
+        frozenset(raw.get("family_endings", ())),
         tuple(raw.get("participle_endings", ())),
         frozenset(raw.get("participles", ())),
         raw.get("has_late_participles", False),
