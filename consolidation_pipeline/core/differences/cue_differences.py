@@ -129,8 +129,15 @@ def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> st
     if cue.clause in side.new_clauses or _is_neutral(cue, language):
         return ""
     if cue.category == "marker":
-        return "" if is_free or cue.pole in _OPTIONAL_MARKERS else "added cue"
+        is_optional = cue.pole in _OPTIONAL_MARKERS and not (cue.pole == "if" and _is_condition_of_all(cue, side))
+        return "" if is_free or is_optional else "added cue"
     return "polarity" if cue.category == "polarity" else "added cue"
+
+
+def _is_condition_of_all(cue: Cue, side: _Side) -> bool:
+    """Return True if all that the texts share follows an "if" of one: "the card is lost", "if the card is lost, .."."""
+    governed = {token.segment for token in side.tokens if token.place == cue.place}
+    return {side.tokens[at].segment for at in side.pairs} == governed
 
 
 def _is_neutral(cue: Cue, language: Language) -> bool:

@@ -8,7 +8,7 @@ from textwrap import shorten
 
 from consolidation_pipeline.core.differences.alignment import MIN_EQUAL, Alignment, Similarity, find_longer_path
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
-from consolidation_pipeline.core.differences.modifiers import find_modifier
+from consolidation_pipeline.core.differences.modifiers import find_head, find_modifier
 from consolidation_pipeline.core.differences.order import find_exchange, find_reordered, find_replaced
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read, sort_as_written
 
@@ -193,6 +193,8 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
     if words := find_replaced(a, b, of_a, language):
         yield "order", *words
     one, other = find_modifier(a.tokens, of_a, language), find_modifier(b.tokens, of_b, language)
+    if not one and not other and len(of_a) < _FEWEST_COMMON:
+        one, other = find_head(a, b, of_a, language), find_head(b, a, of_b, language)
     if one or other:
         yield "modifier", one, other
 
@@ -218,7 +220,7 @@ def _compare_rest(alignment: Alignment) -> Iterator[Finding]:
         if left_a and left_b:
             is_addition = not _replaces(alignment, left_a, left_b)
         else:
-            is_addition = not _is_scattered(alignment, bool(left_a))
+            is_addition = len(alignment.of_a) > 1 and not _is_scattered(alignment, bool(left_a))
         yield "addition" if is_addition else "word", left_a, left_b
 
 

@@ -6,6 +6,8 @@ stemmer: Name of a Snowball stemmer; without one, words are equal as written.
 labels: Openings that say nothing, such as "Note:".
 remarks: Words of openings and sentences about the note itself: "Note to self:", "Seen again today."
 questions: What is asked for = words that ask for it.
+inversions: Two words that ask if they open a sentence: "is there", "did you".
+requests: Words near the opening of a sentence that asks: "tell me".
 light: Words without a meaning of their own.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
@@ -103,6 +105,8 @@ class Language:
     opposites: Mapping[str, frozenset[str]]
     light: frozenset[str]
     questions: Mapping[str, str]
+    inversions: frozenset[tuple[str, ...]]
+    requests: tuple[str, ...]
     remarks: frozenset[str]
 
     def stem(self, word: str) -> str:
@@ -113,6 +117,10 @@ class Language:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
         verb = word.partition(" ")[0]
         return verb in self.past_forms or verb in self.participles or verb.endswith(self.past_endings)
+
+    def is_adverb(self, word: str) -> bool:
+        """Return True if a word in lower case may stand anywhere in a clause: quickly, but not daily, a known word."""
+        return word.endswith(self.adverb_endings) and self.stem(word) not in self.synonyms
 
     def is_light(self, word: str) -> bool:
         """Return True if a word in lower case is a function word or is joined with one: n't, l'."""
@@ -218,6 +226,8 @@ def load_language(code: str) -> Language:
         {word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed},
         frozenset(words[0] for words, phrase in phrases.items() if len(words) == 1 and phrase.role != "label"),
         {word: pole for pole, words in raw["questions"].items() for word in words},
+        frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
+        tuple(raw.get("requests", ())),
         frozenset(raw["remarks"]),
     )
 

@@ -16,6 +16,10 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 # Markers that a noun phrase follows; a clause with a subject of its own follows the others.
 _PHRASE_MARKERS = frozenset("to from by than through between above below against during without".split())
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
+# An auxiliary after one, two or three words makes a question: "what is", "which steps should", "how many miles can".
+_LATEST_AUXILIARY = 4
+# Words of an opening that may hold a request: "could you please tell me".
+_LONGEST_OPENING = 8
 # Beginning of the keys of paths.
 PATH = "path:"
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
@@ -234,9 +238,17 @@ class _Reader:
         self.cues.append(Cue(written, "question", pole, len(self.tokens), self.clause, start))
 
     def _opens_question(self, sentence: Sequence[Piece]) -> bool:
-        following = self.language.phrases.get((sentence[1].lower,)) if len(sentence) > 1 else None
+        first = self.language.phrases.get((sentence[0].lower,))
+        if first and first.key == "result":  # "so where is it"
+            sentence = sentence[1:] or sentence
+        opening = f" {' '.join(piece.lower for piece in sentence[:_LONGEST_OPENING])} "
+        if any(f" {request} " in opening for request in self.language.requests):
+            return True
+        if tuple(piece.lower for piece in sentence[:2]) in self.language.inversions:
+            return True
+        following = [self.language.phrases.get((piece.lower,)) for piece in sentence[1:_LATEST_AUXILIARY]]
         asked = self.language.questions.get(sentence[0].lower)
-        has_auxiliary = following is not None and following.key in ("tense", "modality")
+        has_auxiliary = any(phrase is not None and phrase.key in ("tense", "modality") for phrase in following)
         return asked == "person" or (asked not in (None, "time") and has_auxiliary)
 
     def _find_participle(self) -> int | None:
