@@ -11,6 +11,7 @@ from consolidation_pipeline.core.differences.cue_differences import Finding, fin
 from consolidation_pipeline.core.differences.modifiers import find_head, find_modifier
 from consolidation_pipeline.core.differences.order import find_exchange, find_reordered, find_replaced
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read, sort_as_written
+from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 
 Spans = tuple[tuple[int, int], ...]
 # Verdict that a kind of difference proves. Words of both texts are additions only if they stand in different places.
@@ -111,7 +112,8 @@ def explain_readings(
         _build_difference(kind, *((one, other) if first is a else (other, one)))
         for kind, one, other in _find_differences(first, second, Alignment(first, second, similarity), is_brief)
     )
-    return Explanation(_judge(found), found)
+    by_words = Explanation(_judge(found), found)
+    return _explain_by_sentences(a, b, by_words.may_merge, similarity) or by_words
 
 
 def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = None) -> bool:
@@ -128,7 +130,44 @@ def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = N
         _find_orders(first, second, alignment),
     )
     is_harmless = all(PROOFS[kind] == "contains" for kind, *_ in found)
-    return is_harmless and next(_find_subtle(first, second, alignment), None) is None
+    may_merge = is_harmless and next(_find_subtle(first, second, alignment), None) is None
+    by_sentences = _explain_by_sentences(a, b, may_merge, similarity)
+    return by_sentences.may_merge if by_sentences else may_merge
+
+
+def _explain_by_sentences(a: Reading, b: Reading, may_merge: bool, similarity: Similarity | None) -> Explanation | None:
+    """Return the explanation of two texts by their sentences, None if these prove nothing else than their words.
+
+    Args:
+        may_merge: By their words, the texts may become one. Then sentences that contradict each other may refuse it.
+    """
+    if not may_merge and _shares_too_little(a, b):
+        return None
+    proof = SentenceProof(a, b, lambda x, y: _find_sentence_details(x, y, similarity))
+    if may_merge:
+        conflict = proof.find_conflict()
+        return (
+            Explanation("unexplained", (_build_difference("word", *(one.tokens for one in conflict)),))
+            if conflict
+            else None
+        )
+    if (details := proof.find_details()) is None:
+        return None
+    return Explanation("contains", (_build_difference("addition", *details),)) if any(details) else Explanation("same")
+
+
+def _find_sentence_details(
+    a: Reading, b: Reading, similarity: Similarity | None
+) -> tuple[list[Token], list[Token]] | None:
+    """Return what each of two sentences says alone, None if they may not become one."""
+    if explained := _explain_whole_texts(a, b):
+        return ([], []) if explained.may_merge else None
+    first, second = sorted((a, b), key=_rank)
+    alignment = Alignment(first, second, similarity)
+    found = _find_differences(first, second, alignment, is_brief=True)
+    if any(PROOFS[kind] != "contains" for kind, *_ in found):
+        return None
+    return (alignment.left_a, alignment.left_b) if first is a else (alignment.left_b, alignment.left_a)
 
 
 def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
@@ -192,7 +231,7 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
     language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
     if words := find_replaced(a, b, of_a, language):
         yield "order", *words
-    one, other = find_modifier(a.tokens, of_a, language), find_modifier(b.tokens, of_b, language)
+    one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
     if not one and not other and len(of_a) < _FEWEST_COMMON:
         one, other = find_head(a, b, of_a, language), find_head(b, a, of_b, language)
     if one or other:

@@ -11,8 +11,8 @@ from consolidation_pipeline.core.literals.literal_scanner import Literal, scan
 
 # Signs of one meaning, each one character, so that offsets stay.
 _SIGNS = str.maketrans(
-    "\u2019\u2018\u201c\u201d\u201e\u300c\u300d\u300e\u300f\u2013\u2014\u2212\u3001\uff0c\u3002\uff01\uff1f\uff1b\uff1a\uff08\uff09\u3000",
-    '\'\'"""""""---,,.!?;:() ',
+    "\u2019\u2018\u201c\u201d\u201e\u300c\u300d\u300e\u300f\u2010\u2011\u2013\u2014\u2212\u3001\uff0c\u3002\uff01\uff1f\uff1b\uff1a\uff08\uff09\u3000",
+    '\'\'"""""""-----,,.!?;:() ',
 )
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _FULL_STOP = re.compile(r"\.(?=\s|$|\"|[^\x00-\x7f])")

@@ -1,24 +1,25 @@
 """Words of one text that say which thing is meant: the virtual card, the card."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 
 
-def find_modifier(tokens: Sequence[Token], places: Mapping[int, int], language: Language) -> list[Token]:
-    """Return a word that one text has directly before a word of both, with that word; empty if there is none.
+def find_modifier(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> list[Token]:
+    """Return a word that ``a`` has directly before a word of both, with that word; empty if there is none.
+
+    A word that ``b`` has elsewhere says nothing new.
 
     Args:
-        tokens: tokens of the text.
-        places: positions of the tokens that the other text has too.
+        places: positions of the tokens of ``a`` that ``b`` has too.
     """
-    for at, following in pairwise(sort_as_written(tokens)):
-        one, other = tokens[at], tokens[following]
+    for at, following in pairwise(sort_as_written(a.tokens)):
+        one, other = a.tokens[at], a.tokens[following]
         is_near = one.phrase == other.phrase and other.words_before == 0 and other.kind == "word"
-        is_adverb = language.is_adverb(one.text.lower())
-        if at not in places and following in places and is_near and not is_adverb:
+        is_plain = one.key in b.key_set or language.is_adverb(one.text.lower())
+        if at not in places and following in places and is_near and not is_plain:
             return [one, other]
     return []
 

@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -77,6 +77,7 @@ class Reading:
     Attributes:
         language: None if it is not known.
         frame: The words as written: the place of a token, the class and meaning of any other word.
+        spans: Offsets of the beginning and the end of each sentence.
     """
 
     text: str
@@ -84,6 +85,7 @@ class Reading:
     tokens: tuple[Token, ...]
     cues: tuple[Cue, ...]
     frame: tuple[int | str, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
 
     # A text is compared with many: what does not depend on the other one is kept.
     @cached_property
@@ -110,6 +112,17 @@ class Reading:
     def paths(self) -> list[int]:
         """Positions of the tokens that are paths."""
         return [at for at, key in enumerate(self.keys) if key.startswith(PATH)]
+
+    @cached_property
+    def sentences(self) -> list["Reading"]:
+        """The sentences, each read alone. The offsets are those of the text."""
+        found = []
+        for begin, end in self.spans:
+            one = read_in(self.text[begin:end], self.language)
+            if one.tokens:
+                tokens = tuple(token._replace(start=token.start + begin) for token in one.tokens)
+                found.append(replace(one, tokens=tokens))
+        return found
 
     @cached_property
     def scopes(self) -> list[list[int]]:
@@ -147,7 +160,7 @@ def read_in(text: str, code: str | None) -> Reading:
     """Read a text whose language is known from elsewhere, such as what stands around it."""
     reader = _Reader(unify_signs(text), load_language(code or "en"))
     reader.read()
-    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame))
+    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame), tuple(reader.spans))
 
 
 class _Reader:
@@ -159,6 +172,7 @@ class _Reader:
         self.tokens: list[Token] = []
         self.cues: list[Cue] = []
         self.frame: list[int | str] = []
+        self.spans: list[tuple[int, int]] = []
         self.clause = self.segment = self.phrase = 0
         self.governor = ""
         self.governed_from = 0  # number of tokens before the governor
@@ -177,6 +191,7 @@ class _Reader:
             if piece.kind in ("stop", "comma"):
                 is_opening = is_opening or piece.kind == "stop"
                 if piece.kind == "stop":
+                    self._end_sentence(pieces[sentence_start : at + 1])
                     self._read_question(pieces[sentence_start:at], piece.text)
                     sentence_start = at + 1
                 self._end_passive()
@@ -220,8 +235,14 @@ class _Reader:
                 self.words_before += size
                 self._widen_gap(words, meaning)
             at += size
+        self._end_sentence(pieces[sentence_start:])
         self._read_question(pieces[sentence_start:], "")
         self._end_passive()
+
+    def _end_sentence(self, sentence: Sequence[Piece]) -> None:
+        """Take note of where a sentence begins and ends."""
+        if sentence:
+            self.spans.append((sentence[0].start, max(piece.start + len(piece.text) for piece in sentence)))
 
     def _read_question(self, sentence: Sequence[Piece], end: str) -> None:
         """Append a cue if a sentence asks: it ends with a question mark, or opens with "how can", "what is"."""

@@ -47,6 +47,18 @@ MAY_MERGE = {
         "On ARM boards the small stack stores metrics for a week in the archive.",
         "The small stack on ARM boards stores metrics in the archive and sends alerts to Maria.",
     ),
+    "sentences of both": (
+        "The import hung on Monday. Restart the worker before the import. If the worker hangs again, call the team.",
+        "Restart the worker before the import. If the worker hangs again, call the team. Read the manual carefully.",
+    ),
+    "sentence said twice": (
+        "Look for the bowl first. Then look for the bowl in the drawer and on the shelf, and clean the bowl.",
+        "Look for the bowl in the drawer and on the shelf, and clean the bowl. Look for the bowl in the drawer.",
+    ),
+    "word that both have": (
+        "The input parameters and all output values are signed, so negative input values fail in the test.",
+        "The input parameters and all output values are signed, so negative values fail in the test.",
+    ),
     "negated word": ("The old format is unsupported.", "The old format is not supported."),
     "negated predicate": ("The signature is invalid.", "The signature is not valid."),
     "hyphen before a number": ("Check the sum with SHA-256.", "Check the sum with sha256."),
@@ -163,6 +175,15 @@ MUST_NOT_MERGE = {
         ("Die Karte wird im Laden abgelehnt.", "Die virtuelle Karte wird im Laden abgelehnt."),
     ],
     "word": [
+        (
+            "The queue is full. Migrations run automatically in development and by hand in production.",
+            "Migrations run automatically in production and by hand in development. The queue is full.",
+        ),
+        (
+            "Grace collects the notes of the drivers and scans them into the archive. The queue of the office is full.",
+            "The queue of the office is full. The notes of the drivers are collected by Grace, who shreds them.",
+        ),
+        ("The cache is warm at noon. Read the log of the job.", "Read the log of the job. The cache is cold at noon."),
         ("What date is it?", "What date is the next payday?"),
         ("Are there alerts for Spain?", "are there alerts for the us"),
         ("Can I have more than one card?", "Can I do more than 10 transactions with a card?"),

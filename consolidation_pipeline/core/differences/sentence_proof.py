@@ -1,0 +1,124 @@
+"""Proof by sentences: what one text says is said by the other one, or each says it beside details of its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise, product
+
+from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.reading import Reading, Token
+
+# Sentences and details with this share of the words of the shorter one may tell of one matter.
+_RELATED = 0.5
+# Pairs of sentences that are compared one by one.
+_MOST_PAIRS = 400
+# Returns what each of two sentences says alone, None if they may not become one.
+Judge = Callable[[Reading, Reading], tuple[list[Token], list[Token]] | None]
+
+
+class SentenceProof:
+    """Sentences of two texts, and what each says that no sentence of the other text says.
+
+    Attributes:
+        own: Details of each sentence of ``a``; all of its tokens if no sentence of ``b`` says the same.
+        own_there: Details of each sentence of ``b``.
+    """
+
+    def __init__(self, a: Reading, b: Reading, judge: Judge) -> None:
+        self.ones, self.others = a.sentences, b.sentences
+        self.own, self.own_there = ([list(one.tokens) for one in side] for side in (self.ones, self.others))
+        self._places: dict[int, int] = {}
+        self._places_there: dict[int, int] = {}
+        self._refused: set[tuple[int, int]] = set()
+        if len(self.ones) + len(self.others) > 2 and len(self.ones) * len(self.others) <= _MOST_PAIRS:
+            self._match(judge)
+
+    def _match(self, judge: Judge) -> None:
+        for (i, one), (j, other) in product(enumerate(self.ones), enumerate(self.others)):
+            if not _are_related(one.key_set, other.key_set):
+                continue
+            found = judge(one, other)
+            if found is None:
+                self._refused.add((i, j))
+                continue
+            if i not in self._places or len(found[0]) < len(self.own[i]):
+                self._places[i], self.own[i] = j, found[0]
+            if j not in self._places_there or len(found[1]) < len(self.own_there[j]):
+                self._places_there[j], self.own_there[j] = i, found[1]
+
+    def find_conflict(self) -> tuple[Reading, Reading] | None:
+        """Return two sentences that may not become one, None if there are none or no sentence has moved.
+
+        Sentences are compared that share the most. In one order, the words of the whole texts tell more.
+        """
+        shared = [[len(one.key_set & other.key_set) for other in self.others] for one in self.ones]
+        most_there = [max(column) for column in zip(*shared, strict=True)]
+        nearest = [
+            (i, j) for i, row in enumerate(shared) for j, n in enumerate(row) if n and n == max(row) == most_there[j]
+        ]
+        if all(j < k for (_, j), (_, k) in pairwise(nearest)):
+            return None
+        refused = (pair for pair in nearest if pair in self._refused)
+        return next(((self.ones[i], self.others[j]) for i, j in refused if self.own[i] and self.own_there[j]), None)
+
+    def find_details(self) -> tuple[list[Token], list[Token]] | None:
+        """Return what each text says alone, None if the sentences prove nothing.
+
+        Only one text may have details, or both if they stand in different places, tell of different matters, and are
+        not more than the rest. No sentence of one text alone may except something, or be of another language.
+        """
+        if not self._places:
+            return None
+        sides = (self.ones, self.own, self._places), (self.others, self.own_there, self._places_there)
+        if all(any(own) for _, own, _ in sides) and (
+            self._replace() or any(_are_most(own, of) for of, own, _ in sides)
+        ):
+            return None
+        for sentences, own, places in sides:
+            if any(
+                _is_foreign(one) or (_excepts(one) and at not in places) for at, one in enumerate(sentences) if own[at]
+            ):
+                return None
+        details, details_there = ([token for tokens in own for token in tokens] for _, own, _ in sides)
+        return details, details_there
+
+    def _replace(self) -> bool:
+        """Return True if details of one text may replace details of the other."""
+        keys, keys_there = (
+            [frozenset(token.key for token in tokens) for tokens in side if tokens]
+            for side in (self.own, self.own_there)
+        )
+        if any(_are_related(x, y) for x, y in product(keys, keys_there)):
+            return True
+        kinds, kinds_there = ({token.kind for one in side for token in one} for side in (self.own, self.own_there))
+        if (kinds & kinds_there) - {"word"}:
+            return True
+        slots = _find_slots(len(self.ones), self._places)
+        slots_there = _find_slots(len(self.others), {at: at for at in self._places_there})
+        return any(x[0] == y[0] or x[1] == y[1] for x in slots for y in slots_there)
+
+
+def _are_related(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) >= max(_RELATED * min(len(one), len(other)), 1)
+
+
+def _are_most(details: Sequence[Sequence[Token]], sentences: Sequence[Reading]) -> bool:
+    return 2 * sum(map(len, details)) > sum(len(sentence.tokens) for sentence in sentences)
+
+
+def _excepts(sentence: Reading) -> bool:
+    return any(cue.category == "restriction" or cue.pole == "unless" for cue in sentence.cues)
+
+
+def _is_foreign(sentence: Reading) -> bool:
+    return detect_language(sentence.text) not in (sentence.language, None)
+
+
+def _find_slots(size: int, places: Mapping[int, int]) -> set[tuple[int, int]]:
+    """Return the neighbours, as positions in the second text, of the sentences that one text has alone."""
+    return {
+        (
+            next((places[near] for near in range(at, -1, -1) if near in places), -1),
+            next((places[near] for near in range(at, size) if near in places), -1),
+        )
+        for at in range(size)
+        if at not in places
+    }
