@@ -15,6 +15,8 @@ MIN_WORD_SIMILARITY = 0.65
 _FAMILY_LENGTH = 4
 # Texts with a smaller part of equal words have too little in common to look for similar ones.
 MIN_EQUAL = 0.4
+# Texts that both add details have this many words in common: "a fee for topping up" and "a limit to topping up": two.
+FEWEST_COMMON = 6
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
 _MOST_WORD_PAIRS = 10_000
 

@@ -1,6 +1,6 @@
 """Differences of the cues of two texts: the words that change what is claimed, and where they stand."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +39,23 @@ class _Side:
         sizes, missing = Counter(token.clause for token in self.tokens), Counter(token.clause for token in self.left)
         return {clause for clause, size in missing.items() if size == sizes[clause] >= _SMALLEST_CLAUSE}
 
+    @cached_property
+    def tails(self) -> dict[int, int]:
+        """Place of the first token that an "and" adds at the end of a clause, if no token from there is shared."""
+        shared = defaultdict[int, int](int)
+        for at in self.pairs:
+            shared[self.tokens[at].clause] = max(shared[self.tokens[at].clause], self.tokens[at].place + 1)
+        tails = defaultdict[int, list[Token]](list)
+        for token in sorted(self.left, key=lambda token: token.place):
+            if token.place >= shared[token.clause] > 0:
+                tails[token.clause].append(token)
+        long = {clause: tail[0] for clause, tail in tails.items() if len(tail) >= _SMALLEST_CLAUSE}
+        return {clause: first.place for clause, first in long.items() if first.gap == "and"}
+
+    def is_new(self, cue: Cue) -> bool:
+        """Return True if a cue stands in a clause of which nothing is in the other text."""
+        return cue.clause in self.new_clauses or cue.place >= self.tails.get(cue.clause, cue.place + 1)
+
 
 def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language: Language) -> Iterator[Finding]:
     """Yield the cues that changed, moved to other words, or stand in one text alone."""
@@ -58,6 +75,9 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         if i in paired_a or j in paired_b:
             continue
         if has_changed and (is_apart or x.category in ("marker", "question")):
+            continue
+        # "It was not declined", "it was declined and did not go through"
+        if is_apart and x.category == "polarity" and bool(one.scopes[i]) != bool(other.scopes[j]):
             continue
         paired_a.add(i)
         paired_b.add(j)
@@ -126,7 +146,7 @@ def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> st
     """
     if cue.category == "restriction" or (cue.category, cue.pole) == ("marker", "unless"):
         return "exception"
-    if cue.clause in side.new_clauses or _is_neutral(cue, language):
+    if side.is_new(cue) or _is_neutral(cue, language):
         return ""
     if cue.category == "marker":
         is_optional = cue.pole in _OPTIONAL_MARKERS and not (cue.pole == "if" and _is_condition_of_all(cue, side))

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from textwrap import shorten
 
-from consolidation_pipeline.core.differences.alignment import MIN_EQUAL, Alignment, Similarity, find_longer_path
+from consolidation_pipeline.core.differences.alignment import (
+    FEWEST_COMMON,
+    MIN_EQUAL,
+    Alignment,
+    Similarity,
+    find_longer_path,
+)
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.modifiers import find_head, find_modifier
 from consolidation_pipeline.core.differences.order import find_exchange, find_reordered, find_replaced
@@ -34,8 +40,6 @@ PROOFS = {
 }
 # Texts that both add details have this many times the words in common that one of them has alone.
 MIN_COMMON = 2
-# And at least as many as this: "a fee for topping up" and "a limit to topping up" have two in common.
-_FEWEST_COMMON = 6
 # A clause may be found in this many clauses of the other text.
 _MOST_CLAUSES = 4
 # Texts with more tokens are not compared, as the time grows with the product of their lengths.
@@ -123,16 +127,20 @@ def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = N
     if _shares_too_little(a, b):
         return False
     first, second = sorted((a, b), key=_rank)
-    alignment = Alignment(first, second, similarity)
-    found = chain(
-        _compare_rest(alignment),
-        find_cue_differences(first, second, alignment, alignment.language),
-        _find_orders(first, second, alignment),
-    )
-    is_harmless = all(PROOFS[kind] == "contains" for kind, *_ in found)
-    may_merge = is_harmless and next(_find_subtle(first, second, alignment), None) is None
+    may_merge = _is_harmless(first, second, Alignment(first, second, similarity))
     by_sentences = _explain_by_sentences(a, b, may_merge, similarity)
     return by_sentences.may_merge if by_sentences else may_merge
+
+
+def _is_harmless(a: Reading, b: Reading, alignment: Alignment) -> bool:
+    """Return True if no difference of the words of two texts keeps them apart. It stops at the first one that does."""
+    found = chain(
+        _compare_rest(alignment),
+        find_cue_differences(a, b, alignment, alignment.language),
+        _find_orders(a, b, alignment),
+    )
+    is_harmless = all(PROOFS[kind] == "contains" for kind, *_ in found)
+    return is_harmless and next(_find_subtle(a, b, alignment), None) is None
 
 
 def _explain_by_sentences(a: Reading, b: Reading, may_merge: bool, similarity: Similarity | None) -> Explanation | None:
@@ -164,8 +172,7 @@ def _find_sentence_details(
         return ([], []) if explained.may_merge else None
     first, second = sorted((a, b), key=_rank)
     alignment = Alignment(first, second, similarity)
-    found = _find_differences(first, second, alignment, is_brief=True)
-    if any(PROOFS[kind] != "contains" for kind, *_ in found):
+    if not _is_harmless(first, second, alignment):
         return None
     return (alignment.left_a, alignment.left_b) if first is a else (alignment.left_b, alignment.left_a)
 
@@ -232,7 +239,7 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
     if words := find_replaced(a, b, of_a, language):
         yield "order", *words
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
-    if not one and not other and len(of_a) < _FEWEST_COMMON:
+    if not one and not other and len(of_a) < FEWEST_COMMON:
         one, other = find_head(a, b, of_a, language), find_head(b, a, of_b, language)
     if one or other:
         yield "modifier", one, other
@@ -268,7 +275,7 @@ def _replaces(alignment: Alignment, left_a: Sequence[Token], left_b: Sequence[To
 
     Words that stand in different places are details that both texts add to what they have in common.
     """
-    if len(alignment.of_a) < max(_FEWEST_COMMON, MIN_COMMON * max(len(left_a), len(left_b))):
+    if len(alignment.of_a) < max(FEWEST_COMMON, MIN_COMMON * max(len(left_a), len(left_b))):
         return True
     if all(any(token.kind != "word" for token in left) for left in (left_a, left_b)):
         return True

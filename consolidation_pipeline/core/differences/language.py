@@ -16,6 +16,8 @@ past_forms: Verbs that tell what was done and are no present form, also those th
 past_endings: Endings of such verbs, beside those of participles.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
+coordinators: Words that add a clause: and.
+alternatives: Words between alternatives, which may stand in any order: or.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 family_endings: Endings after which stems are of one family: show and shown. The stemmer leaves them.
 numbers, ordinals, days, months: As their names say.
@@ -89,6 +91,8 @@ class Language:
     prepositions: frozenset[str]
     genitives: frozenset[str]
     determiners: frozenset[str]
+    coordinators: frozenset[str]
+    alternatives: frozenset[str]
     adverb_endings: tuple[str, ...]
     family_endings: frozenset[str]
     participle_endings: tuple[str, ...]
@@ -210,6 +214,8 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("prepositions", ())),
         frozenset(raw.get("genitives", ())),
         frozenset(raw.get("determiners", ())),
+        frozenset(raw.get("coordinators", ())),
+        frozenset(raw.get("alternatives", ())),
         tuple(raw.get("adverb_endings", ())),
         frozenset(raw.get("family_endings", ())),
         tuple(raw.get("participle_endings", ())),

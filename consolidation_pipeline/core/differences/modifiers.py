@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from itertools import pairwise
 
+from consolidation_pipeline.core.differences.alignment import FEWEST_COMMON
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 
@@ -10,7 +11,7 @@ from consolidation_pipeline.core.differences.reading import Reading, Token, sort
 def find_modifier(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> list[Token]:
     """Return a word that ``a`` has directly before a word of both, with that word; empty if there is none.
 
-    A word that ``b`` has elsewhere says nothing new.
+    A word that ``b`` has elsewhere says nothing new, but in a short text.
 
     Args:
         places: positions of the tokens of ``a`` that ``b`` has too.
@@ -18,7 +19,8 @@ def find_modifier(a: Reading, b: Reading, places: Mapping[int, int], language: L
     for at, following in pairwise(sort_as_written(a.tokens)):
         one, other = a.tokens[at], a.tokens[following]
         is_near = one.phrase == other.phrase and other.words_before == 0 and other.kind == "word"
-        is_plain = one.key in b.key_set or language.is_adverb(one.text.lower())
+        is_known = one.key in b.key_set and len(places) >= FEWEST_COMMON
+        is_plain = is_known or language.is_adverb(one.text.lower())
         if at not in places and following in places and is_near and not is_plain:
             return [one, other]
     return []

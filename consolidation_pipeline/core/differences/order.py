@@ -34,6 +34,7 @@ def find_reordered(
     Args:
         places: Position in ``b`` of each aligned position in ``a``.
     """
+    places = {at: place for at, place in places.items() if a[at].text.lower() not in language.alternatives}
     return (
         _find_exchanged(a, b, places, language)
         or _find_turned(a, b, places, language)
@@ -101,7 +102,7 @@ def _gap(tokens: Sequence[Token], left: int, right: int) -> str:
     """Return what stands between two tokens: tight (nothing), link, a genitive, loose or clause (they stand in two)."""
     if tokens[left].segment != tokens[right].segment:
         return "clause"
-    gaps = {token.gap for token in tokens[left + 1 : right + 1]}
+    gaps = {"loose" if token.gap == "and" else token.gap for token in tokens[left + 1 : right + 1]}
     return min(gaps, key=lambda gap: {"link": 0, "loose": 2, "tight": 3}.get(gap, 1))
 
 

@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Token(NamedTuple):
         phrase: Number of the phrase. Phrases also end at function words.
         governor: Preposition or class of the marker that opens the phrase; empty if none does.
         words_before: Number of function words and cues since the token before, as written.
-        gap: What these are: tight (there are none), link (a preposition or marker), a genitive, or loose (others).
+        gap: What these are: tight (there are none), link (a preposition or marker), a genitive, and, or loose (others).
         start: Offset in the text. ``text`` is as long as what is written there.
     """
 
@@ -77,7 +77,7 @@ class Reading:
     Attributes:
         language: None if it is not known.
         frame: The words as written: the place of a token, the class and meaning of any other word.
-        spans: Offsets of the beginning and the end of each sentence.
+        ends: End of each sentence: in the text, in ``tokens``, in ``cues`` and in ``frame``.
     """
 
     text: str
@@ -85,7 +85,7 @@ class Reading:
     tokens: tuple[Token, ...]
     cues: tuple[Cue, ...]
     frame: tuple[int | str, ...] = ()
-    spans: tuple[tuple[int, int], ...] = ()
+    ends: tuple[tuple[int, int, int, int], ...] = ()
 
     # A text is compared with many: what does not depend on the other one is kept.
     @cached_property
@@ -115,13 +115,14 @@ class Reading:
 
     @cached_property
     def sentences(self) -> list["Reading"]:
-        """The sentences, each read alone. The offsets are those of the text."""
-        found = []
-        for begin, end in self.spans:
-            one = read_in(self.text[begin:end], self.language)
-            if one.tokens:
-                tokens = tuple(token._replace(start=token.start + begin) for token in one.tokens)
-                found.append(replace(one, tokens=tokens))
+        """The sentences that have tokens, as readings of their own. Offsets and places are those of the text."""
+        found: list[Reading] = []
+        begin, token, cue, word = 0, 0, 0, 0
+        for end, next_token, next_cue, next_word in self.ends:
+            if next_token > token:
+                tokens, cues, frame = self.tokens[token:next_token], self.cues[cue:next_cue], self.frame[word:next_word]
+                found.append(Reading(self.text[begin:end], self.language, tokens, cues, frame))
+            begin, token, cue, word = end, next_token, next_cue, next_word
         return found
 
     @cached_property
@@ -160,7 +161,7 @@ def read_in(text: str, code: str | None) -> Reading:
     """Read a text whose language is known from elsewhere, such as what stands around it."""
     reader = _Reader(unify_signs(text), load_language(code or "en"))
     reader.read()
-    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame), tuple(reader.spans))
+    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame), tuple(reader.ends))
 
 
 class _Reader:
@@ -172,7 +173,7 @@ class _Reader:
         self.tokens: list[Token] = []
         self.cues: list[Cue] = []
         self.frame: list[int | str] = []
-        self.spans: list[tuple[int, int]] = []
+        self.ends: list[tuple[int, int, int, int]] = []
         self.clause = self.segment = self.phrase = 0
         self.governor = ""
         self.governed_from = 0  # number of tokens before the governor
@@ -191,8 +192,8 @@ class _Reader:
             if piece.kind in ("stop", "comma"):
                 is_opening = is_opening or piece.kind == "stop"
                 if piece.kind == "stop":
-                    self._end_sentence(pieces[sentence_start : at + 1])
                     self._read_question(pieces[sentence_start:at], piece.text)
+                    self._end_sentence(piece.start + len(piece.text))
                     sentence_start = at + 1
                 self._end_passive()
                 self.clause, self.segment = self.clause + 1, self.segment + 1
@@ -235,14 +236,13 @@ class _Reader:
                 self.words_before += size
                 self._widen_gap(words, meaning)
             at += size
-        self._end_sentence(pieces[sentence_start:])
         self._read_question(pieces[sentence_start:], "")
-        self._end_passive()
+        self._end_sentence(len(self.text))
 
-    def _end_sentence(self, sentence: Sequence[Piece]) -> None:
-        """Take note of where a sentence begins and ends."""
-        if sentence:
-            self.spans.append((sentence[0].start, max(piece.start + len(piece.text) for piece in sentence)))
+    def _end_sentence(self, end: int) -> None:
+        """Take note of a sentence that ends at an offset."""
+        self._end_passive()
+        self.ends.append((end, len(self.tokens), len(self.cues), len(self.frame)))
 
     def _read_question(self, sentence: Sequence[Piece], end: str) -> None:
         """Append a cue if a sentence asks: it ends with a question mark, or opens with "how can", "what is"."""
@@ -329,8 +329,8 @@ class _Reader:
             self.gap = "link"
         elif last in language.genitives:
             self.gap = last if self.gap != "link" else "link"
-        elif self.gap == "tight":
-            self.gap = "loose"
+        elif self.gap in ("tight", "loose"):
+            self.gap = "and" if last in language.coordinators else "loose"
 
     def _classify(self, word: str, meaning: Phrase) -> str:
         """Return the class of a function word, of which another one may stand in its place."""

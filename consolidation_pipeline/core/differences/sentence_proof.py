@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 
+from consolidation_pipeline.core.differences.alignment import FEWEST_COMMON
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.differences.reading import Reading, Token
 
 # Sentences and details with this share of the words of the shorter one may tell of one matter.
 _RELATED = 0.5
+# Sentences with this share of the words of the longer one are versions of one sentence.
+_SAME = 0.65
 # Pairs of sentences that are compared one by one.
 _MOST_PAIRS = 400
 # Returns what each of two sentences says alone, None if they may not become one.
@@ -28,8 +31,17 @@ class SentenceProof:
         self._places: dict[int, int] = {}
         self._places_there: dict[int, int] = {}
         self._refused: set[tuple[int, int]] = set()
-        if len(self.ones) + len(self.others) > 2 and len(self.ones) * len(self.others) <= _MOST_PAIRS:
+        is_long = len(self.ones) * len(self.others) > _MOST_PAIRS
+        if len(self.ones) + len(self.others) > 2 and not is_long and self._may_match():
             self._match(judge)
+
+    def _may_match(self) -> bool:
+        """Return False if so many sentences share few words with any other that the rest cannot prove anything."""
+        for side, there in ((self.ones, self.others), (self.others, self.ones)):
+            alone = [one for one in side if not any(_covers(other, one) for other in there)]
+            if 2 * sum(len(one.tokens) for one in alone) <= sum(len(one.tokens) for one in side):
+                return True
+        return False
 
     def _match(self, judge: Judge) -> None:
         for (i, one), (j, other) in product(enumerate(self.ones), enumerate(self.others)):
@@ -65,7 +77,9 @@ class SentenceProof:
         Only one text may have details, or both if they stand in different places, tell of different matters, and are
         not more than the rest. No sentence of one text alone may except something, or be of another language.
         """
-        if not self._places:
+        if not self._places or any(
+            self._is_version(i, j) for i, j in self._refused if self.own[i] or self.own_there[j]
+        ):
             return None
         sides = (self.ones, self.own, self._places), (self.others, self.own_there, self._places_there)
         if all(any(own) for _, own, _ in sides) and (
@@ -79,6 +93,12 @@ class SentenceProof:
                 return None
         details, details_there = ([token for tokens in own for token in tokens] for _, own, _ in sides)
         return details, details_there
+
+    def _is_version(self, i: int, j: int) -> bool:
+        """Return True if two sentences share so much that one is a changed version of the other."""
+        one, other = self.ones[i].key_set, self.others[j].key_set
+        longer = max(len(one), len(other))
+        return len(one & other) >= min(_SAME * longer, longer - 1)
 
     def _replace(self) -> bool:
         """Return True if details of one text may replace details of the other."""
@@ -96,12 +116,18 @@ class SentenceProof:
         return any(x[0] == y[0] or x[1] == y[1] for x in slots for y in slots_there)
 
 
+def _covers(one: Reading, other: Reading) -> bool:
+    return 2 * len(one.key_set & other.key_set) >= len(other.key_set)
+
+
 def _are_related(one: frozenset[str], other: frozenset[str]) -> bool:
     return len(one & other) >= max(_RELATED * min(len(one), len(other)), 1)
 
 
 def _are_most(details: Sequence[Sequence[Token]], sentences: Sequence[Reading]) -> bool:
-    return 2 * sum(map(len, details)) > sum(len(sentence.tokens) for sentence in sentences)
+    """Return True if details are more than the rest of a text, or the rest is short."""
+    alone, all_tokens = sum(map(len, details)), sum(len(sentence.tokens) for sentence in sentences)
+    return all_tokens - alone < max(alone, FEWEST_COMMON)
 
 
 def _excepts(sentence: Reading) -> bool:

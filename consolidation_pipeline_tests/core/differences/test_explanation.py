@@ -52,8 +52,16 @@ MAY_MERGE = {
         "Restart the worker before the import. If the worker hangs again, call the team. Read the manual carefully.",
     ),
     "sentence said twice": (
-        "Look for the bowl first. Then look for the bowl in the drawer and on the shelf, and clean the bowl.",
-        "Look for the bowl in the drawer and on the shelf, and clean the bowl. Look for the bowl in the drawer.",
+        "The first import hung without a lock on the queue. Take the lock on the queue before the import.",
+        "Take the lock on the queue before the import. Before the import, the lock on the queue is taken.",
+    ),
+    "clause after and": (
+        "Read the log of the worker.",
+        "Read the log of the worker and make sure that all jobs are not blocked.",
+    ),
+    "alternatives": (
+        "Errors come from missing braces or wrong indentation of the code.",
+        "Errors come from wrong indentation of the code or missing braces.",
     ),
     "word that both have": (
         "The input parameters and all output values are signed, so negative input values fail in the test.",
@@ -100,6 +108,7 @@ MUST_NOT_MERGE = {
         ("The wrapper handles resets.", "The wrapper does not handle resets."),
         ("The job verifies checksums.", "The job fails to verify checksums."),
         ("The client retries.", "The client stops retries."),
+        ("My payment was not declined.", "My payment was declined, and the transfer did not go through."),
         ("The signature is valid.", "The signature is invalid."),
     ],
     "opposite": [
@@ -184,6 +193,7 @@ MUST_NOT_MERGE = {
             "The queue of the office is full. The notes of the drivers are collected by Grace, who shreds them.",
         ),
         ("The cache is warm at noon. Read the log of the job.", "Read the log of the job. The cache is cold at noon."),
+        ("Flip the coin. I say heads.", "I say tails, now flip the coin."),
         ("What date is it?", "What date is the next payday?"),
         ("Are there alerts for Spain?", "are there alerts for the us"),
         ("Can I have more than one card?", "Can I do more than 10 transactions with a card?"),
