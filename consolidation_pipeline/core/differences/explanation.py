@@ -14,7 +14,7 @@ from consolidation_pipeline.core.differences.alignment import (
     find_longer_path,
 )
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
-from consolidation_pipeline.core.differences.modifiers import find_head, find_modifier
+from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
 from consolidation_pipeline.core.differences.order import find_exchange, find_reordered, find_replaced
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read, sort_as_written
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
@@ -240,7 +240,7 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "order", *words
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
     if not one and not other and len(of_a) < FEWEST_COMMON:
-        one, other = find_head(a, b, of_a, language), find_head(b, a, of_b, language)
+        one, other = find_narrowing(a, b, of_a, language), find_narrowing(b, a, of_b, language)
     if one or other:
         yield "modifier", one, other
 

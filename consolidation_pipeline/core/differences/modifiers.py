@@ -26,30 +26,25 @@ def find_modifier(a: Reading, b: Reading, places: Mapping[int, int], language: L
     return []
 
 
-def find_head(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> list[Token]:
-    """Return a word that ``a`` has alone and on which a word of both depends, with that word; empty if there is none.
+def find_narrowing(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> list[Token]:
+    """Return a word of a short text ``a`` that makes it tell or ask of another thing; empty if there is none.
 
-    In a short text it makes another claim. "The card" is not "the card payment", and to ask for "my score" is not to
-    ask for "the point of my score". A word in a clause of its own, an adverb, or a detail with a preposition of its own
-    is no such word.
+    It is directly after a word of both ("the card payment", "the card"), or anywhere in a question: "the point of my
+    score", "my score for Ann". A word in a segment of its own or an adverb is a detail.
 
     Args:
-        places: Position in ``b`` of each position in ``a`` that has one.
+        places: positions of the tokens of ``a`` that ``b`` has too.
     """
-    tokens, order = a.tokens, sort_as_written(a.tokens)
+    tokens, before = a.tokens, -1
     shared = {tokens[at].segment for at in places}
     is_question = any(cue.category == "question" for cue in (*a.cues, *b.cues))
-    for step, at in enumerate(order):
+    for at in sort_as_written(tokens):
         one = tokens[at]
         is_plain = one.kind == "code" or one.key in b.key_set or language.is_adverb(one.text.lower())
-        if at in places or is_plain or one.segment not in shared:
-            continue
-        before = order[step - 1] if step else -1
-        if before in places and one.words_before == 0 and one.phrase == tokens[before].phrase:
-            return [tokens[before], one]
-        following = next((later for later in order[step:] if later in places), None)
-        if following is None or tokens[following].segment != one.segment or not is_question:
-            continue
-        if not one.governor or one.governor == b.tokens[places[following]].governor != tokens[following].governor:
-            return [one, tokens[following]]
+        if at not in places and not is_plain and one.segment in shared:
+            if before in places and one.words_before == 0 and one.phrase == tokens[before].phrase:
+                return [tokens[before], one]
+            if is_question:
+                return [one]
+        before = at
     return []
