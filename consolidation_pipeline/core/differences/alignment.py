@@ -62,6 +62,8 @@ class Alignment:
         if first.paths and second.paths:
             self._pair_paths(first.paths, second.paths)
         if len(self.of_a) >= MIN_EQUAL * min(len(a), len(b)) and self.language.stemmer:
+            self._pair_compounds(self.a, self.of_a, self.b, self.of_b)
+            self._pair_compounds(self.b, self.of_b, self.a, self.of_a)
             self._pair_similar_words()
 
     def _pair_paths(self, paths_a: Sequence[int], paths_b: Sequence[int]) -> None:
@@ -70,6 +72,19 @@ class Alignment:
         for i, j in ends:
             if sum(i == x or j == y for x, y in ends) == 1 and i not in self.of_a and j not in self.of_b:
                 self._pair(i, j)
+
+    def _pair_compounds(
+        self, words: Sequence[Token], of_words: dict[int, int], parts: Sequence[Token], of_parts: dict[int, int]
+    ) -> None:
+        """Pair a word with the two words that it is written from in the other text: printer-driver, printerdriver."""
+        left = [at for at, token in enumerate(words) if at not in of_words and token.kind == "word"]
+        for j in range(len(parts) - 1) if left else ():
+            if j in of_parts or j + 1 in of_parts or parts[j + 1].gap != "tight":
+                continue
+            joined = (parts[j].text + parts[j + 1].text).lower()
+            same = next((at for at in left if at not in of_words and words[at].text.lower() == joined), None)
+            if same is not None:
+                of_words[same], of_parts[j], of_parts[j + 1] = j, same, same
 
     def _pair_similar_words(self) -> None:
         rest_a = [at for at, token in enumerate(self.a) if at not in self.of_a and token.kind == "word"]

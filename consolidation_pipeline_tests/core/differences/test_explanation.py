@@ -73,6 +73,8 @@ MAY_MERGE = {
     "folder of a file": ("Add the rule to rules.py first.", "Add the rule to src/checks/rules.py first."),
     "German negated word": ("Die Unterschrift ist ungültig.", "Die Unterschrift ist nicht gültig."),
     "German passive": ("Das Team der Buchhaltung liest die Kopie.", "Die Kopie wird vom Team der Buchhaltung gelesen."),
+    "German compound": ("Der Drucker-Treiber ist im Keller.", "Der Druckertreiber ist im Keller."),
+    "German verb": ("Der Dienst sichert die Datei.", "Der Dienst soll die Datei sichern."),
     "German unit": ("Der Dienst antwortet nach 30 Sekunden.", "Der Dienst antwortet nach 30 s."),
     "Spanish unit": ("El servicio responde en dos minutos.", "El servicio responde en 120 s."),
     "French negation": ("Le service n'arrête jamais la file.", "Le service n'arrête plus la file."),
