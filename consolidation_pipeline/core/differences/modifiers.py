@@ -29,22 +29,22 @@ def find_modifier(a: Reading, b: Reading, places: Mapping[int, int], language: L
 def find_narrowing(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> list[Token]:
     """Return a word of a short text ``a`` that makes it tell or ask of another thing; empty if there is none.
 
-    It is directly after a word of both ("the card payment", "the card"), or anywhere in a question: "the point of my
-    score", "my score for Ann". A word in a segment of its own or an adverb is a detail.
+    It is directly after a word of both ("the card payment", "the card"), or anywhere in a question or request: "the
+    point of my score", "my score for Ann". A word in a segment of its own or an adverb is a detail.
 
     Args:
         places: positions of the tokens of ``a`` that ``b`` has too.
     """
     tokens, before = a.tokens, -1
     shared = {tokens[at].segment for at in places}
-    is_question = any(cue.category == "question" for cue in (*a.cues, *b.cues))
+    is_request = any(cue.category in ("question", "request") for cue in (*a.cues, *b.cues))
     for at in sort_as_written(tokens):
         one = tokens[at]
         is_plain = one.kind == "code" or one.key in b.key_set or language.is_adverb(one.text.lower())
         if at not in places and not is_plain and one.segment in shared:
             if before in places and one.words_before == 0 and one.phrase == tokens[before].phrase:
                 return [tokens[before], one]
-            if is_question:
+            if is_request:
                 return [one]
         before = at
     return []

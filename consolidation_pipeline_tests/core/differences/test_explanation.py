@@ -181,6 +181,7 @@ MUST_NOT_MERGE = {
         ("What is the identity check?", "What is the point of the identity check?"),
         ("My card was declined.", "My card payment was declined."),
         ("When is my meeting due?", "When is my meeting with Ruth due?"),
+        ("Please cancel my reservation.", "Please cancel my reservation for Tim at the inn."),
         ("Will I be charged for transfers?", "Will I be charged for topping up by transfer?"),
         ("What is the spending limit?", "What is the daily spending limit?"),
         ("The card is declined by the terminal.", "The virtual card is declined by the terminal."),
