@@ -14,7 +14,7 @@ Finding = tuple[str, Sequence[Token | Cue], Sequence[Token | Cue]]
 # Markers that one text alone may have: "the request fails if ..", "the request fails: ..".
 _OPTIONAL_MARKERS = frozenset("to by through against above during because result although if between from".split())
 # Cues of what is not done yet.
-_UNDONE = {("modality", "required"), ("tense", "future")}
+_UNDONE = {("modality", "required"), ("tense", "future"), ("request", "action")}
 # A clause that one text alone has is plain detail if it has at least this many tokens.
 _SMALLEST_CLAUSE = 2
 
