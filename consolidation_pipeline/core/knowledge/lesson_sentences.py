@@ -273,7 +273,7 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
     if instruction := _to_instruction(bare) or _to_instruction(text):
         role: Role = "warning" if _warns(instruction) else "rule"
         return Lesson(instruction, "fragment" if _is_weak(instruction) else role, is_reason)
-    if _ASKS.search(text):
+    if is_question(text):
         return Lesson(text, "question", False)
     if not is_labelled and (_is_subject(text, is_opening=is_opening) or (_DONE.match(text) and not is_reason)):
         return Lesson(sentence, "subject", False)
@@ -309,6 +309,11 @@ def is_change(text: str) -> bool:
 def is_personal(text: str) -> bool:
     """Return True for a sentence in the first person."""
     return _FIRST_PERSON.search(text) is not None
+
+
+def is_question(text: str) -> bool:
+    """Return True for a question, also without a question mark."""
+    return _ASKS.search(text) is not None
 
 
 def is_request(text: str) -> bool:

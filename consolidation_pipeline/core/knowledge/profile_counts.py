@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from consolidation_pipeline.core.knowledge.lesson_sentences import is_question
 from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
 from consolidation_pipeline.core.knowledge.technology_names import find_languages, find_tools
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
 from consolidation_pipeline.core.text.key_terms import extract_terms, find_key_terms
-from consolidation_pipeline.core.text.sentence_cues import is_advice, is_failure, is_warning
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
 # The headings, and the keys of their lines in ``details``, which are those of a model's reply.
@@ -27,6 +27,8 @@ HEADINGS = {
 # What fewer memories have is told in no list. Shares are told from this many memories on.
 _FEWEST = 3
 _FEWEST_FOR_SHARE = 10
+# An instruction is a habit if one in so many memories has it.
+_ROWS_PER_REPEAT = 100
 # A smaller share is not told.
 _SHARE = 0.05
 _MOST_LISTED = 8
@@ -132,11 +134,7 @@ class _Counter:
             ("have a list", self._count(lambda text: _LIST.search(text) is not None)),
             ("have code or commands", self._count(lambda text: _CODE.search(text) is not None)),
             ("are in the first person", self._count(lambda text: _FIRST_PERSON.search(text) is not None)),
-            (
-                "tell what to do or to avoid",
-                self._count_saying(lambda sentence: is_advice(sentence) or is_warning(sentence)),
-            ),
-            ("report a failure", self._count_saying(is_failure)),
+            ("ask something", self._count_saying(is_question)),
         )
         told = [f"{_percent(n, len(self.rows))} {name}" for name, n in forms if self._is_told(n)]
         return [*lines, *([f"Of the notes {', '.join(told)}."] if told else [])]
@@ -165,7 +163,7 @@ class _Counter:
         told = [f"{name} {_percent(n, len(self.rows))}" for name, n in _rank(kinds, 1) if self._is_told(n)]
         kind = [f"All notes are of the kind {told[0].rpartition(' ')[0]}."] if len(kinds) == 1 and told else []
         lines = kind or ([f"Kinds of notes: {', '.join(told)}."] if told else [])
-        fewest = max(_FEWEST, len(self.rows) // 400)
+        fewest = max(_FEWEST, len(self.rows) // _ROWS_PER_REPEAT)
         advice = find_repeated_advice(self.texts, fewest=fewest, most=_MOST_ADVICE)
         quoted = ", ".join(f'"{phrase}" ({n})' for phrase, n in advice)
         return [

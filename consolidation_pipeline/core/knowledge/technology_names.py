@@ -50,7 +50,8 @@ def _match_any(names: Iterable[str]) -> str:
 
 _SPELLINGS = {name.lower(): name for name in (*_LANGUAGES, *_TOOLS)} | {"postgresql": "Postgres"}
 _ANY_CASE = ignore_case(_match_any(name.lower() for name in (*_LANGUAGES, *_TOOLS)))
-_AS_WRITTEN = re.compile(rf"(?<=[a-z,] ){_match_any(_NAMES_AS_WRITTEN)}")
+# Behind a word in lower case or a comma: "in Express", not "American Express".
+_AS_WRITTEN = re.compile(rf"(?:\b[a-z][\w'’-]*|,) ({_match_any(_NAMES_AS_WRITTEN)})")
 _LANGUAGE_NAMES = frozenset(_LANGUAGES) | {"Rust", "Go", "Swift", "R"}
 
 

@@ -45,6 +45,19 @@ def test_profile_tells_repeated_instruction_with_count() -> None:
     assert '"check the query plan of page' in tell(rows, "work_patterns")
 
 
+def test_profile_tells_share_of_questions() -> None:
+    asked = [
+        observe(at, text=f"How do I add card {at} to the app" if at % 4 else "The app is slow.") for at in range(20)
+    ]
+    assert "75% ask something" in tell(asked, "communication_preferences")
+
+
+def test_rare_instruction_is_no_habit() -> None:
+    rows = [observe(at, text="Run the full test suite." if at < 4 else f"Page {at} is slow.") for at in range(500)]
+    assert "full test suite" not in tell(rows, "work_patterns")
+    assert "full test suite" in tell(rows[:100], "work_patterns")
+
+
 def test_profile_tells_success_and_tags_that_differ() -> None:
     rows = [observe(at, success=at % 4 != 0, tags=("cart",) if at % 2 else ("login",)) for at in range(40)]
     habits = tell(rows, "work_patterns")

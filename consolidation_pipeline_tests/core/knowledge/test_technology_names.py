@@ -21,6 +21,7 @@ def test_languages_come_from_files_tags_and_text() -> None:
         ("The dockerfile of my-redis/redisson", set()),
         ("Express your wish. We go on.", set()),
         ("The API uses Express and React.", {"Express", "React"}),
+        ("Can I top up by American Express?", set()),
     ],
 )
 def test_tools_are_whole_names(text: str, tools: set[str]) -> None:
