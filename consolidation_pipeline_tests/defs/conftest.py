@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,15 @@ def sample(engine: Engine, settings: Settings, tmp_path: Path) -> Sample:
     return import_rows
 
 
+_entered = ExitStack()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Leave the contexts of sensors and schedules before instances of Dagster, as they were entered after those."""
+    _entered.close()
+
+
 @cache
 def load_definitions() -> dg.Definitions:
     from consolidation_pipeline.definitions import defs
@@ -55,13 +65,13 @@ def sensor_context(
 ) -> dg.SensorEvaluationContext:
     """Return the context of a tick of a sensor. ``config``: fields of the resource."""
     resources = _configure(engine, config)
-    # Entered and not left: outside of a run, there is nothing to close.
-    return dg.build_sensor_context(instance, cursor, resources=resources, definitions=load_definitions()).__enter__()
+    context = dg.build_sensor_context(instance, cursor, resources=resources, definitions=load_definitions())
+    return _entered.enter_context(context)
 
 
 def schedule_context(engine: Engine, instance: dg.DagsterInstance, **config: Any) -> dg.ScheduleEvaluationContext:
     """Return the context of a tick of a schedule. ``config``: fields of the resource."""
-    return dg.build_schedule_context(instance, resources=_configure(engine, config)).__enter__()
+    return _entered.enter_context(dg.build_schedule_context(instance, resources=_configure(engine, config)))
 
 
 def _configure(engine: Engine, config: Mapping[str, Any]) -> dict[str, object]:
