@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import psutil  # type: ignore[import-untyped]
 import psycopg
 import pytest
@@ -20,10 +21,14 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.embedded_server import server_url
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline_tests.database_pool import STORE_SERVER_ENV, DatabasePool, temporary_database
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 # Files in memory: a database is copied in 25 ms instead of up to 130. The servers of two workers use less than this.
 MEMORY_FOLDER = Path("/dev/shm")
 MEMORY_NEEDED = 8e9
+# For property tests that name no number of examples.
+hypothesis.settings.register_profile("examples", max_examples=examples(100))
+hypothesis.settings.load_profile("examples")
 
 
 @pytest.hookimpl(wrapper=True)
