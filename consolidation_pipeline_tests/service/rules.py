@@ -13,6 +13,7 @@ import pytest
 
 from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline.store.database.engine import Connection, Engine, connect_engine, with_driver
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.projects import list_projects
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
@@ -47,7 +48,7 @@ def find_broken_rules(pipeline: Pipeline) -> list[str]:
 
 def find_all_violations(engine: Engine) -> list[str]:
     """List violations in all projects of invariants that must hold at any time."""
-    with engine.connect() as connection:
+    with autocommit_connection(engine) as connection:
         return [
             f"project {project.slug}: {found}"
             for project in list_projects(connection)
