@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -16,12 +15,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from sqlalchemy import make_url
 
 from consolidation_pipeline.cli import app
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
-from consolidation_pipeline.store.database.engine import connect_engine, with_driver
-from consolidation_pipeline_tests.database_pool import DatabasePool, temporary_database
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline_tests.database_pool import fill
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 
 
@@ -123,61 +121,18 @@ LESSONS = (
 )
 
 
-@dataclass(frozen=True)
-class Consolidated:
-    """Name of a database with the project `notes`, imported and run once, and the answer of that run."""
-
-    database: str
-    answer: dict[str, Any]
-
-
-@pytest.fixture(scope="session")
-def consolidated_once(databases: DatabasePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consolidated]:
-    """Database with a completed run, copied for each test that needs one."""
-    folder = tmp_path_factory.mktemp("consolidated")
-    rows = [{"id": f"n{at}", "content": text, "created_at": RECENT} for at, text in enumerate(LESSONS)]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    with databases.database() as url:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("CONSOLIDATION_DATABASE_URL", url)
-            patch.setenv("CONSOLIDATION_DATA_DIR", str(folder))
-            patch.setenv("DAGSTER_HOME", str(folder))
-            patch.setattr(app, "ENV_FILE", folder / ".env")
-            _keep_events_in_memory(patch)
-            answer = _run_once(folder / "rows.jsonl")
-        connect_engine(with_driver(url, "psycopg")).dispose()  # Postgres copies only databases without connections
-        yield Consolidated(str(make_url(url).database), answer)
-
-
-def _run_once(rows: Path) -> dict[str, Any]:
-    output = io.StringIO()
-    assert app.run_command(["init"]) == 0
-    assert app.run_command(["import", str(rows), "--project", "notes", "--source", "test"]) == 0
-    # Tests of suggestions insert their own.
-    assert app.run_command(["projects", "configure", "notes", "review_limit=0"]) == 0
-    with redirect_stdout(output):
-        assert app.run_command(["run", "notes", "--json"]) == 0
-    answer: dict[str, Any] = json.loads(output.getvalue())
-    return answer
-
-
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, server: str, databases: DatabasePool) -> Iterator[str]:
-    """URL of a migrated database: for tests that use ``consolidated`` with its project, for others empty."""
-    if "consolidated" in request.fixturenames:
-        once: Consolidated = request.getfixturevalue("consolidated_once")
-        database = temporary_database(server, once.database)
-    else:
-        database = databases.database()
-    with database as url:
-        yield url
-
-
-@pytest.fixture
-def consolidated(consolidated_once: Consolidated) -> dict[str, Any]:
+def consolidated(cli: Cli, write: Write, engine: Engine) -> dict[str, Any]:
     """Answer of a run of the project `notes`, which the test's database holds."""
-    return consolidated_once.answer
+
+    def build() -> dict[str, Any]:
+        rows = [{"id": f"n{at}", "content": text, "created_at": RECENT} for at, text in enumerate(LESSONS)]
+        assert cli("import", write(*rows), "--project", "notes", "--source", "test").code == 0
+        # Tests of suggestions insert their own.
+        assert cli("projects", "configure", "notes", "review_limit=0").code == 0
+        return cli("run", "notes", "--json").json
+
+    return fill(engine, build, "consolidated by the command line")
 
 
 def sample_rows(count: int) -> list[str]:

@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.cli.conftest import Answer, Cli, Write
+from consolidation_pipeline_tests.database_pool import fill
 from consolidation_pipeline_tests.service.corpus import corpus
 
 PHASES = "embedding_matrix,threshold_calibration,similarity_graph"
@@ -24,10 +25,14 @@ def type_answers(monkeypatch: pytest.MonkeyPatch) -> Type:
 
 
 @pytest.fixture
-def compared(cli: Cli, write: Write) -> None:
+def compared(cli: Cli, write: Write, engine: Engine) -> None:
     """Project `notes` with pairs to label; none of them is merged."""
-    cli("import", write(*corpus()), "--project", "notes")
-    assert cli("run", "notes", "--phases", PHASES).code == 0
+
+    def build() -> None:
+        cli("import", write(*corpus()), "--project", "notes")
+        assert cli("run", "notes", "--phases", PHASES).code == 0
+
+    fill(engine, build, "compared by the command line")
 
 
 def labels(engine: Engine) -> list[tuple[bool | None, str]]:

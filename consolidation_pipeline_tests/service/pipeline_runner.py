@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import text
@@ -43,9 +44,11 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.projects import Project, configure_project, delete_project, get_project, list_projects
+from consolidation_pipeline_tests.database_pool import fill
 from consolidation_pipeline_tests.service.corpus import write_jsonl
 
 SLUG = "notes"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,28 @@ class Pipeline:
         with self.open(slug, embedder=embedder) as run:
             results = run_phases(run)
         return Outcome(run.job_id, *results.values())
+
+    def consolidate(self, rows: Sequence[Mapping[str, Any]], **options: Any) -> Outcome:
+        """Create a project with options, import rows and run all phases, in an empty database.
+
+        A process does so once for the same rows and options, and then copies the rows of all tables.
+        """
+
+        def build() -> Outcome:
+            self.configure_new(**options)
+            self.add(rows)
+            return self.run()
+
+        return fill(self.engine, build, json.dumps([rows, options], default=str))
+
+    def start_from(self, build: Callable[[Pipeline], T], key: Hashable = ()) -> T:
+        """Return ``build(self)`` on an empty database; a process calls it once and then copies the rows of all tables.
+
+        Args:
+            build: A function of a module.
+            key: What the rows depend on besides the function.
+        """
+        return fill(self.engine, lambda: build(self), (build, key))
 
     @contextmanager
     def open(self, slug: str = SLUG, *, embedder: Embedder | None = None, **how: Any) -> Iterator[ProjectRun]:

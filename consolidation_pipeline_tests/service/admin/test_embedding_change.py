@@ -40,8 +40,7 @@ JOB = ("embedding_matrix", "threshold_calibration", "similarity_graph", "cluster
 def live(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     """Consolidated project; the model that it changes to is that of the provider."""
     del provider
-    pipeline.add(corpus())
-    pipeline.run()
+    pipeline.consolidate(corpus())
     return pipeline
 
 

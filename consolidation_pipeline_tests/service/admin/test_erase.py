@@ -49,6 +49,12 @@ def quote_canary(request: Request) -> dict[str, Any]:
 @pytest.fixture
 def notes(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     """Consolidated project, with a canary in a merged memory, in a pattern, and in what a model said about it."""
+    provider.behaviour = reply_with_json(quote_canary)
+    pipeline.start_from(consolidate_notes)
+    return pipeline
+
+
+def consolidate_notes(pipeline: Pipeline) -> None:
     lower = {"t_merge": 0.7, "t_suggest": 0.65, "scope": "project"}
     pipeline.configure_new(**{**OPTIONS, **lower}, playbook_approval="automatic", llm_model="openai/gpt-4o-mini")
     merging = reworded_notes(LESSONS[:1])[:3]
@@ -56,10 +62,8 @@ def notes(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     hooks = topic_notes("hook", WEBHOOKS)
     hooks[0]["content"] = f"{WEBHOOKS[0]} {CANARY}"
     hooks[0]["user_id"] = merging[0]["user_id"] = "ada"
-    provider.behaviour = reply_with_json(quote_canary)
     pipeline.add([*merging, *hooks, *topic_notes("move", MIGRATIONS)])
     pipeline.run()
-    return pipeline
 
 
 def find_canaries(pipeline: Pipeline) -> list[UUID]:

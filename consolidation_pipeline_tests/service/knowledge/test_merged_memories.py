@@ -79,8 +79,7 @@ def test_merge_success_is_null_only_if_all_are(pipeline: Pipeline) -> None:
 
 
 def test_lineage_of_merge_has_cosine_of_each_source(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    done = pipeline.run()
+    done = pipeline.consolidate(corpus())
     query = """
         SELECT l.child_id, l.parent_id, l.parent_kind, l.similarity, l.job_id,
             1 - (c.embedding <=> m.embedding) AS cosine
@@ -127,8 +126,7 @@ def test_readers_always_see_every_merged_fact(pipeline: Pipeline, monkeypatch: p
 
 
 def test_new_near_duplicate_extends_merged_memory(pipeline: Pipeline) -> None:
-    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
-    pipeline.run()
+    pipeline.consolidate([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
     (before,) = list_merged(pipeline)
     pipeline.add([note("c", f"{LESSON} Seen again today.", tags=["new"], importance=0.95)])
     done = pipeline.run()

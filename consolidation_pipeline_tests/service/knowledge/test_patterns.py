@@ -15,7 +15,7 @@ from consolidation_pipeline.service.knowledge.derive import DeriveResult
 from consolidation_pipeline.service.knowledge.patterns import derive_patterns
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 from consolidation_pipeline_tests.service.corpus import FIFTH, MIGRATIONS, REPEATED, WEBHOOKS, note, topic_notes
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, note_id, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 from consolidation_pipeline_tests.store.sample_rows import record_statements
 
@@ -54,8 +54,13 @@ def topics(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
+def run_topics(topics: Pipeline) -> Outcome:
+    """Run the project of ``topics``, or copy the rows of an earlier run of it."""
+    return topics.start_from(Pipeline.run, __name__)
+
+
 def test_pattern_consists_of_source_sentences(topics: Pipeline) -> None:
-    done = topics.run()
+    done = run_topics(topics)
     assert (done.patterns.groups, done.patterns.created, done.patterns.updated) == (2, 2, 0)
     hooks, moves = list_patterns(topics)
     assert set(read_statements(hooks.content).split("\n")) <= set(WEBHOOKS)
@@ -106,7 +111,7 @@ def test_pattern_unites_fields_of_its_units(pipeline: Pipeline) -> None:
 
 
 def test_pattern_evidence_quotes_its_units(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     texts = dict(tuple(row) for row in topics.rows("SELECT id, execution_summary FROM {s}.task_memories"))
     for row in list_patterns(topics):
         quoted = [(UUID(one["unit"]), one["quote"]) for one in row.details["evidence"]]
@@ -126,7 +131,7 @@ def test_fewer_sessions_lower_pattern_confidence(pipeline: Pipeline) -> None:
 
 
 def test_second_run_writes_no_pattern(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     before, recorded = dump_tables(topics, tables=TABLES), count_changes(topics)
     again = topics.run()
     assert (again.patterns.groups, again.patterns.covered, again.patterns.created) == (2, 2, 0)
@@ -135,7 +140,7 @@ def test_second_run_writes_no_pattern(topics: Pipeline) -> None:
 
 
 def test_grown_group_updates_pattern_in_place(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     before, other = list_patterns(topics)
     topics.write("UPDATE {s}.consolidated_memories SET reuse_count = 7")
     topics.add([note("fifth", FIFTH)])
@@ -182,7 +187,7 @@ def test_newer_value_is_rule_also_in_grown_pattern(pipeline: Pipeline) -> None:
 
 
 def test_merged_unit_updates_its_pattern(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     before, _ = list_patterns(topics)
     topics.add([note("again", REPEATED)])
     done = topics.run()
@@ -194,7 +199,7 @@ def test_merged_unit_updates_its_pattern(topics: Pipeline) -> None:
 
 
 def test_pattern_stays_when_group_loses_unit(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     before, _ = list_patterns(topics)
     topics.write(
         "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone', graph_version = NULL WHERE id = :i",
@@ -235,7 +240,7 @@ def load_superseded(pipeline: Pipeline) -> dict[UUID, UUID]:
 
 
 def test_joined_topics_supersede_smaller_pattern(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     larger, smaller = list_patterns(topics)
     replace_pattern_groups(topics, [*larger.source_memory_ids, *smaller.source_memory_ids])
     done = run_patterns_phase(topics)
@@ -301,7 +306,7 @@ def test_pattern_with_unique_memory_stays(split_topics: Pipeline) -> None:
 
 
 def test_unchanged_patterns_read_no_texts(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     with topics.open() as run, run.phase("patterns"), record_statements(topics.engine) as statements:
         assert derive_patterns(run).covered == 2
     assert statements
@@ -309,7 +314,7 @@ def test_unchanged_patterns_read_no_texts(topics: Pipeline) -> None:
 
 
 def test_rollback_of_job_allows_same_patterns_again(topics: Pipeline) -> None:
-    done = topics.run()
+    done = run_topics(topics)
     before = [(row.id, row.content) for row in list_patterns(topics)]
     undone = topics.roll_back(done.job_id)
     assert undone.memories_deleted == 2
@@ -320,7 +325,7 @@ def test_rollback_of_job_allows_same_patterns_again(topics: Pipeline) -> None:
 
 
 def test_rollback_of_growth_restores_pattern(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     (before, _), edges = (
         list_patterns(topics),
         topics.rows("SELECT * FROM {s}.memory_lineage ORDER BY child_id, parent_id"),
@@ -342,7 +347,7 @@ def test_rollback_of_merge_needs_pattern_cascade(topics: Pipeline) -> None:
 
 
 def test_pattern_rolled_back_alone_is_not_recreated(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     hooks, moves = list_patterns(topics)
     group = topics.last_group(entity=hooks.id)
     undone = topics.roll_back(group)
@@ -353,7 +358,7 @@ def test_pattern_rolled_back_alone_is_not_recreated(topics: Pipeline) -> None:
 
 
 def test_changed_group_recreates_rolled_back_pattern(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     hooks, _ = list_patterns(topics)
     topics.roll_back(topics.last_group(entity=hooks.id))
     topics.add([note("fifth", FIFTH)])

@@ -108,8 +108,7 @@ def test_decay_rates_are_options(pipeline: Pipeline) -> None:
 
 
 def test_scoring_twice_at_one_time_changes_nothing(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    pipeline.run()
+    pipeline.consolidate(corpus())
     score(pipeline)
     once = dump_tables(pipeline, tables=KNOWLEDGE)
     score(pipeline)

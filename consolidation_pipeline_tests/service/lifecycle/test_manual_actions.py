@@ -31,6 +31,10 @@ LESSON = LESSONS[0]
 @pytest.fixture
 def merged(pipeline: Pipeline) -> UUID:
     """Merged memory of ``a`` and ``b``; ``c`` and ``d`` are not merged."""
+    return pipeline.start_from(merge_two)
+
+
+def merge_two(pipeline: Pipeline) -> UUID:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", LESSONS[1]), note("d", "Alone.")])
     consolidate(pipeline)
     return UUID(str(pipeline.value("SELECT id FROM {s}.consolidated_memories")))

@@ -38,10 +38,8 @@ NEW_TEXT = "Zebrafinch caches are warmed by the night watch, and by nobody else.
 @pytest.fixture
 def notes(pipeline: Pipeline) -> Pipeline:
     """Consolidated project: three notes in one merged memory, and two topics with patterns."""
-    pipeline.configure_new(**OPTIONS, playbook_approval="automatic")
-    merging = reworded_notes(LESSONS[:1])[:3]
-    pipeline.add([*merging, *topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
-    pipeline.run()
+    rows = [*reworded_notes(LESSONS[:1])[:3], *topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)]
+    pipeline.consolidate(rows, **OPTIONS, playbook_approval="automatic")
     return pipeline
 
 

@@ -32,6 +32,11 @@ MALLORY = WriterFilter(agent_id="mallory")
 def consolidated(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     """Consolidated project: a merged memory, patterns and entries; one of their sources is of the agent mallory."""
     provider.behaviour = reply_with_json(pattern_reply(0.9))
+    pipeline.start_from(consolidate_with_mallory)
+    return pipeline
+
+
+def consolidate_with_mallory(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini", playbook_approval="automatic")
     merging = reworded_notes(LESSONS[:1])[:3]
     hooks = topic_notes("hook", WEBHOOKS)
@@ -39,7 +44,6 @@ def consolidated(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
         row["agent_id"] = "mallory"
     pipeline.add([*merging, *hooks, *topic_notes("move", MIGRATIONS)])
     pipeline.run()
-    return pipeline
 
 
 def take_out(pipeline: Pipeline, where: WriterFilter = MALLORY, **how: Any) -> QuarantineResult:

@@ -21,8 +21,7 @@ def notes() -> list[dict[str, object]]:
 @pytest.fixture
 def job(pipeline: Pipeline) -> UUID:
     """Job of a run over the notes."""
-    pipeline.add(notes())
-    return pipeline.run().job_id
+    return pipeline.consolidate(notes()).job_id
 
 
 @pytest.fixture(autouse=True)

@@ -82,6 +82,11 @@ def topics(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     return pipeline
 
 
+def run_topics(topics: Pipeline) -> Outcome:
+    """Run the project of ``topics``, or copy the rows of an earlier run of it."""
+    return topics.start_from(Pipeline.run, __name__)
+
+
 @pytest.fixture
 def run_with_duplicates(topics: Pipeline, provider: OpenAIServer) -> Callable[[str], Outcome]:
     """Function that adds a second group on webhooks, lets the model describe it with the given text, and runs."""
@@ -112,7 +117,7 @@ def test_llm_confidence_gates_playbook_entries(
 
 
 def test_entry_copies_text_and_evidence_of_pattern(topics: Pipeline, provider: OpenAIServer) -> None:
-    topics.run()
+    run_topics(topics)
     hooks, moves = list_entries(topics)
     pattern, _ = list_patterns(topics)
     assert (hooks.source_id, hooks.content, hooks.tags) == (pattern.id, pattern.content, pattern.tags)
@@ -128,7 +133,7 @@ def test_entry_copies_text_and_evidence_of_pattern(topics: Pipeline, provider: O
 
 @pytest.mark.slow
 def test_second_run_writes_no_playbook_entry(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     before = dump_tables(topics, tables=TABLES)
     again = topics.run().playbook
     assert (again.entries_promoted, again.entries_proposed, again.entries_reinforced) == (0, 0, 0)
@@ -190,7 +195,7 @@ def test_rolled_back_reinforcement_is_not_repeated(
 
 
 def test_entry_rolled_back_alone_is_not_recreated(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     hooks, moves = list_entries(topics)
     undone = topics.roll_back(topics.last_group(entity=hooks.id))
     assert topics.run().playbook.entries_promoted == 0
@@ -210,7 +215,7 @@ def test_rollback_of_job_allows_promotion_again(topics: Pipeline) -> None:
 
 
 def test_rollback_of_pattern_needs_entry_cascade(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     hooks, moves = list_entries(topics)
     pattern = topics.last_group(entity=hooks.source_id)
     with pytest.raises(ConflictError, match=r"promote of .*--cascade"):
@@ -221,7 +226,7 @@ def test_rollback_of_pattern_needs_entry_cascade(topics: Pipeline) -> None:
 
 
 def test_grown_pattern_updates_entry_in_place(topics: Pipeline, provider: OpenAIServer) -> None:
-    topics.run()
+    run_topics(topics)
     before, _ = list_entries(topics)
     provider.behaviour = reply_with_json(reply_with_patterns(0.95, {"webhook": NEAR_DUPLICATE}))
     topics.add([note("fifth", FIFTH)])
@@ -237,7 +242,7 @@ def test_grown_pattern_updates_entry_in_place(topics: Pipeline, provider: OpenAI
 
 
 def test_grown_pattern_keeps_edited_entry_text(topics: Pipeline, provider: OpenAIServer) -> None:
-    topics.run()
+    run_topics(topics)
     before, _ = list_entries(topics)
     edit_row(topics, before, content="Check it first.", content_hash="mine", embedding=None, embedding_model=None)
     provider.behaviour = reply_with_json(reply_with_patterns(0.95, {"webhook": NEAR_DUPLICATE}))
@@ -264,7 +269,7 @@ def test_approved_source_activates_waiting_entry(topics: Pipeline) -> None:
 
 
 def test_retired_entry_is_not_proposed_again(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     hooks, _ = list_entries(topics)
     assert find_unchanged_job(topics.engine, topics.project(), topics.settings) is not None
     edit_row(topics, hooks, "review", status="retired")
@@ -276,7 +281,7 @@ def test_retired_entry_is_not_proposed_again(topics: Pipeline) -> None:
 
 
 def test_entry_outlives_archived_pattern(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     hooks, _ = list_patterns(topics)
     edit_row(topics, hooks, "archive", retired_at=hooks.created_at, archive_reason="by hand")
     assert topics.run().playbook.entries_updated == 0
@@ -284,7 +289,7 @@ def test_entry_outlives_archived_pattern(topics: Pipeline) -> None:
 
 
 def test_entry_moves_to_superseding_pattern(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     larger, smaller = list_patterns(topics)
     gone = next(row for row in list_entries(topics) if row.source_id == larger.id)
     topics.roll_back(topics.last_group(entity=gone.id))
@@ -324,7 +329,7 @@ def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
 
 
 def test_votes_of_readers_move_playbook_priority(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
 
     def listed() -> list[tuple[UUID, int]]:
         return [(row["id"], row["priority"]) for row in read_playbook(topics.engine, "notes", limit=10)["entries"]]
@@ -343,7 +348,7 @@ def test_votes_of_readers_move_playbook_priority(topics: Pipeline) -> None:
 
 
 def test_playbook_lists_entries_by_priority(topics: Pipeline) -> None:
-    topics.run()
+    run_topics(topics)
     found = read_playbook(topics.engine, "notes", limit=10)
     assert found["totals"] == {"active": 2, "review": 0, "retired": 0}
     assert [(row["priority"], row["evidence"]) for row in found["entries"]] == [(96, 4), (95, 3)]

@@ -57,9 +57,13 @@ def suggest(pipeline: Pipeline, status: str, ids: Sequence[UUID]) -> None:
 @pytest.fixture
 def compared(pipeline: Pipeline) -> Pipeline:
     """Project whose memories were compared, and none is merged."""
+    pipeline.start_from(compare)
+    return pipeline
+
+
+def compare(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.run_phases(GRAPH)
-    return pipeline
 
 
 def test_pairs_to_merge_and_to_ask_take_turns(compared: Pipeline) -> None:

@@ -61,10 +61,14 @@ def load_status(pipeline: Pipeline, id_: UUID) -> str:
 def uncertain(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     """Project with two patterns of low confidence, of four and three memories."""
     provider.behaviour = reply_with_json(pattern_reply(0.75))
+    pipeline.start_from(write_patterns)
+    return pipeline
+
+
+def write_patterns(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
     pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
     pipeline.run()
-    return pipeline
 
 
 def test_review_queue_lists_surest_first_with_evidence(uncertain: Pipeline) -> None:

@@ -189,6 +189,10 @@ def test_concurrent_run_is_refused(pipeline: Pipeline, monkeypatch: pytest.Monke
 @pytest.fixture
 def dead_job(pipeline: Pipeline) -> UUID:
     """Job of a run whose process was killed after three phases."""
+    return pipeline.start_from(kill_run)
+
+
+def kill_run(pipeline: Pipeline) -> UUID:
     pipeline.add(corpus())
     kill(pipeline, run_and_die, "clusters", 1, "before")
     (row,) = pipeline.rows("SELECT id, status, phases_completed FROM {s}.consolidation_jobs")
@@ -260,8 +264,7 @@ def test_run_keeps_pending_job_of_other_scope(pipeline: Pipeline, asked: str, pl
 
 
 def test_second_run_writes_no_rows(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    pipeline.run()
+    pipeline.consolidate(corpus())
     written = ["consolidation_changes", "consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
     scores = {"consolidated_memories": {"relevance_at", "relevance_score"}}
     before, state = count_rows(pipeline), dump_tables(pipeline, tables=written, without=scores)
@@ -324,8 +327,7 @@ def test_memory_added_during_run_is_not_marked_seen(pipeline: Pipeline, phase: s
 
 
 def test_run_report_counts_project_and_run(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    report = pipeline.run().report
+    report = pipeline.consolidate(corpus()).report
     assert report.metrics["memories"] == len(corpus())
     assert (report.metrics["merged"], report.metrics["memories_merged"]) == (len(LESSONS), 40)
     assert report.metrics["units"] == report.metrics["active"] + report.metrics["merged"] == 24
@@ -427,8 +429,7 @@ def write_event(run: ProjectRun, something: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("by", ["run", "rollback"])
 def test_run_without_lock_writes_nothing(pipeline: Pipeline, by: str) -> None:
-    pipeline.add(corpus())
-    before = pipeline.run().job_id
+    before = pipeline.consolidate(corpus()).job_id
     count_events = "SELECT count(*) FROM {s}.consolidation_events WHERE type = 'test'"
     with pipeline.open() as run:
         write_event(run, lambda: None)

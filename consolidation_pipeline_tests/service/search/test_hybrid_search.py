@@ -140,8 +140,7 @@ def test_search_filter_does_not_starve_results(pipeline: Pipeline) -> None:
 
 
 def test_search_returns_merged_memory_not_sources(pipeline: Pipeline) -> None:
-    pipeline.add(reworded_notes())
-    pipeline.run()
+    pipeline.consolidate(reworded_notes())
     found = find(pipeline, "restart the payments worker after rotating the webhook secret", include_sources=True)
     merged = {hit.id for hit in found.results if hit.kind == "merged"}
     assert found.results[0].id in merged
@@ -158,8 +157,7 @@ def test_search_returns_merged_memory_not_sources(pipeline: Pipeline) -> None:
 
 
 def test_search_filters_by_level_and_kind(pipeline: Pipeline) -> None:
-    pipeline.add(reworded_notes())
-    pipeline.run()
+    pipeline.consolidate(reworded_notes())
     levels = {hit.level for hit in find(pipeline, "payments worker", limit=100, min_similarity=0).results}
     assert 1 in levels
     only = find(pipeline, "payments worker", limit=100, min_similarity=0, levels=[1]).results
@@ -194,8 +192,7 @@ def test_search_order_is_deterministic(pipeline: Pipeline) -> None:
 
 
 def test_search_counts_one_reuse_per_hit(pipeline: Pipeline) -> None:
-    pipeline.add(reworded_notes())
-    pipeline.run()
+    pipeline.consolidate(reworded_notes())
     counts = (
         "SELECT id, reused_count, last_accessed_at, version FROM {s}.task_memories UNION ALL "
         "SELECT id, reuse_count, last_accessed_at, version FROM {s}.consolidated_memories"
@@ -273,8 +270,7 @@ def test_run_indexes_vectors_of_large_project(pipeline: Pipeline, monkeypatch: p
 
 
 def test_search_use_does_not_block_rollback(pipeline: Pipeline) -> None:
-    pipeline.add(reworded_notes())
-    done = pipeline.run()
+    done = pipeline.consolidate(reworded_notes())
     find(pipeline, "payments worker", count_use=True)
     undone = pipeline.roll_back(done.job_id)
     assert undone.memories_deleted > 0

@@ -159,8 +159,7 @@ def test_replay_takes_stored_vectors(pipeline: Pipeline, monkeypatch: pytest.Mon
 
 
 def test_tampered_text_is_named(pipeline: Pipeline) -> None:
-    pipeline.add(notes())
-    job = pipeline.run().job_id
+    job = pipeline.consolidate(notes()).job_id
     changed = note_id("lesson-0-0")
     statement = "UPDATE {s}.task_memories SET execution_summary = 'Something else.' WHERE id = %(id)s"
     tamper(pipeline, statement, id=changed)
@@ -174,8 +173,7 @@ def test_tampered_text_is_named(pipeline: Pipeline) -> None:
 
 
 def test_tampered_vector_is_named(pipeline: Pipeline) -> None:
-    pipeline.add(notes())
-    job = pipeline.run().job_id
+    job = pipeline.consolidate(notes()).job_id
     changed, other = note_id("lesson-0-1"), note_id("alone-2")
     vector = "(SELECT embedding FROM {s}.task_memories WHERE id = %(other)s)"
     tamper(pipeline, f"UPDATE {{s}}.task_memories SET embedding = {vector} WHERE id = %(id)s", id=changed, other=other)
@@ -187,8 +185,7 @@ def test_tampered_vector_is_named(pipeline: Pipeline) -> None:
 
 
 def test_other_options_and_code_are_named(pipeline: Pipeline) -> None:
-    pipeline.add(notes())
-    job = pipeline.run().job_id
+    job = pipeline.consolidate(notes()).job_id
     tamper(pipeline, 'UPDATE {s}.consolidation_jobs SET options = options || \'{"t_merge": 0.999, "gone": 1}\'')
     tamper(pipeline, "UPDATE {s}.consolidation_jobs SET metrics = metrics || %(code)s", code='{"code": null}')
     done = replay(pipeline, job)
@@ -199,8 +196,7 @@ def test_other_options_and_code_are_named(pipeline: Pipeline) -> None:
 
 
 def test_use_of_memories_since_is_told(pipeline: Pipeline) -> None:
-    pipeline.add(notes())
-    job = pipeline.run().job_id
+    job = pipeline.consolidate(notes()).job_id
     tamper(pipeline, "UPDATE {s}.task_memories SET last_accessed_at = now(), reused_count = reused_count + 1")
     done = replay(pipeline, job)
     told = done.notes if done.first is None else done.first.causes
@@ -234,8 +230,7 @@ def test_jobs_that_cannot_be_replayed_are_refused(pipeline: Pipeline) -> None:
 
 
 def test_removed_changes_are_told(pipeline: Pipeline) -> None:
-    pipeline.add(notes())
-    job = pipeline.run().job_id
+    job = pipeline.consolidate(notes()).job_id
     values = "project_id, gen_random_uuid(), 'retention', 'consolidation_changes', project_id"
     tamper(
         pipeline,

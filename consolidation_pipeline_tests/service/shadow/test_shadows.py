@@ -10,6 +10,7 @@ from consolidation_pipeline.core.memory_tests.memory_test import build_test
 from consolidation_pipeline.errors import ConflictError, InvalidOptionError, NotFoundError, UsageError
 from consolidation_pipeline.service.admin.erase import erase_memories
 from consolidation_pipeline.service.admin.projects import delete_project
+from consolidation_pipeline.service.shadow import comparison
 from consolidation_pipeline.service.shadow.shadows import drop, list_reports, read_report
 from consolidation_pipeline.store.shadow.databases import list_shadows
 from consolidation_pipeline_tests.service.corpus import LESSONS
@@ -72,7 +73,8 @@ def test_labelled_pairs_are_counted_on_both_sides(live: Pipeline) -> None:
     assert labelled.wrong_merges_here == labelled.wrong_merges_there == 0
 
 
-def test_retrieval_is_measured_before_and_after(live: Pipeline) -> None:
+def test_retrieval_is_measured_before_and_after(live: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "QUERIES", 50)
     retrieval = make_shadow(live).retrieval
     assert retrieval.queries == 50
     assert retrieval.found_before > 40

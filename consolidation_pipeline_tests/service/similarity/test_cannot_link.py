@@ -81,8 +81,7 @@ def test_cannot_link_applies_to_exact_repeats(pipeline: Pipeline) -> None:
 
 @pytest.mark.slow
 def test_released_repeats_make_no_duplicate_merge(pipeline: Pipeline) -> None:
-    pipeline.add([note("a", LESSON), note("b", LESSON)])
-    pipeline.run()
+    pipeline.consolidate([note("a", LESSON), note("b", LESSON)])
     pipeline.add([note("c", LESSON), note("d", LESSON)])
     pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
     planned = pipeline.plan()

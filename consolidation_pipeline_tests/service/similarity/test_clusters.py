@@ -60,9 +60,7 @@ def groups_of(pipeline: Pipeline, tier: str) -> dict[str, list[Any]]:
 
 
 def test_rewordings_of_each_lesson_form_one_group(pipeline: Pipeline) -> None:
-    pipeline.configure_new(**OPTIONS)
-    pipeline.add(corpus())
-    done = pipeline.run()
+    done = pipeline.consolidate(corpus(), **OPTIONS)
     expected = {
         frozenset(row["id"] for row in reworded_notes() if row["id"].startswith(f"lesson-{number}-"))
         for number in range(len(LESSONS))
@@ -76,9 +74,7 @@ def test_rewordings_of_each_lesson_form_one_group(pipeline: Pipeline) -> None:
 
 
 def test_near_misses_become_suggestions_with_reason(pipeline: Pipeline) -> None:
-    pipeline.configure_new(**OPTIONS)
-    pipeline.add(corpus())
-    done = pipeline.run()
+    done = pipeline.consolidate(corpus(), **OPTIONS)
     texts = {
         row.id: row.execution_summary for row in pipeline.rows("SELECT id, execution_summary FROM {s}.task_memories")
     }
@@ -247,8 +243,7 @@ def test_disabled_merging_changes_nothing(pipeline: Pipeline) -> None:
 
 @pytest.mark.slow
 def test_disabling_merging_keeps_earlier_merges(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    pipeline.run()
+    pipeline.consolidate(corpus())
     before = merged_names(pipeline)
     pipeline.configure(merge=False)
     pipeline.add([note("newcomer", f"Once again: {LESSONS[0]}")])
@@ -303,8 +298,7 @@ def test_sparse_graph_gives_the_same_pattern_groups(pipeline: Pipeline, monkeypa
 
 
 def test_merges_of_distant_sources_are_described(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    pipeline.run()
+    pipeline.consolidate(corpus())
     before = merged_names(pipeline)
     pipeline.configure(t_merge=0.95, t_suggest=0.9, t_pattern=0.85)
     pipeline.run(embedder=WordEmbedder())
@@ -319,8 +313,7 @@ def test_merges_of_distant_sources_are_described(pipeline: Pipeline) -> None:
 
 
 def test_unchanged_groups_keep_their_rows(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    pipeline.run()
+    pipeline.consolidate(corpus())
     pipeline.run()
     settled = dump_tables(pipeline, tables=["memory_clusters"])
     pipeline.run()

@@ -85,8 +85,7 @@ def test_other_model_embeds_everything_again(pipeline: Pipeline) -> None:
 
 
 def test_other_model_embeds_merged_memories(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    merged = pipeline.run().merging.created
+    merged = pipeline.consolidate(corpus()).merging.created
     pipeline.configure(t_merge=0.95, t_suggest=0.9, t_pattern=0.85)
     second = pipeline.run(embedder=WordEmbedder())
     assert merged

@@ -59,16 +59,12 @@ def test_equal_memories_of_two_users_never_merge(pipeline: Pipeline) -> None:
 
 
 def test_users_have_merged_memories_of_their_own(pipeline: Pipeline) -> None:
-    pipeline.configure_new(**OPTIONS)
-    pipeline.add(two_users())
-    pipeline.run()
+    pipeline.consolidate(two_users(), **OPTIONS)
     assert list_merged(pipeline) == [("ada", 3), ("bob", 3)]
 
 
 def test_project_scope_merges_users(pipeline: Pipeline) -> None:
-    pipeline.configure_new(**OPTIONS, scope="project")
-    pipeline.add(two_users())
-    pipeline.run()
+    pipeline.consolidate(two_users(), **OPTIONS, scope="project")
     assert list_merged(pipeline) == [(None, 6)]
 
 
@@ -102,9 +98,7 @@ def test_scope_key_is_made_of_any_field(pipeline: Pipeline, scope: str, expected
 
 
 def test_widening_is_planned_and_undone(pipeline: Pipeline) -> None:
-    pipeline.configure_new(**OPTIONS)
-    pipeline.add(two_users())
-    pipeline.run()
+    pipeline.consolidate(two_users(), **OPTIONS)
     before = snapshot(pipeline)
     pipeline.configure(**OPTIONS, scope="project")
     plan = pipeline.plan()
@@ -117,9 +111,7 @@ def test_widening_is_planned_and_undone(pipeline: Pipeline) -> None:
 
 
 def test_narrowing_is_planned_and_undone(pipeline: Pipeline) -> None:
-    pipeline.configure_new(**OPTIONS, scope="project")
-    pipeline.add(two_users())
-    pipeline.run()
+    pipeline.consolidate(two_users(), **OPTIONS, scope="project")
     before = snapshot(pipeline)
     pipeline.configure(**OPTIONS)
     plan = pipeline.plan()
@@ -251,9 +243,7 @@ def test_hdbscan_groups_within_scopes(pipeline: Pipeline) -> None:
 
 
 def test_new_memory_joins_its_own_scope(pipeline: Pipeline) -> None:
-    pipeline.configure_new(**OPTIONS)
-    pipeline.add(two_users())
-    pipeline.run()
+    pipeline.consolidate(two_users(), **OPTIONS)
     pipeline.add([note("later", LESSON, "bob"), note("other", LESSON, "cleo")])
     pipeline.run()
     assert list_merged(pipeline) == [("ada", 3), ("bob", 4)]

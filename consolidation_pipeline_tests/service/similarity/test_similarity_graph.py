@@ -177,8 +177,7 @@ def test_models_keep_separate_graphs(pipeline: Pipeline) -> None:
 
 
 def test_graph_nodes_are_sources_not_merged_memories(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    first = pipeline.run()
+    first = pipeline.consolidate(corpus())
     assert first.merging.created
     again = update(pipeline)
     assert (again.nodes, again.compared) == (first.graph.nodes, 0) == (len(corpus()), 0)

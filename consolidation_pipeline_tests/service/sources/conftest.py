@@ -10,7 +10,7 @@ import pytest
 from consolidation_pipeline.service.sources.connections import connect_source
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline_tests.database_pool import temporary_database
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 from consolidation_pipeline_tests.service.sources.stores import KINDS, MEM0, Kind, Store, all_wordings
 
 SOURCE = "shop"
@@ -59,3 +59,13 @@ def connect(pipeline: Pipeline, store: Store, mode: str = "write") -> None:
     config = {**store.kind.config, "url_env": URL_ENV}
     connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode=mode)
     sync_source(pipeline.engine, SOURCE)
+
+
+def consolidate(pipeline: Pipeline, store: Store, mode: str = "write") -> Outcome:
+    """Connect a store and run its project, or copy the rows of an earlier run on the same rows."""
+    connect(pipeline, store, mode)
+    return pipeline.start_from(_run, (store.kind.name, str(store.kind.config), mode, *store.checksum()))
+
+
+def _run(pipeline: Pipeline) -> Outcome:
+    return pipeline.run(PROJECT)

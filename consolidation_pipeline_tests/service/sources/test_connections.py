@@ -27,7 +27,7 @@ from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
 from consolidation_pipeline_tests.service.sources.stores import (
     LANGGRAPH,
     NOTES,
@@ -294,8 +294,7 @@ def test_odd_names_are_quoted(store_url: str, pipeline: Pipeline) -> None:
 
 
 def test_mode_of_a_source_can_be_changed(mem0_store: Store, pipeline: Pipeline) -> None:
-    connect(pipeline, mem0_store, "mirror")
-    pipeline.run(PROJECT)
+    consolidate(pipeline, mem0_store, "mirror")
     set_mode(pipeline.engine, SOURCE, "review")
     plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
     assert write_source(pipeline.engine, SOURCE, memory_ids=[plan.memory_id]).written == 1

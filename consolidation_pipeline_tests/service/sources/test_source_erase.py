@@ -12,7 +12,7 @@ from consolidation_pipeline.service.sources.connections import connect_source, d
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
 from consolidation_pipeline_tests.service.sources.stores import Store
 
 # Two wordings of one fact: one of them is erased after they were merged.
@@ -42,8 +42,7 @@ def search_everything(store: Store, words: str) -> list[str]:
 
 def test_erased_memory_leaves_store_and_sidecar(mem0_store: Store, pipeline: Pipeline) -> None:
     mem0_store.add([("alice", CANARY), ("alice", OTHER), ("alice", "Robots rest on Sundays")])
-    connect(pipeline, mem0_store)
-    pipeline.run(PROJECT)
+    consolidate(pipeline, mem0_store)
     assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).refused == {}
     done = erase_memories(
         pipeline.engine, [find_memory(pipeline, body) for body in (CANARY, OTHER)], changed_by="tester"
@@ -60,8 +59,7 @@ def test_erased_memory_leaves_store_and_sidecar(mem0_store: Store, pipeline: Pip
 @pytest.mark.slow
 def test_other_rows_of_the_group_are_shown_again(mem0_store: Store, pipeline: Pipeline) -> None:
     mem0_store.add([("alice", CANARY), ("alice", OTHER)])
-    connect(pipeline, mem0_store)
-    pipeline.run(PROJECT)
+    consolidate(pipeline, mem0_store)
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     erase_memories(pipeline.engine, [find_memory(pipeline, CANARY)], changed_by="tester")
     texts = mem0_store.texts()

@@ -20,7 +20,7 @@ from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
 from consolidation_pipeline_tests.service.sources.stores import (
     FACTS,
     USERS,
@@ -199,8 +199,7 @@ def test_sync_that_was_cut_off_is_completed(
 
 
 def test_deleted_stand_in_takes_its_group_along(mem0_store: Store, pipeline: Pipeline) -> None:
-    connect(pipeline, mem0_store)
-    pipeline.run(PROJECT)
+    consolidate(pipeline, mem0_store)
     plan = next(each for each in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if each.keep is not None)
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [plan.keep])
@@ -216,8 +215,7 @@ def test_deleted_stand_in_takes_its_group_along(mem0_store: Store, pipeline: Pip
 
 def test_edited_stand_in_brings_the_others_back(mem0_store: Store, pipeline: Pipeline) -> None:
     """The merged memory says what its program does not want any more, so its sources are separate again."""
-    connect(pipeline, mem0_store)
-    pipeline.run(PROJECT)
+    consolidate(pipeline, mem0_store)
     plan = next(each for each in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if each.keep is not None)
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     assert plan.keep is not None
@@ -230,8 +228,7 @@ def test_edited_stand_in_brings_the_others_back(mem0_store: Store, pipeline: Pip
 
 
 def test_restated_fact_is_absorbed(mem0_store: Store, pipeline: Pipeline) -> None:
-    connect(pipeline, mem0_store)
-    pipeline.run(PROJECT)
+    consolidate(pipeline, mem0_store)
     write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     before = mem0_store.texts()
     restated = f"{FACTS[0]}!"

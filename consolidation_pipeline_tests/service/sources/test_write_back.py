@@ -21,8 +21,8 @@ from consolidation_pipeline.service.sources.write_plan import plan_writes
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline.store.sources.source_writes import list_writes
 from consolidation_pipeline.store.sources.sources import get_source
-from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
 from consolidation_pipeline_tests.service.sources.stores import (
     AGNO,
     FACTS,
@@ -49,11 +49,6 @@ FOREIGN_VECTOR = "(SELECT array_agg(-value)::vector FROM unnest(vector::real[]) 
 
 def write_all(pipeline: Pipeline, **how: Any) -> WriteResult:
     return write_source(pipeline.engine, SOURCE, **{"quiet_seconds": 0, "max_share": 1, **how})
-
-
-def consolidate(pipeline: Pipeline, store: Store) -> Outcome:
-    connect(pipeline, store)
-    return pipeline.run(PROJECT)
 
 
 def count_writes(pipeline: Pipeline) -> dict[str, int]:

@@ -15,7 +15,7 @@ from consolidation_pipeline.service.sources.write_back import undo_writes, write
 from consolidation_pipeline.service.sources.write_plan import PlannedWrite, WritePlan, plan_writes
 from consolidation_pipeline_tests.database_pool import temporary_database
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, connect
+from consolidation_pipeline_tests.service.sources.conftest import SOURCE, consolidate
 from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, WORDINGS, Store
 
 GROUPS = len(FACTS) * len(USERS)
@@ -23,8 +23,7 @@ FOREIGN_VECTOR = "(SELECT array_agg(-value)::vector FROM unnest(vector::real[]) 
 
 
 def plan_all(pipeline: Pipeline, store: Store, mode: str = "review") -> list[PlannedWrite]:
-    connect(pipeline, store, mode=mode)
-    pipeline.run(PROJECT)
+    consolidate(pipeline, store, mode)
     return plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
 
 

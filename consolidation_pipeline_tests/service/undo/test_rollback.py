@@ -44,6 +44,10 @@ def age_changes(pipeline: Pipeline, by: timedelta, condition: str = "true") -> N
 
 def extend_merge(pipeline: Pipeline) -> tuple[Outcome, Outcome]:
     """Run twice; the second run extends the merge of the first."""
+    return pipeline.start_from(merge_and_extend)
+
+
+def merge_and_extend(pipeline: Pipeline) -> tuple[Outcome, Outcome]:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("other", LESSONS[1])])
     first = pipeline.run()
     pipeline.add([note("c", f"{LESSON} Seen again today.")])
@@ -83,9 +87,7 @@ def test_rollback_removes_neighbours_of_merges(pipeline: Pipeline) -> None:
 
 
 def test_rollback_of_group_leaves_others(pipeline: Pipeline) -> None:
-    pipeline.configure_new(review_limit=0)
-    pipeline.add(corpus())
-    done = pipeline.run()
+    done = pipeline.consolidate(corpus(), review_limit=0)
     group = group_of_job(pipeline, done.job_id)
     undone = pipeline.roll_back(group)
     assert undone.scope == "group"
@@ -121,9 +123,7 @@ def test_rollback_of_change_covers_its_group(pipeline: Pipeline) -> None:
 
 
 def test_rollback_of_rollback_restores_merged_state(pipeline: Pipeline) -> None:
-    pipeline.configure_new(review_limit=0)
-    pipeline.add(corpus())
-    done = pipeline.run()
+    done = pipeline.consolidate(corpus(), review_limit=0)
     merged = dump_knowledge(pipeline)
     undone = pipeline.roll_back(done.job_id)
     redone = pipeline.roll_back(undone.rollback_id)
@@ -144,8 +144,7 @@ def test_undo_and_redo_can_be_repeated(pipeline: Pipeline) -> None:
 
 
 def test_second_rollback_of_job_changes_nothing(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    job = pipeline.run().job_id
+    job = pipeline.consolidate(corpus()).job_id
     first = pipeline.roll_back(job)
     before, changes = dump_knowledge(pipeline), dump_ledger(pipeline)
     with pytest.raises(ConflictError, match=f"{job} was rolled back before, by {first.rollback_id}") as refused:
@@ -155,8 +154,7 @@ def test_second_rollback_of_job_changes_nothing(pipeline: Pipeline) -> None:
 
 
 def test_run_after_rollback_reuses_ids(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
-    first = pipeline.run()
+    first = pipeline.consolidate(corpus())
     # Versions continue counting, so that a stale version of the first merge does not match the second.
     times = {"created_at", "updated_at", "relevance_at", "relevance_score", "version"}
     accidents = {"consolidated_memories": times, "memory_lineage": {"job_id"}}
@@ -193,8 +191,7 @@ def test_cascade_rolls_back_extension(pipeline: Pipeline) -> None:
 
 
 def test_extension_is_rolled_back_alone(pipeline: Pipeline) -> None:
-    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
-    pipeline.run()
+    pipeline.consolidate([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
     before = dump_knowledge(pipeline)
     pipeline.add([note("c", f"{LESSON} Seen again today.")])
     added = dump_knowledge(pipeline)
@@ -206,8 +203,7 @@ def test_extension_is_rolled_back_alone(pipeline: Pipeline) -> None:
 
 
 def test_rollback_after_limit_is_refused(pipeline: Pipeline) -> None:
-    pipeline.add([note("a", LESSON), note("b", LESSON)])
-    done = pipeline.run()
+    done = pipeline.consolidate([note("a", LESSON), note("b", LESSON)])
     age_changes(pipeline, timedelta(days=8))
     before = dump_knowledge(pipeline)
     with pytest.raises(ConflictError, match="rollback_days"):
@@ -222,8 +218,7 @@ def test_rollback_after_limit_is_refused(pipeline: Pipeline) -> None:
     [(7, timedelta(minutes=-1), True), (7, timedelta(seconds=1), False), (1, timedelta(seconds=1), True)],
 )
 def test_rollback_limit_is_exact(pipeline: Pipeline, days: int, moment: timedelta, allowed: bool) -> None:
-    pipeline.add([note("a", LESSON), note("b", LESSON)])
-    done = pipeline.run()
+    done = pipeline.consolidate([note("a", LESSON), note("b", LESSON)])
     age_changes(pipeline, timedelta(days=days) + moment)
     if allowed:
         assert pipeline.roll_back(done.job_id).memories_deleted == 1
@@ -243,8 +238,7 @@ def test_rollback_limit_includes_exact_age(pipeline: Pipeline) -> None:
 
 
 def test_rollback_reason_names_undone_target(pipeline: Pipeline) -> None:
-    pipeline.add([note("a", LESSON), note("b", LESSON)])
-    done = pipeline.run()
+    done = pipeline.consolidate([note("a", LESSON), note("b", LESSON)])
     undone = pipeline.roll_back(done.job_id)
     redone = pipeline.roll_back(undone.rollback_id)
     assert (undone.redone, redone.redone) == (False, True)

@@ -29,8 +29,8 @@ LESSON = LESSONS[0]
 
 def merge_pair(pipeline: Pipeline) -> UUID:
     """Merge two memories; return the job."""
-    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", LESSONS[1])])
-    return pipeline.run().job_id
+    rows = [note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", LESSONS[1])]
+    return pipeline.consolidate(rows).job_id
 
 
 def insert_row(pipeline: Pipeline, table: Table, **values: Any) -> UUID:
@@ -108,8 +108,7 @@ def test_earlier_group_redone_later_is_no_conflict(pipeline: Pipeline) -> None:
 
 
 def test_rollback_refuses_duplicate_merged_memory(pipeline: Pipeline) -> None:
-    pipeline.add([note("a", LESSON), note("b", LESSON)])
-    pipeline.run()
+    pipeline.consolidate([note("a", LESSON), note("b", LESSON)])
     [archived] = archive_manually(pipeline.engine, [only_merged(pipeline)], changed_by="tester")
     pipeline.add([note("c", LESSON), note("d", LESSON)])
     job = pipeline.run().job_id

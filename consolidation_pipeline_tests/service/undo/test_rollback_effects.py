@@ -112,8 +112,7 @@ def is_cannot_link(pipeline: Pipeline, *names: str) -> bool:
 
 
 def test_undone_group_becomes_cannot_link_unlike_job(pipeline: Pipeline) -> None:
-    pipeline.add(ROWS)
-    done = pipeline.run()
+    done = pipeline.consolidate(ROWS)
     undone = pipeline.roll_back(done.job_id)
     assert (undone.scope, undone.kept_apart, is_cannot_link(pipeline, "a", "b")) == ("job", 0, False)
     redone = pipeline.roll_back(undone.rollback_id)
@@ -123,8 +122,7 @@ def test_undone_group_becomes_cannot_link_unlike_job(pipeline: Pipeline) -> None
 
 
 def test_redo_of_group_removes_cannot_link(pipeline: Pipeline) -> None:
-    pipeline.add(ROWS)
-    pipeline.run()
+    pipeline.consolidate(ROWS)
     undone = pipeline.roll_back(pipeline.last_group(entity=note_id("a")))
     assert (undone.scope, undone.kept_apart, is_cannot_link(pipeline, "a", "b")) == ("group", 1, True)
     assert not is_cannot_link(pipeline, "a", "other")
@@ -184,8 +182,7 @@ def redo_of(pipeline: Pipeline, group: UUID) -> UUID:
 
 
 def test_ledger_grows_only_by_undone_changes(pipeline: Pipeline) -> None:
-    pipeline.add(ROWS)
-    pipeline.run()
+    pipeline.consolidate(ROWS)
     before = dump_tables(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
     undone = pipeline.roll_back(pipeline.last_group(entity=note_id("a")))
     after = dump_tables(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
