@@ -58,11 +58,16 @@ def server() -> str:
     if given is None:
         # One server per worker, in a folder outside of pytest's: pytest closes old folders to other users, and a server
         # started by root runs as another user. The folder is registered first, so it is removed after the server stops.
-        folder = tempfile.mkdtemp(dir=MEMORY_FOLDER if _fits_in_memory() else None)
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        given = server_url(Path(folder), "postgres")
+        given = server_url(make_memory_folder(), "postgres")
         disable_durability(given)
     return given
+
+
+def make_memory_folder() -> Path:
+    """Create a folder in memory if there is room, else on disk; it is removed when the process ends."""
+    folder = tempfile.mkdtemp(dir=MEMORY_FOLDER if _fits_in_memory() else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _fits_in_memory() -> bool:

@@ -23,6 +23,7 @@ from consolidation_pipeline.defs.partitions import PROJECTS, projects
 from consolidation_pipeline.defs.shadows import shadow_partitions
 from consolidation_pipeline.service.runs.phases import ALL_PHASES, JOB_PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline_tests.conftest import make_memory_folder
 from consolidation_pipeline_tests.defs.conftest import load_definitions
 
 
@@ -226,7 +227,7 @@ def test_package_logs_reach_run_event_log() -> None:
         logger.info("nothing to see")
 
     overrides = {name: config[name] for name in ("python_logs", "retention")}
-    with dg.instance_for_test(overrides=overrides) as instance:
+    with dg.instance_for_test(temp_dir=str(make_memory_folder()), overrides=overrides) as instance:
         done = dg.materialize([phase], instance=instance)
         lines = [(entry.step_key, entry.level, entry.user_message) for entry in instance.all_logs(done.run_id)]
     own_lines = [line for line in lines if "odd" in line[2] or "nothing to see" in line[2]]

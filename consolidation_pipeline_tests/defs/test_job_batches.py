@@ -25,6 +25,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline_tests.conftest import make_memory_folder
 from consolidation_pipeline_tests.defs.conftest import schedule_context, sensor_context
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -34,7 +35,7 @@ SLUGS = ("alpha", "beta", "gamma", "delta")
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.instance_for_test() as instance:
+    with dg.instance_for_test(temp_dir=str(make_memory_folder())) as instance:
         instance.add_dynamic_partitions(PROJECTS, list(SLUGS))
         yield instance
 

@@ -36,6 +36,7 @@ from consolidation_pipeline.store.admin.asset_rows import find_model_failure
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.jobs import append_job, get_job, start_job
 from consolidation_pipeline.store.projects import configure_project, get_project
+from consolidation_pipeline_tests.conftest import make_memory_folder
 from consolidation_pipeline_tests.defs.conftest import (
     Sample,
     load_definitions,
@@ -47,8 +48,8 @@ from consolidation_pipeline_tests.defs.conftest import (
 
 @pytest.fixture
 def stored_instance() -> Iterator[dg.DagsterInstance]:
-    """Dagster instance in files: schedules need one."""
-    with dg.instance_for_test() as instance:
+    """Dagster instance in files: schedules need one. It waits for the disk after each event, so not on a disk."""
+    with dg.instance_for_test(temp_dir=str(make_memory_folder())) as instance:
         yield instance
 
 
