@@ -28,7 +28,7 @@ HEADINGS = {
 _FEWEST = 3
 _FEWEST_FOR_SHARE = 10
 # An instruction is a habit if one in so many memories has it.
-_ROWS_PER_REPEAT = 100
+_ROWS_PER_REPEAT = 50
 # A smaller share is not told.
 _SHARE = 0.05
 _MOST_LISTED = 8
