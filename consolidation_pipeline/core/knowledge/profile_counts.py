@@ -125,7 +125,7 @@ class _Counter:
                 if len(languages) == 1
                 else f"Notes are in {', '.join(told)}."
             )
-        words = sorted(len(text.split()) for text in self.texts)
+        words = sorted(len(one.text.split()) for one in self.rows)
         if len(words) >= _FEWEST_FOR_SHARE:
             half, most = words[(len(words) - 1) // 2], words[int(0.9 * (len(words) - 1))]
             lines.append(f"{_size(half)}: half of them have at most {half} words, 9 of 10 at most {most}.")
@@ -137,7 +137,13 @@ class _Counter:
             ("ask something", self._count_saying(is_question)),
         )
         told = [f"{_percent(n, len(self.rows))} {name}" for name, n in forms if self._is_told(n)]
-        return [*lines, *([f"Of the notes {', '.join(told)}."] if told else [])]
+        stripped = sum(text.split() != one.text.split() for one, text in zip(self.rows, self.texts, strict=True))
+        filled = f"{_percent(stripped, len(self.rows))} have text that repeats in many notes; it is left out below."
+        return [
+            *lines,
+            *([f"Of the notes {', '.join(told)}."] if told else []),
+            *([filled] if self._is_told(stripped) else []),
+        ]
 
     def tell_techniques(self) -> list[str]:
         """Return lines on languages, tools, names and files."""

@@ -52,6 +52,15 @@ def test_profile_tells_share_of_questions() -> None:
     assert "75% ask something" in tell(asked, "communication_preferences")
 
 
+def test_profile_tells_of_text_that_repeats() -> None:
+    filler = "This note was made by a template and may hold no lesson at all."
+    rows = [observe(at, text=f"The cart page {at} is slow.\n{filler}") for at in range(20)]
+    told = "\n".join(count_profile(rows, boilerplate=[filler]).parts["communication_preferences"])
+    assert "100% have text that repeats in many notes; it is left out below." in told
+    assert "half of them have at most 20 words" in told
+    assert "repeats in many notes" not in tell(rows, "communication_preferences")
+
+
 def test_rare_instruction_is_no_habit() -> None:
     rows = [observe(at, text="Run the full test suite." if at < 4 else f"Page {at} is slow.") for at in range(500)]
     assert "full test suite" not in tell(rows, "work_patterns")
