@@ -58,7 +58,8 @@ def test_profile_tells_of_text_that_repeats() -> None:
     told = "\n".join(count_profile(rows, boilerplate=[filler]).parts["communication_preferences"])
     assert "100% have text that repeats in many notes; it is left out below." in told
     assert "half of them have at most 20 words" in told
-    assert "repeats in many notes" not in tell(rows, "communication_preferences")
+    plain = [observe(at) for at in range(20)]
+    assert "repeats in many notes" not in tell(plain, "communication_preferences")
 
 
 def test_rare_instruction_is_no_habit() -> None:
