@@ -65,8 +65,8 @@ def undisturbed(shared: Pipeline) -> dict[str, list[str]]:
     return run_until_settled(shared)
 
 
-# One point in five in `make test`, all of them in `make test-all`.
-SAMPLED = [p if at % 5 == 0 else pytest.param(*p, marks=pytest.mark.slow) for at, p in enumerate(POINTS)]
+# One point in ten in `make test`, all of them in `make test-all`.
+SAMPLED = [p if at % 10 == 0 else pytest.param(*p, marks=pytest.mark.slow) for at, p in enumerate(POINTS)]
 
 
 @pytest.mark.parametrize(("phase", "commit", "when"), SAMPLED)

@@ -25,7 +25,7 @@ from consolidation_pipeline_tests.service.sources.test_write_back import PARTIAL
 MODEL = "openai/repeated"
 # Wide enough for the pair that needs a new row.
 THRESHOLDS = {"t_merge": 0.7, "t_suggest": 0.65}
-TYPES = ("vector(384)", "vector(1536)", "halfvec(3072)")
+TYPES = ("vector(384)", pytest.param("vector(1536)", marks=pytest.mark.slow), "halfvec(3072)")
 
 
 @pytest.fixture(params=TYPES)
