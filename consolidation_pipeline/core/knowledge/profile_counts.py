@@ -29,6 +29,8 @@ _FEWEST = 3
 _FEWEST_FOR_SHARE = 10
 # An instruction is a habit if one in so many memories has it.
 _ROWS_PER_REPEAT = 50
+# An opening of so many words is told from this share of the memories on.
+_OPENING, _OPENING_SHARE = 3, 0.2
 # A smaller share is not told.
 _SHARE = 0.05
 _MOST_LISTED = 8
@@ -54,6 +56,7 @@ _LOW, _HIGH = 0.15, 0.45
 _LIST = re.compile(r"(?m)^\s*(?:[-*•]|\d+[.)])\s")
 _CODE = re.compile(r"```|`[^`]+`|\{code")
 _FIRST_PERSON = re.compile(r"\b(?:I|I['’]\w+|my|we|our|ich|wir|je|nous|yo|nosotros)\b")
+_POLITE = frozenset(("please", "thanks", "thank", "hello"))
 # Names of things: with a capital inside, all capitals, or joined by signs. The first look passes over plain words.
 _NAME = re.compile(
     r"(?<![\w./-])(?=\w[a-z]*[^\Wa-z])"
@@ -84,8 +87,8 @@ class CountedProfile:
 def count_profile(observations: Sequence[Observation], *, boilerplate: Collection[str] = ()) -> CountedProfile:
     """Return the profile of memories, which tells only counts, shares, names and phrases that several memories share.
 
-    Communication: language, length and form of the texts. Techniques: languages, tools, names and files. Habits: kinds
-    of memories, success, days and hours, advice that is repeated. Context: period, subjects, and what is new of late.
+    Communication: language, length and form of the texts. Techniques: languages, tools and files. Habits: kinds of
+    memories, success, days and hours, advice that is repeated. Context: period, subjects, names, what is new of late.
     The order of the memories does not matter.
 
     Args:
@@ -142,23 +145,19 @@ class _Counter:
         return [
             *lines,
             *([f"Of the notes {', '.join(told)}."] if told else []),
+            *self._tell_opening(),
             *([filled] if self._is_told(stripped) else []),
         ]
 
     def tell_techniques(self) -> list[str]:
-        """Return lines on languages, tools, names and files."""
-        rows = list(zip(self.rows, self.texts, strict=True))
-        languages = Counter(name for one, text in rows for name in find_languages(text, one.tags, one.files))
+        """Return lines on languages, tools and files."""
+        languages = Counter(name for found in self._languages for name in found)
         tools = Counter(name for found in self._tools for name in found)
-        known = {name.lower() for name in (*languages, *tools)}
-        names = Counter(name for text in self.texts for name in set(_NAME.findall(text)) if _is_name(name))
         files = Counter(file for one in self.rows for file in set(one.files))
         folders = Counter(folder for one in self.rows for folder in {_folder(file) for file in one.files} if folder)
-        others = Counter({name: n for name, n in names.items() if name.lower() not in known})
         return [
             *_tell_list("Languages and formats", _rank(languages)),
             *_tell_list("Tools and services", _rank(tools)),
-            *_tell_list("Names that come up most", _rank(others)),
             *_tell_list("Files touched most", _rank(files)[:_MOST_FILES]),
             *_tell_list("Folders touched most", _rank(folders)[:_MOST_FILES]),
         ]
@@ -167,6 +166,8 @@ class _Counter:
         """Return lines on kinds of memories, success, days and hours, and repeated advice."""
         kinds = Counter(one.memory_type.replace("_", " ") for one in self.rows)
         told = [f"{name} {_percent(n, len(self.rows))}" for name, n in _rank(kinds, 1) if self._is_told(n)]
+        # Notes that came without a kind are all of this one.
+        told = [] if [*kinds] == ["learning"] else told
         kind = [f"All notes are of the kind {told[0].rpartition(' ')[0]}."] if len(kinds) == 1 and told else []
         lines = kind or ([f"Kinds of notes: {', '.join(told)}."] if told else [])
         fewest = max(_FEWEST, len(self.rows) // _ROWS_PER_REPEAT)
@@ -198,12 +199,14 @@ class _Counter:
             if len(found) > 1
         ]
         tags = Counter(tag for one in self.rows for tag in set(one.tags) if any(map(str.isalpha, tag)))
-        terms = find_key_terms([self.texts], count=_MOST_LISTED)[0] if len(tags) < _FEW_TAGS else ()
+        found = find_key_terms([self.texts], count=_MOST_LISTED + len(_POLITE))[0] if len(tags) < _FEW_TAGS else ()
+        terms = [term for term in found if term not in _POLITE][:_MOST_LISTED]
         origin = f", in {' and '.join(sources)}" if sources else ""
         return [
             f"{len(self.rows)} {'note' if len(self.rows) == 1 else 'notes'} {period}{origin}.",
             *_tell_list("Subjects (tags)", _rank(tags)),
             *([f"Words used most: {', '.join(terms)}."] if terms else []),
+            *_tell_list("Names that come up most", _rank(self._count_names())),
             *self._tell_news(),
         ]
 
@@ -276,6 +279,26 @@ class _Counter:
             for name in shifted[:3]:
                 told.append(f"{word} {name} ({late[name]} of {sizes[1]}, before {early[name]} of {sizes[0]})")
         return [f"Since {since.isoformat()} {', '.join(told)}."] if told else []
+
+    def _count_names(self) -> Counter[str]:
+        """Return how many memories have each name that is no language or tool."""
+        known = {name.lower() for found in (*self._languages, *self._tools) for name in found}
+        names = Counter(name for text in self.texts for name in set(_NAME.findall(text)) if _is_name(name))
+        return Counter({name: n for name, n in names.items() if name.lower() not in known})
+
+    def _tell_opening(self) -> list[str]:
+        """Return the words with which many memories open."""
+        openings = Counter(" ".join(words[:_OPENING]) for text in self.texts if len(words := text.split()) > _OPENING)
+        opening, count = min(openings.items(), key=lambda one: (-one[1], one[0]), default=("", 0))
+        if count < _OPENING_SHARE * len(self.rows) or not self._is_told(count):
+            return []
+        return [f'{_percent(count, len(self.rows))} open with "{opening}".']
+
+    @cached_property
+    def _languages(self) -> list[set[str]]:
+        """Return the languages and formats of each memory."""
+        rows = zip(self.rows, self.texts, strict=True)
+        return [find_languages(text, one.tags, one.files) for one, text in rows]
 
     @cached_property
     def _tools(self) -> list[set[str]]:

@@ -62,6 +62,26 @@ def test_profile_tells_of_text_that_repeats() -> None:
     assert "repeats in many notes" not in tell(plain, "communication_preferences")
 
 
+def test_profile_tells_how_many_notes_open() -> None:
+    rows = [observe(at, text=f"{'The check failed on' if at % 2 else f'Page {at} of'} host {at}.") for at in range(20)]
+    assert '50% open with "The check failed".' in tell(rows, "communication_preferences")
+
+
+def test_profile_leaves_out_what_tells_nothing() -> None:
+    rows = [observe(at, text=f"Please look at the parcel {at}, please.", tags=()) for at in range(20)]
+    assert "kind learning" not in tell(rows, "work_patterns")
+    assert "All notes are of the kind warning." in tell(
+        [replace(row, memory_type="warning") for row in rows], "work_patterns"
+    )
+    assert "parcel" in tell(rows, "context")
+    assert "please" not in tell(rows, "context")
+
+
+def test_names_are_part_of_the_context() -> None:
+    rows = [observe(at, text=f"The ATM kept card {at}.") for at in range(20)]
+    assert "Names that come up most: ATM (20)." in tell(rows, "context")
+
+
 def test_rare_instruction_is_no_habit() -> None:
     rows = [observe(at, text="Run the full test suite." if at < 4 else f"Page {at} is slow.") for at in range(500)]
     assert "full test suite" not in tell(rows, "work_patterns")
