@@ -41,9 +41,10 @@ _FEW_TAGS = 4
 # Success rates of tags are told if they differ from the mean by this much, with this many rated memories.
 _RATE_DIFFERENCE = 0.1
 _FEWEST_RATED = 10
-# The last part of the memories is compared with what came before.
+# The last part of the memories is compared with what came before, if it has enough for shares to tell something.
 _LATE_SHARE = 0.25
 _LATE_LIFT = 2.0
+_FEWEST_LATE = 20
 # Days and hours are told if memories were written on so many days, hours if times of day are known for half of them.
 _FEWEST_DAYS = 5
 # The hours with this share of the memories, if they are no more than so many.
@@ -141,7 +142,7 @@ class _Counter:
         )
         told = [f"{_percent(n, len(self.rows))} {name}" for name, n in forms if self._is_told(n)]
         stripped = sum(text.split() != one.text.split() for one, text in zip(self.rows, self.texts, strict=True))
-        filled = f"{_percent(stripped, len(self.rows))} have text that repeats in many notes; it is left out below."
+        filled = f"{_percent(stripped, len(self.rows))} have text that repeats in many notes; it is not counted below."
         return [
             *lines,
             *([f"Of the notes {', '.join(told)}."] if told else []),
@@ -263,7 +264,7 @@ class _Counter:
         """Return the tags and tools that are more, or less, frequent in the last part of the memories."""
         before = round(len(self.rows) * (1 - _LATE_SHARE))
         since = self.rows[min(before, len(self.rows) - 1)].learned_at.date()
-        if before < _FEWEST_FOR_SHARE or self.rows[0].learned_at.date() == since:
+        if len(self.rows) - before < _FEWEST_LATE or self.rows[0].learned_at.date() == since:
             return []
         early, late = Counter[str](), Counter[str]()
         for at, (one, tools) in enumerate(zip(self.rows, self._tools, strict=True)):

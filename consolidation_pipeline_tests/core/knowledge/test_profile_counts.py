@@ -56,7 +56,7 @@ def test_profile_tells_of_text_that_repeats() -> None:
     filler = "This note was made by a template and may hold no lesson at all."
     rows = [observe(at, text=f"The cart page {at} is slow.\n{filler}") for at in range(20)]
     told = "\n".join(count_profile(rows, boilerplate=[filler]).parts["communication_preferences"])
-    assert "100% have text that repeats in many notes; it is left out below." in told
+    assert "100% have text that repeats in many notes; it is not counted below." in told
     assert "half of them have at most 20 words" in told
     plain = [observe(at) for at in range(20)]
     assert "repeats in many notes" not in tell(plain, "communication_preferences")
