@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -48,9 +49,13 @@ class PostgresServer:
         """Restart the server; ``immediate``: as after a crash; ``fast``: roll back transactions first."""
         self._control("restart", mode)
 
-    def stop(self) -> None:
-        """Stop the server by ``pg_ctl``: the object that started it does not know the process after a restart."""
+    def delete(self) -> None:
+        """Stop the server and delete its files, which may be outside of the folder of the test.
+
+        ``pg_ctl`` stops it: the object that started it does not know the process after a restart.
+        """
         self._control("stop", "immediate")
+        shutil.rmtree(self._server.folder)
 
     def _control(self, order: str, mode: str) -> None:
         folder = self._server.folder

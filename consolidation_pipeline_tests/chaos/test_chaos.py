@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from psycopg import sql
@@ -45,7 +46,7 @@ SHOWN_LINES = 150
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[tuple[PostgresServer, str]]:
     """Server for this test and the URL of a migrated database on it."""
-    server = PostgresServer(tmp_path)
+    server = PostgresServer(tmp_path / uuid4().hex)  # A run that was killed leaves the files of its server.
     server.execute(sql.SQL("CREATE DATABASE chaos"))
     url = with_driver(server.url.replace("/postgres?", "/chaos?"), "psycopg")
     engine = connect_engine(url)
@@ -53,7 +54,7 @@ def database(tmp_path: Path) -> Iterator[tuple[PostgresServer, str]]:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     yield server, url
     engine.dispose()
-    server.stop()
+    server.delete()
 
 
 @pytest.mark.slow
