@@ -23,18 +23,20 @@ _TASKS = frozenset(
     update upgrade bump backport port add remove fix replace rename migrate move release merge improve investigate need
     """.split()
 )
+# A label before a task: "Client: update the year".
 _LABEL = re.compile(r"^[\w.-]+:\s")
 # Participles that open rules too: "Set the limit to 5".
 _SAME_FORMS = frozenset("set put read run let cut".split())
 # English forms of what happened, how a question opens that has no question mark, and adverbs of a state after an event.
 _PERFECT = re.compile(r"\b(?:has|have|had|was|were)(?: been)? \w+ed\b|'s \w+ed\b", re.IGNORECASE)
 _QUESTIONS = frozenset("is are am was were do does did can could has have how what why when where which who".split())
+ADVERBS = frozenset(("now", "nowadays", "by now", "these days"))
 # A label with its value; how English rules open; subjects that show that a verb follows.
 _VALUE_OF = re.compile(r":\s*[$€£]?\d")
 _RULES = frozenset("use keep run pin call write store prefer always never don't do".split())
 _SUBJECTS = frozenset("we i they you he she it this that".split())
 _VERBS = frozenset("has have had must should can cannot does do did".split())
-ADVERBS = frozenset(("now", "nowadays", "by now", "these days"))
+# How an English report of a fault opens.
 _FAULT_OPENINGS = frozenset(f"the {word}" for word in ("issue", "problem", "bug", "error", "mistake"))
 # A measured change: "test count 1646 -> 10".
 _ARROW = re.compile(r"\d\s*(?:->|→)\s*\d")

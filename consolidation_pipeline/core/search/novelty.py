@@ -142,7 +142,7 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     if _SUBJECTS & words.keys() or (contradicting.kind == "cue" and frozenset((one[0], other[0])) in _SAME_STATE):
         return None
     # What a negation denies, and what changed its place, must be in both.
-    is_elsewhere = bool(added) and contradicting.kind == "exchange"
+    is_elsewhere = added and contradicting.kind == "exchange"
     return None if is_elsewhere or not added.isdisjoint([*one, *other]) else contradicting
 
 
