@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from consolidation_pipeline.core.case_blind import ignore_case
@@ -68,6 +68,8 @@ _REPEATED, _REPEATED_REMEDY = 0.5, 0.8
 _TITLE_SHARE, _TOLD_SHARE, _FEWEST_HOLDING = 0.4, 0.15, 2
 # Share of the words of a title that the line has: of a phrase of most memories, and of one of a few.
 _TITLE_TOLD, _NAME_TOLD = 0.5, 0.6
+# A title that no more texts hold tells something of them.
+_FEW_HOLDING = 4
 # Key terms of a topic of which a statement holds one.
 _ABOUT = 6
 # Factors of the score of a statement: of a fact that begins or ends with what was named before, and of a long one.
@@ -131,12 +133,14 @@ _NAMED = 0.34
 class TopicLine:
     """Line of a topic.
 
-    ``lead``: its first statement, if there is no title. ``is_lesson``: it says what to do or what is so.
+    ``lead``: its first statement, if there is no title. ``is_lesson``: it says what to do or what is so. ``texts``:
+    positions of the texts that it tells something of.
     """
 
     title: str
     text: str
     is_lesson: bool
+    texts: frozenset[int]
     lead: str = ""
 
 
@@ -205,14 +209,15 @@ class TopicGroup(PatternGroup):
             title = self._specify(phrase, ())
             return self._tell_examples("" if title in titles else title, room)
         statements = [self.finish(one) for one in chosen]
+        quoted = frozenset[int]().union(*map(self._list_quoted, chosen))
         if not is_named:
-            return TopicLine("", "".join(f"\n- {one}" for one in statements), True)
+            return TopicLine("", "".join(f"\n- {one}" for one in statements), True, quoted)
         title = self._specify(phrase, statements)
         # Else the lessons are about something else than most of the memories.
         share = _TITLE_TOLD if title == phrase else _NAME_TOLD
         title = title if names_told(title, " ".join(statements), share=share) and title not in titles else ""
         lead = "" if title else statements.pop(0)
-        return TopicLine(title, " ".join(statements), True, lead)
+        return TopicLine(title, " ".join(statements), True, quoted | self._list_holders(title), lead)
 
     def finish(self, one: Candidate) -> str:
         """Return a statement as it is told, with the one that excludes it."""
@@ -238,10 +243,22 @@ class TopicGroup(PatternGroup):
         )
         return min(rivals, key=lambda other: (-round(other.score, 9), other.lesson.text), default=None)
 
+    def _list_quoted(self, one: Candidate) -> set[int]:
+        """Return the positions of the texts that a statement, as it is told, quotes or was made of."""
+        rival = self._find_rival(one)
+        quoted = self._list_repeating(one) | (self._list_repeating(rival) if rival else set())
+        return quoted | self.list_supporters(one) if is_disputed(one.ranked) else quoted
+
+    def _list_holders(self, title: str) -> set[int]:
+        return find_few_holders([title], self.texts)
+
+    def _list_repeating(self, one: Candidate) -> set[int]:
+        """Return the positions of the texts that have this very sentence."""
+        return {other.text for other in self.ranking.sentences if other.sentence.text == one.ranked.sentence.text}
+
     def _count(self, one: Candidate) -> int:
         """Return how many memories have this very sentence."""
-        texts = {other.text for other in self.ranking.sentences if other.sentence.text == one.ranked.sentence.text}
-        return round(sum(self.units[at].weight for at in texts))
+        return round(sum(self.units[at].weight for at in self._list_repeating(one)))
 
     def _list_lessons(self) -> list[Candidate]:
         """Return the sentences that a reader understands alone, with their score in a summary."""
@@ -376,7 +393,9 @@ class TopicGroup(PatternGroup):
         # What most of them ask names questions better than a phrase.
         if (is_asked and is_name) or (not title and (is_name or len(self.texts) == 1)):
             title, label = told.pop(name), "Also asked" if is_asked else "Also"
-        return TopicLine(title, finish_statement(f"{label}: {'; '.join(told)}", 1) if told else "", False)
+        text = finish_statement(f"{label}: {'; '.join(told)}", 1) if told else ""
+        quoted = frozenset[int]().union(*map(self._list_quoted, chosen))
+        return TopicLine(title, text, False, quoted | self._list_holders(title))
 
     def _specify(self, phrase: str, statements: Sequence[str]) -> str:
         """Return the title: a phrase of most memories, or else one of the key terms; empty if there is only a word."""
@@ -385,6 +404,17 @@ class TopicGroup(PatternGroup):
         name = _name_by_terms(list(self.texts.values()), self.terms, statements)
         is_word = phrase.replace("-", "").isalpha() and (phrase[1:].islower() or phrase.isupper())
         return name if not phrase or is_word or phrase.lower() in name.lower() else phrase
+
+
+def find_few_holders(titles: Collection[str], texts: Mapping[int, str]) -> set[int]:
+    """Return the keys of the texts with all words of a title that few texts have: it tells something of them."""
+    stems_of = {at: {term.stem for term in extract_terms(text)} for at, text in texts.items()} if any(titles) else {}
+    found: set[int] = set()
+    for title in filter(None, titles):
+        stems = {term.stem for term in extract_terms(title)}
+        holders = [at for at, own in stems_of.items() if stems <= own]
+        found.update(holders if len(holders) <= _FEW_HOLDING else ())
+    return found
 
 
 def _is_advice(one: Candidate) -> bool:

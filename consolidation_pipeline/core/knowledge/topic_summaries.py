@@ -26,6 +26,7 @@ from consolidation_pipeline.core.knowledge.topic_lines import (
     TopicGroup,
     TopicLine,
     drop_open_quotation,
+    find_few_holders,
     finish_statement,
     name_topic,
     tells_lesson,
@@ -79,11 +80,15 @@ _ADDRESSES = ignore_case(r"https?://\S+|\(?mozilla/[^\n]*|user agent:?|build id:
 
 @dataclass(frozen=True)
 class TopicSummary:
-    """A summary by topics. ``topics``: number of its topics; ``source_chars``: characters of its memories."""
+    """A summary by topics. ``topics``: number of its topics; ``source_chars``: characters of its memories.
+
+    ``told``: positions of the memories that it tells something of; the others are only counted, and in its topics.
+    """
 
     content: str
     topics: int
     source_chars: int
+    told: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ class _Form:
     """Memories that are the same but for numbers.
 
     ``text``: has slots for the numbers that differ. ``bare``: without fields and addresses. ``days``: sorted.
+    ``memories``: their positions.
     ``is_lesson``: it has a sentence that a reader understands alone. ``asks``: it has a question,
     or is a request. ``advises``: it has a
     rule or warning that is no request.
@@ -99,6 +105,7 @@ class _Form:
     text: str
     bare: str
     days: tuple[date, ...]
+    memories: tuple[int, ...]
     is_lesson: bool
     asks: bool
     advises: bool
@@ -128,7 +135,9 @@ def summarize_topics(texts: Sequence[str], days: Sequence[date], *, boilerplate:
     source_chars = sum(map(len, texts))
     room = int(min(MAX_CHARS, max(MIN_CHARS, source_chars / TARGET_RATIO)))
     summary = _Summary(forms, room, sorted(day for form in forms for day in form.days))
-    return TopicSummary(summary.write(), len(summary.topics) + len(summary.repeated), source_chars)
+    content = summary.write()
+    told = sorted(memory for at in summary.told for memory in forms[at].memories)
+    return TopicSummary(content, len(summary.topics) + len(summary.repeated), source_chars, tuple(told))
 
 
 def _find_fields(texts: Sequence[str]) -> frozenset[str]:
@@ -141,13 +150,13 @@ def _find_fields(texts: Sequence[str]) -> frozenset[str]:
 
 def _find_forms(texts: Sequence[str], days: Sequence[date], fields: Collection[str]) -> list[_Form]:
     """Return the distinct texts with the days of each, sorted; texts that differ only in numbers are one."""
-    found = defaultdict[str, list[tuple[str, date]]](list)
-    for text, day in zip(texts, days, strict=True):
+    found = defaultdict[str, list[int]](list)
+    for at, text in enumerate(texts):
         if text:
-            found[_NUMBER.sub("0", normalize_text(text))].append((text, day))
+            found[_NUMBER.sub("0", normalize_text(text))].append(at)
     forms = []
     for same in found.values():
-        text = _mark_slots([text for text, _ in same])
+        text = _mark_slots([texts[at] for at in same])
         # A field begins a sentence.
         text = _FIELDS.sub(lambda match: f"\n\n{match[0]}" if match[0] in fields else match[0], text)
         bare = _FIELDS.sub(lambda match: " " if match[0] in fields else match[0], _ADDRESSES.sub(" ", text))
@@ -157,7 +166,8 @@ def _find_forms(texts: Sequence[str], days: Sequence[date], fields: Collection[s
         asks |= len(lessons) == 1 and is_request(lessons[0].text)
         advises = any(lesson.role in ("rule", "warning") and not is_request(lesson.text) for lesson in lessons)
         is_lesson = not is_bug_report(text) and _has_lesson(sentences)
-        forms.append(_Form(text, bare, tuple(sorted(day for _, day in same)), is_lesson, asks, advises))
+        own_days = tuple(sorted(days[at] for at in same))
+        forms.append(_Form(text, bare, own_days, tuple(same), is_lesson, asks, advises))
     return sorted(forms, key=lambda form: (form.text, form.days))
 
 
@@ -186,6 +196,7 @@ class _Summary:
         self.forms = forms
         self.room = room
         self.days = days
+        self.told: set[int] = set()
         self.counts = [len(form.days) for form in forms]
         asked = self._weigh([at for at, form in enumerate(forms) if form.asks])
         self.is_asked = asked >= _ASKED_SHARE * sum(self.counts)
@@ -211,7 +222,11 @@ class _Summary:
         return self.forms[at].is_lesson and (not self.is_asked or (self.has_advice and self.forms[at].advises))
 
     def write(self) -> str:
-        """Return a line above the topics, one for each topic by its first day, and those for what is in none."""
+        """Return a line above the topics, one for each topic by its first day, and those for what is in none.
+
+        ``told`` then has the positions of the forms that these lines tell something of.
+        """
+        self.told |= {*self.repeated}
         lines = [(*self._order([at]), self._tell_repeated(at)) for at in self.repeated]
         told = self._tell_topics()
         untold = [at for topic, line in zip(self.topics, told, strict=True) if line is None for at in topic]
@@ -270,6 +285,7 @@ class _Summary:
             has_lessons = any(self._is_lesson(at) for at in self.topics[number])
             line = group.tell_topic(room, told=statements, titles=titles, has_lessons=has_lessons)
             told.append(line)
+            self._mark_told(self.topics[number], line.texts)
             titles.add(line.title)
             statements += filter(None, (line.lead, line.text))
             self.left -= len(line.title) + len(line.lead) + len(line.text) + _WHEN_CHARS
@@ -298,7 +314,15 @@ class _Summary:
         near = sorted(positions, key=lambda at: (-self.counts[at], at))[:_MAX_RANKED]
         line = self._build_groups([near])[0].tell_topic(self.left - len(head), is_named=False)
         self.left -= len(head) + len(line.text)
-        return f"{head}:{line.text}" if line.is_lesson else f"{head}."
+        if not line.is_lesson:
+            return f"{head}."
+        self._mark_told(near, line.texts)
+        return f"{head}:{line.text}"
+
+    def _mark_told(self, positions: Sequence[int], places: Collection[int]) -> None:
+        """Note the forms that a line tells something of. ``places``: among the units of its group."""
+        units = sorted(positions[:_MAX_RANKED])
+        self.told.update(units[place] for place in places)
 
     def _tell_named(self, positions: Sequence[int], titles: Collection[str]) -> str:
         """Return the line of memories that only name a change, a task or a question.
@@ -325,7 +349,9 @@ class _Summary:
             if wider:
                 counts[min(wider, key=lambda other: (-counts[other], other))] += counts.pop(title)
         ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-        told = ", ".join(f"{title} ({count})" for title, count in ranked if title) if is_telling else ""
+        names = [title for title in counts if title and is_telling]
+        self.told |= find_few_holders(names, {at: self.forms[at].text for at in positions})
+        told = ", ".join(f"{title} ({count})" for title, count in ranked if title in names)
         label = "Without a lesson of their own" if is_alone else "Other matters"
         return f"{label} {self._when(positions)}{f': {told}' if told else ''}."
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from itertools import chain, groupby
+from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
@@ -50,6 +51,8 @@ from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_
 JOB = "summarize"
 # Lowest number of chunks that are asked for together. The summaries made of them are written together.
 BATCH = 16
+# A summary lists which memories it tells something of if they are no more.
+MAX_TOLD = 200
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,9 @@ def _build_extract(
 ) -> SummaryRow:
     """Return the row of an extracted summary. ``is_pending``: a model is to write it again."""
     passage = Passage(found.content, most_frequent(memory.language for memory in memories))
-    details = {"topics": found.topics, **({REWRITE_PENDING: True} if is_pending else {})}
+    details: dict[str, Any] = {"topics": found.topics, **({REWRITE_PENDING: True} if is_pending else {})}
+    if len(found.told) <= MAX_TOLD:
+        details["told"] = [str(memories[at].id) for at in found.told]
     return _build_row(run, "heuristic", memories, passage, details)
 
 
@@ -314,7 +319,7 @@ def _is_own_failure(result: object) -> bool:
 
 
 def _build_row(
-    run: ProjectRun, method: str, memories: Sequence[SummarySource], passage: Passage, parts: Mapping[str, int]
+    run: ProjectRun, method: str, memories: Sequence[SummarySource], passage: Passage, parts: Mapping[str, Any]
 ) -> SummaryRow:
     """Return the summary of memories, oldest first. ``parts``: details on how it was made."""
     source_chars = sum(len(memory.text) for memory in memories)

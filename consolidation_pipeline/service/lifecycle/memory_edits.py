@@ -7,7 +7,7 @@ use, its vector and hashes are made anew, and the next run derives the rest agai
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -31,9 +31,11 @@ from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.knowledge.quarantine import (
     OwnedMemory,
     Quarantine,
+    SuspectMemory,
     WriterFilter,
     list_affected,
     list_hidden,
+    list_kept,
     list_owners,
     list_sources,
     list_suspects,
@@ -329,8 +331,17 @@ def _revise(
 
 def _load_affected(connection: Connection, project_id: UUID, ids: Sequence[UUID]) -> Quarantine:
     suspects = list_suspects(connection, project_id, WriterFilter(ids=list(ids)))
-    affected = list_affected(connection, project_id, [memory.id for memory in suspects])
-    return Quarantine(suspects, affected, list_hidden(connection, affected, suspects))
+    return _find_derived(connection, project_id, suspects)
+
+
+def _find_derived(
+    connection: Connection, project_id: UUID, suspects: Sequence[SuspectMemory], *, roots: Collection[UUID] = ()
+) -> Quarantine:
+    """Return what is derived from raw memories, and from consolidated ones (``roots``) that are gone already."""
+    ids = [memory.id for memory in suspects]
+    kept = [row for row in list_kept(connection, project_id, ids) if row.id not in roots]
+    affected = [row for row in list_affected(connection, project_id, [*roots, *ids], kept=kept) if row.id not in roots]
+    return Quarantine(suspects, affected, list_hidden(connection, affected, suspects), kept)
 
 
 def _finish(connection: Connection, author: Author, rows: Quarantine, group_id: UUID) -> dict[str, int]:
@@ -383,9 +394,7 @@ def delete_memories(
         if gone or (merged and not suspects):
             first = (gone or merged)[0]
             raise ConflictError(f"memory {first} is deleted or in quarantine already", (str(first),))
-        affected = list_affected(connection, project.id, [*roots, *(memory.id for memory in suspects)])
-        affected = [row for row in affected if row.id not in roots]
-        rows = Quarantine(suspects, affected, list_hidden(connection, affected, suspects))
+        rows = _find_derived(connection, project.id, suspects, roots=roots)
         write_quarantine(connection, author, rows, group_id=group_id, reason=words, now=now)
         totals = _finish(connection, author, rows, group_id)
     deleted = [*sorted(roots), *(memory.id for memory in suspects)]

@@ -97,6 +97,46 @@ def list_suspects(connection: Connection, project_id: UUID, where: WriterFilter)
     return [SuspectMemory(*row) for row in connection.execute(text(statement), parameters)]
 
 
+class KeptRow(NamedTuple):
+    """A summary or profile that stays in use though some of its memories changed.
+
+    ``changed``: how many have changed since it was written.
+    """
+
+    id: UUID
+    version: int
+    details: Mapping[str, Any]
+    changed: int
+
+
+# A summary or profile is written again when this share of its memories has changed, whatever it tells. A profile tells
+# nothing that fewer than three memories share (``profile_counts``).
+_KEPT_SHARE, _KEPT_OF_PROFILE = 0.05, 2
+_LIST_KEPT = """
+    SELECT id, version, details, changed FROM (
+        SELECT id, version, kind, details, source_count, coalesce((details ->> 'changed')::integer, 0)
+            + (SELECT count(*) FROM unnest(source_memory_ids) s WHERE s = ANY(:ids))::integer AS changed
+        FROM consolidation.consolidated_memories
+        WHERE project_id = :project AND superseded_by_id IS NULL AND retired_at IS NULL
+            AND consolidation_method = 'heuristic' AND source_memory_ids && CAST(:ids AS uuid[])
+            AND (kind = 'procedural'
+                OR (kind = 'summary' AND details ? 'told' AND NOT details -> 'told' ?| CAST(:texts AS text[])))) t
+    WHERE changed <= :share * source_count AND (kind = 'summary' OR changed <= :of_profile)
+    ORDER BY id
+"""
+
+
+def list_kept(connection: Connection, project_id: UUID, changed: Sequence[UUID]) -> list[KeptRow]:
+    """Return the summaries and profiles that stay in use when these raw memories are edited or deleted, by id.
+
+    A summary without a model tells something of few of its memories, and knows of which. A profile without a model
+    counts. Each is kept until a twentieth of its memories has changed; it lists the changed ones as its sources.
+    """
+    parameters = {"project": project_id, "ids": list(changed), "texts": [str(id_) for id_ in changed]}
+    parameters |= {"share": _KEPT_SHARE, "of_profile": _KEPT_OF_PROFILE}
+    return [KeptRow(*row) for row in connection.execute(text(_LIST_KEPT), parameters)]
+
+
 class AffectedRow(NamedTuple):
     """A row that was derived from suspect memories.
 
@@ -118,14 +158,14 @@ class AffectedRow(NamedTuple):
 _LIST_AFFECTED = """
     WITH RECURSIVE up AS (
         SELECT id, version, kind, retired_at, content FROM consolidation.consolidated_memories
-        WHERE project_id = :project AND superseded_by_id IS NULL
+        WHERE project_id = :project AND superseded_by_id IS NULL AND id <> ALL(CAST(:kept AS uuid[]))
             AND (source_memory_ids && CAST(:ids AS uuid[]) OR id IN (
                 SELECT child_id FROM consolidation.memory_lineage WHERE parent_id = ANY(:ids)))
         UNION
         SELECT c.id, c.version, c.kind, c.retired_at, c.content
         FROM up JOIN consolidation.memory_lineage l ON l.parent_id = up.id
             JOIN consolidation.consolidated_memories c ON c.id = l.child_id
-        WHERE c.superseded_by_id IS NULL),
+        WHERE c.superseded_by_id IS NULL AND c.id <> ALL(CAST(:kept AS uuid[]))),
     touched AS (SELECT unnest(CAST(:ids AS uuid[])) AS id UNION SELECT id FROM up),
     ids AS MATERIALIZED (SELECT array_agg(id) AS ids FROM touched)
     SELECT id, version, 'consolidated_memories', kind, CASE WHEN retired_at IS NULL THEN 'active' ELSE 'archived' END,
@@ -151,13 +191,15 @@ _LIST_AFFECTED = """
 _KIND_ORDER = ("merged", "pattern", "principle", "summary", "procedural", "playbook", "suggestion", "relation")
 
 
-def list_affected(connection: Connection, project_id: UUID, suspects: Sequence[UUID]) -> list[AffectedRow]:
+def list_affected(
+    connection: Connection, project_id: UUID, suspects: Sequence[UUID], *, kept: Sequence[KeptRow] = ()
+) -> list[AffectedRow]:
     """Return what was derived from these memories and is in use or may come back, lowest level first, then by id.
 
-    Superseded rows, retired entries and decided suggestions are left out. What is out of use already is included: to
-    undo what took it out of use, this change has to be undone first.
+    Left out are the ``kept`` rows, superseded ones, retired entries and decided suggestions. What is out of use already
+    is included: to undo what took it out of use, this change has to be undone first.
     """
-    parameters = {"project": project_id, "ids": list(suspects)}
+    parameters = {"project": project_id, "ids": list(suspects), "kept": [row.id for row in kept]}
     rows = [AffectedRow(*row) for row in connection.execute(text(_LIST_AFFECTED), parameters)]
     return sorted(rows, key=lambda row: (_KIND_ORDER.index(row.kind), row.id))
 
@@ -196,11 +238,12 @@ def list_hidden(
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Rows to take out of use together. ``shown``: raw memories that become active again."""
+    """Rows to take out of use together. ``shown``: raw memories that become active again. ``kept``: rows in use."""
 
     suspects: Sequence[SuspectMemory]
     affected: Sequence[AffectedRow]
     shown: Sequence[HiddenMemory] = field(default=())
+    kept: Sequence[KeptRow] = field(default=())
 
 
 def write_quarantine(
@@ -278,7 +321,7 @@ def write_derived_out_of_use(
         ConflictError: A row changed since it was read.
     """
 
-    def change(row: AffectedRow | HiddenMemory, values: Mapping[str, Any]) -> Change:
+    def change(row: AffectedRow | HiddenMemory | KeptRow, values: Mapping[str, Any]) -> Change:
         return Change(row.id, group_id, values, row.version, reason)
 
     of: dict[str, list[AffectedRow]] = {"consolidated_memories": [], "playbook_entries": []}
@@ -289,6 +332,7 @@ def write_derived_out_of_use(
     entries = of["playbook_entries"]
     for table, changes in (
         (consolidated_memories, [change(r, archived) for r in of["consolidated_memories"]]),
+        (consolidated_memories, [change(r, {"details": {**r.details, "changed": r.changed}}) for r in rows.kept]),
         (playbook_entries, [change(r, {"status": "retired", "updated_at": now}) for r in entries if r.is_derived]),
         (playbook_entries, [change(r, reduce_entry(r.status, r.evidence, now)) for r in entries if not r.is_derived]),
         (consolidation_suggestions, [change(r, {"status": "superseded"}) for r in of["consolidation_suggestions"]]),

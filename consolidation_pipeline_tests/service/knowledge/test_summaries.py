@@ -310,12 +310,16 @@ EDITED = "Rotate the signing keys of the ferry timetable every ninety days."
 
 
 def summarize_and_edit(pipeline: Pipeline) -> tuple[Any, dict[str, list[Any]], UUID]:
-    """Summarize 20 memories and edit one; return the summary as it was, what was stored, and the group of the edit."""
+    """Summarize 20 memories and edit one that the summary tells of.
+
+    Returns:
+        The summary as it was, what was stored, and the group of the edit.
+    """
     pipeline.add(hourly_notes(20))
     run_summarize_job(pipeline)
     (row,) = active_rows(pipeline, "summary")
     before = dump_knowledge(pipeline)
-    edit_memory(pipeline.engine, note_id("n-003"), {"content": EDITED}, changed_by="test")
+    edit_memory(pipeline.engine, UUID(row.details["told"][0]), {"content": EDITED}, changed_by="test")
     return row, before, pipeline.last_group(entity=row.id)
 
 
