@@ -87,6 +87,8 @@ def find_refused(
         group = int(queries.groups[query])
         if group not in worst or found.after - found.before > worst[group][0].after - worst[group][0].before:
             worst[group] = found, query
+    if not worst:
+        return []
     ids, nodes = to_uuids(rows.ids), to_uuids(contents.nodes.ids)
     return [
         RefusedMerge(
