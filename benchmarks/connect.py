@@ -1,10 +1,11 @@
 """Time of syncing and writing a large store, and how long its program waits meanwhile.
 
-    python benchmarks/connect.py [--rows N] [--dimension D] [--no-index] [--merge-only]        default: 100000 1536
+    python benchmarks/connect.py [--rows N] [--dimension D] [--no-index] [--merge-only]
 
 A collection as mem0 makes it gets N memories of N / 250 users; two of a hundred are worded twice. It is connected,
 copied, consolidated and written. Then a night: 1,000 rows (at most a hundredth of N) are new, changed or deleted, half
-of the new ones in words for what the user has already, and sync, run and write follow.
+of the new ones in words for what the user has already, and sync, run and write follow. It is measured twice: first the
+rows are those of a tenth of the users, then of any of them.
 
 Meanwhile a process updates and inserts rows of the collection one by one, fifty in a second, half of them among the
 rows that are being merged. The server tells it of each lock that it waits for longer than 50 ms. The same is measured
@@ -43,6 +44,8 @@ TWICE = 0.02
 MAX_NIGHT = 1_000
 # Shares of the rows of a night; half of the new ones word an old fact again.
 NEW, CHANGED = 0.6, 0.3
+# Share of the users whose rows change in a night, and their name.
+NIGHTS = ((0.1, "a tenth of the users"), (1.0, "any user"))
 SOURCE, PROJECT, MODEL, URL_ENV = "shop", "shop", "openai/repeated", "SHOP_DATABASE_URL"
 SEED = 7
 # Each memory has a time of its own in these 90 days.
@@ -109,16 +112,27 @@ def fill(url: str, rows: int, dimension: int, *, index: bool) -> None:
         store.execute("CHECKPOINT")  # Else the rows that are filled here are flushed during the first measurements.
 
 
-def change_rows(url: str, rows: int, dimension: int) -> int:
-    """Add, change and delete rows as the agents of a day do; return how many."""
+def change_rows(url: str, rows: int, dimension: int, night: int, *, users: float) -> int:
+    """Add, change and delete rows as the agents of a day do; return how many.
+
+    Args:
+        url: The store's database.
+        rows: Rows that it had at first.
+        dimension: Length of the vectors.
+        night: Number of the night; another one changes other rows.
+        users: Share of the users whose rows change.
+    """
     import psycopg
 
     from consolidation_pipeline_tests.service.sources.local_vectors import repeat_vectors
 
-    draw = random.Random(SEED + 1)
+    draw = random.Random(SEED + night)
     lessons: Iterator[Lesson] = draw_lessons(draw)
     count = min(MAX_NIGHT, rows // 100)
-    known = draw.sample(list(draw_rows(rows)), count)
+    drawn = list(draw_rows(rows))
+    names = sorted({user for _, user, _ in drawn})
+    active = {*draw.sample(names, max(1, round(users * len(names))))}
+    known = draw.sample([row for row in drawn if row[1] in active], count)
     new, changed = int(count * NEW), int(count * CHANGED)
     texts = [word_again(row[2]) if at % 2 else phrase(next(lessons), draw) for at, row in enumerate(known[:new])]
     texts += [phrase(next(lessons), draw) for _ in range(changed)]
@@ -278,14 +292,27 @@ def measure_all(engine: Any, url: str, rows: int, dimension: int, *, merge_only:
         first = write_source(engine, SOURCE, quiet_seconds=0, max_share=1)
     sync_source(engine, SOURCE)
     run(merge_only)
-    count = change_rows(url, rows, dimension)
-    with measure(f"{count:,} rows changed: sync", url, dimension):
+    for night, (users, who) in enumerate(NIGHTS, start=1):
+        measure_night(engine, url, rows, dimension, night, users=users, who=who, merge_only=merge_only)
+    print(f"\nFirst write: {first}")
+
+
+def measure_night(
+    engine: Any, url: str, rows: int, dimension: int, night: int, *, users: float, who: str, merge_only: bool
+) -> None:
+    """Print the rows of a night. ``users``: share of the users whose rows change; ``who``: that in words."""
+    from consolidation_pipeline.service.sources.sync import sync_source
+    from consolidation_pipeline.service.sources.write_back import write_source
+
+    count = change_rows(url, rows, dimension, night, users=users)
+    name = f"{count:,} rows of {who} changed"
+    with measure(f"{name}: sync", url, dimension):
         synced = sync_source(engine, SOURCE)
-    with measure(f"{count:,} rows changed: run", url, dimension):
+    with measure(f"{name}: run", url, dimension):
         run(merge_only)
-    with measure(f"{count:,} rows changed: write", url, dimension, list_planned(engine)):
-        second = write_source(engine, SOURCE, quiet_seconds=0)
-    print(f"\nFirst write: {first}\nSync: {synced}\nSecond write: {second}")
+    with measure(f"{name}: write", url, dimension, list_planned(engine)):
+        written = write_source(engine, SOURCE, quiet_seconds=0)
+    print(f"{synced}\n{written}")
 
 
 def main() -> None:
