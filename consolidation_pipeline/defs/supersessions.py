@@ -15,6 +15,7 @@ def supersessions(run: ProjectRun, phase: PhaseResult) -> None:
     result = record_supersessions(run)
     phase.metrics = {
         "memories_in": result.memories,
+        "memories_compared": result.compared,
         "supersessions_found": result.found,
         "supersessions_confirmed": result.confirmed,
         "supersessions_added": result.added,

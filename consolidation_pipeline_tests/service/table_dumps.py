@@ -14,7 +14,14 @@ TABLES = tuple(table.name for table in metadata.sorted_tables)
 # Tables of runs, calls and keys.
 BOOKKEEPING = {"projects", "consolidation_jobs", "consolidation_events", "llm_calls", "api_keys"}
 # Tables that a run recomputes from the memories.
-CACHES = {"memory_neighbors", "memory_clusters", "similarity_calibrations", "grouping_embeddings", "pair_judgements"}
+CACHES = {
+    "memory_neighbors",
+    "memory_clusters",
+    "similarity_calibrations",
+    "grouping_embeddings",
+    "pair_judgements",
+    "compared_scopes",
+}
 CACHED_COLUMNS = {"embedding", "embedding_model", "embedding_dim", "graph_version", "relevance_score", "relevance_at"}
 # Columns that differ between equal runs.
 ACCIDENTAL = {

@@ -138,7 +138,8 @@ def _find_revisions(texts: Sequence[tuple[str, datetime, datetime]]) -> dict[tup
 
 
 def _tells_change(sentence: str, language: str | None) -> bool:
-    known = detect_language(sentence) or language
+    """Return True if a sentence of a text tells of a change. ``language``: of the text, None = unknown."""
+    known = language or detect_language(sentence)
     return known is not None and bool(find_changes(sentence, known))
 
 
@@ -166,11 +167,11 @@ def _build_matrix(sentences: Sequence[_Sentence]) -> tuple[Any, NDArray[np.int64
     from scipy.sparse import csr_array
 
     numbers: dict[str, int] = {}
-    rows, columns = [], []
+    rows: list[int] = []
+    columns: list[int] = []
     for at, sentence in enumerate(sentences):
-        for word in sorted(sentence.words):
-            rows.append(at)
-            columns.append(numbers.setdefault(word, len(numbers)))
+        rows += [at] * len(sentence.words)
+        columns += [numbers.setdefault(word, len(numbers)) for word in sorted(sentence.words)]
     shape = len(sentences), max(1, len(numbers))
     matrix = csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=shape)
     return matrix, np.bincount(np.array(columns, np.int64), minlength=shape[1])

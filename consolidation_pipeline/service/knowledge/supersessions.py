@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -12,14 +12,17 @@ from consolidation_pipeline.core.knowledge.supersession_search import FoundSuper
 from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
 from consolidation_pipeline.service.memory_tests.gate import write_checked
+from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.supersessions import (
     StoredSupersession,
     SupersessionChange,
+    list_dated_scopes,
     load_dated_memories,
     load_supersessions,
     load_undone,
+    mark_scopes_compared,
     write_supersessions,
 )
 
@@ -34,11 +37,13 @@ _SHOWN_CHARS = 160
 class SupersessionResult:
     """Result of the phase.
 
-    ``memories``: memories with a known date. ``found``, ``confirmed``: relations that follow from them, and those of
-    them that a rule confirms. ``added``, ``changed``, ``withdrawn``: relations that were written.
+    ``memories``: memories with a known date. ``compared``: those in scopes that changed since the last comparison.
+    ``found``, ``confirmed``: relations that follow from these, and those of them that a rule confirms. ``added``,
+    ``changed``, ``withdrawn``: relations that were written.
     """
 
     memories: int
+    compared: int
     found: int
     confirmed: int
     added: int
@@ -50,31 +55,43 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
     """Compare all raw memories of each scope, and store which of them supersede which.
 
     The relations follow from the texts, dates and writers of the memories alone, so they do not depend on the order in
-    which these arrived. A relation that no longer follows is withdrawn. What a person confirmed, rejected or undid
-    stays as it is.
+    which these arrived. A scope where nothing has changed is not compared again. A relation that no longer follows is
+    withdrawn. What a person confirmed, rejected or undid stays as it is.
     """
+    project, option = run.project.id, run.options.scope
     with run.reading() as connection:
-        memories = load_dated_memories(connection, run.project.id, scope=run.options.scope)
+        scopes = list_dated_scopes(connection, project, scope=option, code=describe_code()["digest"])
+        changed_scopes = [one for one in scopes if not one.is_compared]
+        memories = load_dated_memories(connection, project, changed_scopes, scope=option)
+    total = sum(one.size for one in scopes)
+    if not changed_scopes:
+        return SupersessionResult(total, 0, 0, 0, 0, 0, 0)
     found = {
         relation_id(run.project.slug, SUPERSEDES, one.newer_id, one.older_id): one
         for one in find_supersessions(memories, apply=partial(compute_in_order, memories=len(memories)))
     }
+    names = {one.scope for one in changed_scopes}
     with run.reading() as connection:
-        stored = {one.id: one for one in load_supersessions(connection, run.project.id)}
+        stored = {one.id: one for one in load_supersessions(connection, project, scope=option)}
         undone = load_undone(connection, found.keys() - stored.keys())
+        own = [one for one in stored.values() if one.scope in names]
         new = [_build(id_, one) for id_, one in found.items() if id_ not in stored and id_ not in undone]
-        changed = list(_update(found, stored.values()))
-        withdrawn = list(_withdraw(found, stored.values()))
+        changed = list(_update(found, own))
+        withdrawn = list(_withdraw(found, own))
+    refused: Sequence[SupersessionChange] = ()
     if new or changed or withdrawn:
-        write_checked(
+        _, refused = write_checked(
             run,
             "supersessions",
             [*new, *changed, *withdrawn],
             lambda connection, chosen: write_supersessions(connection, run.author, chosen, now=run.now),
             lambda change: [change.newer_id, change.older_id],
         )
+    if not refused:  # Else the next run tries again.
+        with run.transaction() as connection:
+            mark_scopes_compared(connection, project, scopes, scope=option)
     confirmed = sum(one.found.status == "confirmed" for one in found.values())
-    return SupersessionResult(len(memories), len(found), confirmed, len(new), len(changed), len(withdrawn))
+    return SupersessionResult(total, len(memories), len(found), confirmed, len(new), len(changed), len(withdrawn))
 
 
 def _build(id_: UUID, one: FoundSupersession, version: int | None = None) -> SupersessionChange:

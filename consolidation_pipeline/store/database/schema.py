@@ -403,6 +403,17 @@ pair_judgements = Table(
     comment="Answers of pair judges, kept so that nothing is asked twice.",
 )
 
+compared_scopes = Table(
+    "compared_scopes",
+    metadata,
+    _project(),
+    _column("scope", Text, "Hash of the scope key."),
+    _column("memories", Text, "Hash of the dated memories that were compared, and of the version of the program."),
+    _column("relations", Text, "Hash of the relations supersedes between them."),
+    PrimaryKeyConstraint("project_id", "scope"),
+    comment="Scopes whose memories supersessions has compared; it skips those that have not changed since.",
+)
+
 memory_clusters = Table(
     "memory_clusters",
     metadata,

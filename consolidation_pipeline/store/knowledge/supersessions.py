@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
@@ -21,26 +22,96 @@ from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_te
 # Sources of memories that agents write as they learn them, so that the time of storing is that of learning.
 _LIVE_SOURCES = ("api", "mcp")
 
-# An import without a date stores the memory with its own time: when it was learned is not known.
-_LOAD_DATED_MEMORIES = """
-    SELECT t.id, t.learned_at, t.user_id, t.agent_id, t.session_id, t.writer, coalesce(/* scope_key */, '') AS scope,
-        /* columns */
-    FROM consolidation.task_memories t
-    WHERE t.project_id = :project AND (t.archive_reason IS NULL OR t.archive_reason IN (:staleness, :forgotten))
-        AND (t.learned_at <> t.created_at OR t.writer IS NOT NULL OR t.source = ANY(:live))
-    ORDER BY t.id
+# SQL that is true for raw memories of which it is known when they were learned: an import without a date stores the
+# memory with its own time. Merged and stale ones are among them, so that the result does not depend on what was done
+# with them; those that a person archived are not.
+_IS_DATED = compose(
+    """t.project_id = :project AND (t.archive_reason IS NULL OR t.archive_reason IN (/* stale */))
+        AND (t.learned_at <> t.created_at OR t.writer IS NOT NULL OR t.source IN (/* live */))""",
+    stale=f"'{STALENESS}', '{FORGOTTEN}'",
+    live=", ".join(f"'{source}'" for source in _LIVE_SOURCES),
+)
+_SCOPE = "md5(coalesce(/* scope_key */, ''))"
+_COUNT_SCOPES = """
+    WITH dated AS (
+        SELECT /* scope */ AS scope, count(*) AS count, md5(concat(CAST(:code AS text), count(*), sum(hashtextextended(
+            concat_ws('|', t.id, t.content_hash, t.learned_at, t.user_id, t.agent_id, t.session_id, t.writer), 0))))
+            AS memories
+        FROM consolidation.task_memories t WHERE /* is_dated */ GROUP BY 1),
+    related AS (/* relations */)
+    SELECT scope, coalesce(dated.count, 0) AS count, coalesce(dated.memories, '') AS memories,
+        coalesce(dated.memories = c.memories AND coalesce(related.relations, '') = c.relations, false) AS is_compared
+    FROM dated FULL JOIN related USING (scope)
+        LEFT JOIN (SELECT * FROM consolidation.compared_scopes WHERE project_id = :project) c USING (scope)
+    ORDER BY scope
+"""
+_HASH_RELATIONS = """
+    SELECT /* scope */ AS scope, md5(concat(count(*), sum(hashtextextended(
+        concat_ws('|', r.id, r.status, r.reason, r.confidence), 0)))) AS relations
+    FROM consolidation.memory_relations r JOIN consolidation.task_memories t ON t.id = r.a_id
+    WHERE r.project_id = :project AND r.relation_type = 'supersedes' GROUP BY 1
 """
 
 
-def load_dated_memories(connection: Connection, project_id: UUID, *, scope: str) -> list[DatedMemory]:
-    """Return the raw memories of which it is known when they were learned, by id.
+class DatedScope(NamedTuple):
+    """A scope with ``size`` dated memories, of which ``memories`` is a hash.
 
-    Merged and stale ones are among them, so that the result does not depend on what was done with them; those that a
-    person archived are not. ``scope``: the project's option.
+    ``scope``: hash of its key. ``is_compared``: neither they nor their relations have changed since they were compared.
     """
-    columns = ", ".join(f"t.{name}" for name in TEXT_COLUMNS)
-    statement = compose(_LOAD_DATED_MEMORIES, scope_key=raw_scope_key(scope), columns=columns)
-    bound = {"project": project_id, "staleness": STALENESS, "forgotten": FORGOTTEN, "live": list(_LIVE_SOURCES)}
+
+    scope: str
+    size: int
+    memories: str
+    is_compared: bool
+
+
+def list_dated_scopes(connection: Connection, project_id: UUID, *, scope: str, code: str) -> list[DatedScope]:
+    """Return the scopes of a project. ``scope``: the project's option; ``code``: version of what compares them."""
+    key = compose(_SCOPE, scope_key=raw_scope_key(scope))
+    relations = compose(_HASH_RELATIONS, scope=key)
+    statement = compose(_COUNT_SCOPES, scope=key, is_dated=_IS_DATED, relations=relations)
+    return [DatedScope(*row) for row in connection.execute(text(statement), {"project": project_id, "code": code})]
+
+
+_FORGET_SCOPES = """
+    DELETE FROM consolidation.compared_scopes WHERE project_id = :project AND scope <> ALL(CAST(:unchanged AS text[]))
+"""
+_MARK_SCOPES_COMPARED = """
+    INSERT INTO consolidation.compared_scopes (project_id, scope, memories, relations)
+    SELECT :project, scope, memories, coalesce(relations, '')
+    FROM unnest(CAST(:scopes AS text[]), CAST(:memories AS text[])) AS compared(scope, memories)
+        LEFT JOIN (/* relations */) related USING (scope)
+"""
+
+
+def mark_scopes_compared(connection: Connection, project_id: UUID, scopes: Sequence[DatedScope], *, scope: str) -> None:
+    """Note that the relations of these scopes, all of a project, follow from their memories."""
+    relations = compose(_HASH_RELATIONS, scope=compose(_SCOPE, scope_key=raw_scope_key(scope)))
+    unchanged = [one.scope for one in scopes if one.is_compared]
+    connection.execute(text(_FORGET_SCOPES), {"project": project_id, "unchanged": unchanged})
+    changed = [one for one in scopes if not one.is_compared]
+    bound = {"scopes": [one.scope for one in changed], "memories": [one.memories for one in changed]}
+    connection.execute(text(compose(_MARK_SCOPES_COMPARED, relations=relations)), {"project": project_id, **bound})
+
+
+_LOAD_DATED_MEMORIES = """
+    SELECT t.id, t.learned_at, t.user_id, t.agent_id, t.session_id, t.writer, coalesce(/* scope_key */, '') AS scope,
+        /* columns */
+    FROM consolidation.task_memories t WHERE /* is_dated */ AND /* scope */ = ANY(:scopes) ORDER BY t.id
+"""
+
+
+def load_dated_memories(
+    connection: Connection, project_id: UUID, scopes: Sequence[DatedScope], *, scope: str
+) -> list[DatedMemory]:
+    """Return the raw memories of some scopes of which it is known when they were learned, by id.
+
+    ``scope``: the project's option.
+    """
+    columns, key = ", ".join(f"t.{name}" for name in TEXT_COLUMNS), raw_scope_key(scope)
+    named = compose(_SCOPE, scope_key=key)
+    statement = compose(_LOAD_DATED_MEMORIES, scope_key=key, columns=columns, is_dated=_IS_DATED, scope=named)
+    bound = {"project": project_id, "scopes": [one.scope for one in scopes]}
     return [
         DatedMemory(id_, join_text_columns(texts), learned_at, Writer(user, agent, session, key), scope_key)
         for id_, learned_at, user, agent, session, key, scope_key, *texts in connection.execute(text(statement), bound)
@@ -49,9 +120,13 @@ def load_dated_memories(connection: Connection, project_id: UUID, *, scope: str)
 
 @dataclass(frozen=True)
 class StoredSupersession:
-    """A stored relation ``supersedes``. ``is_manual``: a person decided on it last, or undid it."""
+    """A stored relation ``supersedes``.
+
+    ``scope``: hash of the scope key of the newer memory. ``is_manual``: a person decided on it last, or undid it.
+    """
 
     id: UUID
+    scope: str
     status: str
     reason: str
     confidence: float
@@ -60,20 +135,19 @@ class StoredSupersession:
 
 
 _LOAD_STORED = """
-    SELECT r.id, r.status, coalesce(r.reason, '') AS reason, r.confidence, r.version, coalesce((
+    SELECT r.id, /* scope */ AS scope, r.status, coalesce(r.reason, '') AS reason, r.confidence, r.version, coalesce((
         SELECT c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'
         FROM consolidation.consolidation_changes c WHERE c.entity_id = r.id ORDER BY c.seq DESC LIMIT 1), true)
         AS is_manual
-    FROM consolidation.memory_relations r
+    FROM consolidation.memory_relations r JOIN consolidation.task_memories t ON t.id = r.a_id
     WHERE r.project_id = :project AND r.relation_type = 'supersedes' ORDER BY r.id
 """
 
 
-def load_supersessions(connection: Connection, project_id: UUID) -> list[StoredSupersession]:
-    """Return the stored relations of a project, by id."""
-    return [
-        StoredSupersession(**row._mapping) for row in connection.execute(text(_LOAD_STORED), {"project": project_id})
-    ]
+def load_supersessions(connection: Connection, project_id: UUID, *, scope: str) -> list[StoredSupersession]:
+    """Return the stored relations of a project, by id. ``scope``: the project's option."""
+    statement = compose(_LOAD_STORED, scope=compose(_SCOPE, scope_key=raw_scope_key(scope)))
+    return [StoredSupersession(**row._mapping) for row in connection.execute(text(statement), {"project": project_id})]
 
 
 _LOAD_UNDONE = """

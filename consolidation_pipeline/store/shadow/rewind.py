@@ -113,6 +113,7 @@ _REMOVE_LATER = (
     "DELETE FROM consolidation.memory_neighbors",
     "DELETE FROM consolidation.memory_clusters",
     "DELETE FROM consolidation.grouping_embeddings",
+    "DELETE FROM consolidation.compared_scopes",
     "UPDATE consolidation.task_memories SET graph_version = NULL, relevance_score = NULL, relevance_at = NULL",
     "UPDATE consolidation.consolidated_memories SET relevance_score = NULL, relevance_at = NULL",
     """

@@ -76,7 +76,39 @@ def test_second_run_writes_no_supersession(pipeline: Pipeline) -> None:
     pipeline.add(PORTS)
     record(pipeline)
     again = record(pipeline)
-    assert (again.found, again.added, again.changed, again.withdrawn) == (3, 0, 0, 0)
+    assert (again.memories, again.compared) == (len(PORTS) - 1, 0)
+    assert (again.added, again.changed, again.withdrawn) == (0, 0, 0)
+    assert statuses(pipeline) == EXPECTED
+
+
+def test_only_changed_scopes_are_compared_again(pipeline: Pipeline) -> None:
+    by_user = [{**row, "user_id": row.get("user_id", "carl")} for row in PORTS]
+    pipeline.add(by_user)
+    assert record(pipeline).compared == len(PORTS) - 1
+    pipeline.add([dated("limit again", "The upload limit is 90 MB.", 10, user_id="ann")])
+    result = record(pipeline)
+    assert (result.compared, result.added, result.withdrawn) == (3, 1, 0)
+    assert record(pipeline).compared == 0
+    # Two scopes have become one.
+    pipeline.configure(scope="project")
+    assert record(pipeline).compared == len(PORTS)
+    assert pipeline.value("SELECT count(*) FROM {s}.compared_scopes") == 1
+
+
+def test_other_projects_do_not_hide_a_changed_scope(pipeline: Pipeline) -> None:
+    pipeline.add(PORTS)
+    pipeline.add(PORTS, "other")
+    assert record(pipeline).compared == record(pipeline, "other").compared == len(PORTS) - 1
+    assert record(pipeline).compared == record(pipeline, "other").compared == 0
+
+
+def test_scope_with_changed_relations_is_compared_again(pipeline: Pipeline) -> None:
+    pipeline.add(PORTS)
+    record(pipeline)
+    pipeline.write("UPDATE {s}.memory_relations SET status = 'rejected', reason = 'lost' WHERE status = 'confirmed'")
+    # All but the one memory of ben, which has no relation.
+    assert record(pipeline).compared == len(PORTS) - 2
+    assert statuses(pipeline) == EXPECTED
 
 
 @settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

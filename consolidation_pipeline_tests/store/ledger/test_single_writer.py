@@ -57,7 +57,7 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
 from consolidation_pipeline.store.knowledge.playbook import EntryChange
 from consolidation_pipeline.store.knowledge.quarantine import Quarantine, SuspectMemory, WriterFilter
 from consolidation_pipeline.store.knowledge.relations import NewRelation, append_relations, load_relations
-from consolidation_pipeline.store.knowledge.supersessions import SupersessionChange
+from consolidation_pipeline.store.knowledge.supersessions import DatedScope, SupersessionChange
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, update_rows
 from consolidation_pipeline.store.memories.archive import MemoryUpdate
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
@@ -261,6 +261,10 @@ class StoreArguments:
             "load_profiled": {"summaries": [[self.raw[0]]], "most": 5},
             "list_suspects": {"where": WriterFilter(ids=self.raw[7:])},
             "list_affected": {"suspects": self.raw[7:]},
+            "list_kept": {"changed": self.raw[7:]},
+            "list_dated_scopes": {"code": "1"},
+            "load_dated_memories": {"scopes": [DatedScope("s", 1, "h", False)]},
+            "mark_scopes_compared": {"scopes": [DatedScope("s", 1, "h", False)]},
             "list_hidden": {"affected": [], "suspects": []},
             "write_quarantine": {"rows": Quarantine([SuspectMemory(self.raw[7], 1, "Do.", None, None)], [])},
             "write_derived_out_of_use": {"rows": Quarantine([], [])},
