@@ -101,7 +101,7 @@ def test_deletion_of_untold_memory_keeps_summary(summarized: Pipeline) -> None:
     assert load_row(summarized, "summary").details["changed"] == 1
 
 
-def test_summary_is_renewed_when_a_twentieth_of_its_memories_changed(summarized: Pipeline) -> None:
+def test_many_changes_renew_summary(summarized: Pipeline) -> None:
     _, untold = split_told(summarized)
     for at, id_ in enumerate(untold[:3]):
         assert "summary" not in edit(summarized, id_, f"{NEW_TEXT} {at}").derived
@@ -111,7 +111,7 @@ def test_summary_is_renewed_when_a_twentieth_of_its_memories_changed(summarized:
     assert load_row(summarized, "summary").retired_at is None
 
 
-def test_profile_is_renewed_when_three_of_its_memories_changed(summarized: Pipeline) -> None:
+def test_three_changes_renew_profile(summarized: Pipeline) -> None:
     _, untold = split_told(summarized)
     assert "procedural" not in edit(summarized, untold[0]).derived
     assert "procedural" not in edit(summarized, untold[1], f"{NEW_TEXT} Always.").derived
