@@ -192,14 +192,17 @@ _LOAD_EXISTING_ROWS = """
     SELECT id, version, cluster_key, source_memory_ids AS raw_ids,
         CASE kind WHEN 'principle' THEN
             ARRAY(SELECT parent_id FROM consolidation.memory_lineage l WHERE l.child_id = c.id) END AS members,
-        retired_at IS NULL AND NOT /* crosses_scopes */ AS is_active,
+        is_active,
         archive_reason IS NOT NULL AND NOT /* dissolved */ AS is_dismissed,
-        retired_at IS NULL AND NOT /* crosses_scopes */ AND (pinned OR details ? 'approved' OR EXISTS (
+        is_active AND (pinned OR details ? 'approved' OR EXISTS (
             SELECT 1 FROM consolidation.consolidation_changes r
             WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
                 AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)) AS is_kept,
         consolidation_method = 'llm' AS by_model, details ? 'rewrite_pending' AS is_pending
-    FROM consolidation.consolidated_memories c WHERE project_id = :project AND kind = :kind ORDER BY id
+    FROM consolidation.consolidated_memories c, LATERAL (
+        -- Reads the memories of each row, so it is computed once.
+        SELECT retired_at IS NULL AND NOT /* crosses_scopes */ AS is_active OFFSET 0) state
+    WHERE project_id = :project AND kind = :kind ORDER BY id
 """
 
 
