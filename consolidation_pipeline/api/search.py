@@ -42,7 +42,7 @@ def search_memories(body: SearchRequest, caller: ScopedReader) -> Response:
     found = search_project(caller.engine, project, query, settings=caller.settings, count_use=False)
     usage_buffer: UsageBuffer = caller.request.app.state.usage_buffer
     if query.as_of is None:
-        usage_buffer.add(found.results)
+        usage_buffer.add(project.id, found.results)
     reply = SearchReply.model_validate(found)
     # Serialized in this thread: FastAPI would validate the reply once more, in another thread.
     return Response(reply.model_dump_json(), media_type="application/json")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from threading import Lock
+from uuid import UUID
 
 import anyio
 from fastapi.concurrency import run_in_threadpool
@@ -25,21 +27,22 @@ class UsageBuffer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._lock = engine, Lock()
-        self._pending: list[SearchHit] = []
+        self._pending = defaultdict[UUID, list[SearchHit]](list)
         self._is_running = False
 
-    def add(self, hits: Sequence[SearchHit]) -> None:
-        """Count one use of each hit: within ``_FLUSH_SECONDS`` while ``run`` is entered, otherwise at once."""
+    def add(self, project_id: UUID, hits: Sequence[SearchHit]) -> None:
+        """Count one use of each hit in a project: soon, while ``run`` is entered, otherwise at once."""
         with self._lock:
-            self._pending += hits
+            self._pending[project_id] += hits
         if not self._is_running:
             self.flush()
 
     def flush(self) -> None:
         """Count the buffered uses."""
         with self._lock:
-            pending, self._pending = self._pending, []
-        count_uses(self._engine, pending)
+            pending, self._pending = self._pending, defaultdict(list)
+        for project_id, hits in pending.items():
+            count_uses(self._engine, project_id, hits)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:

@@ -33,6 +33,7 @@ def search(reader: TestClient, query: str, **more: Any) -> dict[str, Any]:
 
 
 def count_uses(api: ApiContext) -> int:
+    api.pipeline.fold_uses(SLUG)
     raw, merged = (
         "SELECT sum(reused_count) FROM {s}.task_memories",
         "SELECT sum(reuse_count) FROM {s}.consolidated_memories",

@@ -43,6 +43,7 @@ from consolidation_pipeline.service.undo.rollback import Rollback, roll_back
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.memories.pending_uses import fold_uses
 from consolidation_pipeline.store.projects import Project, configure_project, delete_project, get_project, list_projects
 from consolidation_pipeline_tests.database_pool import fill
 from consolidation_pipeline_tests.service.corpus import write_jsonl
@@ -141,6 +142,11 @@ class Pipeline:
             if embedder is not None:
                 run.embedder = embedder
             yield run
+
+    def fold_uses(self, slug: str = SLUG) -> None:
+        """Add pending uses to the memories of a project, as the begin of a run does."""
+        with self.engine.begin() as connection:
+            fold_uses(connection, self.project(slug).id)
 
     def run_phases(self, phases: Sequence[str] = PHASES, slug: str = SLUG, **how: Any) -> dict[str, Any]:
         """Run phases of a project; return the result of each."""

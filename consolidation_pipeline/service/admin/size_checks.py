@@ -10,8 +10,8 @@ from consolidation_pipeline.store.database.engine import Engine
 
 # Rows past their retention are removed from these. The others keep every row until its project is deleted.
 PRUNED = ("consolidation_changes", "consolidation_events", "memory_votes", "vote_queries")
-# A run replaces the rows of these, so they follow the number of active memories.
-REBUILT = ("memory_neighbors", "memory_clusters", "grouping_embeddings")
+# A run replaces the rows of these, or deletes them.
+REBUILT = ("memory_neighbors", "memory_clusters", "grouping_embeddings", "pending_uses")
 _LISTED = 5
 
 

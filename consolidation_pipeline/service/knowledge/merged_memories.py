@@ -37,6 +37,7 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
     write_merged,
 )
 from consolidation_pipeline.store.ledger.active_keys import find_by_text
+from consolidation_pipeline.store.memories.pending_uses import fold_uses
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
 # Groups per transaction.
@@ -156,6 +157,8 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
         ConflictError: the memories of a batch changed at each of three attempts; earlier batches stay written.
         BudgetExhaustedError: the budget does not pay for the vector of a merged text; earlier batches stay written.
     """
+    with run.transaction() as connection:  # a merged memory takes over the uses of its sources
+        fold_uses(connection, run.project.id)
     rewriter = Rewriter(run) if is_rewriting(run) else None
     plans: list[PlannedMerge] = []
     skipped = 0

@@ -36,6 +36,7 @@ from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.jobs.project_lock import project_lock
+from consolidation_pipeline.store.memories.pending_uses import fold_uses
 from consolidation_pipeline.store.projects import Project, get_project
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ def open_run(
         options = apply_limits(parse_options(overrides, base=options), read_limits(settings))
     with project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         with engine.begin() as connection:
+            fold_uses(connection, project.id)
             if requested is not None:
                 _reject_ended_request(jobs.get_job(connection, requested))
             fail_running_job(connection, project.id)

@@ -34,7 +34,8 @@ from consolidation_pipeline.service.runs.effective_options import effective_opti
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, count_uses, search_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
+from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.review.review_queue import count_review_items
 from consolidation_pipeline.store.search.context import (
     SupportedEntry,
@@ -102,24 +103,26 @@ def build_context(
     if not task.strip():
         raise UsageError("the task is blank: describe it in a sentence")
     with tracing.span("context", {tracing.MEMORY_STORE_ID: slug}):
-        context = _build(engine, slug, task, settings, token_budget, scope, as_of)
+        with autocommit_connection(engine) as connection:
+            project = get_project(connection, slug)
+        context = _build(engine, project, task, settings, token_budget, scope, as_of)
         sizes = {"memories": len(context.memories), "entries": len(context.playbook_entries), "tokens": context.tokens}
         tracing.set_attributes({f"consolidation.context.{name}": number for name, number in sizes.items()})
         if count_use and as_of is None:
-            count_uses(engine, context.memories)
+            count_uses(engine, project.id, context.memories)
     return context
 
 
 def _build(
     engine: Engine,
-    slug: str,
+    project: Project,
     task: str,
     settings: Settings,
     token_budget: int,
     scope: str | None,
     as_of: datetime | None,
 ) -> TaskContext:
-    candidates = _find_candidates(engine, slug, task, settings, scope, as_of)
+    candidates = _find_candidates(engine, project, task, settings, scope, as_of)
     selection = select_pieces(candidates.pieces, budget=token_budget)
     entries, memories, related = [], [], []
     for one in selection.selected:
@@ -132,7 +135,7 @@ def _build(
             related += [one.piece.id] if one.piece.is_related else []
     levels = Counter(str(memory.level) for memory in memories)
     context = TaskContext(
-        project=slug,
+        project=project.slug,
         task=task,
         playbook_entries=entries,
         memories=memories,
@@ -145,7 +148,7 @@ def _build(
         tokens=0,
         token_budget=token_budget,
     )
-    return _add_recommendations(context, _recommend(slug, candidates, selection))
+    return _add_recommendations(context, _recommend(project.slug, candidates, selection))
 
 
 def _add_recommendations(context: TaskContext, recommendations: Iterable[str]) -> TaskContext:
@@ -186,10 +189,8 @@ def to_document(context: TaskContext) -> str:
 
 
 def _find_candidates(
-    engine: Engine, slug: str, task: str, settings: Settings, scope: str | None, as_of: datetime | None
+    engine: Engine, project: Project, task: str, settings: Settings, scope: str | None, as_of: datetime | None
 ) -> _Candidates:
-    with engine.connect() as connection:
-        project = get_project(connection, slug)
     query = SearchQuery(task, limit=MAX_LIMIT, scope=scope, as_of=as_of)
     results = search_project(engine, project, query, settings=settings, count_use=False)
     hits = {hit.id: hit for hit in results.results}

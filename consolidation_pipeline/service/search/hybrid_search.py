@@ -39,6 +39,7 @@ from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.database.schema import PATTERN_TYPES
 from consolidation_pipeline.store.database.vector_copy import Vectors
+from consolidation_pipeline.store.memories.pending_uses import add_uses
 from consolidation_pipeline.store.memories.votes import load_usefulness
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.search.keyword_matches import (
@@ -56,7 +57,6 @@ from consolidation_pipeline.store.search.retrievers import (
 )
 from consolidation_pipeline.store.search.search_hits import (
     RankedMemory,
-    add_uses,
     load_hits,
     load_members,
     load_similarities,
@@ -131,7 +131,7 @@ def search_project(
         with open_snapshot(engine) as connection:
             hits, total, note = _find_hits(connection, project, query, filters, text=text, vector=vector, note=note)
         if count_use and query.as_of is None:
-            count_uses(engine, hits)
+            count_uses(engine, project.id, hits)
         spent = round((time.perf_counter() - began) * 1000, 3)
         tracing.set_attributes({tracing.MEMORY_RECORD_COUNT: len(hits)})
     return SearchResults(project.slug, query.text, hits, total, spent, note)
@@ -390,12 +390,7 @@ def _to_hits(
     return load_hits(connection, memories, include_sources=query.include_sources, as_of=query.as_of)
 
 
-def count_uses(engine: Engine, hits: Sequence[SearchHit]) -> None:
+def count_uses(engine: Engine, project_id: UUID, hits: Sequence[SearchHit]) -> None:
     """Count one use of a memory for each hit. A memory that is in several hits gets several uses."""
-    uses: Mapping[str, Counter[UUID]] = {
-        "task_memories": Counter(hit.id for hit in hits if hit.level == 0),
-        "consolidated_memories": Counter(hit.id for hit in hits if hit.level > 0),
-    }
-    for table, counts in uses.items():
-        if counts:
-            add_uses(engine, table, counts)
+    if hits:
+        add_uses(engine, project_id, Counter(hit.id for hit in hits))

@@ -188,6 +188,7 @@ _DELETED = {
         SELECT m.cluster_key FROM consolidation.memory_clusters m JOIN erased e ON e.id = m.member_id)""",
     "grouping_embeddings": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "staged_embeddings": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
+    "pending_uses": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "labelled_pairs": "a IN (SELECT id FROM erased) OR b IN (SELECT id FROM erased)",
     "pair_judgements": "project_id = :project AND question_hash = ANY(:questions)",
     "vote_queries": """project_id = :project

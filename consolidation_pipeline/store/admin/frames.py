@@ -17,6 +17,7 @@ from consolidation_pipeline.store.database.vector_copy import load_labelled_colu
 from consolidation_pipeline.store.jobs.llm_calls import COST_SUMS
 from consolidation_pipeline.store.knowledge.summaries import COVERS
 from consolidation_pipeline.store.ledger.lineage import CONSOLIDATED_STATUS, RAW_STATUS
+from consolidation_pipeline.store.memories.pending_uses import count_with_pending, last_use_with_pending
 
 # Rows per batch: no more are in memory as Python objects.
 BATCH_ROWS = 5_000
@@ -32,13 +33,13 @@ _MEMORIES = compose(
         memory_type, NULL AS pattern_type, execution_summary AS content, goal, result, lessons_learned, feedback, tags,
         source, external_id, task_id, user_id, agent_id, session_id,
         success, importance, pinned, relevance_score, NULL::float8 AS confidence_score,
-        NULL AS consolidation_method, false AS needs_review, reused_count AS reuse_count,
+        NULL AS consolidation_method, false AS needs_review, /* raw_uses */ AS reuse_count,
         NULL::integer AS source_count, NULL::text[] AS source_ids,
         consolidated_into_id::text AS successor_id, summary_id, archive_reason,
         learned_at AT TIME ZONE 'UTC' AS learned_at, created_at AT TIME ZONE 'UTC' AS created_at,
-        last_accessed_at AT TIME ZONE 'UTC' AS last_accessed_at, archived_at AT TIME ZONE 'UTC' AS retired_at,
+        /* raw_last_use */ AT TIME ZONE 'UTC' AS last_accessed_at, archived_at AT TIME ZONE 'UTC' AS retired_at,
         language::text, embedding_model, version, NULL::bytea AS vector
-    FROM consolidation.task_memories LEFT JOIN (
+    FROM consolidation.task_memories t LEFT JOIN (
         SELECT l.parent_id AS member_id, min(s.id::text) AS summary_id
         FROM consolidation.consolidated_memories s JOIN consolidation.memory_lineage l ON l.child_id = s.id
         WHERE s.project_id = :project AND /* covers */ GROUP BY 1) summaries ON member_id = id
@@ -48,18 +49,22 @@ _MEMORIES = compose(
         content, NULL, NULL, NULL, NULL, tags,
         NULL, NULL, NULL, user_id, NULL, NULL,
         success, importance, pinned, relevance_score, confidence_score,
-        consolidation_method, needs_review, reuse_count,
+        consolidation_method, needs_review, /* derived_uses */,
         source_count, source_memory_ids::text[],
         superseded_by_id::text, NULL, archive_reason,
         learned_at AT TIME ZONE 'UTC', created_at AT TIME ZONE 'UTC',
-        last_accessed_at AT TIME ZONE 'UTC', retired_at AT TIME ZONE 'UTC',
+        /* derived_last_use */ AT TIME ZONE 'UTC', retired_at AT TIME ZONE 'UTC',
         language::text, embedding_model, version, NULL::bytea
-    FROM consolidation.consolidated_memories WHERE project_id = :project
+    FROM consolidation.consolidated_memories c WHERE project_id = :project
     ORDER BY level, learned_at, id
     """,
     raw_status=RAW_STATUS,
     consolidated_status=CONSOLIDATED_STATUS,
     covers=COVERS,
+    raw_uses=count_with_pending("t", "reused_count"),
+    raw_last_use=last_use_with_pending("t"),
+    derived_uses=count_with_pending("c", "reuse_count"),
+    derived_last_use=last_use_with_pending("c"),
 )
 
 

@@ -647,6 +647,19 @@ memory_votes = Table(
     comment="What readers found useful: search and the playbook rank by it.",
 )
 
+pending_uses = Table(
+    "pending_uses",
+    metadata,
+    _project(),
+    _column("memory_id", Uuid, "Raw or consolidated memory."),
+    _column("seq", BigInteger, "Order of the counts.", Identity(always=True)),
+    _column("uses", Integer, "How often it was returned to an agent."),
+    _time("used_at", "When it was returned."),
+    PrimaryKeyConstraint("project_id", "memory_id", "seq"),
+    CheckConstraint("uses > 0", name="uses"),
+    comment="Uses that searches counted, until a run adds them to the memories.",
+)
+
 vote_queries = Table(
     "vote_queries",
     metadata,

@@ -21,6 +21,7 @@ from consolidation_pipeline.store.ledger.active_keys import duplicate_of
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, update_rows
 from consolidation_pipeline.store.memories.history_of_use import age_start, idle_start
 from consolidation_pipeline.store.memories.memories import lock_rows
+from consolidation_pipeline.store.memories.pending_uses import count_with_pending, last_use_with_pending
 
 # Table -> column of the time of archiving. Consolidated memories come first, the order in which both tables are locked.
 ARCHIVED_AT = {"consolidated_memories": "retired_at", "task_memories": "archived_at"}
@@ -63,7 +64,7 @@ _LOAD_CANDIDATES = {
         """
         WITH restored_by_hand AS MATERIALIZED (/* restored */)
         SELECT id, version, greatest(extract(epoch FROM %(as_of)s - /* idle_start */)::float8 / 86400, 0),
-            reused_count, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
+            /* uses */, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
             array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), 1::bigint
         FROM consolidation.task_memories t
         WHERE project_id = %(project)s AND NOT is_archived
@@ -73,14 +74,15 @@ _LOAD_CANDIDATES = {
         """,
         restored=_RESTORED,
         idle_start=idle_start("t"),
+        uses=count_with_pending("t", "reused_count"),
     ),
     # A new source is an access to its merged memory: the fact was learned again.
     "consolidated_memories": compose(
         """
         WITH restored_by_hand AS MATERIALIZED (/* restored */)
         SELECT id, version,
-            greatest(extract(epoch FROM %(as_of)s - greatest(last_accessed_at, newest))::float8 / 86400, 0),
-            reuse_count, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
+            greatest(extract(epoch FROM %(as_of)s - greatest(/* last_use */, newest))::float8 / 86400, 0),
+            /* uses */, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
             array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), memories
         FROM consolidation.consolidated_memories m, LATERAL (
             SELECT coalesce(max(/* age_start */), m.created_at) AS newest,
@@ -91,6 +93,8 @@ _LOAD_CANDIDATES = {
         ORDER BY id
         """,
         restored=_RESTORED,
+        last_use=last_use_with_pending("m"),
+        uses=count_with_pending("m", "reuse_count"),
         age_start=age_start("t"),
     ),
 }

@@ -6,6 +6,8 @@ import, however old its text is, unless the import brought a use count with the 
 
 from __future__ import annotations
 
+from consolidation_pipeline.store.memories.pending_uses import last_use_with_pending
+
 
 def age_start(row: str) -> str:
     """Return SQL of the instant from which the age of the raw memory ``row`` counts.
@@ -22,4 +24,4 @@ def age_start(row: str) -> str:
 def idle_start(row: str) -> str:
     """Return SQL of the instant since which the raw memory ``row`` was not used."""
     # Without a last use, greatest() ignores the null.
-    return f"greatest({row}.last_accessed_at, {age_start(row)})"
+    return f"greatest({last_use_with_pending(row)}, {age_start(row)})"

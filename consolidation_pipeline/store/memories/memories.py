@@ -31,6 +31,7 @@ from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, format_vector
 from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
 from consolidation_pipeline.store.ledger.lineage import find_memories
+from consolidation_pipeline.store.memories.pending_uses import load_pending_uses
 
 # Columns of a raw memory that are embedded, the parameters of `embedding_text`.
 TEXT_COLUMNS = ("goal", "execution_summary", "result", "lessons_learned", "feedback")
@@ -202,10 +203,14 @@ def load_memory(connection: Connection, memory_id: UUID) -> dict[str, Any] | Non
     # Built from the schema: all columns of either table, with their types.
     columns = [column for column in table.c if column.name not in _INTERNAL]
     row = connection.execute(select(*columns).where(table.c.id == memory_id)).one()._mapping
+    count = "reused_count" if found.kind == "raw" else "reuse_count"
+    pending, last_use = load_pending_uses(connection, row["project_id"], memory_id)
     paths = select(memory_files.c.path).where(memory_files.c.owner_id == memory_id).order_by(memory_files.c.path)
     return {
         **vars(found),
         **row,
+        count: row[count] + pending,
+        "last_accessed_at": max(filter(None, (row["last_accessed_at"], last_use)), default=None),
         "successor": row[_SUCCESSOR[table.name]],
         "files": list(connection.scalars(paths)),
     }

@@ -26,6 +26,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import (
     update_rows,
 )
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, lock_rows
+from consolidation_pipeline.store.memories.pending_uses import count_with_pending
 
 # `memory_type`: all originals have one type, unless the project lets groups cross types; then the first one's counts.
 # `decided_in`: the ledger group of the decision in force, to undo it by.
@@ -136,13 +137,17 @@ def load_originals(connection: Connection, ids: Sequence[UUID], *, scope: str = 
     return {row.id: row for row in connection.execute(text(statement), {"ids": list(ids)})}
 
 
-_LOAD_STATES = """
-    SELECT id, version, content_hash, reused_count AS uses, /* raw_key */ AS scope_key
+_LOAD_STATES = compose(
+    """
+    SELECT id, version, content_hash, /* raw_uses */ AS uses, /* raw_key */ AS scope_key
     FROM consolidation.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated
     UNION ALL
-    SELECT id, version, content_hash, reuse_count, /* derived_key */
+    SELECT id, version, content_hash, /* derived_uses */, /* derived_key */
     FROM consolidation.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL
-"""
+    """,
+    raw_uses=count_with_pending("t", "reused_count"),
+    derived_uses=count_with_pending("t", "reuse_count"),
+)
 
 
 def load_states(connection: Connection, ids: Sequence[UUID], *, scope: str) -> dict[UUID, Row[Any]]:

@@ -1,20 +1,18 @@
-"""Content of search hits, their similarities to a query, and the count of their uses."""
+"""Content of search hits, and their similarities to a query."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 from pgvector import Vector
-from psycopg.errors import DeadlockDetected, LockNotAvailable
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.results import HitSource, SearchHit
-from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows, format_uuids
+from consolidation_pipeline.store.database.raw_connections import fetch_rows, format_uuids
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.memories.memories import join_text_columns
@@ -160,34 +158,3 @@ def load_members(connection: Connection, patterns: Collection[str], ids: Collect
     if not patterns or not ids:
         return {}
     return dict(fetch_rows(connection, _LOAD_MEMBERS, {"patterns": format_uuids(patterns), "ids": format_uuids(ids)}))
-
-
-# The lock timeout is longer than any search between two others, and shorter than the second after which Postgres looks
-# for deadlocks. The commit does not wait for the disk: a count that a crash of the server loses does no harm. The
-# settings are made before the first row is locked, and end with the transaction, which is this statement.
-_ADD_USES = """
-    WITH settings AS MATERIALIZED (
-        SELECT set_config('lock_timeout', '250ms', true), set_config('synchronous_commit', 'off', true)),
-    locked AS MATERIALIZED (
-        SELECT m.id FROM /* table */ m CROSS JOIN settings WHERE m.id = ANY(%(ids)s) ORDER BY m.id
-        FOR NO KEY UPDATE OF m /* skip_locked */)
-    UPDATE /* table */ m SET /* uses */ + used.times, last_accessed_at = greatest(last_accessed_at, now())
-    FROM locked JOIN unnest(%(ids)s::uuid[], %(times)s::integer[]) used (id, times) ON used.id = locked.id
-    WHERE m.id = locked.id RETURNING m.id
-"""
-_USES = {"task_memories": "reused_count = reused_count", "consolidated_memories": "reuse_count = reuse_count"}
-
-
-def add_uses(engine: Engine, table: str, uses: Mapping[UUID, int]) -> int:
-    """Add uses to rows of ``table`` as of now, in a transaction of its own, and return the number of rows changed.
-
-    Rows are locked in the order of ids, as all writers do to avoid deadlocks. If another transaction locks rows for
-    long, those rows are left out.
-    """
-    bound = {"ids": list(uses), "times": list(uses.values())}
-    statement = partial(compose, _ADD_USES, table=f"consolidation.{table}", uses=_USES[table])
-    with autocommit_connection(engine) as connection:
-        try:
-            return len(fetch_rows(connection, statement(skip_locked=""), bound))
-        except (DeadlockDetected, LockNotAvailable):
-            return len(fetch_rows(connection, statement(skip_locked="SKIP LOCKED"), bound))

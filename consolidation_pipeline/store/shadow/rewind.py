@@ -17,6 +17,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED
 from consolidation_pipeline.store.ledger.revert import rewind_changes
 from consolidation_pipeline.store.ledger.row_images import HAS_VECTOR_BYTES, VECTOR_BYTES
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
+from consolidation_pipeline.store.memories.pending_uses import last_use_with_pending
 
 # The ledger has no images of rows that an erasure removed, and none at all of what audit retention removed.
 _LIST_GAPS = """
@@ -105,6 +106,7 @@ _REMOVE_LATER = (
     WHERE day > CAST(:start AS date) OR group_id = ANY(CAST(:groups AS uuid[]))
     """,
     "DELETE FROM consolidation.vote_queries WHERE day > CAST(:start AS date)",
+    "DELETE FROM consolidation.pending_uses",
     "DELETE FROM consolidation.memory_tests WHERE created_at >= :start",
     "DELETE FROM consolidation.labelled_pairs WHERE labelled_at >= :start",
     "DELETE FROM consolidation.similarity_calibrations WHERE created_at >= :start",
@@ -179,11 +181,14 @@ def load_hashed_texts(connection: Connection, project_id: UUID) -> dict[UUID, tu
     return {row[0]: (join_text_columns(row[2:]), row[1]) for row in rows}
 
 
-_COUNT_LATER = """
-    SELECT count(*) FILTER (WHERE last_accessed_at >= :start) AS used,
+_COUNT_LATER = compose(
+    """
+    SELECT count(*) FILTER (WHERE /* last_use */ >= :start) AS used,
         count(*) FILTER (WHERE created_at BETWEEN :start AND :end) AS arrived
-    FROM consolidation.task_memories WHERE project_id = :project
-"""
+    FROM consolidation.task_memories t WHERE project_id = :project
+    """,
+    last_use=last_use_with_pending("t"),
+)
 
 
 def count_later(connection: Connection, project_id: UUID, *, start: datetime, end: datetime) -> Row[Any]:

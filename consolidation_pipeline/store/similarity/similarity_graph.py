@@ -26,6 +26,7 @@ from consolidation_pipeline.store.database.vector_copy import (
     to_uuids,
 )
 from consolidation_pipeline.store.memories.memories import lock_rows
+from consolidation_pipeline.store.memories.pending_uses import count_with_pending
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 
@@ -91,11 +92,14 @@ _NODE_COLUMNS = {
     "reused": ">i4",
     "scope": "S16",
 }
-_NODE_VALUES = """
+_NODE_VALUES = compose(
+    """
     t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
     coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
-    t.reused_count, /* scope */
-"""
+    /* uses */, /* scope */
+    """,
+    uses=count_with_pending("t", "reused_count"),
+)
 
 _LOAD_NODES = compose(
     """

@@ -103,6 +103,8 @@ def test_nothing_of_erased_memories_is_left(notes: Pipeline) -> None:
     edit_memory(notes.engine, second, {"goal": "Another goal"}, changed_by="tester")
     notes.run()
     notes.write("UPDATE {s}.llm_calls SET response = to_jsonb(CAST(:words AS text))", words=CANARY)
+    search(notes.engine, "notes", SearchQuery(CANARY), settings=notes.settings)
+    assert notes.value("SELECT count(*) FROM {s}.pending_uses") > 0
     before = list_places(notes, "Zebrafinch")
     assert {"consolidated_memories.content", "consolidation_changes.new_state", "llm_calls.response"} <= before.keys()
     done = erase_all(notes, first, second, reason="asked for")
@@ -110,6 +112,11 @@ def test_nothing_of_erased_memories_is_left(notes: Pipeline) -> None:
     assert (done.scan["method"], done.scan["found"]) == ("pg_dump", 0)
     assert done.scan["texts"] >= 1
     assert list_places(notes, "Zebrafinch") == {}
+    made_of = (
+        "SELECT count(*) FROM {s}.pending_uses WHERE memory_id NOT IN (SELECT id FROM {s}.task_memories UNION "
+        "SELECT id FROM {s}.consolidated_memories)"
+    )
+    assert notes.value(made_of) == 0
     for id_ in (first, second):
         assert list_places(notes, str(id_)) == {}
     notes.run()

@@ -132,6 +132,7 @@ def test_context_counts_use_of_its_memories_only(known_fact: Pipeline) -> None:
     )
     before = dict(known_fact.rows(query))
     context = find_context(known_fact, count_use=True)
+    known_fact.fold_uses(KNOWN)
     after = dict(known_fact.rows(query))
     assert {id_ for id_ in after if after[id_] > before[id_]} == {hit.id for hit in context.memories}
 
