@@ -15,6 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from consolidation_pipeline.core.search.results import SearchHit
 from consolidation_pipeline.service.search.hybrid_search import count_uses
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 
 logger = logging.getLogger("consolidation_pipeline.api")
 
@@ -41,8 +42,9 @@ class UsageBuffer:
         """Count the buffered uses."""
         with self._lock:
             pending, self._pending = self._pending, defaultdict(list)
-        for project_id, hits in pending.items():
-            count_uses(self._engine, project_id, hits)
+        with autocommit_connection(self._engine) as connection:
+            for project_id, hits in pending.items():
+                count_uses(connection, project_id, hits)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:

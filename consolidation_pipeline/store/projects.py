@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.store.database.raw_connections import fetch_rows
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -53,7 +54,7 @@ def create_project(connection: Connection, slug: str, config: Mapping[str, Any] 
         raise ConflictError(f"project {slug} exists already", (slug,)) from error
 
 
-_GET_PROJECT = "SELECT id, slug, consolidation_enabled, config FROM consolidation.projects WHERE slug = :slug"
+_GET_PROJECT = "SELECT id, slug, consolidation_enabled, config FROM consolidation.projects WHERE slug = %(slug)s"
 _LIST_FIRST_SLUGS = "SELECT slug FROM consolidation.projects ORDER BY slug LIMIT 20"
 
 
@@ -63,11 +64,11 @@ def get_project(connection: Connection, slug: str) -> Project:
     Raises:
         NotFoundError: There is none; the message lists existing projects.
     """
-    row = connection.execute(text(_GET_PROJECT), {"slug": slug}).one_or_none()
-    if row is None:
+    found = fetch_rows(connection, _GET_PROJECT, {"slug": slug})
+    if not found:
         known = ", ".join(connection.scalars(text(_LIST_FIRST_SLUGS))) or "none"
         raise NotFoundError(f"there is no project {slug!r}; projects: {known}")
-    return Project(*row)
+    return Project(*found[0])
 
 
 # A slug may look like an id: the project with that slug comes first.

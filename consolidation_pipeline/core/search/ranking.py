@@ -74,15 +74,18 @@ def weighted_z_scores(
     """
     _check_lengths(scores, weights)
     _check_lengths(scores, absent)
-    ids = sorted({id_ for listed in scores for id_ in listed})
-    table = np.array(
-        [[listed.get(id_, missing) for id_ in ids] for listed, missing in zip(scores, absent, strict=True)]
-    )
+    ids = sorted(set().union(*scores))
+    places = dict(zip(ids, range(len(ids)), strict=True))
+    table = np.empty((len(scores), len(ids)))
+    for row, listed, missing in zip(table, scores, absent, strict=True):
+        row.fill(missing)
+        row[list(map(places.__getitem__, listed))] = list(listed.values())
     if not np.isfinite(table).all():
         raise ValueError("a score is NaN or infinite; scores must be finite")
     if not ids:
         return []
-    summed = sum_z_scores(table, weights, np.array([id_ not in outside for id_ in ids]))
+    inside = np.array([id_ not in outside for id_ in ids]) if outside else None
+    summed = sum_z_scores(table, weights, inside)
     order = np.argsort(-summed, kind="stable")
     return [(ids[at], score) for at, score in zip(order.tolist(), summed[order].tolist(), strict=True)]
 

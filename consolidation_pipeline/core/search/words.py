@@ -74,24 +74,34 @@ def add_frequencies(parts: Sequence[WordFrequencies], words: Collection[str]) ->
     )
 
 
-def choose_groups(words: Collection[str], frequencies: WordFrequencies, *, most: int) -> list[tuple[str, ...]]:
+def choose_groups(
+    words: Collection[str], frequencies: WordFrequencies, *, most: int, alone: int | None = None
+) -> list[tuple[str, ...]]:
     """Return groups of words that lead to the best matches of a query: texts that have all words of any group.
 
-    Rare words say most about a text, so they come first, each alone, as long as about ``most`` texts have one of them.
-    Then come pairs of the others, and groups of three, rarest words first, that fit as well: so many texts have them as
-    if words were independent. If nothing fits, the group is the rarest words together.
+    Rare words say most about a text, so they come first, each alone, as long as about ``alone`` texts have one of them.
+    Then come pairs of the others, and groups of three, rarest words first, as long as about ``most`` texts match: so
+    many texts have them as if words were independent. If nothing fits, the group is the rarest words together.
+    ``alone``: None = ``most``.
     """
-    ordered = sorted(set(words), key=lambda word: (frequencies.estimate(word), word))
+    shares = {word: frequencies.estimate(word) / max(1, frequencies.rows) for word in words}
+    ordered = sorted(shares, key=lambda word: (shares[word], word))
     groups: list[tuple[str, ...]] = []
-    left = float(most)
-    for size in range(1, _LARGEST_GROUP + 1):
-        alone = {group[0] for group in groups if len(group) == 1}
-        others = [word for word in ordered if word not in alone][: None if size == 1 else _MOST_COMBINED]
-        for group in combinations(others, size):
-            expected = frequencies.rows * math.prod(
-                frequencies.estimate(word) / max(1, frequencies.rows) for word in group
-            )
-            if expected <= left and not any(set(known) <= set(group) for known in groups):
+    left = float(most if alone is None else alone)
+    others = []
+    for word in ordered:
+        if (expected := frequencies.rows * shares[word]) <= left:
+            groups.append((word,))
+            left -= expected
+        else:
+            others.append(word)
+    left += most - (most if alone is None else alone)
+    combined: list[set[str]] = []
+    for size in range(2, _LARGEST_GROUP + 1):
+        for group in combinations(others[:_MOST_COMBINED], size):
+            expected = frequencies.rows * math.prod(map(shares.__getitem__, group))
+            if expected <= left and not any(known.issubset(group) for known in combined):
                 groups.append(group)
+                combined.append(set(group))
                 left -= expected
     return groups or [tuple(ordered[:_LARGEST_GROUP])]

@@ -109,7 +109,8 @@ def build_context(
         sizes = {"memories": len(context.memories), "entries": len(context.playbook_entries), "tokens": context.tokens}
         tracing.set_attributes({f"consolidation.context.{name}": number for name, number in sizes.items()})
         if count_use and as_of is None:
-            count_uses(engine, project.id, context.memories)
+            with autocommit_connection(engine) as connection:
+                count_uses(connection, project.id, context.memories)
     return context
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -22,6 +23,7 @@ from consolidation_pipeline.core.search.recall import MIN_SIMILARITY
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.core.search.versions import place_newer_first
 from consolidation_pipeline.core.search.words import TextStatistics, WordFrequencies, add_frequencies, count_texts
+from consolidation_pipeline.embed import is_local
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.effective_options import effective_options
@@ -30,6 +32,7 @@ from consolidation_pipeline.service.search.rank_fusion import (
     CANDIDATES_OF_HIT,
     FUSIONS,
     MIN_CANDIDATES,
+    MIN_INDEXED_CANDIDATES,
     RetrieverScores,
     fuse_scores,
 )
@@ -53,7 +56,7 @@ from consolidation_pipeline.store.search.retrievers import (
     SearchFilters,
     SemanticMatch,
     find_nearest,
-    open_snapshot,
+    snapshot,
 )
 from consolidation_pipeline.store.search.search_hits import (
     RankedMemory,
@@ -116,6 +119,8 @@ def search(
     """
     with autocommit_connection(engine) as connection:
         project = get_project(connection, slug)
+        if is_local(effective_options(project, settings).embedding_model):  # any other one takes connections of its own
+            return _search(engine, project, query, settings=settings, count_use=count_use, connection=connection)
     return search_project(engine, project, query, settings=settings, count_use=count_use)
 
 
@@ -123,15 +128,29 @@ def search_project(
     engine: Engine, project: Project, query: SearchQuery, *, settings: Settings, count_use: bool = True
 ) -> SearchResults:
     """Search a project that is loaded already; see ``search``."""
+    return _search(engine, project, query, settings=settings, count_use=count_use)
+
+
+def _search(
+    engine: Engine,
+    project: Project,
+    query: SearchQuery,
+    *,
+    settings: Settings,
+    count_use: bool,
+    connection: Connection | None = None,
+) -> SearchResults:
+    """Search a project on ``connection``, in autocommit; None = on one of the pool."""
     with tracing.memory_span("search_memory", project.slug):
         began = time.perf_counter()
         options = effective_options(project, settings)
         filters, text = _check_query(query, options), _to_storable(query.text)
         vector, note = _embed(engine, project, options, text) if filters.kinds else (None, None)
-        with open_snapshot(engine) as connection:
-            hits, total, note = _find_hits(connection, project, query, filters, text=text, vector=vector, note=note)
-        if count_use and query.as_of is None:
-            count_uses(engine, project.id, hits)
+        with autocommit_connection(engine) if connection is None else nullcontext(connection) as reading:
+            with snapshot(reading):
+                hits, total, note = _find_hits(reading, project, query, filters, text=text, vector=vector, note=note)
+            if count_use and query.as_of is None:
+                count_uses(reading, project.id, hits)
         spent = round((time.perf_counter() - began) * 1000, 3)
         tracing.set_attributes({tracing.MEMORY_RECORD_COUNT: len(hits)})
     return SearchResults(project.slug, query.text, hits, total, spent, note)
@@ -164,7 +183,8 @@ def _find_hits(
     note: str | None,
 ) -> tuple[list[SearchHit], int, str | None]:
     """Return the hits, the number of memories that were ranked, and the note on the search."""
-    listed = max(MIN_CANDIDATES, CANDIDATES_OF_HIT * query.limit)
+    least = MIN_INDEXED_CANDIDATES if find_word_indexes(connection, project.id) else MIN_CANDIDATES
+    listed = max(least, CANDIDATES_OF_HIT * query.limit)
     facts = load_query_facts(connection, project.id, text)
     scores = _retrieve(connection, project.id, query, filters=filters, facts=facts, vector=vector, listed=listed)
     if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):
@@ -178,7 +198,8 @@ def _find_hits(
     compared = ranked if query.min_match else ranked[: query.limit]
     staged_of = project.id if facts.has_staged else None
     matches = _match(connection, [id_ for id_, _ in compared], scores, vector, staged_of=staged_of)
-    ranked = [(id_, score) for id_, score in ranked if matches.get(id_, 1.0) >= query.min_match]
+    if query.min_match:
+        ranked = [(id_, score) for id_, score in ranked if matches[id_] >= query.min_match]
     hits = _to_hits(connection, ranked[: query.limit], scores, matches, query=query, note=note)
     return [found.add_to(hit) for hit in hits], len(ranked), note
 
@@ -272,6 +293,7 @@ def _retrieve(
             limit=listed,
             indexed=find_indexes(connection, project_id, vector[0], len(vector[1])),
             staged=find_staged_indexes(connection, project_id, vector[0], len(vector[1])) if facts.has_staged else None,
+            beside_words=bool(frequencies and words),
         )
     matches = find_keyword_matches(
         connection,
@@ -281,13 +303,25 @@ def _retrieve(
         indexes=word_indexes,
         frequencies=frequencies,
         least=query.limit,
+        vector=vector,
     )
+    cosines = {
+        id_: cosine
+        for match in matches
+        for id_, cosine in zip(match.ids, match.similarities, strict=True)
+        if cosine is not None
+    }
+    if cosines:
+        semantic = _add_nearer(semantic, matches[0], query.min_similarity, listed)
     statistics = _count_texts(matches, words, frequencies)
     keyword = _score_matches(matches, statistics, listed)
-    kinds_of = {match.id: match.kind for match in semantic}
-    kinds_of |= {id_: kind for match in matches for id_, kind in zip(match.ids, match.kinds, strict=True)}
     found = {match.id for match in semantic} | keyword.keys()
-    abstract = {id_ for id_ in found if kinds_of[id_] in ABSTRACT_KINDS}
+    kinds_of = {match.id: match.kind for match in semantic if match.kind in ABSTRACT_KINDS}
+    for match in matches:
+        if not ABSTRACT_KINDS.isdisjoint(match.kinds):
+            both = zip(match.ids, match.kinds, strict=True)
+            kinds_of |= {id_: kind for id_, kind in both if kind in ABSTRACT_KINDS}
+    abstract = found & kinds_of.keys()
     patterns = [id_ for id_ in abstract if kinds_of[id_] == "pattern"]
     has_votes = facts.has_votes and query.as_of is None
     return RetrieverScores(
@@ -297,7 +331,32 @@ def _retrieve(
         load_members(connection, patterns, found - abstract),
         load_usefulness(connection, found, query=vector) if has_votes else {},
         _share_words(matches, facts.lexemes, words, statistics),
+        cosines,
     )
+
+
+def _add_nearer(
+    semantic: Sequence[SemanticMatch], matches: KeywordMatches, lowest: float, listed: int
+) -> list[SemanticMatch]:
+    """Return the nearest memories with those that were found by words and are as near: an index misses some."""
+    known = {match.id for match in semantic}
+    concrete = [match for match in semantic if match.kind not in ABSTRACT_KINDS]
+    if len(concrete) >= listed:
+        lowest = max(lowest, concrete[-1].similarity)
+    nearer = [
+        SemanticMatch(id_, min(1.0, cosine), kind)
+        for id_, cosine, kind in zip(matches.ids, matches.similarities, matches.kinds, strict=True)
+        if cosine is not None and cosine >= lowest and id_ not in known and kind not in ABSTRACT_KINDS
+    ]
+    if not nearer:
+        return list(semantic)
+    kept = sorted([*concrete, *nearer], key=_nearest_first)[:listed]
+    abstract = [match for match in semantic if match.kind in ABSTRACT_KINDS]
+    return sorted([*kept, *abstract], key=_nearest_first)
+
+
+def _nearest_first(match: SemanticMatch) -> tuple[float, str]:
+    return -match.similarity, match.id
 
 
 def _count_texts(
@@ -313,13 +372,13 @@ def _count_texts(
 
 def _score_matches(matches: Sequence[KeywordMatches], statistics: TextStatistics, listed: int) -> dict[str, float]:
     """Return the BM25 scores of the best ``listed`` of each list, best first."""
-    best: list[tuple[str, float]] = []
+    best: list[tuple[float, str]] = []
     for found in matches:
         scores = bm25(found.lengths, found.counts, statistics)
         lowest = np.partition(scores, -listed)[-listed] if len(scores) > listed else 0.0
-        near = ((found.ids[at], float(scores[at])) for at in np.flatnonzero(scores >= lowest).tolist())
-        best += sorted(near, key=_best_first)[:listed]
-    return dict(sorted(best, key=_best_first))
+        near = np.flatnonzero(scores >= lowest)
+        best += sorted(zip((-scores[near]).tolist(), (found.ids[at] for at in near.tolist()), strict=True))[:listed]
+    return {id_: -score for score, id_ in sorted(best)}
 
 
 def _share_words(
@@ -337,10 +396,6 @@ def _share_words(
     return dict(zip(chain.from_iterable(found.ids for found in matches), shares.tolist(), strict=True))
 
 
-def _best_first(scored: tuple[str, float]) -> tuple[float, str]:
-    return -scored[1], scored[0]
-
-
 def _match(
     connection: Connection,
     ids: Sequence[str],
@@ -354,7 +409,7 @@ def _match(
     A memory that was found by its words alone is compared by its vector too, if it has one. ``staged_of``: the project
     if it has staged vectors.
     """
-    similarities = dict(scores.semantic)
+    similarities = {**scores.cosines, **scores.semantic}
     if vector is not None:
         missing = [id_ for id_ in ids if id_ not in similarities]
         similarities |= load_similarities(connection, missing, model=vector[0], vector=vector[1])
@@ -390,7 +445,11 @@ def _to_hits(
     return load_hits(connection, memories, include_sources=query.include_sources, as_of=query.as_of)
 
 
-def count_uses(engine: Engine, project_id: UUID, hits: Sequence[SearchHit]) -> None:
-    """Count one use of a memory for each hit. A memory that is in several hits gets several uses."""
+def count_uses(connection: Connection, project_id: UUID, hits: Sequence[SearchHit]) -> None:
+    """Count one use of a memory for each hit. A memory that is in several hits gets several uses.
+
+    Args:
+        connection: In autocommit.
+    """
     if hits:
-        add_uses(engine, project_id, Counter(hit.id for hit in hits))
+        add_uses(connection, project_id, Counter(hit.id for hit in hits))

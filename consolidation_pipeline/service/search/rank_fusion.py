@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from consolidation_pipeline.core.search.ranking import SCORE_WEIGHTS, reciprocal_rank_fusion, weighted_z_scores
 
-# Maximum number of memories that each retriever lists: so many for each hit that is shown, and at least so many.
-# Measured: docs/quality.md.
-CANDIDATES_OF_HIT, MIN_CANDIDATES = 2, 100
+# Maximum number of memories that each retriever lists: so many for each hit that is shown, and at least so many, also
+# in a project with indexes. Measured: docs/quality.md, docs/performance.md.
+CANDIDATES_OF_HIT, MIN_CANDIDATES, MIN_INDEXED_CANDIDATES = 2, 100, 60
 FUSIONS = ("rrf", "zscore")
 # Measured: docs/quality.md.
 DEFAULT_FUSION = "zscore"
@@ -35,6 +35,7 @@ class RetrieverScores:
     ``semantic``: cosine similarities. ``keyword``: BM25 scores. ``abstract``: ids of level 2 and above among them.
     ``members``: ids of the raw and merged memories of each pattern. ``usefulness``: of memories with votes, -1 to 1.
     ``word_shares``: shares of the query's words, of memories that have some; None = the query has no words.
+    ``cosines``: similarities that are known of memories found by words, also of those too low for ``semantic``.
     """
 
     semantic: Mapping[str, float]
@@ -43,6 +44,7 @@ class RetrieverScores:
     members: Mapping[str, Collection[str]] = field(default_factory=dict)
     usefulness: Mapping[str, float] = field(default_factory=dict)
     word_shares: Mapping[str, float] | None = None
+    cosines: Mapping[str, float] = field(default_factory=dict)
 
     def explain(self, id_: str) -> str:
         """Return in words why a memory was found."""
@@ -70,12 +72,10 @@ def fuse_scores(scores: RetrieverScores, fusion: str) -> list[tuple[str, float]]
     if (DEFAULT_FUSION if fusion == "default" else fusion) == "rrf":
         return reciprocal_rank_fusion([list(scores.semantic), list(scores.keyword)], _RANK_WEIGHTS)
     absent = [min(scores.semantic.values(), default=0.0), 0.0]
-    z_scores = dict(
-        weighted_z_scores([scores.semantic, scores.keyword], SCORE_WEIGHTS, absent, outside=scores.abstract)
-    )
+    listed = weighted_z_scores([scores.semantic, scores.keyword], SCORE_WEIGHTS, absent, outside=scores.abstract)
     if not (scores.abstract or scores.usefulness):
-        return [(id_, 1 / (1 + math.exp(-z))) for id_, z in z_scores.items()]
-    raised = dict(z_scores)
+        return [(id_, 1 / (1 + math.exp(-z))) for id_, z in listed]
+    z_scores, raised = dict(listed), dict(listed)
     for pattern, members in scores.members.items():
         for id_ in members:
             raised[id_] = max(raised[id_], z_scores[id_] + _PATTERN_SHARE * z_scores[pattern])

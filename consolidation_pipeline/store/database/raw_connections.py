@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
 from sqlalchemy import Connection, Engine
 
 
@@ -16,6 +18,18 @@ def autocommit_connection(engine: Engine) -> Connection:
     driver forgets them, and the next searches are planned again.
     """
     return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+
+def execute_plain(connection: Connection, statements: str) -> None:
+    """Execute statements without values or rows by libpq alone: the driver's cursor takes several times as long.
+
+    Raises:
+        psycopg.Error: The server refuses one of them.
+    """
+    driver: Any = connection.connection.driver_connection
+    result = driver.pgconn.exec_(statements.encode())
+    if result.status != ExecStatus.COMMAND_OK:
+        raise error_from_result(result)
 
 
 def format_uuids(ids: Iterable[UUID | str]) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 from uuid import UUID
 
 from psycopg.errors import ForeignKeyViolation
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.database.raw_connections import autocommit_connection
+from consolidation_pipeline.store.database.raw_connections import format_uuids
 from consolidation_pipeline.store.database.sql import compose
 
 # The commit does not wait for the disk: a count that a crash of the server loses does no harm. The setting is made
@@ -28,16 +28,18 @@ _ADD_USES = """
 """
 
 
-def add_uses(engine: Engine, project_id: UUID, uses: Mapping[UUID, int]) -> None:
+def add_uses(connection: Connection, project_id: UUID, uses: Mapping[UUID, int]) -> None:
     """Count uses of memories as of now, in a transaction of its own, which waits for nobody.
 
     Uses of a project that was deleted meanwhile are dropped.
+
+    Args:
+        connection: In autocommit.
     """
-    bound = {"project": project_id, "ids": list(uses), "times": list(uses.values())}
-    with autocommit_connection(engine) as connection:
-        driver: Any = connection.connection.driver_connection
-        with suppress(ForeignKeyViolation):
-            driver.execute(_ADD_USES, bound)
+    bound = {"project": project_id, "ids": format_uuids(uses), "times": list(uses.values())}
+    driver: Any = connection.connection.driver_connection
+    with suppress(ForeignKeyViolation):
+        driver.execute(_ADD_USES, bound)
 
 
 _HAS_PENDING = "SELECT EXISTS (SELECT 1 FROM consolidation.pending_uses WHERE project_id = :project)"

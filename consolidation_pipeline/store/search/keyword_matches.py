@@ -13,11 +13,13 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
+from pgvector import Vector
 from sqlalchemy import Connection
 
 from consolidation_pipeline.core.search.words import WordFrequencies, choose_groups
 from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.search.retrievers import SearchFilters, split_by_table
 from consolidation_pipeline.store.search.word_indexes import WordIndex
 
@@ -25,19 +27,22 @@ from consolidation_pipeline.store.search.word_indexes import WordIndex
 POOL = 400
 # Rows that the groups of words lead to, about: at first, and if too few of these pass the filters.
 _FEW_ROWS, _MORE_ROWS = 400, 4_000
+# Share of these that words lead to alone: combinations of frequent words find more of the known answers.
+_SHARE_ALONE = 0.5
 
 
 class KeywordMatches(NamedTuple):
     """Memories found by their words, n of them, with the input of ``bm25``.
 
     ``lengths`` (n,): bytes of each text; ``counts`` (n, m): occurrences of each of the m query words, in the order of
-    the alphabet.
+    the alphabet; ``similarities`` (n): cosine similarities to the query, None if they were not read.
     """
 
     ids: list[str]
     kinds: list[str]
     lengths: NDArray[np.int64]
     counts: NDArray[np.int64]
+    similarities: list[float | None]
 
 
 class QueryFacts(NamedTuple):
@@ -93,12 +98,13 @@ def load_query_facts(connection: Connection, project_id: UUID, query: str) -> Qu
 
 
 # ``size`` counts bytes: Postgres knows them without reading the text, and they measure its length as well as words do.
+# OFFSET keeps the copy of the words, of which each function would unpack its own.
 _KEYWORD_MATCHES = """
-    WITH found AS MATERIALIZED (/* matches */)
-    SELECT id::text, kind, size, /* ranks */ FROM found
+    SELECT id::text, kind, similarity, size, /* ranks */ FROM (/* matches */ OFFSET 0) found
 """
 _POOL = """
-    (SELECT id, kind, size, words FROM (/* matches */) found ORDER BY rank DESC, id LIMIT %(pool)s)"""
+    (SELECT id, kind, NULL::float8 AS similarity, size, words
+    FROM (/* matches */) found ORDER BY rank DESC, id LIMIT %(pool)s)"""
 _WORDS_OF_TABLE = {
     "task_memories": """
     (SELECT id, 'raw' AS kind, coalesce(octet_length(goal), 0) + coalesce(octet_length(execution_summary), 0)
@@ -120,14 +126,14 @@ _NAMED_WORDS = 32
 def _rank_words(words: int, column: str) -> str:
     """Return the SQL of the ranks of ``words`` query words in a tsvector, packed: ``word0`` and so on, or ``each``."""
     if words > _NAMED_WORDS:
-        return f"array_send(ARRAY(SELECT ts_rank('{{1,1,1,1}}', {column}, word) FROM unnest(%(each)s::tsquery[]) word))"
-    ranks = (f"ts_rank('{{1,1,1,1}}', {column}, %(word{number})s::tsquery)" for number in range(words))
+        return f"array_send(ARRAY(SELECT ts_rank({column}, word) FROM unnest(%(each)s::tsquery[]) word))"
+    ranks = (f"ts_rank({column}, %(word{number})s::tsquery)" for number in range(words))
     return f"array_send(ARRAY[{', '.join(ranks)}])"
 
 
 def _bind_words(words: Sequence[str]) -> dict[str, Any]:
     """Return the values of the parameters of ``_rank_words``."""
-    queries = [_to_tsquery([[word]]) for word in words]
+    queries = [_quote(word) for word in words]
     return {"each": queries} if len(words) > _NAMED_WORDS else {f"word{at}": query for at, query in enumerate(queries)}
 
 
@@ -156,11 +162,19 @@ def build_keyword_query(filters: SearchFilters, languages: int, words: int) -> s
     return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(pools), ranks=_rank_words(words, "words"))
 
 
-def build_group_query(filters: SearchFilters, languages: int, words: int, indexes: Mapping[str, WordIndex]) -> str:
+_SIMILARITY = """
+        CASE WHEN embedding_model = %(model)s AND embedding_dim = %(dimension)s
+            THEN 1 - (embedding <=> CAST(%(vector)s AS vector)) END"""
+
+
+def build_group_query(
+    filters: SearchFilters, languages: int, words: int, indexes: Mapping[str, WordIndex], *, vector: bool = False
+) -> str:
     """Return the SQL of the memories that match ``groups0``, a tsquery for each language: columns as above.
 
-    A table in ``indexes`` is read through that index, which lacks rows that were merged since ``as_of``. The project is
-    part of the SQL, so that the plan is the same for all words and can be kept.
+    With ``vector``, it also computes similarities, and binds ``vector``, ``model`` and ``dimension``. A table in
+    ``indexes`` is read through that index, which lacks rows that were merged since ``as_of``. The project is part of
+    the SQL, so that the plan is the same for all words and can be kept.
     """
     found = []
     for table, of_kinds in split_by_table(filters.kinds).items():
@@ -168,8 +182,9 @@ def build_group_query(filters: SearchFilters, languages: int, words: int, indexe
         for number in range(languages):
             has_words = f"content_tsv @@ CAST(%(groups{number})s AS tsquery)"
             has_words = has_words if table in indexes else f"({has_words}) IS TRUE"
-            # The words are copied, as each function would unpack them again.
-            parts = {"words": "content_tsv || '' AS words", "project": project, "number": str(number)}
+            similarity = _SIMILARITY if vector else "NULL::float8"
+            parts = {"words": f"{similarity} AS similarity, content_tsv || '' AS words"}
+            parts |= {"project": project, "number": str(number)}
             own = filters.where(table, of_kinds, has_words)
             found.append(compose(_WORDS_OF_TABLE[table], filters=own, **parts))
     return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(found), ranks=_rank_words(words, "words"))
@@ -184,6 +199,7 @@ def find_keyword_matches(
     indexes: Mapping[str, WordIndex],
     frequencies: WordFrequencies | None,
     least: int,
+    vector: tuple[str, Vectors] | None = None,
 ) -> list[KeywordMatches]:
     """Return the memories that match the query best, of each part of the filters.
 
@@ -195,6 +211,7 @@ def find_keyword_matches(
         frequencies: Frequencies of words in the project; None: all rows with any word are ranked by ``ts_rank``, and
             the ``POOL`` best of each part are returned.
         least: With frequencies, more rows of the first part are read if these are fewer, as far as there are more.
+        vector: Model and vector (d,) of the query, for similarities; only with frequencies.
     """
     words = sorted({word for listed in lexemes.values() for word in listed})
     first, *others = filters.parts
@@ -207,10 +224,13 @@ def find_keyword_matches(
     rest: list[tuple[Any, ...]] = []
     if frequencies is not None:
         used = {} if filters.as_of else indexes
+        if vector is not None:
+            bound |= {"model": vector[0], "dimension": len(vector[1]), "vector": Vector(vector[1])}
         for most, own in ((_FEW_ROWS, filters), (_MORE_ROWS, replace(filters, kinds=first))):
-            chosen = [choose_groups(listed, frequencies, most=most) for listed in lexemes.values()]
+            alone = round(_SHARE_ALONE * most)
+            chosen = [choose_groups(listed, frequencies, most=most, alone=alone) for listed in lexemes.values()]
             groups = {f"groups{number}": _to_tsquery(each) for number, each in enumerate(chosen)}
-            query = build_group_query(own, len(lexemes), len(words), used)
+            query = build_group_query(own, len(lexemes), len(words), used, vector=vector is not None)
             rows = fetch_rows(connection, query, bound | groups, binary=True)
             if own is filters:
                 rest = [row for row in rows if row[1] not in first]
@@ -233,15 +253,18 @@ def _is_complete(lexemes: Iterable[Sequence[str]], chosen: Iterable[Collection[S
 
 def _unpack(rows: Sequence[tuple[Any, ...]], words: int) -> KeywordMatches:
     """Return the rows of a query for ``words`` words."""
-    ids, kinds, sizes, ranks = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
+    columns = (list(column) for column in zip(*rows, strict=True)) if rows else ([] for _ in range(5))
+    ids, kinds, similarities, sizes, ranks = columns
     # An array as bytes: five integers, then the length and the value of each number.
     packed = np.frombuffer(b"".join(ranks), ">f4").reshape(len(rows), 5 + 2 * words)
-    return KeywordMatches(ids, kinds, np.array(sizes, np.int64), np.searchsorted(_RANK_LIMITS, packed[:, 6::2]))
+    return KeywordMatches(
+        ids, kinds, np.array(sizes, np.int64), np.searchsorted(_RANK_LIMITS, packed[:, 6::2]), similarities
+    )
 
 
-# Postgres ranks a word that occurs n times, with weight 1, by (1 + 1/4 + 1/9 + .. + 1/n^2) / (pi^2 / 6), and keeps at
-# most 256 positions. Reading n back from the rank is much faster than reading the positions from the tsvector.
-_RANKS = 6 / np.pi**2 * np.cumsum([0.0, *(1 / n**2 for n in range(1, 257))])
+# Postgres ranks a word that occurs n times, with weight 0.1, by (1 + 1/4 + 1/9 + .. + 1/n^2) / (pi^2 / 6) * 0.1, and
+# keeps at most 256 positions. Reading n back from the rank is much faster than reading the positions from the tsvector.
+_RANKS = 0.6 / np.pi**2 * np.cumsum([0.0, *(1 / n**2 for n in range(1, 257))])
 _RANK_LIMITS = (_RANKS[:-1] + _RANKS[1:]) / 2
 
 

@@ -7,7 +7,6 @@ other one off the list.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,11 @@ from sqlalchemy import Connection, Engine
 
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.scopes import NO_WALLS
-from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
+from consolidation_pipeline.store.database.raw_connections import (
+    autocommit_connection,
+    execute_plain,
+    fetch_rows,
+)
 from consolidation_pipeline.store.database.schema import KINDS
 from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_of_use, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal
@@ -58,6 +61,11 @@ class SearchFilters:
         concrete = [kind for kind in self.kinds if kind not in ABSTRACT_KINDS]
         abstract = [kind for kind in self.kinds if kind in ABSTRACT_KINDS]
         return [part for part in (concrete, abstract) if part]
+
+    @property
+    def is_narrow(self) -> bool:
+        """True if few of the memories that an index holds may pass."""
+        return bool(self.parameters)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -140,21 +148,24 @@ class SemanticMatch(NamedTuple):
 _BEGIN_SNAPSHOT = """
     BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_generic_plan
 """
-# The scan of an index goes on if filters remove its first rows.
-_SET_INDEX_READS = "SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {}"
+
+
+@contextmanager
+def snapshot(connection: Connection) -> Iterator[None]:
+    """Let all queries see the store at one moment, read-only, on a connection in autocommit.
+
+    A memory that is merged meanwhile is found once, before or after. Prepared statements keep their plan.
+    """
+    execute_plain(connection, _BEGIN_SNAPSHOT)
+    yield
+    execute_plain(connection, "COMMIT")  # after an error the pool ends the transaction, as any unfinished one
 
 
 @contextmanager
 def open_snapshot(engine: Engine) -> Iterator[Connection]:
-    """Open a read-only connection on which all queries see the store at one moment.
-
-    A memory that is merged meanwhile is found once, before or after. Prepared statements keep their plan.
-    """
-    with autocommit_connection(engine) as connection:
-        driver: Any = connection.connection.driver_connection
-        driver.execute(_BEGIN_SNAPSHOT)
+    """Open a connection on which all queries see the store at one moment, see ``snapshot``."""
+    with autocommit_connection(engine) as connection, snapshot(connection):
         yield connection
-        driver.execute("COMMIT")  # after an error the pool ends the transaction, as any unfinished one
 
 
 # --- nearest vectors -----------------------------------------------------------------------------------------------
@@ -178,13 +189,19 @@ def load_vector_length(connection: Connection, project_id: UUID, model: str) -> 
     return int(length)
 
 
+# The settings are made before the index is read, as each part depends on them, and end with the transaction.
+_INDEX_READS = """
+    FROM (SELECT set_config('hnsw.ef_search', '/* candidates */', true),
+        set_config('hnsw.iterative_scan', '/* scan */', true) AS scan OFFSET 0) settings,
+        LATERAL"""
 _NEAREST = """
-    SELECT id::text, kind, 1 - distance AS similarity FROM (/* nearest_of_tables */) nearest
+    SELECT id::text, least(1 - distance, 1) AS similarity, kind /* reads */ (/* nearest_of_tables */) nearest
     ORDER BY similarity DESC, id
 """
 _NEAREST_OF_TABLE = """
     (SELECT id, /* kind */ AS kind, embedding <=> CAST(%(vector)s AS vector) AS distance
-    FROM consolidation./* table */ WHERE /* rows */ /* filters */ ORDER BY /* order */ LIMIT /* limit */)"""
+    FROM consolidation./* table */ WHERE /* rows */ /* filters */ /* settings */
+    ORDER BY /* order */ LIMIT /* limit */)"""
 # Of a row with a vector of the same model, the staged one is the same, and listed twice.
 _NEAREST_STAGED = """
     (SELECT id, /* kind */ AS kind, staged_embedding <=> CAST(%(vector)s AS vector) AS distance
@@ -192,7 +209,7 @@ _NEAREST_STAGED = """
         SELECT memory_id, content_hash AS staged_hash, embedding AS staged_embedding
         FROM consolidation.staged_embeddings WHERE /* rows */) staged
         JOIN consolidation./* table */ ON id = memory_id AND content_hash = staged_hash
-    WHERE true /* filters */ ORDER BY /* order */ LIMIT /* limit */)"""
+    WHERE true /* filters */ /* settings */ ORDER BY /* order */ LIMIT /* limit */)"""
 _STAGED_ROWS = "project_id = %(project)s AND embedding_model = %(model)s AND embedding_dim = %(dimension)s"
 # IS TRUE keeps the planner from the index on models, which it would read for all projects.
 _ROWS_OF_MODEL = "project_id = %(project)s AND embedding_dim = %(dimension)s AND (embedding_model = %(model)s) IS TRUE"
@@ -204,14 +221,17 @@ def build_nearest_query(
     limit: int,
     *,
     staged: Mapping[str, StagedIndex] | None = None,
+    candidates: int = 0,
+    goes_on: bool = False,
 ) -> str:
     """Return the SQL of the nearest memories: id, kind and similarity, at most ``limit`` of each table and part.
 
     Raw and merged memories of a table in ``indexed`` are read through that index, which holds half precision; the
     similarities are exact. What the index is of, and the limit, are part of the SQL, so that one plan is good for all
     values and can be kept. Of any other table, and of abstract memories, every row is compared. ``staged``: indexes on
-    staged vectors, which are compared too; None = there are none. Binds ``project``, ``vector``, ``model``,
-    ``dimension`` and ``filters.parameters``.
+    staged vectors, which are compared too; None = there are none. ``candidates``: those that the search of an index
+    keeps. ``goes_on``: the search of an index goes on if filters remove its first rows. Binds ``project``,
+    ``vector``, ``model``, ``dimension`` and ``filters.parameters``.
     """
     nearest = []
     for kinds in filters.parts:
@@ -223,6 +243,7 @@ def build_nearest_query(
                 order = indexed[table].distance("CAST(%(vector)s AS vector)")
             kind = "'raw'" if table == "task_memories" else "kind"
             parts = {"table": table, "kind": kind, "rows": rows, "order": order, "limit": str(limit)}
+            parts["settings"] = "AND settings.scan IS NOT NULL" if candidates else ""
             conditions_of_rows = filters.where(table, of_kinds)
             nearest.append(compose(_NEAREST_OF_TABLE, filters=conditions_of_rows, **parts))
             if staged is not None:
@@ -232,7 +253,10 @@ def build_nearest_query(
                     distance = staged[table].distance("CAST(%(vector)s AS vector)")
                     parts["order"] = distance.replace("embedding::", "staged_embedding::")
                 nearest.append(compose(_NEAREST_STAGED, filters=conditions_of_rows, **parts))
-    return compose(_NEAREST, nearest_of_tables=" UNION ALL ".join(nearest))
+    reads = "FROM"
+    if candidates:
+        reads = compose(_INDEX_READS, candidates=str(candidates), scan="strict_order" if goes_on else "off")
+    return compose(_NEAREST, reads=reads, nearest_of_tables=" UNION ALL ".join(nearest))
 
 
 def find_nearest(
@@ -246,11 +270,12 @@ def find_nearest(
     limit: int,
     indexed: Mapping[str, VectorIndex],
     staged: Mapping[str, StagedIndex] | None = None,
+    beside_words: bool = False,
 ) -> list[SemanticMatch]:
     """Return the memories nearest to a vector, best first, ties by id.
 
-    If an index gives fewer rows than asked for, because of the filters or because it gave up, every row is compared
-    instead.
+    If an index gives fewer rows than asked for, because of the filters, its search goes on; if it gives up, every row
+    is compared instead.
 
     Args:
         filters: Conditions on the memories.
@@ -260,34 +285,41 @@ def find_nearest(
         limit: Maximum number of memories of each part of the filters.
         indexed: Indexes to read, by table.
         staged: Indexes on staged vectors to read, by table; None = the project has no staged vectors.
+        beside_words: Memories that share rare words with the query are compared as well, so that fewer candidates do.
     """
     bound = {"project": project_id, "model": model, "dimension": len(vector), "vector": Vector(vector)}
     bound |= filters.parameters
     # Indexes lack rows that were merged since ``as_of``.
     used = {} if filters.as_of else indexed
     used_staged = {} if filters.as_of and staged else staged
-    if read := [*used.values(), *(used_staged or {}).values()]:
-        candidates = count_candidates(connection, read, nearest=limit)
-        driver: Any = connection.connection.driver_connection
-        driver.execute(_SET_INDEX_READS.format(candidates))  # to the end of the transaction
-    rows = _fetch_nearest(connection, build_nearest_query(filters, used, limit, staged=used_staged), bound)
-    found = Counter(kind for _, kind, _ in rows)
-    through = {"task_memories": "raw", "consolidated_memories": "merged"}
-    through_index = {*used, *(used_staged or {})}
-    if any(through[table] in filters.kinds and found[through[table]] < limit for table in through_index):
+    read = [*used.values(), *(used_staged or {}).values()]
+    candidates = count_candidates(connection, read, nearest=limit, beside_words=beside_words) if read else 0
+    through_index = {_KINDS_OF_INDEX[index.table] for index in read}.intersection(filters.kinds)
+    # A search that can go on takes a tenth longer. The index on consolidated memories holds abstract ones too.
+    for goes_on in (True,) if filters.is_narrow or through_index != {"raw"} else (False, True):
+        query = build_nearest_query(filters, used, limit, staged=used_staged, candidates=candidates, goes_on=goes_on)
+        rows = _fetch_nearest(connection, query, bound)
+        kinds = [kind for _, _, kind in rows]
+        if all(kinds.count(kind) >= limit for kind in through_index):
+            break
+    else:
         exact = build_nearest_query(filters, {}, limit, staged=None if staged is None else {})
         rows = _fetch_nearest(connection, exact, bound)
-    near = [SemanticMatch(id_, min(1.0, cosine), kind) for id_, kind, cosine in rows if cosine >= min_similarity]
-    concrete = [match for match in near if match.kind not in ABSTRACT_KINDS][:limit]
-    if len(concrete) == len(near):
+    near = [SemanticMatch._make(row) for row in rows if row[1] >= min_similarity]
+    if len(near) <= limit and ABSTRACT_KINDS.isdisjoint(match.kind for match in near):
         return near
+    concrete = [match for match in near if match.kind not in ABSTRACT_KINDS][:limit]
     abstract = [match for match in near if match.kind in ABSTRACT_KINDS][:limit]
     return sorted(concrete + abstract, key=lambda match: (-match.similarity, match.id))
 
 
-def _fetch_nearest(connection: Connection, query: str, bound: Mapping[str, Any]) -> list[tuple[str, str, float]]:
-    """Return id, kind and similarity of each memory once, best first."""
-    found: dict[str, tuple[str, str, float]] = {}
+# Kind of the memories in an index on the vectors of a table.
+_KINDS_OF_INDEX = {"task_memories": "raw", "consolidated_memories": "merged"}
+
+
+def _fetch_nearest(connection: Connection, query: str, bound: Mapping[str, Any]) -> Collection[tuple[Any, ...]]:
+    """Return id, similarity and kind of each memory once, best first."""
+    found: dict[str, tuple[Any, ...]] = {}
     for row in fetch_rows(connection, query, bound, binary=True):
         found.setdefault(row[0], row)
-    return list(found.values())
+    return found.values()

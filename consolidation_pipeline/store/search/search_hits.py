@@ -32,11 +32,11 @@ class RankedMemory(NamedTuple):
 _LOAD_HITS = """
     SELECT id, 'raw' AS kind, memory_type, NULL AS pattern_type, NULL::float8 AS confidence, tags, learned_at,
         0 AS source_count, NULL AS content, goal, execution_summary, result, lessons_learned, feedback
-    FROM consolidation.task_memories WHERE id = ANY(%(ids)s)
+    FROM consolidation.task_memories WHERE id = ANY(%(ids)s::uuid[])
     UNION ALL
     SELECT id, kind, memory_type, pattern_type, confidence_score, tags, learned_at,
         source_count, /* content */, NULL, NULL, NULL, NULL, NULL
-    FROM consolidation.consolidated_memories m WHERE id = ANY(%(ids)s)
+    FROM consolidation.consolidated_memories m WHERE id = ANY(%(ids)s::uuid[])
 """
 # The ledger has the text before the first change after that time.
 _CONTENT_AS_OF = """coalesce((
@@ -60,7 +60,7 @@ def load_hits(
     ids = [memory.id for memory in ranked]
     sources = load_hit_sources(connection, ids) if include_sources else {}
     statement = compose(_LOAD_HITS, content="content" if as_of is None else _CONTENT_AS_OF)
-    bound = {"ids": ids} | ({} if as_of is None else {"as_of": as_of})
+    bound = {"ids": format_uuids(ids)} | ({} if as_of is None else {"as_of": as_of})
     rows = {row[0]: row[1:] for row in fetch_rows(connection, statement, bound)}
     hits = []
     for memory in ranked:

@@ -33,7 +33,8 @@ _BYTES_OF_LINKS = 1_024
 # Links of a vector, and candidates among which they are chosen. Measured: docs/performance.md.
 _LINKS, _BUILD_CANDIDATES = 20, 128
 # Candidates of a search in an index of 1,000 rows. They grow with the cube root of the rows, so that recall stays.
-_CANDIDATES_OF_1000 = 54
+# Fewer do if memories that share rare words with the query are compared as well. Measured: docs/performance.md.
+_CANDIDATES_OF_1000, _CANDIDATES_BESIDE_WORDS = 54, 38
 _MAX_CANDIDATES = 1_000
 
 
@@ -151,11 +152,17 @@ def find_indexes(connection: Connection, project_id: UUID, model: str, dimension
     return _find_complete(connection, (VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE))
 
 
-def count_candidates(connection: Connection, indexes: Iterable[VectorIndex], *, nearest: int) -> int:
-    """Return the candidates that a search for the ``nearest`` keeps (``hnsw.ef_search``), by the indexes' rows."""
+def count_candidates(
+    connection: Connection, indexes: Iterable[VectorIndex], *, nearest: int, beside_words: bool = False
+) -> int:
+    """Return the candidates that a search for the ``nearest`` keeps (``hnsw.ef_search``), by the indexes' rows.
+
+    ``beside_words``: memories that share rare words with the query are compared as well.
+    """
     stems = tuple(index.stem for index in indexes)
     rows = max((rows for name, rows in list_complete_indexes(connection).items() if name.startswith(stems)), default=0)
-    return min(_MAX_CANDIDATES, max(nearest, round(_CANDIDATES_OF_1000 * math.cbrt(rows / 1_000))))
+    of_1000 = _CANDIDATES_BESIDE_WORDS if beside_words else _CANDIDATES_OF_1000
+    return min(_MAX_CANDIDATES, max(nearest, round(of_1000 * math.cbrt(rows / 1_000))))
 
 
 def find_staged_indexes(

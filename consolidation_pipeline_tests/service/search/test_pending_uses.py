@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.memories.export import open_snapshot, stream_derived, stream_memories
 from consolidation_pipeline.store.memories.memories import load_memory
 from consolidation_pipeline.store.memories.pending_uses import add_uses, fold_uses
@@ -28,7 +29,8 @@ def load_counts(pipeline: Pipeline) -> dict[UUID, tuple[Any, ...]]:
 
 
 def count(pipeline: Pipeline, uses: Mapping[UUID, int]) -> None:
-    add_uses(pipeline.engine, pipeline.project().id, uses)
+    with autocommit_connection(pipeline.engine) as connection:
+        add_uses(connection, pipeline.project().id, uses)
 
 
 def test_uses_wait_for_the_next_run(pipeline: Pipeline) -> None:
@@ -107,7 +109,8 @@ def test_concurrent_folds_count_each_use_once(pipeline: Pipeline) -> None:
 
 def test_uses_of_what_is_gone_are_dropped(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSONS[0], reused_count=0)])
-    add_uses(pipeline.engine, uuid4(), {note_id("a"): 1})
+    with autocommit_connection(pipeline.engine) as connection:
+        add_uses(connection, uuid4(), {note_id("a"): 1})
     assert pipeline.value(PENDING) == 0
     count(pipeline, {uuid4(): 1, note_id("a"): 1})
     pipeline.fold_uses()
