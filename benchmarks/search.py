@@ -112,10 +112,11 @@ def measure_recall(engine: Any, slug: str) -> float | None:
     from consolidation_pipeline.embed import load_embedder
     from consolidation_pipeline.service.search.rank_fusion import MIN_CANDIDATES
     from consolidation_pipeline.store.projects import get_project
-    from consolidation_pipeline.store.search.retrievers import SearchFilters, find_nearest, open_snapshot
-    from consolidation_pipeline.store.search.vector_indexes import find_indexes
+    from consolidation_pipeline.store.search.retrievers import SearchFilters, open_snapshot, read_nearest, run_reads
+    from consolidation_pipeline.store.search.vector_indexes import count_candidates, find_indexes
 
     embedder, source, shares = load_embedder("local"), random.Random(SEED), []
+    filters = SearchFilters(LEVELS)
     with engine.connect() as connection:
         project = get_project(connection, slug)
     vectors = embedder.embed([draw_text(source, 12) for _ in range(50)])
@@ -130,11 +131,9 @@ def measure_recall(engine: Any, slug: str) -> float | None:
                 "min_similarity": -1.0,
                 "limit": MIN_CANDIDATES,
             }
+            how["candidates"] = count_candidates(connection, indexed.values(), nearest=MIN_CANDIDATES)
             found, exact = (
-                {
-                    near.id
-                    for near in find_nearest(connection, project.id, SearchFilters(LEVELS), indexed=used, **how)[:10]
-                }
+                {near.id for near in run_reads(connection, read_nearest(project.id, filters, indexed=used, **how))[:10]}
                 for used in (indexed, {})
             )
         shares.append(len(found & exact) / len(exact))

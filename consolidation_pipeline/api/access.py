@@ -6,6 +6,7 @@ Without a key only health and metrics answer.
 from __future__ import annotations
 
 import time
+from asyncio import Task, create_task, shield
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -191,16 +192,27 @@ async def _authenticate(request: Request, secret: str | None) -> Principal:
         if not is_loopback(request.url.hostname or ""):  # a web page pointed its own host name at this machine
             raise RefusedError(403, "without keys, the API answers only requests to a loopback address")
         return LOCAL
-    recent: TTLCache[bytes, Principal] = request.app.state.recent_keys
-    principal = recent.get(_hash_secret(secret)) if secret else None
-    if secret and principal is None:
-        authenticate: Authenticate = request.app.state.authenticate
-        principal = await run_in_threadpool(authenticate, request.app.state.engine, secret)
-        if principal is not None:
-            recent[_hash_secret(secret)] = principal
+    principal = await _find_principal(request, secret) if secret else None
     if principal is None:
         message = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
         raise RefusedError(401, message, headers=_CHALLENGE)
+    return principal
+
+
+async def _find_principal(request: Request, secret: str) -> Principal | None:
+    """Return the principal of a key, None if it is not valid. Requests that come meanwhile wait for the same answer."""
+    recent: TTLCache[bytes, Principal] = request.app.state.recent_keys
+    hashed = _hash_secret(secret)
+    if (known := recent.get(hashed)) is not None:
+        return known
+    asked: dict[bytes, Task[Principal | None]] = request.app.state.asked_keys
+    if hashed not in asked:
+        authenticate: Authenticate = request.app.state.authenticate
+        asked[hashed] = create_task(run_in_threadpool(authenticate, request.app.state.engine, secret))
+        asked[hashed].add_done_callback(lambda _: asked.pop(hashed))
+    principal = await shield(asked[hashed])
+    if principal is not None:
+        recent[hashed] = principal
     return principal
 
 

@@ -117,6 +117,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     )
     app.state.engine, app.state.settings, app.state.authenticate = engine, settings, authenticate
     app.state.recent_keys, app.state.find_recent_project = create_key_cache(), create_project_finder(engine)
+    app.state.asked_keys = {}
     app.state.limiter = RateLimiter(settings.api_rate, settings.api_burst)
     app.state.plan_slots = BoundedSemaphore(MAX_CONCURRENT_PLANS)
     app.state.metrics = PrometheusMetrics(engine)

@@ -34,6 +34,7 @@ from consolidation_pipeline.service.search.rank_fusion import (
     MIN_CANDIDATES,
     MIN_INDEXED_CANDIDATES,
     RetrieverScores,
+    add_nearer,
     fuse_scores,
 )
 from consolidation_pipeline.service.search.versions import FoundVersions, find_versions
@@ -48,14 +49,16 @@ from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.search.keyword_matches import (
     KeywordMatches,
     QueryFacts,
-    find_keyword_matches,
     load_query_facts,
+    read_keyword_matches,
 )
 from consolidation_pipeline.store.search.retrievers import (
     ABSTRACT_KINDS,
     SearchFilters,
     SemanticMatch,
-    find_nearest,
+    read_nearest,
+    run_both,
+    run_reads,
     snapshot,
 )
 from consolidation_pipeline.store.search.search_hits import (
@@ -65,7 +68,7 @@ from consolidation_pipeline.store.search.search_hits import (
     load_similarities,
     load_staged_similarities,
 )
-from consolidation_pipeline.store.search.vector_indexes import find_indexes, find_staged_indexes
+from consolidation_pipeline.store.search.vector_indexes import count_candidates, find_indexes, find_staged_indexes
 from consolidation_pipeline.store.search.word_indexes import find_word_indexes, load_frequencies
 
 MAX_QUERY_CHARS = 10_000
@@ -282,21 +285,7 @@ def _retrieve(
     words = sorted({word for lexemes in facts.lexemes.values() for word in lexemes})
     frequencies = add_frequencies(counted, words) if counted else None
     semantic: list[SemanticMatch] = []
-    if vector is not None:
-        semantic = find_nearest(
-            connection,
-            project_id,
-            filters,
-            model=vector[0],
-            vector=vector[1],
-            min_similarity=query.min_similarity,
-            limit=listed,
-            indexed=find_indexes(connection, project_id, vector[0], len(vector[1])),
-            staged=find_staged_indexes(connection, project_id, vector[0], len(vector[1])) if facts.has_staged else None,
-            beside_words=bool(frequencies and words),
-        )
-    matches = find_keyword_matches(
-        connection,
+    reads = read_keyword_matches(
         project_id,
         filters,
         lexemes=facts.lexemes,
@@ -305,6 +294,25 @@ def _retrieve(
         least=query.limit,
         vector=vector,
     )
+    if vector is None:
+        matches = run_reads(connection, reads)
+    else:
+        indexed = find_indexes(connection, project_id, vector[0], len(vector[1]))
+        staged = find_staged_indexes(connection, project_id, vector[0], len(vector[1])) if facts.has_staged else None
+        read = [*indexed.values(), *(staged or {}).values()]
+        beside_words = bool(frequencies and words)
+        nearest = read_nearest(
+            project_id,
+            filters,
+            model=vector[0],
+            vector=vector[1],
+            min_similarity=query.min_similarity,
+            limit=listed,
+            indexed=indexed,
+            staged=staged,
+            candidates=count_candidates(connection, read, nearest=listed, beside_words=beside_words) if read else 0,
+        )
+        semantic, matches = run_both(connection, nearest, reads)
     cosines = {
         id_: cosine
         for match in matches
@@ -312,7 +320,7 @@ def _retrieve(
         if cosine is not None
     }
     if cosines:
-        semantic = _add_nearer(semantic, matches[0], query.min_similarity, listed)
+        semantic = add_nearer(semantic, matches[0], query.min_similarity, listed)
     statistics = _count_texts(matches, words, frequencies)
     keyword = _score_matches(matches, statistics, listed)
     found = {match.id for match in semantic} | keyword.keys()
@@ -333,30 +341,6 @@ def _retrieve(
         _share_words(matches, facts.lexemes, words, statistics),
         cosines,
     )
-
-
-def _add_nearer(
-    semantic: Sequence[SemanticMatch], matches: KeywordMatches, lowest: float, listed: int
-) -> list[SemanticMatch]:
-    """Return the nearest memories with those that were found by words and are as near: an index misses some."""
-    known = {match.id for match in semantic}
-    concrete = [match for match in semantic if match.kind not in ABSTRACT_KINDS]
-    if len(concrete) >= listed:
-        lowest = max(lowest, concrete[-1].similarity)
-    nearer = [
-        SemanticMatch(id_, min(1.0, cosine), kind)
-        for id_, cosine, kind in zip(matches.ids, matches.similarities, matches.kinds, strict=True)
-        if cosine is not None and cosine >= lowest and id_ not in known and kind not in ABSTRACT_KINDS
-    ]
-    if not nearer:
-        return list(semantic)
-    kept = sorted([*concrete, *nearer], key=_nearest_first)[:listed]
-    abstract = [match for match in semantic if match.kind in ABSTRACT_KINDS]
-    return sorted([*kept, *abstract], key=_nearest_first)
-
-
-def _nearest_first(match: SemanticMatch) -> tuple[float, str]:
-    return -match.similarity, match.id
 
 
 def _count_texts(

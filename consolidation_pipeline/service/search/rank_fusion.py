@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from consolidation_pipeline.core.search.ranking import SCORE_WEIGHTS, reciprocal_rank_fusion, weighted_z_scores
+from consolidation_pipeline.store.search.keyword_matches import KeywordMatches
+from consolidation_pipeline.store.search.retrievers import ABSTRACT_KINDS, SemanticMatch
 
 # Maximum number of memories that each retriever lists: so many for each hit that is shown, and at least so many, also
 # in a project with indexes. Measured: docs/quality.md, docs/performance.md.
@@ -59,6 +61,33 @@ class RetrieverScores:
         if id_ in self.usefulness:
             reasons.append(f"usefulness {self.usefulness[id_]:+.2f} by the votes of its readers")
         return ", ".join(reasons)
+
+
+def add_nearer(
+    semantic: Sequence[SemanticMatch], matches: KeywordMatches, lowest: float, listed: int
+) -> list[SemanticMatch]:
+    """Return the nearest memories and those found by words that are as near, as an index on vectors misses some.
+
+    ``lowest``: similarity below which nothing is added. ``listed``: number of raw and merged memories to return.
+    """
+    concrete = [match for match in semantic if match.kind not in ABSTRACT_KINDS]
+    if len(concrete) >= listed:
+        lowest = max(lowest, concrete[-1].similarity)
+    known = {match.id for match in semantic}
+    nearer = [
+        SemanticMatch(id_, min(1.0, cosine), kind)
+        for id_, cosine, kind in zip(matches.ids, matches.similarities, matches.kinds, strict=True)
+        if cosine is not None and cosine >= lowest and id_ not in known and kind not in ABSTRACT_KINDS
+    ]
+    if not nearer:
+        return list(semantic)
+    kept = sorted([*concrete, *nearer], key=_nearest_first)[:listed]
+    abstract = [match for match in semantic if match.kind in ABSTRACT_KINDS]
+    return sorted([*kept, *abstract], key=_nearest_first)
+
+
+def _nearest_first(match: SemanticMatch) -> tuple[float, str]:
+    return -match.similarity, match.id
 
 
 def fuse_scores(scores: RetrieverScores, fusion: str) -> list[tuple[str, float]]:

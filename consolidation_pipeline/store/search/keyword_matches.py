@@ -20,13 +20,13 @@ from consolidation_pipeline.core.search.words import WordFrequencies, choose_gro
 from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.search.retrievers import SearchFilters, split_by_table
+from consolidation_pipeline.store.search.retrievers import Reads, SearchFilters, split_by_table
 from consolidation_pipeline.store.search.word_indexes import WordIndex
 
 # Memories that are scored in a project without an index.
 POOL = 400
 # Rows that the groups of words lead to, about: at first, and if too few of these pass the filters.
-_FEW_ROWS, _MORE_ROWS = 400, 4_000
+_FEW_ROWS, _MORE_ROWS = 300, 4_000
 # Share of these that words lead to alone: combinations of frequent words find more of the known answers.
 _SHARE_ALONE = 0.5
 
@@ -100,7 +100,7 @@ def load_query_facts(connection: Connection, project_id: UUID, query: str) -> Qu
 # ``size`` counts bytes: Postgres knows them without reading the text, and they measure its length as well as words do.
 # OFFSET keeps the copy of the words, of which each function would unpack its own.
 _KEYWORD_MATCHES = """
-    SELECT id::text, kind, similarity, size, /* ranks */ FROM (/* matches */ OFFSET 0) found
+    SELECT id::text, similarity, kind, size, /* ranks */ FROM (/* matches */ OFFSET 0) found
 """
 _POOL = """
     (SELECT id, kind, NULL::float8 AS similarity, size, words
@@ -190,8 +190,7 @@ def build_group_query(
     return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(found), ranks=_rank_words(words, "words"))
 
 
-def find_keyword_matches(
-    connection: Connection,
+def read_keyword_matches(
     project_id: UUID,
     filters: SearchFilters,
     *,
@@ -200,7 +199,7 @@ def find_keyword_matches(
     frequencies: WordFrequencies | None,
     least: int,
     vector: tuple[str, Vectors] | None = None,
-) -> list[KeywordMatches]:
+) -> Reads[list[KeywordMatches]]:
     """Return the memories that match the query best, of each part of the filters.
 
     A memory is compared with the lexemes of its own language.
@@ -231,18 +230,18 @@ def find_keyword_matches(
             chosen = [choose_groups(listed, frequencies, most=most, alone=alone) for listed in lexemes.values()]
             groups = {f"groups{number}": _to_tsquery(each) for number, each in enumerate(chosen)}
             query = build_group_query(own, len(lexemes), len(words), used, vector=vector is not None)
-            rows = fetch_rows(connection, query, bound | groups, binary=True)
+            rows = yield query, bound | groups
             if own is filters:
-                rest = [row for row in rows if row[1] not in first]
-            found = [row for row in rows if row[1] in first] if rest else rows
+                rest = [row for row in rows if row[2] not in first]
+            found = [row for row in rows if row[2] in first] if rest else rows
             if len(found) >= least or _is_complete(lexemes.values(), chosen):
                 break
             found = None
     if found is None:
         own = filters if frequencies is None else replace(filters, kinds=first)
-        rows = fetch_rows(connection, build_keyword_query(own, len(lexemes), len(words)), bound, binary=True)
-        found = [row for row in rows if row[1] in first]
-        rest = rest or [row for row in rows if row[1] not in first]
+        rows = yield build_keyword_query(own, len(lexemes), len(words)), bound
+        found = [row for row in rows if row[2] in first]
+        rest = rest or [row for row in rows if row[2] not in first]
     return [_unpack(rows, len(words)) for rows in ([found, rest] if others else [found])]
 
 
@@ -254,7 +253,7 @@ def _is_complete(lexemes: Iterable[Sequence[str]], chosen: Iterable[Collection[S
 def _unpack(rows: Sequence[tuple[Any, ...]], words: int) -> KeywordMatches:
     """Return the rows of a query for ``words`` words."""
     columns = (list(column) for column in zip(*rows, strict=True)) if rows else ([] for _ in range(5))
-    ids, kinds, similarities, sizes, ranks = columns
+    ids, similarities, kinds, sizes, ranks = columns
     # An array as bytes: five integers, then the length and the value of each number.
     packed = np.frombuffer(b"".join(ranks), ">f4").reshape(len(rows), 5 + 2 * words)
     return KeywordMatches(

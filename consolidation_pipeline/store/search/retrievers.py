@@ -7,11 +7,11 @@ other one off the list.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from pgvector import Vector
@@ -28,7 +28,7 @@ from consolidation_pipeline.store.database.schema import KINDS
 from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_of_use, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.search.vector_indexes import StagedIndex, VectorIndex, count_candidates
+from consolidation_pipeline.store.search.vector_indexes import StagedIndex, VectorIndex
 
 # Kinds that are made from several others and say less than these: levels 2 and 3.
 ABSTRACT_KINDS = frozenset(kind for kind, level in LEVELS.items() if level > 1)
@@ -168,6 +168,43 @@ def open_snapshot(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+# --- reads ---------------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+# Yields statements with the values that they bind, is sent their rows, and returns what they tell.
+Reads = Generator[tuple[str, Mapping[str, Any]], list[tuple[Any, ...]], T]
+
+_BOTH = """
+    SELECT id, similarity, kind, NULL::integer, NULL::bytea FROM (/* nearest */) nearest
+    UNION ALL /* matches */
+"""
+
+
+def run_reads(connection: Connection, reads: Reads[T], *, first: list[tuple[Any, ...]] | None = None) -> T:
+    """Return what ``reads`` finds. ``first``: rows of its first statement, which it yielded already; None = none."""
+    try:
+        query, bound = next(reads) if first is None else reads.send(first)
+        while True:
+            query, bound = reads.send(fetch_rows(connection, query, bound, binary=True))
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def run_both(connection: Connection, nearest: Reads[T], matches: Reads[Any]) -> tuple[T, Any]:
+    """Return what ``read_nearest`` and ``read_keyword_matches`` find: their first statements are one round trip."""
+    near_query, bound = next(nearest)
+    try:
+        query, more = next(matches)
+    except StopIteration as end:
+        return run_reads(connection, nearest, first=fetch_rows(connection, near_query, bound, binary=True)), end.value
+    both = compose(_BOTH, nearest=near_query, matches=query)
+    rows = fetch_rows(connection, both, {**more, **bound}, binary=True)
+    near = [row for row in rows if row[4] is None]
+    found = [row for row in rows if row[4] is not None]
+    return run_reads(connection, nearest, first=near), run_reads(connection, matches, first=found)
+
+
 # --- nearest vectors -----------------------------------------------------------------------------------------------
 
 
@@ -259,8 +296,7 @@ def build_nearest_query(
     return compose(_NEAREST, reads=reads, nearest_of_tables=" UNION ALL ".join(nearest))
 
 
-def find_nearest(
-    connection: Connection,
+def read_nearest(
     project_id: UUID,
     filters: SearchFilters,
     *,
@@ -270,8 +306,8 @@ def find_nearest(
     limit: int,
     indexed: Mapping[str, VectorIndex],
     staged: Mapping[str, StagedIndex] | None = None,
-    beside_words: bool = False,
-) -> list[SemanticMatch]:
+    candidates: int = 0,
+) -> Reads[list[SemanticMatch]]:
     """Return the memories nearest to a vector, best first, ties by id.
 
     If an index gives fewer rows than asked for, because of the filters, its search goes on; if it gives up, every row
@@ -285,27 +321,25 @@ def find_nearest(
         limit: Maximum number of memories of each part of the filters.
         indexed: Indexes to read, by table.
         staged: Indexes on staged vectors to read, by table; None = the project has no staged vectors.
-        beside_words: Memories that share rare words with the query are compared as well, so that fewer candidates do.
+        candidates: Candidates that the search of an index keeps (``count_candidates``); 0 = without indexes.
     """
     bound = {"project": project_id, "model": model, "dimension": len(vector), "vector": Vector(vector)}
     bound |= filters.parameters
     # Indexes lack rows that were merged since ``as_of``.
     used = {} if filters.as_of else indexed
     used_staged = {} if filters.as_of and staged else staged
-    read = [*used.values(), *(used_staged or {}).values()]
-    candidates = count_candidates(connection, read, nearest=limit, beside_words=beside_words) if read else 0
-    through_index = {_KINDS_OF_INDEX[index.table] for index in read}.intersection(filters.kinds)
+    through_index = {_KINDS_OF_INDEX[table] for table in {*used, *(used_staged or {})}}.intersection(filters.kinds)
     # A search that can go on takes a tenth longer. The index on consolidated memories holds abstract ones too.
     for goes_on in (True,) if filters.is_narrow or through_index != {"raw"} else (False, True):
         query = build_nearest_query(filters, used, limit, staged=used_staged, candidates=candidates, goes_on=goes_on)
-        rows = _fetch_nearest(connection, query, bound)
-        kinds = [kind for _, _, kind in rows]
+        rows = _drop_repeated((yield query, bound))
+        kinds = [row[2] for row in rows]
         if all(kinds.count(kind) >= limit for kind in through_index):
             break
     else:
         exact = build_nearest_query(filters, {}, limit, staged=None if staged is None else {})
-        rows = _fetch_nearest(connection, exact, bound)
-    near = [SemanticMatch._make(row) for row in rows if row[1] >= min_similarity]
+        rows = _drop_repeated((yield exact, bound))
+    near = [SemanticMatch._make(row[:3]) for row in rows if row[1] >= min_similarity]
     if len(near) <= limit and ABSTRACT_KINDS.isdisjoint(match.kind for match in near):
         return near
     concrete = [match for match in near if match.kind not in ABSTRACT_KINDS][:limit]
@@ -317,9 +351,9 @@ def find_nearest(
 _KINDS_OF_INDEX = {"task_memories": "raw", "consolidated_memories": "merged"}
 
 
-def _fetch_nearest(connection: Connection, query: str, bound: Mapping[str, Any]) -> Collection[tuple[Any, ...]]:
-    """Return id, similarity and kind of each memory once, best first."""
+def _drop_repeated(rows: Iterable[tuple[Any, ...]]) -> Collection[tuple[Any, ...]]:
+    """Return the row of each memory once, best first."""
     found: dict[str, tuple[Any, ...]] = {}
-    for row in fetch_rows(connection, query, bound, binary=True):
+    for row in rows:
         found.setdefault(row[0], row)
     return found.values()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from pgvector import Vector
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.results import HitSource, SearchHit
@@ -134,7 +134,7 @@ _LOAD_HIT_SOURCES = """
     FROM consolidation.memory_lineage l
         LEFT JOIN consolidation.task_memories raw ON raw.id = l.parent_id
         LEFT JOIN consolidation.consolidated_memories consolidated ON consolidated.id = l.parent_id
-    WHERE l.child_id = ANY(:ids)
+    WHERE l.child_id = ANY(%(ids)s::uuid[])
     ORDER BY l.child_id, l.similarity DESC NULLS LAST, l.parent_id
 """
 
@@ -142,7 +142,7 @@ _LOAD_HIT_SOURCES = """
 def load_hit_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, list[HitSource]]:
     """Return what each memory was made from, the most similar first; an empty list for a raw memory."""
     sources: dict[UUID, list[HitSource]] = {id_: [] for id_ in ids}
-    for child_id, *source in connection.execute(text(_LOAD_HIT_SOURCES), {"ids": list(ids)}):
+    for child_id, *source in fetch_rows(connection, _LOAD_HIT_SOURCES, {"ids": format_uuids(ids)}):
         sources[child_id].append(HitSource(*source))
     return sources
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
 from typing import TypeVar
@@ -139,6 +140,7 @@ class StagedIndex(VectorIndex):
 AnyIndex = TypeVar("AnyIndex", bound=VectorIndex)
 
 
+@lru_cache(maxsize=1_000)
 def digest(name: str) -> str:
     """Return the digest of a name that stands for it in the name of an index."""
     return sha256(name.encode()).hexdigest()[:12]

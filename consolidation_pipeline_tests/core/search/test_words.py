@@ -25,6 +25,12 @@ def test_frequent_words_are_combined() -> None:
     assert choose_groups(["test", "code"], KNOWN, most=500) == [("code", "test")]
 
 
+def test_rare_words_leave_room_for_combinations() -> None:
+    words = ["err_7731", "xyz", "index", "test", "code"]
+    pairs = [("xyz", "index"), ("xyz", "code"), ("xyz", "test"), ("index", "code"), ("index", "test")]
+    assert choose_groups(words, KNOWN, most=700, alone=150) == [("err_7731",), *pairs]
+
+
 def test_all_words_stand_alone_if_they_fit() -> None:
     assert choose_groups(["index", "loop"], KNOWN, most=1_400) == [("index",), ("loop",)]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from consolidation_pipeline.service.search.rank_fusion import RetrieverScores, fuse_scores
+from consolidation_pipeline.service.search.rank_fusion import RetrieverScores, add_nearer, fuse_scores
+from consolidation_pipeline.store.search.keyword_matches import KeywordMatches
+from consolidation_pipeline.store.search.retrievers import SemanticMatch
 
 A, B, C, D = "1", "2", "3", "4"
 
@@ -40,3 +43,13 @@ def test_pattern_raises_its_members() -> None:
     ranked = [id_ for id_, _ in fuse_scores(RetrieverScores(similar, matching, {D}), "zscore") if id_ != D]
     raised = [id_ for id_, _ in fuse_scores(RetrieverScores(similar, matching, {D}, {D: [A]}), "zscore") if id_ != D]
     assert (ranked, raised) == ([B, A, C], [A, B, C])
+
+
+def test_memories_found_by_words_join_the_nearest() -> None:
+    near = [SemanticMatch(A, 0.9, "raw"), SemanticMatch(B, 0.8, "pattern"), SemanticMatch(C, 0.6, "raw")]
+    kinds = ["raw", "raw", "pattern", "raw"]
+    numbers = np.zeros(4, np.int64), np.zeros((4, 1), np.int64)
+    matches = KeywordMatches([A, D, "5", "6"], kinds, *numbers, [0.9, 0.7, 0.95, None])
+    assert [match.id for match in add_nearer(near, matches, 0.3, 2)] == [A, B, D]
+    assert [match.id for match in add_nearer(near, matches, 0.3, 9)] == [A, B, D, C]
+    assert add_nearer(near, matches, 0.75, 9) == near

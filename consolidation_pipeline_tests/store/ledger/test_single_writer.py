@@ -65,7 +65,8 @@ from consolidation_pipeline.store.memories.listing import ListFilter
 from consolidation_pipeline.store.memories.memories import encode_memory
 from consolidation_pipeline.store.review.review_queue import lock_review_items
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, lock_suggestion
-from consolidation_pipeline.store.search.retrievers import SearchFilters
+from consolidation_pipeline.store.search.keyword_matches import KeywordMatches, read_keyword_matches
+from consolidation_pipeline.store.search.retrievers import Reads, SearchFilters, SemanticMatch, read_nearest
 from consolidation_pipeline.store.search.search_hits import RankedMemory
 from consolidation_pipeline.store.search.word_indexes import WordIndex
 from consolidation_pipeline.store.similarity.calibrations import Calibration
@@ -331,20 +332,10 @@ class StoreArguments:
             "fetch_rows": {"query": "SELECT 1", "bound": {}},
             "find_changed_groups": {"tiers": [NO_GROUPS]},
             "find_key": {"key_hash": "hash"},
-            "find_keyword_matches": {
-                "filters": SearchFilters(LEVELS),
-                "lexemes": {"english": ["merged"]},
-                "indexes": {},
-                "frequencies": None,
-                "least": 9,
-            },
             "count_words": {"index": WordIndex("task_memories", self.project.id)},
-            "find_nearest": {
-                "filters": SearchFilters(LEVELS),
-                "vector": unit_vector(1),
-                "min_similarity": 0.0,
-                "indexed": {},
-            },
+            "execute_plain": {"statements": "SET LOCAL work_mem = '4MB'"},
+            "run_reads": {"reads": self.read_matches()},
+            "run_both": {"nearest": self.read_near(), "matches": self.read_matches()},
             "reset_graph_versions": {"merged_ids": [pattern.id for pattern in patterns]},
             "is_undo": {"seq": 1},
             "get_key": {"key_id": uuid4()},
@@ -405,6 +396,16 @@ class StoreArguments:
     def relation(self, a: UUID, b: UUID) -> NewRelation:
         """Return a new relation between two memories."""
         return NewRelation(uuid4(), a, b, describe_rule(CONTRADICTS, 0.1), 0.1, "candidate")
+
+    def read_near(self) -> Reads[list[SemanticMatch]]:
+        """Return the read of the memories nearest to a vector."""
+        how: dict[str, Any] = {"model": "m", "vector": unit_vector(1), "min_similarity": 0.0, "limit": 9}
+        return read_nearest(self.project.id, SearchFilters(LEVELS), indexed={}, **how)
+
+    def read_matches(self) -> Reads[list[KeywordMatches]]:
+        """Return the read of the memories that share a word with a query."""
+        how: dict[str, Any] = {"lexemes": {"english": ["merged"]}, "indexes": {}, "frequencies": None, "least": 9}
+        return read_keyword_matches(self.project.id, SearchFilters(LEVELS), **how)
 
     def suggestion(self, originals: list[UUID]) -> NewSuggestion:
         """Return a new suggestion to merge these memories."""

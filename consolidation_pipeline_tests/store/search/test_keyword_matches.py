@@ -19,13 +19,14 @@ from consolidation_pipeline.store.search.keyword_matches import (
     KeywordMatches,
     build_group_query,
     build_keyword_query,
-    find_keyword_matches,
     load_query_facts,
+    read_keyword_matches,
 )
-from consolidation_pipeline.store.search.retrievers import SearchFilters
+from consolidation_pipeline.store.search.retrievers import SearchFilters, run_reads
+from consolidation_pipeline.store.search.search_hits import load_similarities
 from consolidation_pipeline.store.search.word_indexes import find_word_indexes, load_frequencies
 from consolidation_pipeline_tests.database_pool import temporary_database
-from consolidation_pipeline_tests.store.sample_rows import add_project
+from consolidation_pipeline_tests.store.sample_rows import add_project, unit_vector
 from consolidation_pipeline_tests.store.search.conftest import DIMENSION, MODEL, RAW, ROWS
 
 
@@ -60,8 +61,7 @@ def find(
     known: WordFrequencies | None = None,
     least: int = 0,
 ) -> KeywordMatches:
-    (found,) = find_keyword_matches(
-        connection,
+    reads = read_keyword_matches(
         project.id,
         filters,
         lexemes=load_query_facts(connection, project.id, query).lexemes,
@@ -69,6 +69,7 @@ def find(
         frequencies=known,
         least=least,
     )
+    (found,) = run_reads(connection, reads)
     return found
 
 
@@ -124,6 +125,24 @@ def test_rare_words_lead_to_the_same_matches(engine: Engine, project: Project) -
             assert sorted(fast.ids) == sorted(slow.ids[at] for at in shared)
             rare = [at for at, counts in enumerate(slow.counts) if counts.tolist()[-1]]
             assert {slow.ids[at] for at in rare} <= set(fast.ids)
+
+
+def test_matches_by_index_have_their_similarities(engine: Engine, project: Project) -> None:
+    vector = unit_vector(1, DIMENSION)
+    with engine.begin() as connection:
+        reads = read_keyword_matches(
+            project.id,
+            RAW,
+            lexemes={"english": ["topic77"]},
+            indexes=find_word_indexes(connection, project.id),
+            frequencies=load_known(connection, project),
+            least=0,
+            vector=(MODEL, vector),
+        )
+        (found,) = run_reads(connection, reads)
+        known = load_similarities(connection, found.ids, model=MODEL, vector=vector)
+    assert known
+    assert dict(zip(found.ids, found.similarities, strict=True)) == pytest.approx(known)
 
 
 def test_filter_does_not_starve_rare_words(engine: Engine, project: Project) -> None:

@@ -23,8 +23,9 @@ from consolidation_pipeline.store.search.index_upkeep import build_indexes, drop
 from consolidation_pipeline.store.search.retrievers import (
     SearchFilters,
     build_nearest_query,
-    find_nearest,
     open_snapshot,
+    read_nearest,
+    run_reads,
 )
 from consolidation_pipeline.store.search.vector_indexes import VectorIndex, count_candidates, find_indexes
 from consolidation_pipeline.store.search.word_indexes import WordIndex
@@ -50,9 +51,17 @@ def search(
     vector = unit_vector(1, DIMENSION)
     used = find_indexes(connection, project.id, MODEL, DIMENSION) if indexed else {}
     assert bool(used) == indexed
-    return find_nearest(
-        connection, project.id, filters, model=MODEL, vector=vector, min_similarity=0.3, limit=20, indexed=used
+    reads = read_nearest(
+        project.id,
+        filters,
+        model=MODEL,
+        vector=vector,
+        min_similarity=0.3,
+        limit=20,
+        indexed=used,
+        candidates=count_candidates(connection, used.values(), nearest=20) if used else 0,
     )
+    return run_reads(connection, reads)
 
 
 @pytest.mark.parametrize("archived", [False, True])
@@ -123,6 +132,9 @@ def test_large_index_is_searched_with_more_candidates(engine: Engine, project: P
             search(connection, project, RAW, indexed=True)
             assert connection.execute(text("SHOW hnsw.ef_search")).scalar_one() == str(counted[-1])
     assert 2.8 < counted[1] / counted[0] < 3.3
+    with engine.begin() as connection:
+        fewer = count_candidates(connection, [index], nearest=40, beside_words=True)
+    assert 0.6 < fewer / counted[1] < 0.8
 
 
 def test_snapshot_is_consistent_and_read_only(engine: Engine, project: Project) -> None:
