@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 # Letters that ``re`` takes for others without regard to case, but ``str.lower`` does not, or makes two letters of.
 _UNEQUAL = re.compile("[\u0130\u0131\u017f\u0345-\u03ff\u1e9e\u1f00-\u1fff\u212a\u212b\ufb05\ufb06]")
@@ -14,19 +15,24 @@ _SYNTAX = re.compile(r"\\.|\(\?P[<=>]\w*", re.DOTALL)
 
 @dataclass(frozen=True)
 class CaseBlindPattern:
-    """A compiled regular expression with the methods of ``re.Pattern`` that are in use here.
+    """A regular expression with the methods of ``re.Pattern`` that are in use here, compiled when it is first used.
 
     ``re`` tries the alternatives of ``a|b`` one after the other if it ignores case, and skips most of them by their
     first letter if not. So a text is first searched in lower case.
     """
 
-    lower: re.Pattern[str]
-    exact: re.Pattern[str]
+    pattern: str
+    flags: int
 
-    @property
-    def pattern(self) -> str:
-        """The expression."""
-        return self.exact.pattern
+    @cached_property
+    def lower(self) -> re.Pattern[str]:
+        """The expression for texts in lower case."""
+        return re.compile(self.pattern, self.flags)
+
+    @cached_property
+    def exact(self) -> re.Pattern[str]:
+        """The expression for texts in any case."""
+        return re.compile(self.pattern, self.flags | re.IGNORECASE)
 
     def search(self, text: str) -> re.Match[str] | None:
         """Return the first match in ``text``."""
@@ -57,7 +63,7 @@ class CaseBlindPattern:
 
 
 def ignore_case(pattern: str, flags: int = 0) -> CaseBlindPattern:
-    """Compile a regular expression that ignores the case of letters.
+    """Return a regular expression that ignores the case of letters.
 
     Args:
         pattern: With letters in lower case only.
@@ -68,7 +74,7 @@ def ignore_case(pattern: str, flags: int = 0) -> CaseBlindPattern:
     """
     if capital := re.search("[A-Z]", _SYNTAX.sub("", pattern)):
         raise ValueError(f"the pattern {pattern!r} has the capital {capital[0]}; write it in lower case")
-    return CaseBlindPattern(re.compile(pattern, flags), re.compile(pattern, flags | re.IGNORECASE))
+    return CaseBlindPattern(pattern, flags)
 
 
 def _is_plain(text: str) -> bool:

@@ -10,11 +10,10 @@ from uuid import UUID
 from consolidation_pipeline.core.jobs.triggers import is_due, next_cron_time
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
-from consolidation_pipeline.service.jobs.run_report import describe_counts
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.admin.project_counts import count_project, list_backlogs
+from consolidation_pipeline.store.admin.project_counts import ProjectCounts, count_project, list_backlogs
 from consolidation_pipeline.store.database.engine import Engine, Row
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.ledger import ledger_reader
@@ -189,4 +188,26 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
         },
         "failing": [vars(job) | {"told": describe_failing_job(job)} for job in failing],
         "model_failures": last[0]["metrics"].get("failing", []) if last else [],
+    }
+
+
+def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
+    """Return the numbers of a project under their stable names."""
+    return {
+        "memories": counts.memories,
+        "active": counts.active,
+        "consolidated": counts.consolidated,
+        "archived": counts.archived,
+        "merged": counts.merged,
+        "units": counts.units,
+        "reduction": counts.reduction,
+        "by_type": dict(counts.by_type),
+        "by_level": dict(counts.by_level),
+        "by_kind": dict(counts.by_kind),
+        "playbook_entries": counts.playbook.get("active", 0),
+        "needs_review": counts.needs_review,
+        "suggest_groups": counts.suggest_groups,
+        "pattern_groups": counts.pattern_groups,
+        "cost_usd": counts.cost_usd,
+        "tokens": counts.tokens,
     }

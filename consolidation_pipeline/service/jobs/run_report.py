@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from consolidation_pipeline.core.jobs.triggers import next_cron_time
+from consolidation_pipeline.service.jobs.job_status import describe_counts
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
 from consolidation_pipeline.service.lifecycle.archive import explain_how_to_archive
 from consolidation_pipeline.service.memory_tests.gate import report_tests
@@ -75,28 +76,6 @@ def _describe_tests(own: Mapping[str, Any]) -> str:
     return f"{own['memory_tests'] - own['memory_tests_failing']} of {own['memory_tests']} pass" + (
         f"; {refused} changes refused, as they would have made one fail" if refused else ""
     )
-
-
-def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
-    """Return the numbers of a project under their stable names."""
-    return {
-        "memories": counts.memories,
-        "active": counts.active,
-        "consolidated": counts.consolidated,
-        "archived": counts.archived,
-        "merged": counts.merged,
-        "units": counts.units,
-        "reduction": counts.reduction,
-        "by_type": dict(counts.by_type),
-        "by_level": dict(counts.by_level),
-        "by_kind": dict(counts.by_kind),
-        "playbook_entries": counts.playbook.get("active", 0),
-        "needs_review": counts.needs_review,
-        "suggest_groups": counts.suggest_groups,
-        "pattern_groups": counts.pattern_groups,
-        "cost_usd": counts.cost_usd,
-        "tokens": counts.tokens,
-    }
 
 
 def _format_markdown(

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from consolidation_pipeline.core.knowledge.advice import advises
 from consolidation_pipeline.core.knowledge.disputes import contradicts_itself
-from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE, advises
+from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 from consolidation_pipeline.core.knowledge.quality_gates import (
     HEURISTIC_REVIEW_FROM,
     Gate,

@@ -10,7 +10,6 @@ from consolidation_pipeline.core.knowledge.disputes import contradicts_itself
 from consolidation_pipeline.core.knowledge.playbook import (
     CATEGORY_WORDS,
     adjust_priority,
-    advises,
     compute_priority,
     find_category,
 )
@@ -124,24 +123,3 @@ def test_contradicting_lines_are_detected(text: str, expected: bool) -> None:
 )
 def test_usefulness_moves_priority_within_bounds(priority: int, usefulness: float, expected: int) -> None:
     assert adjust_priority(priority, usefulness) == expected
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("Freight quotes\nNever send a quote without its currency.\nSeen 4 times.", True),
-        ("Freight quotes\nQuotes expire at midnight.\nDo: Renew quotes before midnight.\nSeen 4 times.", True),
-        ("Freight quotes\nQuotes expire at midnight.\nSeen 4 times.", False),
-        ("Renew quotes\nQuestions, for example: Why did my quote expire?\nSeen 4 times.", False),
-        ("Freight quotes\nTried, failed: code that rounds each quote instead of the sum.\nSeen 4 times.", False),
-        ("Freight quotes\nTo try: Round the sum of all quotes once.\nSeen 4 times.", False),
-        ("Freight quotes\nDo: Properly handle all quotes.\nSeen 4 times.", False),
-    ],
-)
-def test_text_advises_by_its_own_statements(content: str, expected: bool) -> None:
-    assert advises(content) is expected
-
-
-def test_headline_without_title_advises() -> None:
-    rule = "Renew quotes before midnight."
-    assert advises(f"{rule}\nBecause: they expire.\nSeen 4 times.", rule)
