@@ -31,12 +31,12 @@ def list_columns(cursor: Any, table: str) -> str:
     return str(cursor.fetchone()[0])
 
 
-def time_import(engine: Any, slug: str, corpus: Path) -> float:
-    """Return the seconds of an import into a project."""
+def time_import(engine: Any, settings: Any, slug: str, corpus: Path) -> float:
+    """Return the seconds of an import into a project, with vectors of the default model."""
     from consolidation_pipeline.service.intake.importer import import_memories
 
     began = time.perf_counter()
-    import_memories(engine, slug, str(corpus), format="jsonl")
+    import_memories(engine, slug, str(corpus), format="jsonl", settings=settings)
     return time.perf_counter() - began
 
 
@@ -72,14 +72,15 @@ def main() -> None:
     from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 
     memories = int(sys.argv[1]) if len(sys.argv) > 1 else MEMORIES
-    engine = open_engine(Settings())
+    settings = Settings()
+    engine = open_engine(settings)
     imports, copies = [], []
     with tempfile.TemporaryDirectory() as folder, autocommit_connection(engine) as checked_out:
         connection = checked_out.connection.driver_connection
         corpus = Path(folder) / "corpus.jsonl"
         write_corpus(corpus, memories)
         for at in range(ROUNDS):
-            imports.append(time_import(engine, f"round{at}", corpus))
+            imports.append(time_import(engine, settings, f"round{at}", corpus))
             copies.append(time_copy(connection))
             remove_rows(connection)
     print(f"{memories:,} memories: import {min(imports):.2f} s, COPY {min(copies):.2f} s", end="")

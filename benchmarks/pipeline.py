@@ -206,9 +206,10 @@ def measure(project: str, corpus: Path, spent: defaultdict[str, float]) -> tuple
     from consolidation_pipeline.store.database.engine import open_engine
 
     spent.clear()
-    engine = open_engine(Settings())
+    settings = Settings()
+    engine = open_engine(settings)
     began = time.perf_counter()
-    import_memories(engine, project, str(corpus), format="jsonl", source="benchmark")
+    import_memories(engine, project, str(corpus), format="jsonl", source="benchmark", settings=settings)
     seconds = {"import": time.perf_counter() - began}
     outcome = run_project(project, triggered_by="benchmark")
     if outcome.status != "completed":

@@ -69,6 +69,7 @@ def import_(
             default_type=memory_type,
             scope=scope,
             rejects_dir=settings.data_dir / "rejects",
+            settings=settings,
             progress=lambda so_far: update(f"{so_far.added} added, {so_far.unchanged} there before"),
         )
     if as_json:

@@ -17,6 +17,7 @@ from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS
+from consolidation_pipeline.service.intake.free_vectors import embed_if_free
 from consolidation_pipeline.service.intake.group_commit import get_group_commit
 from consolidation_pipeline.service.intake.importer import (
     BATCH_ROWS,
@@ -31,18 +32,15 @@ from consolidation_pipeline.service.runs.effective_options import effective_opti
 from consolidation_pipeline.service.similarity.embedding import embed_raw_memories
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.memories.archive import MemoryUpdate, edit_rows
 from consolidation_pipeline.store.memories.memories import (
     FEEDBACK_PREFIX,
-    TEXT_COLUMNS,
-    join_text_columns,
     list_feedback,
     load_memory,
 )
 from consolidation_pipeline.store.memories.votes import has_rated, set_vote
-from consolidation_pipeline.store.projects import Project, get_project
+from consolidation_pipeline.store.projects import get_project
 
 MAX_NOTE_CHARS = 2000
 # Fields that an agent sets about its own memory.
@@ -103,7 +101,7 @@ def add_memories(
         if scope is not None:
             errors |= _find_other_scopes(parsed, scope, parse_options(project.config).scope)
             parsed = {i: memory for i, memory in parsed.items() if i not in errors}
-        vectors, model = ({}, "") if settings is None else _embed_if_free(project, parsed, settings)
+        vectors, model = ({}, "") if settings is None else embed_if_free(project, parsed, settings)
         stored = get_group_commit(engine).append(engine, project, parsed, vectors, model)
         errors |= dict.fromkeys(stored.changed, CHANGED_CONTENT)
         ids = {i: memory_id(slug, row.source, row.external_id) for i, row in parsed.items() if i not in errors}
@@ -145,22 +143,6 @@ def _find_other_scopes(memories: Mapping[int, NewMemory], scope: str, option: st
         for i, key in keys.items()
         if key != scope
     }
-
-
-def _embed_if_free(
-    project: Project, memories: Mapping[int, NewMemory], settings: Settings
-) -> tuple[Mapping[int, Vectors], str]:
-    """Return vectors of the memories that have none, and their model; none if the project's model is not free."""
-    model = effective_options(project, settings).embedding_model
-    if not is_local(model):
-        return {}, model
-    embedder = load_embedder(model)
-    wanted = [at for at, memory in memories.items() if memory.embedding_model != embedder.name]
-    texts = [join_text_columns([getattr(memories[at], name) for name in TEXT_COLUMNS]) for at in wanted]
-    try:
-        return dict(zip(wanted, embedder.embed(texts), strict=True)), embedder.name
-    except EmbeddingError:
-        return {}, embedder.name  # The memories are stored. The next run reports those that cannot be embedded.
 
 
 def embed_edited(engine: Engine, edit: MemoryEdit, *, settings: Settings) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
+from uuid import UUID
+
+import numpy as np
 
 from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type, invalid_field, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
@@ -15,13 +18,21 @@ from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import COLUMNS, NO_WALLS, make_scope_key
+from consolidation_pipeline.service.intake.free_vectors import embed_if_free
 from consolidation_pipeline.service.intake.readers.formats import default_source, read_rows
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Item, Remark
 from consolidation_pipeline.service.lifecycle.memory_edits import revise_memories
 from consolidation_pipeline.service.runs.prefetch import prefetch
+from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
+from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids
 from consolidation_pipeline.store.memories.import_marks import load_import_marks
-from consolidation_pipeline.store.memories.memories import append_encoded, count_repeats_apart, encode_memory
+from consolidation_pipeline.store.memories.memories import (
+    GivenVectors,
+    append_encoded,
+    count_repeats_apart,
+    encode_memory,
+)
 from consolidation_pipeline.store.projects import Project, create_project, get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 from consolidation_pipeline.store.sources.sources import list_sources
@@ -67,6 +78,7 @@ def import_memories(
     default_type: str = "learning",
     scope: str | None = None,
     rejects_dir: Path | None = None,
+    settings: Settings | None = None,
     progress: Callable[[ImportResult], None] = lambda _: None,
 ) -> ImportResult:
     """Import a file or a repository into a project, which is created if it is missing.
@@ -81,6 +93,8 @@ def import_memories(
         source: Source of rows that name none; None = derived from ``path``.
         default_type: Memory type of rows that name none.
         scope: Option ``scope`` of the project, if it is created; None = the default.
+        settings: Settings that select the embedding model. If it is free, memories are stored with their vectors;
+            None = the next run embeds them.
         rejects_dir: Folder of the file of bad rows, JSON lines of line, reason and row; None = not written.
         progress: Called after each batch.
 
@@ -106,9 +120,9 @@ def import_memories(
     parse_row = RowParser(engine, project, result.source, reserved=reserved, default_type=default_type)
     scope_keys = set[str]()
     parsed = _parse_rows(rows if first is None else chain([first], rows), result, parse_row, scope_keys)
-    for batch, encoded in prefetch(_encode_batches(slug, parsed)):
+    for batch, encoded, vectors in prefetch(_encode_batches(project, parsed, settings)):
         with engine.begin() as connection:
-            stored = append_encoded(connection, project.id, encoded)
+            stored = append_encoded(connection, project.id, encoded, vectors)
         result.added += stored.added
         result.unchanged += stored.unchanged
         changed = [batch[number] for number in stored.changed]
@@ -202,12 +216,24 @@ def _parse_rows(
 
 
 def _encode_batches(
-    slug: str, parsed: Iterator[tuple[int, NewMemory]]
-) -> Iterator[tuple[list[tuple[int, NewMemory]], list[str]]]:
-    """Yield batches of lines and memories, encoded for the store."""
+    project: Project, parsed: Iterator[tuple[int, NewMemory]], settings: Settings | None
+) -> Iterator[tuple[list[tuple[int, NewMemory]], list[str], GivenVectors | None]]:
+    """Yield batches of lines and memories, encoded for the store, and their vectors if the project's model is free."""
     while batch := list(islice(parsed, BATCH_ROWS)):
         # Lines of several files repeat, so rows are numbered.
-        yield batch, [encode_memory(slug, number, memory) for number, (_, memory) in enumerate(batch)]
+        encoded = [encode_memory(project.slug, number, memory) for number, (_, memory) in enumerate(batch)]
+        yield batch, encoded, None if settings is None else _embed_batch(project, batch, settings)
+
+
+def _embed_batch(project: Project, batch: Sequence[tuple[int, NewMemory]], settings: Settings) -> GivenVectors | None:
+    # A vector that came with its memory stays: the project may get its model before the first run.
+    bare = {number: memory for number, (_, memory) in enumerate(batch) if memory.embedding is None}
+    vectors, model = embed_if_free(project, bare, settings)
+    by_id: dict[UUID, Vectors] = {}
+    for number, vector in vectors.items():
+        memory = batch[number][1]
+        by_id.setdefault(memory_id(project.slug, memory.source, memory.external_id), vector)
+    return GivenVectors(to_ids(list(by_id)), np.stack(list(by_id.values())), model) if by_id else None
 
 
 def _revise_changed(

@@ -28,7 +28,7 @@ from consolidation_pipeline.store.database.schema import (
 )
 from consolidation_pipeline.store.database.scope_keys import raw_scope_key
 from consolidation_pipeline.store.database.sql import compose
-from consolidation_pipeline.store.database.vector_copy import Vectors, format_vector
+from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, copy_vectors, format_vector
 from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
 from consolidation_pipeline.store.ledger.lineage import find_memories
 from consolidation_pipeline.store.memories.pending_uses import load_pending_uses
@@ -57,6 +57,15 @@ class AppendResult:
     ids: frozenset[UUID] = field(default=frozenset(), compare=False)
 
 
+@dataclass(frozen=True)
+class GivenVectors:
+    """Unit vectors ``x`` float32 (n, d) of ``model``, of new memories without their own. ``ids``: S16 (n,)."""
+
+    ids: Ids
+    x: Vectors
+    model: str
+
+
 _INSERT_MEMORIES = compose(
     """
     WITH arriving AS MATERIALIZED (
@@ -65,7 +74,7 @@ _INSERT_MEMORIES = compose(
         ORDER BY id, line),
     added AS (
         INSERT INTO consolidation.task_memories (project_id, learned_at, /* columns */)
-        SELECT :project, coalesce(learned_at, now()), /* columns */ FROM arriving
+        SELECT :project, coalesce(learned_at, now()), /* values */ FROM arriving /* vectors */
         ON CONFLICT DO NOTHING RETURNING id),
     listed AS (
         INSERT INTO consolidation.memory_files (project_id, owner_id, path)
@@ -75,6 +84,15 @@ _INSERT_MEMORIES = compose(
     types=", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items()),
     columns=", ".join(name for name in _COLUMNS if name != "learned_at"),
 )
+_VALUES = {name: name for name in _COLUMNS if name != "learned_at"}
+_WITH_VECTORS = {
+    "embedding": "coalesce(arriving.embedding, given.embedding)",
+    "embedding_model": "coalesce(embedding_model, CASE WHEN given.embedding IS NOT NULL THEN :model END)",
+    "embedding_dim": "coalesce(embedding_dim, CASE WHEN given.embedding IS NOT NULL THEN :dim END)",
+}
+_CREATE_VECTORS = "CREATE TEMP TABLE given_vectors (id uuid, embedding vector) ON COMMIT DROP"
+_JOIN_VECTORS = "LEFT JOIN given_vectors given USING (id)"
+_DROP_VECTORS = "DROP TABLE given_vectors"
 _COUNT_STORED = """
     SELECT count(*), coalesce(array_agg(line ORDER BY line) FILTER (WHERE a.content_hash <> m.content_hash), '{}')
     FROM json_to_recordset(CAST(:rows AS json)) AS a (line bigint, id uuid, content_hash text)
@@ -97,22 +115,34 @@ def append_memories(
     return append_encoded(connection, project_id, [encode_memory(slug, line, memory) for line, memory in rows])
 
 
-def append_encoded(connection: Connection, project_id: UUID, rows: Sequence[str]) -> AppendResult:
+def append_encoded(
+    connection: Connection, project_id: UUID, rows: Sequence[str], vectors: GivenVectors | None = None
+) -> AppendResult:
     """Store memories as ``append_memories`` does, from ``encode_memory``: by one statement, if all are new.
 
-    Of equal ids in a batch the first line counts.
+    Of equal ids in a batch the first line counts. ``vectors`` of many memories travel in binary, which costs a tenth.
     """
+    bound: dict[str, Any] = {"project": project_id}
+    values, joined = _VALUES, ""
+    if vectors is not None:
+        connection.execute(text(_CREATE_VECTORS))
+        copy_vectors(connection, "given_vectors (id, embedding)", vectors.ids, vectors.x)
+        values, joined = _VALUES | _WITH_VECTORS, _JOIN_VECTORS
+        bound |= {"model": vectors.model, "dim": vectors.x.shape[1]}
+    statement = compose(_INSERT_MEMORIES, values=", ".join(values.values()), vectors=joined)
     added: list[UUID] = []
     changed: list[int] = []
     unchanged = 0
     for part in _split_rows(rows):
-        sent = {"project": project_id, "rows": f"[{','.join(part)}]"}
-        new = connection.scalars(text(_INSERT_MEMORIES), sent).all()
+        sent = {**bound, "rows": f"[{','.join(part)}]"}
+        new = connection.scalars(text(statement), sent).all()
         added += new
         if len(new) < len(part):
             stored, lines = connection.execute(text(_COUNT_STORED), {"rows": sent["rows"]}).one()
             changed += lines
             unchanged += stored - len(new) - len(lines)
+    if vectors is not None:
+        connection.execute(text(_DROP_VECTORS))
     return AppendResult(len(added), unchanged, tuple(changed), frozenset(added))
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from consolidation_pipeline.embed.local import LOCAL_MODEL
-from consolidation_pipeline.errors import InvalidMemoryError, NotFoundError, UsageError
+from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
+from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
 from consolidation_pipeline.options import LANGUAGES
 from consolidation_pipeline.service.intake import importer
-from consolidation_pipeline.service.intake.importer import import_memories
+from consolidation_pipeline.service.intake.importer import ImportResult, import_memories
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
+from consolidation_pipeline.service.similarity.embedding import EmbeddingResult, embed_memories
 from consolidation_pipeline_tests.service.corpus import corpus, note, write_jsonl
 from consolidation_pipeline_tests.service.crash_helpers import import_and_die, kill
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
@@ -227,3 +228,42 @@ def test_vector_of_wrong_dimension_is_rejected_by_line(pipeline: Pipeline) -> No
     assert "expected 256" in done.bad[1].reason
     later = pipeline.add([given("e", 5)])
     assert (later.added, [row.line for row in later.bad]) == (0, [1])
+
+
+def add_with_vectors(pipeline: Pipeline, *rows: dict[str, object]) -> ImportResult:
+    path = write_jsonl(pipeline.folder / "vectors.jsonl", rows)
+    return import_memories(pipeline.engine, SLUG, str(path), format="jsonl", settings=pipeline.settings)
+
+
+def load_models(pipeline: Pipeline) -> dict[str, tuple[str | None, int | None]]:
+    query = "SELECT external_id, embedding_model, embedding_dim FROM {s}.task_memories"
+    return {row.external_id: (row.embedding_model, row.embedding_dim) for row in pipeline.rows(query)}
+
+
+def test_memories_are_stored_with_vectors_of_free_model(pipeline: Pipeline) -> None:
+    texts = {"a": "Ferries leave at nine.", "b": "Quotes expire.", "c": "Ferries leave at nine."}
+    own = note("own", "Its own vector.", embedding=[1.0, 0.0], embedding_model="own/model")
+    done = add_with_vectors(pipeline, *(note(name, text) for name, text in texts.items()), note("a", texts["a"]), own)
+    assert (done.added, done.unchanged) == (4, 1)
+    assert load_models(pipeline) == dict.fromkeys(texts, (LOCAL_MODEL, 256)) | {"own": ("own/model", 2)}
+    query = "SELECT external_id, embedding::text AS vector FROM {s}.task_memories"
+    stored = {row.external_id: np.array(json.loads(row.vector), np.float32) for row in pipeline.rows(query)}
+    for name, text in texts.items():
+        np.testing.assert_array_equal(stored[name], LocalEmbedder().embed([text])[0])
+    with pipeline.open() as run:
+        assert embed_memories(run) == EmbeddingResult(memories=4, computed=1, reused=0)
+
+
+def test_vectors_wait_for_run_if_model_is_paid(pipeline: Pipeline) -> None:
+    pipeline.configure_new(embedding_model="openai/text-embedding-3-small")
+    add_with_vectors(pipeline, note("a", "Quotes expire."))
+    assert load_models(pipeline) == {"a": (None, None)}
+
+
+def test_text_without_vector_is_imported(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise EmbeddingError("text 0 has no tokens")
+
+    monkeypatch.setattr(LocalEmbedder, "embed", refuse)
+    assert add_with_vectors(pipeline, note("a", "Quotes expire.")).added == 1
+    assert load_models(pipeline) == {"a": (None, None)}
