@@ -6,29 +6,28 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ComparedMerge(_Part):
     """A merged memory that only one side has."""
 
     id: UUID
-    texts: dict[UUID, str]
-    """Raw memories and their texts."""
-    text: str | None
-    """Text of the merged memory. Null if a language model would have to write it first."""
+    texts: dict[UUID, str] = Field(description="Raw memories and their texts.")
+    text: str | None = Field(
+        description="Text of the merged memory. Null if a language model would have to write it first."
+    )
 
 
 class RewordedMerge(_Part):
     """A merged memory that both sides make of the same memories, in other words."""
 
     id: UUID
-    texts: dict[UUID, str]
-    """Raw memories and their texts."""
+    texts: dict[UUID, str] = Field(description="Raw memories and their texts.")
     text_here: str
     text_there: str
 
@@ -36,11 +35,9 @@ class RewordedMerge(_Part):
 class ComparedKnowledge(_Part):
     """A pattern, principle or playbook entry that only one side has."""
 
-    kind: str
-    """pattern, principle or playbook."""
+    kind: str = Field(description="pattern, principle or playbook.")
     id: UUID
-    text: str | None
-    """Null if a language model would have to write it first."""
+    text: str | None = Field(description="Null if a language model would have to write it first.")
 
 
 class Difference(_Part):
@@ -53,8 +50,7 @@ class Difference(_Part):
     knowledge_same: int
     knowledge_only_here: list[ComparedKnowledge]
     knowledge_only_there: list[ComparedKnowledge]
-    archived_only_here: dict[UUID, str]
-    """Raw memories and their texts."""
+    archived_only_here: dict[UUID, str] = Field(description="Raw memories and their texts.")
     archived_only_there: dict[UUID, str]
 
 
@@ -62,11 +58,9 @@ class Labelled(_Part):
     """Fate of the pairs that people labelled."""
 
     pairs: int
-    wrong_merges_here: int
-    """Pairs labelled different that are in one merged memory."""
+    wrong_merges_here: int = Field(description="Pairs labelled different that are in one merged memory.")
     wrong_merges_there: int
-    missed_here: int
-    """Pairs labelled same that are not."""
+    missed_here: int = Field(description="Pairs labelled same that are not.")
     missed_there: int
 
 
@@ -76,12 +70,11 @@ class TestResults(_Part):
     tests: int
     passed_before: int
     passed_after: int
-    broken: dict[str, str]
-    """Tests that passed before and fail after, and why."""
-    repaired: list[str]
-    """Tests that failed before and pass after."""
-    refused_here: dict[str, int]
-    """Changes that a run does not make, as a test would fail, by the name of the test."""
+    broken: dict[str, str] = Field(description="Tests that passed before and fail after, and why.")
+    repaired: list[str] = Field(description="Tests that failed before and pass after.")
+    refused_here: dict[str, int] = Field(
+        description="Changes that a run does not make, as a test would fail, by the name of the test."
+    )
     refused_there: dict[str, int]
 
 
@@ -89,14 +82,13 @@ class Retrieval(_Part):
     """Search for memories by their own words, before and after the shadow's run."""
 
     queries: int
-    within: int
-    """Places that are looked at."""
+    within: int = Field(description="Places that are looked at.")
     found_before: int
     found_after: int
-    archived: int
-    """Memories that are not found as the shadow archived them."""
-    lost: dict[UUID, str]
-    """Other memories that were found before and are not after, and the queries."""
+    archived: int = Field(description="Memories that are not found as the shadow archived them.")
+    lost: dict[UUID, str] = Field(
+        description="Other memories that were found before and are not after, and the queries."
+    )
 
 
 class Spending(_Part):
@@ -105,10 +97,10 @@ class Spending(_Part):
     usd: float
     tokens: int
     calls: int
-    cached: int
-    """Replies that were there already."""
-    usd_here: float | None
-    """Highest cost of a run with the project's own options. Null if a price is not known."""
+    cached: int = Field(description="Replies that were there already.")
+    usd_here: float | None = Field(
+        description="Highest cost of a run with the project's own options. Null if a price is not known."
+    )
 
 
 class ShadowReport(_Part):
@@ -116,18 +108,14 @@ class ShadowReport(_Part):
 
     project: str
     name: str
-    options: dict[str, Any]
-    """Options that differ from the project's own."""
+    options: dict[str, Any] = Field(description="Options that differ from the project's own.")
     snapshot_at: datetime
-    job_id: UUID
-    """Job of the shadow, and of its promotion."""
+    job_id: UUID = Field(description="Job of the shadow, and of its promotion.")
     memories: int
-    changes: dict[str, int]
-    """Changes that a promotion carries out, by operation."""
+    changes: dict[str, int] = Field(description="Changes that a promotion carries out, by operation.")
     difference: Difference
     memory_tests: TestResults
     labelled_pairs: Labelled
     retrieval: Retrieval
     cost: Spending
-    stopped: list[str]
-    """Reasons why a part of the run ended early."""
+    stopped: list[str] = Field(description="Reasons why a part of the run ended early.")
