@@ -144,11 +144,16 @@ def configure_project(
     return Project(*row) if row is not None else get_project(connection, slug)
 
 
-_DELETE_PAIRS = "DELETE FROM consolidation.memory_neighbors WHERE project_id = :project"
+# Caches without a foreign key.
+_DELETE_CACHES = tuple(
+    f"DELETE FROM consolidation.{table} WHERE project_id = :project"
+    for table in ("memory_neighbors", "compared_memories", "relevance_scores")
+)
 _DELETE_PROJECT = "DELETE FROM consolidation.projects WHERE id = :project"
 
 
 def delete_project(connection: Connection, project: Project) -> None:
-    """Delete a project with all its rows but the ledger. Similar pairs have no foreign key and are deleted first."""
-    connection.execute(text(_DELETE_PAIRS), {"project": project.id})
+    """Delete a project with all its rows but the ledger."""
+    for statement in _DELETE_CACHES:
+        connection.execute(text(statement), {"project": project.id})
     connection.execute(text(_DELETE_PROJECT), {"project": project.id})

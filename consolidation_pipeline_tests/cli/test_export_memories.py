@@ -51,7 +51,7 @@ ODD = (
     {"id": "lines", "content": 'a,b;c\td\r\n"e"\rf\n\ng', "goal": "-1", "result": "=1+1", "created_at": "2026-01-01"},
 )  # fmt: skip
 
-RUN_DECIDES = ("created_at", "version", "project_id", "relevance_score", "relevance_at", "graph_version")
+RUN_DECIDES = ("created_at", "version", "project_id")
 
 
 def stored(engine: Engine) -> list[dict[str, Any]]:

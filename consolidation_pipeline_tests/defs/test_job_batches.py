@@ -78,9 +78,7 @@ def test_batch_isolates_its_jobs(pipeline: Pipeline, instance: dg.DagsterInstanc
     engine, jobs = pipeline.engine, request_jobs(pipeline.engine)
     with engine.connect() as connection:
         ids = {slug: get_project(connection, slug).id for slug in SLUGS}
-    pipeline.write(
-        f"ALTER TABLE {{s}}.task_memories ADD CHECK (project_id <> '{ids['alpha']}' OR relevance_at IS NULL)"
-    )
+    pipeline.write(f"ALTER TABLE {{s}}.relevance_scores ADD CHECK (project_id <> '{ids['alpha']}')")
     cancel_job(engine, jobs["beta"], cancelled_by="bob")
     with project_lock(engine, ids["gamma"], "gamma", wait_seconds=0):
         batch, metadata = run_batch(instance, list(jobs.values()))

@@ -489,7 +489,7 @@ def test_checks_without_partition_cover_all_projects(
     with engine.begin() as connection:
         connection.execute(
             text(
-                "UPDATE consolidation.task_memories SET relevance_score = NULL WHERE project_id = "
+                "DELETE FROM consolidation.relevance_scores WHERE project_id = "
                 "(SELECT id FROM consolidation.projects WHERE slug = 'beta')"
             )
         )

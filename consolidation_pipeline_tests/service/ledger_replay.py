@@ -10,7 +10,6 @@ from uuid import UUID
 
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED
-from consolidation_pipeline.store.ledger.row_images import CACHE_COLUMNS
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import CACHED_COLUMNS
 from consolidation_pipeline_tests.store.sample_rows import encode_vector
@@ -21,10 +20,7 @@ Row = Mapping[str, Any]
 State = dict[Key, Row]
 
 RAW = "task_memories"
-_HIDDEN = {
-    name: [c.name for c in table.c if c.computed is not None or c.name in CACHE_COLUMNS]
-    for name, table in LEDGERED.items()
-}
+_HIDDEN = {name: [c.name for c in table.c if c.computed is not None] for name, table in LEDGERED.items()}
 # The ledger holds the content of raw memories, not their vectors.
 _HIDDEN[RAW] += CACHED_COLUMNS
 

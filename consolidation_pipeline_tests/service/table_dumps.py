@@ -15,14 +15,10 @@ TABLES = tuple(table.name for table in metadata.sorted_tables)
 BOOKKEEPING = {"projects", "consolidation_jobs", "consolidation_events", "llm_calls", "api_keys"}
 # Tables that a run recomputes from the memories.
 CACHES = {
-    "memory_neighbors",
-    "memory_clusters",
-    "similarity_calibrations",
-    "grouping_embeddings",
-    "pair_judgements",
-    "compared_scopes",
+    *("memory_neighbors", "compared_memories", "memory_clusters", "similarity_calibrations", "grouping_embeddings"),
+    *("pair_judgements", "relevance_scores", "compared_scopes"),
 }
-CACHED_COLUMNS = {"embedding", "embedding_model", "embedding_dim", "graph_version", "relevance_score", "relevance_at"}
+CACHED_COLUMNS = {"embedding", "embedding_model", "embedding_dim"}
 # Columns that differ between equal runs.
 ACCIDENTAL = {
     "project_id",
@@ -60,12 +56,7 @@ def compute_checksums(pipeline: Pipeline) -> list[tuple[str, int, int]]:
 def dump_knowledge(pipeline: Pipeline) -> dict[str, list[str]]:
     """Dump all that a rollback must restore exactly: no bookkeeping, ledger or caches."""
     tables = [name for name in TABLES if name not in BOOKKEEPING | CACHES | {"consolidation_changes"}]
-    return dump_tables(
-        pipeline, tables=tables, without={"task_memories": CACHED_COLUMNS, "consolidated_memories": _SCORES}
-    )
-
-
-_SCORES = {"graph_version", "relevance_score", "relevance_at"}
+    return dump_tables(pipeline, tables=tables, without={"task_memories": CACHED_COLUMNS})
 
 
 def dump_comparable(pipeline: Pipeline, slug: str = SLUG) -> dict[str, list[str]]:

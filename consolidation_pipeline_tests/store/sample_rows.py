@@ -28,8 +28,6 @@ SPECIAL_TEXT = (
     "tab\t newline\n return\r backslash \\ \\N \\. quote ' \" comma , brace {} [] NULL "
     "é 漢字 🙂 \u2028 \x7f \x01 %s %(x)s :x"
 )
-# Caches that the next run recomputes; all other columns are equal after a rollback.
-CACHE_COLUMNS = {"relevance_score", "relevance_at", "graph_version"}
 
 
 def add_project(connection: Connection, slug: str = "garden") -> Project:
@@ -132,11 +130,11 @@ def save_unit_vectors(
 
 
 def contents(connection: Connection) -> dict[str, list[tuple[str | None, ...]]]:
-    """Return the rows of every ledgered table, files and lineage, as text without caches."""
+    """Return the rows of every ledgered table, files and lineage, as text."""
     found = {}
     for name in [*LEDGERED, "memory_files", "memory_lineage"]:
         table = metadata.tables[f"{SCHEMA}.{name}"]
-        columns = ", ".join(f"{column.name}::text" for column in table.c if column.name not in CACHE_COLUMNS)
+        columns = ", ".join(f"{column.name}::text" for column in table.c)
         keys = ", ".join(column.name for column in table.primary_key)
         rows = connection.execute(text(f"SELECT {columns} FROM {table} ORDER BY {keys}"))
         found[name] = [tuple(row) for row in rows]

@@ -11,7 +11,10 @@ from consolidation_pipeline.store.database.engine import Engine
 # Rows past their retention are removed from these. The others keep every row until its project is deleted.
 PRUNED = ("consolidation_changes", "consolidation_events", "memory_votes", "vote_queries")
 # A run replaces the rows of these, or deletes them.
-REBUILT = ("memory_neighbors", "memory_clusters", "grouping_embeddings", "pending_uses")
+REBUILT = (
+    *("memory_neighbors", "compared_memories", "relevance_scores", "memory_clusters", "grouping_embeddings"),
+    *("pending_uses", "compared_scopes"),
+)
 _LISTED = 5
 
 

@@ -48,8 +48,6 @@ def score_relevance(run: ProjectRun) -> DecayResult:
     rates = DecayRates(age=run.options.decay_rate, access=run.options.access_decay_rate)
     keeps_valid = run.job == "consolidate" and tuple(run.planned) == PHASES
     scores, written = [], 0
-    # One transaction per table: other writers lock consolidated memories before raw ones, and none may wait for the
-    # rows of one table while it holds those of the other.
     for table in _TABLES:
         with run.transaction() as connection:
             rows = load_decay_inputs(connection, run.project.id, table, run.now)

@@ -23,7 +23,7 @@ _ROWS: Mapping[str, str] = {
     "procedural_profile": "consolidated_memories WHERE kind = 'procedural' AND retired_at IS NULL",
     "supersessions": "memory_relations WHERE relation_type = 'supersedes'",
     "associations": "memory_relations WHERE relation_type <> 'supersedes'",
-    "decay_scores": "task_memories WHERE relevance_score IS NOT NULL",
+    "decay_scores": "relevance_scores WHERE true",
     "archived_memories": "task_memories WHERE archived_at IS NOT NULL",
     "consolidation_report": "consolidation_jobs WHERE metrics ? 'consolidation_report'",
 }

@@ -189,6 +189,8 @@ _DELETED = {
     "grouping_embeddings": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "staged_embeddings": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "pending_uses": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
+    "compared_memories": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
+    "relevance_scores": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "labelled_pairs": "a IN (SELECT id FROM erased) OR b IN (SELECT id FROM erased)",
     "pair_judgements": "project_id = :project AND question_hash = ANY(:questions)",
     "vote_queries": """project_id = :project

@@ -39,11 +39,12 @@ _MEMORIES = compose(
         learned_at AT TIME ZONE 'UTC' AS learned_at, created_at AT TIME ZONE 'UTC' AS created_at,
         /* raw_last_use */ AT TIME ZONE 'UTC' AS last_accessed_at, archived_at AT TIME ZONE 'UTC' AS retired_at,
         language::text, embedding_model, version, NULL::bytea AS vector
-    FROM consolidation.task_memories t LEFT JOIN (
+    FROM consolidation.task_memories t LEFT JOIN consolidation.relevance_scores r
+        ON r.project_id = t.project_id AND r.memory_id = t.id LEFT JOIN (
         SELECT l.parent_id AS member_id, min(s.id::text) AS summary_id
         FROM consolidation.consolidated_memories s JOIN consolidation.memory_lineage l ON l.child_id = s.id
         WHERE s.project_id = :project AND /* covers */ GROUP BY 1) summaries ON member_id = id
-    WHERE project_id = :project
+    WHERE t.project_id = :project
     UNION ALL
     SELECT id::text, kind, abstraction_level, /* consolidated_status */, memory_type, pattern_type,
         content, NULL, NULL, NULL, NULL, tags,
@@ -55,7 +56,9 @@ _MEMORIES = compose(
         learned_at AT TIME ZONE 'UTC', created_at AT TIME ZONE 'UTC',
         /* derived_last_use */ AT TIME ZONE 'UTC', retired_at AT TIME ZONE 'UTC',
         language::text, embedding_model, version, NULL::bytea
-    FROM consolidation.consolidated_memories c WHERE project_id = :project
+    FROM consolidation.consolidated_memories c LEFT JOIN consolidation.relevance_scores r
+        ON r.project_id = c.project_id AND r.memory_id = c.id
+    WHERE c.project_id = :project
     ORDER BY level, learned_at, id
     """,
     raw_status=RAW_STATUS,

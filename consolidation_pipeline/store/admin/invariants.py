@@ -143,13 +143,15 @@ def find_unnormalized_vectors(connection: Connection, project_id: UUID) -> list[
 _FIND_WITHOUT_RELEVANCE = compose(
     """
     WITH run AS (/* newest_run */)
-    SELECT m.id FROM consolidation.task_memories m, run
-    WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated
+    SELECT m.id FROM consolidation.task_memories m LEFT JOIN consolidation.relevance_scores s
+        ON s.project_id = m.project_id AND s.memory_id = m.id, run
+    WHERE m.project_id = :project AND NOT is_archived AND NOT is_consolidated
         AND (coalesce(relevance_score, 0) <= 0 OR relevance_score = 'NaN' OR relevance_score = 'Infinity')
         AND created_at <= run.at /* and_unchanged */
     UNION ALL
-    SELECT m.id FROM consolidation.consolidated_memories m, run
-    WHERE project_id = :project AND retired_at IS NULL
+    SELECT m.id FROM consolidation.consolidated_memories m LEFT JOIN consolidation.relevance_scores s
+        ON s.project_id = m.project_id AND s.memory_id = m.id, run
+    WHERE m.project_id = :project AND retired_at IS NULL
         AND (coalesce(relevance_score, 0) <= 0 OR relevance_score = 'NaN' OR relevance_score = 'Infinity')
         /* and_unchanged */
     """,
@@ -399,10 +401,10 @@ def find_misdirected_supersessions(connection: Connection, project_id: UUID) -> 
 
 # Raw and consolidated memories that are archived: `archived_at` is the time of archiving.
 _ARCHIVED = """
-    SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, archived_at, archive_reason
+    SELECT id, memory_type, importance, pinned, learned_at, archived_at, archive_reason
     FROM consolidation.task_memories WHERE project_id = :project AND archived_at IS NOT NULL
     UNION ALL
-    SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, retired_at, archive_reason
+    SELECT id, memory_type, importance, pinned, learned_at, retired_at, archive_reason
     FROM consolidation.consolidated_memories WHERE project_id = :project AND archive_reason IS NOT NULL
 """
 # The change that archived the memory `t`. The ledger keeps it for a limited time only.
@@ -462,11 +464,11 @@ def find_forgotten_important(connection: Connection, project_id: UUID) -> list[s
 # If the score was computed after the archiving, the memory was active again in between.
 _FIND_FORGOTTEN_RELEVANT = compose(
     """
-    SELECT t.id, t.relevance_score, j.options ->> 'forget_threshold'
-    FROM (/* archived */) t, LATERAL (/* archiving */) archiving
-        JOIN consolidation.consolidation_jobs j ON j.id = archiving.job_id
-    WHERE t.archive_reason = 'forgotten' AND t.relevance_at <= t.archived_at
-        AND t.relevance_score >= (j.options ->> 'forget_threshold')::float8
+    SELECT t.id, s.relevance_score, j.options ->> 'forget_threshold'
+    FROM (/* archived */) t JOIN consolidation.relevance_scores s ON s.project_id = :project AND s.memory_id = t.id,
+        LATERAL (/* archiving */) archiving JOIN consolidation.consolidation_jobs j ON j.id = archiving.job_id
+    WHERE t.archive_reason = 'forgotten' AND s.relevance_at <= t.archived_at
+        AND s.relevance_score >= (j.options ->> 'forget_threshold')::float8
     """,
     archived=_ARCHIVED,
     archiving=_ARCHIVING,

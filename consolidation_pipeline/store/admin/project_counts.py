@@ -144,9 +144,13 @@ def _sort_by_count(counts: Mapping[str, int]) -> dict[str, int]:
 _HASH_PROJECT_ROWS = """
     SELECT md5(string_agg(concat_ws(':', part, rows, total), ',' ORDER BY part)) FROM (
         SELECT 'task_memories' AS part, count(*) AS rows, sum(hashtextextended(concat_ws('|',
-            id, version, content_hash, importance, reused_count, last_accessed_at, embedding_model, graph_version,
+            id, version, content_hash, importance, reused_count, last_accessed_at, embedding_model,
             consolidated_into_id, archived_at), 0)::numeric) AS total
         FROM consolidation.task_memories WHERE project_id = :project
+        UNION ALL
+        SELECT 'compared_memories', count(*), sum(hashtextextended(concat_ws('|',
+            memory_id, graph_version), 0)::numeric)
+        FROM consolidation.compared_memories WHERE project_id = :project
         UNION ALL
         SELECT 'consolidated_memories', count(*), sum(hashtextextended(concat_ws('|',
             id, version, content_hash, importance, reuse_count, last_accessed_at, embedding_model), 0)::numeric)

@@ -92,12 +92,11 @@ def load_unit_texts(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, s
 
 _LOAD_RELEVANCE_SPREAD = """
     SELECT min(score), percentile_cont(0.5) WITHIN GROUP (ORDER BY score), max(score) FROM (
-        SELECT relevance_score AS score FROM consolidation.task_memories
-        WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated
-        UNION ALL
-        SELECT relevance_score FROM consolidation.consolidated_memories
-        WHERE project_id = :project AND retired_at IS NULL) scores
-    WHERE score IS NOT NULL
+        SELECT r.relevance_score AS score FROM consolidation.relevance_scores r
+            LEFT JOIN consolidation.task_memories t ON t.id = r.memory_id
+            LEFT JOIN consolidation.consolidated_memories m ON m.id = r.memory_id
+        WHERE r.project_id = :project
+            AND (NOT t.is_archived AND NOT t.is_consolidated OR m.id IS NOT NULL AND m.retired_at IS NULL)) scores
 """
 
 

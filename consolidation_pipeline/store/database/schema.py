@@ -189,12 +189,9 @@ task_memories = Table(
     _optional("success", Boolean, "Whether the task succeeded; null = not said."),
     _column("importance", Double, "Input of decay, set by people and agents.", server_default=text("0.5")),
     _column("pinned", Boolean, "Pinned memories are never archived.", server_default=text("false")),
-    _optional("relevance_score", Double, "Output of decay; never its input."),
-    _optional_time("relevance_at", "Instant for which relevance_score was computed."),
     _column("reused_count", Integer, "How often it was returned to an agent.", server_default=text("0")),
     _optional_time("last_accessed_at", "When it was last returned to an agent."),
     *_embedding_columns(),
-    _optional("graph_version", Integer, "Calibration under which the neighbours were computed; null = not yet."),
     _optional(
         "consolidated_into_id",
         Uuid,
@@ -258,8 +255,6 @@ consolidated_memories = Table(
     _column("importance", Double, "Highest importance of its sources.", server_default=text("0.5")),
     _optional("success", Boolean, "True when any source succeeded."),
     _column("pinned", Boolean, "Pinned memories are never archived.", server_default=text("false")),
-    _optional("relevance_score", Double, "Output of decay; never its input."),
-    _optional_time("relevance_at", "Instant for which relevance_score was computed."),
     _optional("cluster_key", Text, "Group it was made from."),
     _optional("user_id", Text, "Person a procedural profile or summary is about."),
     _optional("scope_key", Text, "Scope of all of its raw memories; null = made of any, in a project without walls."),
@@ -388,6 +383,29 @@ memory_neighbors = Table(
     ),
     comment="The similarity graph: the pairs of raw memories at or above the pattern threshold that a group may have; "
     "of exact repeats one stands for all. The view memory_pairs has a row per pair.",
+)
+
+compared_memories = Table(
+    "compared_memories",
+    metadata,
+    # Beside the memories, as a row of these is twenty times as wide and would be written anew. No foreign key: checking
+    # it would write to the row of the memory too.
+    _column("project_id", Uuid, "Owner."),
+    _column("memory_id", Uuid, "Raw memory."),
+    _column("graph_version", Integer, "Calibration under which its neighbours were computed."),
+    PrimaryKeyConstraint("project_id", "memory_id"),
+    comment="Raw memories whose neighbours are complete; any other one is compared by the next run.",
+)
+
+relevance_scores = Table(
+    "relevance_scores",
+    metadata,
+    _column("project_id", Uuid, "Owner."),
+    _column("memory_id", Uuid, "Raw or consolidated memory."),
+    _column("relevance_score", Double, "Output of decay; never its input."),
+    _column("relevance_at", DateTime(timezone=True), "Instant for which relevance_score was computed."),
+    PrimaryKeyConstraint("project_id", "memory_id"),
+    comment="Relevance of memories, computed again every day.",
 )
 
 pair_judgements = Table(

@@ -6,7 +6,7 @@ table, whatever their number.
 
 The image of an insert or delete is the whole row; of an update, the columns that were written; ``row_images`` tells how
 long lists of ids are shortened. Images of consolidated memories include ``files`` and ``lineage``, so one image
-restores everything. Images leave out ``CACHE_COLUMNS``. Only the lineage of a summary tells which raw memories are in
+restores everything. Only the lineage of a summary tells which raw memories are in
 it, so a summary does not block the undo of earlier changes to them.
 
 Statements here work on any ledgered table: its name and columns, from the schema, replace comments like
@@ -141,12 +141,12 @@ def update_rows(
     image = columns_image(table, [*columns, *parts])
     connection.execute(text(compose(_STAGE_IMAGES, table=str(table), image=image)))
     assignments = "".join(f", {name} = s.{name}" for name in columns)
-    if "graph_version" in table.c and any(name in columns for name in GRAPH_COLUMNS):
-        assignments += ", graph_version = NULL"
     connection.execute(text(compose(_UPDATE_STAGED, table=str(table), assignments=assignments)))
+    if table is task_memories and any(name in columns for name in GRAPH_COLUMNS):
+        connection.execute(text(_FORGET_COMPARED))
     _write_parts(connection, table, parts, replace=True)
     if table is consolidated_memories and "archive_reason" in columns:
-        reset_graph_versions(connection, connection.scalars(text(_STAGED_IDS)).all())
+        forget_compared_sources(connection, connection.scalars(text(_STAGED_IDS)).all())
     joined = f" JOIN before USING (id) CROSS JOIN LATERAL (SELECT {image} AS state OFFSET 0) after"
     previous, new = shorten_images(table, [*columns, *parts], "before.state", "after.state")
     count = _append(connection, author, operation, table, previous=previous, new=new, joined=joined)
@@ -154,22 +154,28 @@ def update_rows(
     return count
 
 
+_FORGET_COMPARED = """
+    DELETE FROM consolidation.compared_memories c USING staged s
+    WHERE c.project_id = s.project_id AND c.memory_id = s.id
+"""
 # Materialized: a planner that takes the table for empty would search the sources once for each of its rows.
-_RESET_GRAPH_VERSIONS = """
+_FORGET_COMPARED_SOURCES = """
     WITH sources AS MATERIALIZED (
-        SELECT id FROM consolidation.task_memories WHERE consolidated_into_id = ANY(:ids)
-        ORDER BY id FOR NO KEY UPDATE)
-    UPDATE consolidation.task_memories t SET graph_version = NULL FROM sources s WHERE t.id = s.id
+        SELECT c.project_id, c.memory_id FROM consolidation.task_memories t JOIN consolidation.compared_memories c
+            ON c.project_id = t.project_id AND c.memory_id = t.id
+        WHERE t.consolidated_into_id = ANY(:ids) ORDER BY c.memory_id FOR UPDATE OF c)
+    DELETE FROM consolidation.compared_memories c USING sources s
+    WHERE c.project_id = s.project_id AND c.memory_id = s.memory_id
 """
 
 
-def reset_graph_versions(connection: Connection, merged_ids: Sequence[UUID]) -> None:
+def forget_compared_sources(connection: Connection, merged_ids: Sequence[UUID]) -> None:
     """Mark the sources of merged memories to be compared again.
 
     Sources leave and enter the similarity graph when their merged memory is archived and restored.
     """
     if merged_ids:
-        connection.execute(text(_RESET_GRAPH_VERSIONS), {"ids": list(merged_ids)})
+        connection.execute(text(_FORGET_COMPARED_SOURCES), {"ids": list(merged_ids)})
 
 
 _FIND_SUMMARIZED_TWICE = compose(

@@ -16,12 +16,11 @@ from consolidation_pipeline.store.ledger.ledger_writer import (
     LEDGERED,
     Author,
     check_constraints_at_end,
+    forget_compared_sources,
     reject_selected,
     reject_summarized_twice,
-    reset_graph_versions,
 )
 from consolidation_pipeline.store.ledger.row_images import (
-    CACHE_COLUMNS,
     COMPLETE_IMAGES,
     HAS_VECTOR_BYTES,
     PREVIOUS_EDGES,
@@ -120,7 +119,7 @@ def rewind_changes(connection: Connection, changes: Sequence[int]) -> None:
 _DELETE_ROWS = "DELETE FROM /* table */ t USING wave w WHERE t.id = w.entity_id AND w.previous_state IS NULL"
 
 _RESTORE_ROWS = """
-    UPDATE /* table */ t SET version = w.version_before /* graph_version */, (/* columns */) = (
+    UPDATE /* table */ t SET version = w.version_before, (/* columns */) = (
         SELECT /* values */ FROM jsonb_populate_record(t, w.previous_state) r)
     FROM wave w WHERE t.id = w.entity_id AND w.previous_state IS NOT NULL AND w.new_state IS NOT NULL
 """
@@ -149,7 +148,21 @@ def _revert_wave(connection: Connection, table: Table) -> dict[str, int]:
     }
     done = {effect: connection.execute(text(statement)).rowcount for effect, statement in statements.items()}
     _revert_parts(connection, table)
+    for statement in (_FORGET_MOVED, _FORGET_SCORES):
+        connection.execute(text(statement))
     return done
+
+
+# Rows that moved in the similarity graph are compared again. Deleted rows leave nothing behind.
+_FORGET_MOVED = f"""
+    DELETE FROM consolidation.compared_memories c USING wave w
+    WHERE c.project_id = w.project_id AND c.memory_id = w.entity_id
+        AND (w.previous_state IS NULL OR w.previous_state ?| ARRAY{list(GRAPH_COLUMNS)})
+"""
+_FORGET_SCORES = """
+    DELETE FROM consolidation.relevance_scores s USING wave w
+    WHERE s.project_id = w.project_id AND s.memory_id = w.entity_id AND w.previous_state IS NULL
+"""
 
 
 _LIST_VECTORS = f"""
@@ -171,15 +184,12 @@ def _write_vectors_as_text(connection: Connection) -> None:
 
 
 def _restore_rows(table: Table) -> str:
-    """Return the statement that restores the rows of ``table``; those that moved in the graph are compared again."""
-    kept = {"id", "project_id", "version", *CACHE_COLUMNS}
+    """Return the statement that restores the rows of ``table``."""
+    kept = {"id", "project_id", "version"}
     columns = [column.name for column in table.c if column.computed is None and column.name not in kept]
-    moved = f"w.previous_state ?| ARRAY{list(GRAPH_COLUMNS)}"
-    reset = f", graph_version = CASE WHEN {moved} THEN NULL ELSE t.graph_version END"
     return compose(
         _RESTORE_ROWS,
         table=str(table),
-        graph_version=reset if "graph_version" in table.c else "",
         columns=", ".join(columns),
         values=", ".join(f"r.{name}" for name in columns),
     )
@@ -283,7 +293,7 @@ def _revert_parts(connection: Connection, table: Table) -> None:
     connection.execute(text(_INSERT_FILES))
     if table is not consolidated_memories:
         return
-    reset_graph_versions(connection, connection.scalars(text(_LIST_ARCHIVED_OR_RESTORED)).all())
+    forget_compared_sources(connection, connection.scalars(text(_LIST_ARCHIVED_OR_RESTORED)).all())
     connection.execute(text(_DELETE_LINEAGE))
     connection.execute(text(_INSERT_LINEAGE))
 

@@ -20,9 +20,6 @@ from sqlalchemy import Table
 from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
 from consolidation_pipeline.store.database.sql import compose
 
-# Columns of raw and consolidated memories that the next run computes again.
-CACHE_COLUMNS = {"relevance_score", "relevance_at", "graph_version"}
-
 # Stored in tables of their own.
 _PARTS = ("files", "lineage")
 _VECTOR = "embedding"
@@ -32,8 +29,8 @@ _LONG = 100
 
 
 def whole_image(table: Table) -> str:
-    """Return SQL of row ``t`` as jsonb, without caches and generated columns, with files and lineage."""
-    names = [c.name for c in table.c if c.computed is None and c.name not in CACHE_COLUMNS]
+    """Return SQL of row ``t`` as jsonb, without generated columns, with files and lineage."""
+    names = [c.name for c in table.c if c.computed is None]
     columns = [f"{_read_column(name)} AS {name}" for name in names]
     parts = _part_images(table)
     if "lineage" in parts:
@@ -44,7 +41,7 @@ def whole_image(table: Table) -> str:
 
 def columns_image(table: Table, names: Sequence[str]) -> str:
     """Return SQL of the named columns and parts of row ``t`` as jsonb."""
-    kept = [f"'{name}', {_read_column(name)}" for name in names if name not in _PARTS and name not in CACHE_COLUMNS]
+    kept = [f"'{name}', {_read_column(name)}" for name in names if name not in _PARTS]
     parts = [f"'{name}', {query}" for name, query in _part_images(table).items() if name in names]
     return f"jsonb_build_object({', '.join([*kept, *parts])})"
 

@@ -66,8 +66,9 @@ _LOAD_CANDIDATES = {
         SELECT id, version, greatest(extract(epoch FROM %(as_of)s - /* idle_start */)::float8 / 86400, 0),
             /* uses */, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
             array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), 1::bigint
-        FROM consolidation.task_memories t
-        WHERE project_id = %(project)s AND NOT is_archived
+        FROM consolidation.task_memories t LEFT JOIN consolidation.relevance_scores r
+            ON r.project_id = t.project_id AND r.memory_id = t.id
+        WHERE t.project_id = %(project)s AND NOT is_archived
             AND (NOT is_consolidated OR consolidated_into_id = ANY(%(dissolved)s::uuid[]))
             AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
         ORDER BY id
@@ -84,11 +85,12 @@ _LOAD_CANDIDATES = {
             greatest(extract(epoch FROM %(as_of)s - greatest(/* last_use */, newest))::float8 / 86400, 0),
             /* uses */, (pinned OR id IN (SELECT id FROM restored_by_hand))::integer, importance,
             array_position(%(types)s::text[], memory_type) - 1, coalesce(relevance_score, 'Infinity'), memories
-        FROM consolidation.consolidated_memories m, LATERAL (
+        FROM consolidation.consolidated_memories m LEFT JOIN consolidation.relevance_scores r
+            ON r.project_id = m.project_id AND r.memory_id = m.id, LATERAL (
             SELECT coalesce(max(/* age_start */), m.created_at) AS newest,
                 count(*) FILTER (WHERE NOT is_archived) AS memories
             FROM consolidation.task_memories t WHERE consolidated_into_id = m.id) hidden
-        WHERE project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL AND id <> ALL(%(dissolved)s::uuid[])
+        WHERE m.project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL AND id <> ALL(%(dissolved)s::uuid[])
             AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
         ORDER BY id
         """,

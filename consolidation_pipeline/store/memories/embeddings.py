@@ -32,8 +32,6 @@ _EMBEDDED = {
     "playbook_entries": ("content", "status <> 'retired'"),
 }
 EMBEDDED_TABLES = tuple(_EMBEDDED)
-# A raw memory with a new vector must be compared again.
-_RESET = {"task_memories": ", graph_version = NULL"}
 
 
 @dataclass(frozen=True)
@@ -86,10 +84,15 @@ LIST_REUSABLE = """
             WHERE embedding_model = :model AND content_hash IN (SELECT content_hash FROM wanted)) same)
     SELECT w.id, c.embedding, c.embedding_dim FROM wanted w JOIN cached c USING (content_hash)
 """
+# A raw memory with a new vector must be compared again.
 _REUSE_EMBEDDINGS = """
-    UPDATE /* table */ t
-    SET embedding = r.embedding, embedding_model = :model, embedding_dim = r.embedding_dim/* reset */
-    FROM (/* reusable */) r WHERE t.id = r.id
+    WITH saved AS (
+        UPDATE /* table */ t SET embedding = r.embedding, embedding_model = :model, embedding_dim = r.embedding_dim
+        FROM (/* reusable */) r WHERE t.id = r.id RETURNING t.project_id, t.id),
+    moved AS (
+        DELETE FROM consolidation.compared_memories c USING saved s
+        WHERE c.project_id = s.project_id AND c.memory_id = s.id)
+    SELECT count(*) FROM saved
 """
 
 
@@ -97,8 +100,8 @@ def reuse_embeddings(connection: Connection, project_id: UUID, table: str, model
     """Copy vectors from rows of any project and table with the same content and model; return the number of rows."""
     bound = {"project": project_id, "model": model}
     lock_rows(connection, table, compose(_IS_UNEMBEDDED, is_active=_is_active(table)), bound)
-    statement = compose(_REUSE_EMBEDDINGS, reusable=LIST_REUSABLE, reset=_RESET.get(table, ""))
-    return connection.execute(text(for_table(statement, table)), bound).rowcount
+    statement = for_table(compose(_REUSE_EMBEDDINGS, reusable=LIST_REUSABLE), table)
+    return int(connection.execute(text(statement), bound).scalar_one())
 
 
 _LOAD_REUSABLE_VECTORS = "SELECT id, embedding FROM (/* reusable */) r ORDER BY id"
@@ -141,8 +144,11 @@ def load_unembedded(connection: Connection, table: str, ids: Ids, model: str) ->
 
 
 _SAVE_EMBEDDINGS = """
-    UPDATE /* table */ t SET embedding = v.embedding, embedding_model = :model, embedding_dim = :dim/* reset */
-    FROM vectors v WHERE t.id = v.id
+    WITH saved AS (
+        UPDATE /* table */ t SET embedding = v.embedding, embedding_model = :model, embedding_dim = :dim
+        FROM vectors v WHERE t.id = v.id RETURNING t.project_id, t.id)
+    DELETE FROM consolidation.compared_memories c USING saved s
+    WHERE c.project_id = s.project_id AND c.memory_id = s.id
 """
 
 
@@ -153,7 +159,7 @@ def save_embeddings(connection: Connection, table: str, ids: Ids, vectors: Vecto
     # Without statistics the planner expects many rows, and reads the whole table for every batch.
     connection.execute(text("ANALYZE vectors (id)"))
     lock_rows(connection, table, "id IN (SELECT id FROM vectors)")
-    statement = compose(_SAVE_EMBEDDINGS, table=f"consolidation.{table}", reset=_RESET.get(table, ""))
+    statement = compose(_SAVE_EMBEDDINGS, table=f"consolidation.{table}")
     connection.execute(text(statement), {"model": model, "dim": vectors.shape[1]})
     connection.execute(text("DROP TABLE vectors"))
 

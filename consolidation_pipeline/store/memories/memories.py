@@ -24,6 +24,7 @@ from consolidation_pipeline.store.database.schema import (
     consolidated_memories,
     describe_columns,
     memory_files,
+    relevance_scores,
     task_memories,
 )
 from consolidation_pipeline.store.database.scope_keys import raw_scope_key
@@ -217,7 +218,7 @@ def _unit_vector(memory: NewMemory) -> Vectors:
 
 # How the ledger's reason of a change by feedback begins.
 FEEDBACK_PREFIX = "feedback: "
-_INTERNAL = {"embedding", "content_tsv", "content_hash", "normalized_hash", "graph_version", "abstraction_level"}
+_INTERNAL = {"embedding", "content_tsv", "content_hash", "normalized_hash", "abstraction_level"}
 _SUCCESSOR = {"task_memories": "consolidated_into_id", "consolidated_memories": "superseded_by_id"}
 
 
@@ -232,7 +233,10 @@ def load_memory(connection: Connection, memory_id: UUID) -> dict[str, Any] | Non
     table = task_memories if found.kind == "raw" else consolidated_memories
     # Built from the schema: all columns of either table, with their types.
     columns = [column for column in table.c if column.name not in _INTERNAL]
-    row = connection.execute(select(*columns).where(table.c.id == memory_id)).one()._mapping
+    scores = (relevance_scores.c.project_id == table.c.project_id) & (relevance_scores.c.memory_id == table.c.id)
+    columns += [relevance_scores.c.relevance_score, relevance_scores.c.relevance_at]
+    known = select(*columns).select_from(table.outerjoin(relevance_scores, scores)).where(table.c.id == memory_id)
+    row = connection.execute(known).one()._mapping
     count = "reused_count" if found.kind == "raw" else "reuse_count"
     pending, last_use = load_pending_uses(connection, row["project_id"], memory_id)
     paths = select(memory_files.c.path).where(memory_files.c.owner_id == memory_id).order_by(memory_files.c.path)

@@ -14,7 +14,6 @@ from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, copy_columns, load_columns
 from consolidation_pipeline.store.memories.history_of_use import age_start
 from consolidation_pipeline.store.memories.linked_units import IS_ACTIVE, active_units
-from consolidation_pipeline.store.memories.memories import lock_rows
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,11 @@ _LOAD_DECAY_INPUTS = compose(
         GROUP BY id)
     SELECT t.id, extract(epoch FROM %(as_of)s - t.age_start)::float8 / 86400,
         extract(epoch FROM %(as_of)s - greatest(t.last_accessed_at, t.age_start))::float8 / 86400, t.importance,
-        coalesce(l.relations, 0), coalesce(l.confidence, 0.5), coalesce(t.relevance_score, 'NaN'),
-        coalesce(extract(epoch FROM %(as_of)s - t.relevance_at)::float8 / 86400, 'NaN')
-    FROM (/* memories */) t LEFT JOIN links l ON l.id = t.id ORDER BY t.id
+        coalesce(l.relations, 0), coalesce(l.confidence, 0.5), coalesce(r.relevance_score, 'NaN'),
+        coalesce(extract(epoch FROM %(as_of)s - r.relevance_at)::float8 / 86400, 'NaN')
+    FROM (/* memories */) t LEFT JOIN links l ON l.id = t.id
+        LEFT JOIN consolidation.relevance_scores r ON r.project_id = t.project_id AND r.memory_id = t.id
+    ORDER BY t.id
     """,
     active_units=active_units(
         "r.project_id = %(project)s AND r.status = 'confirmed' AND r.created_at <= %(as_of)s "
@@ -108,16 +109,18 @@ def load_decay_inputs(connection: Connection, project_id: UUID, table: str, as_o
 
 
 _SAVE_RELEVANCE = """
-    UPDATE /* table */ t SET relevance_score = s.relevance, relevance_at = :as_of FROM scores s WHERE t.id = s.id
+    INSERT INTO consolidation.relevance_scores (project_id, memory_id, relevance_score, relevance_at)
+    SELECT t.project_id, t.id, s.relevance, :as_of FROM /* table */ t JOIN scores s USING (id) ORDER BY t.id
+    ON CONFLICT (project_id, memory_id) DO UPDATE
+    SET relevance_score = excluded.relevance_score, relevance_at = excluded.relevance_at
 """
 
 
 def save_relevance(
     connection: Connection, table: str, ids: Ids, relevance: npt.NDArray[np.float64], as_of: datetime
 ) -> None:
-    """Write relevance (n,) and its instant to the rows with ``ids``: one COPY, one statement."""
+    """Store relevance (n,) and its instant for the rows of ``table`` with ``ids``: one COPY, one statement."""
     connection.execute(text("CREATE TEMP TABLE scores (id uuid, relevance double precision) ON COMMIT DROP"))
     copy_columns(connection, "scores (id, relevance)", {"id": ids, "relevance": relevance})
-    lock_rows(connection, table, "id IN (SELECT id FROM scores)")
     connection.execute(text(compose(_SAVE_RELEVANCE, table=f"consolidation.{table}")), {"as_of": as_of})
     connection.execute(text("DROP TABLE scores"))

@@ -116,8 +116,8 @@ _REMOVE_LATER = (
     "DELETE FROM consolidation.memory_clusters",
     "DELETE FROM consolidation.grouping_embeddings",
     "DELETE FROM consolidation.compared_scopes",
-    "UPDATE consolidation.task_memories SET graph_version = NULL, relevance_score = NULL, relevance_at = NULL",
-    "UPDATE consolidation.consolidated_memories SET relevance_score = NULL, relevance_at = NULL",
+    "DELETE FROM consolidation.compared_memories",
+    "DELETE FROM consolidation.relevance_scores",
     """
     DELETE FROM consolidation.consolidation_jobs WHERE id <> :job AND created_at >= (
         SELECT created_at FROM consolidation.consolidation_jobs WHERE id = :job)

@@ -25,7 +25,6 @@ from consolidation_pipeline.store.database.vector_copy import (
     load_packed_columns,
     to_uuids,
 )
-from consolidation_pipeline.store.memories.memories import lock_rows
 from consolidation_pipeline.store.memories.pending_uses import count_with_pending
 
 Integers = npt.NDArray[np.signedinteger[Any]]
@@ -95,7 +94,7 @@ _NODE_COLUMNS = {
 _NODE_VALUES = compose(
     """
     t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
-    coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
+    coalesce(c.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
     /* uses */, /* scope */
     """,
     uses=count_with_pending("t", "reused_count"),
@@ -104,7 +103,8 @@ _NODE_VALUES = compose(
 _LOAD_NODES = compose(
     """
     SELECT /* columns */
-    FROM consolidation.task_memories t
+    FROM consolidation.task_memories t LEFT JOIN consolidation.compared_memories c
+        ON c.project_id = t.project_id AND c.memory_id = t.id
     WHERE t.project_id = %(project)s AND (%(model)s::text IS NULL OR t.embedding_model = %(model)s)/* is_node */
     ORDER BY t.id
     """,
@@ -126,7 +126,8 @@ def load_nodes(connection: Connection, project_id: UUID, model: str | None, *, s
 _LOAD_PLAIN_VECTORS = compose(
     """
     SELECT /* columns */, t.embedding
-    FROM consolidation.task_memories t
+    FROM consolidation.task_memories t LEFT JOIN consolidation.compared_memories c
+        ON c.project_id = t.project_id AND c.memory_id = t.id
     WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s/* is_node *//* chosen */
     """,
     columns=_NODE_VALUES,
@@ -136,6 +137,7 @@ _LOAD_GROUPING_VECTORS = compose(
     """
     SELECT /* columns */, coalesce(g.embedding, t.embedding)
     FROM consolidation.task_memories t
+        LEFT JOIN consolidation.compared_memories c ON c.project_id = t.project_id AND c.memory_id = t.id
         LEFT JOIN consolidation.grouping_embeddings g
             ON g.project_id = t.project_id AND g.embedding_model = t.embedding_model AND g.memory_id = t.id
     WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s/* is_node *//* chosen */
@@ -191,7 +193,9 @@ _LOAD_UNCOMPARED_IDS = compose(
     """
     SELECT t.id FROM consolidation.task_memories t
     WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s
-        AND t.graph_version IS DISTINCT FROM %(version)s/* is_node */
+        AND NOT EXISTS (
+            SELECT 1 FROM consolidation.compared_memories c
+            WHERE c.project_id = t.project_id AND c.memory_id = t.id AND c.graph_version = %(version)s)/* is_node */
     """,
     is_node=conditions(IS_NODE),
 )
@@ -243,13 +247,16 @@ def clear_neighbors(connection: Connection, project_id: UUID, model: str) -> Non
     connection.execute(text(_CLEAR_NEIGHBORS), {"project": project_id, "model": model})
 
 
-_LIST_MOVED = "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND graph_version IS NULL"
+_LIST_MOVED = """
+    SELECT id FROM consolidation.task_memories t WHERE project_id = :project AND NOT EXISTS (
+        SELECT 1 FROM consolidation.compared_memories c WHERE c.project_id = t.project_id AND c.memory_id = t.id)
+"""
 
 
 def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int:
     """Delete the pairs of memories that changed or left since they were compared; return the number of pairs.
 
-    Such memories have no graph version.
+    Such memories are not in ``compared_memories``.
     """
     moved = connection.scalars(text(_LIST_MOVED), {"project": project_id}).all()
     return delete_neighbors(connection, project_id, moved, model=model)
@@ -395,8 +402,10 @@ def set_verdict(connection: Connection, project_id: UUID, model: str, pairs: Nei
 
 _CREATE_COMPARED = "CREATE TEMP TABLE compared (id uuid) ON COMMIT DROP"
 _MARK_COMPARED = """
-    UPDATE consolidation.task_memories t SET graph_version = :version FROM compared c
-    WHERE t.id = c.id AND graph_version IS DISTINCT FROM :version
+    INSERT INTO consolidation.compared_memories AS known (project_id, memory_id, graph_version)
+    SELECT t.project_id, t.id, :version FROM consolidation.task_memories t JOIN compared USING (id) ORDER BY t.id
+    ON CONFLICT (project_id, memory_id) DO UPDATE SET graph_version = excluded.graph_version
+    WHERE known.graph_version <> excluded.graph_version
 """
 _DROP_COMPARED = "DROP TABLE compared"
 
@@ -405,7 +414,6 @@ def mark_compared(connection: Connection, ids: Ids, version: int) -> None:
     """Record that the neighbours of the memories ``ids``, S16 (n,), are complete under calibration ``version``."""
     connection.execute(text(_CREATE_COMPARED))
     copy_columns(connection, "compared (id)", {"id": ids})
-    lock_rows(connection, "task_memories", "id IN (SELECT id FROM compared)")
     connection.execute(text(_MARK_COMPARED), {"version": version})
     connection.execute(text(_DROP_COMPARED))
 

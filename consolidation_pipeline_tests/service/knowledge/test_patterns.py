@@ -202,9 +202,9 @@ def test_pattern_stays_when_group_loses_unit(topics: Pipeline) -> None:
     run_topics(topics)
     before, _ = list_patterns(topics)
     topics.write(
-        "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone', graph_version = NULL WHERE id = :i",
-        i=note_id("hook-3"),
+        "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone' WHERE id = :i", i=note_id("hook-3")
     )
+    topics.write("DELETE FROM {s}.compared_memories WHERE memory_id = :i", i=note_id("hook-3"))
     done = topics.run()
     after, _ = list_patterns(topics)
     assert (done.patterns.covered, done.patterns.updated) == (2, 0)

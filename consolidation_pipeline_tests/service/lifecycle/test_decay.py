@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.lifecycle.relevance import compute_relevance
 from consolidation_pipeline.service.lifecycle.decay import HISTOGRAM_BINS, score_relevance
@@ -30,6 +29,12 @@ def ago(days: float) -> str:
     return (NOW - timedelta(days=days)).isoformat()
 
 
+MERGED_SCORE = (
+    "SELECT relevance_score FROM {s}.relevance_scores JOIN {s}.consolidated_memories m ON m.id = memory_id "
+    "WHERE kind = 'merged'"
+)
+
+
 def store_when_learned(pipeline: Pipeline) -> None:
     """Set the time of storage of all memories to when they were learned, as if agents had added them then."""
     pipeline.write("UPDATE {s}.task_memories SET created_at = learned_at")
@@ -41,8 +46,8 @@ def score(pipeline: Pipeline, now: datetime = NOW) -> dict[str, float]:
         run.now = now
         score_relevance(run)
     rows = pipeline.rows(
-        "SELECT external_id, relevance_score, relevance_at FROM {s}.task_memories WHERE NOT is_archived "
-        "AND NOT is_consolidated"
+        "SELECT external_id, relevance_score, relevance_at FROM {s}.task_memories "
+        "LEFT JOIN {s}.relevance_scores ON memory_id = id WHERE NOT is_archived AND NOT is_consolidated"
     )
     assert {row.relevance_at for row in rows} == {now}
     return {row.external_id: row.relevance_score for row in rows}
@@ -98,7 +103,7 @@ def test_age_counts_from_import_without_use_count(pipeline: Pipeline) -> None:
     found = score(pipeline)
     fresh = pytest.approx(compute_relevance(5.0, None, 0, 0.5, None))
     assert (found["alone"], found["used"]) == (fresh, compute_relevance(400.0, 9.0, 0, 0.5, None))
-    assert pipeline.value("SELECT relevance_score FROM {s}.consolidated_memories WHERE kind = 'merged'") == fresh
+    assert pipeline.value(MERGED_SCORE) == fresh
 
 
 def test_decay_rates_are_options(pipeline: Pipeline) -> None:
@@ -140,10 +145,8 @@ def test_merged_memory_is_scored_instead_of_sources(pipeline: Pipeline) -> None:
         run.now = NOW
         scored = score_relevance(run)
     assert (done.merging.created, scored.scored) == (1, 1)
-    assert pipeline.value("SELECT relevance_score FROM {s}.consolidated_memories") == pytest.approx(
-        compute_relevance(10.0, 1.0, 0, 0.8, None)
-    )
-    assert pipeline.rows("SELECT DISTINCT relevance_score FROM {s}.task_memories")[0][0] is None
+    assert pipeline.value(MERGED_SCORE) == pytest.approx(compute_relevance(10.0, 1.0, 0, 0.8, None))
+    assert pipeline.value("SELECT count(*) FROM {s}.relevance_scores JOIN {s}.task_memories ON id = memory_id") == 0
 
 
 @pytest.mark.breaks_rules
@@ -151,7 +154,7 @@ def test_archived_memories_are_not_scored(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "One."), note("b", "Two.")])
     pipeline.write("UPDATE {s}.task_memories SET archived_at = now() WHERE external_id = 'b'")
     assert set(score(pipeline)) == {"a"}
-    assert pipeline.value("SELECT relevance_score FROM {s}.task_memories WHERE external_id = 'b'") is None
+    assert score_of(pipeline, "b") is None
 
 
 def test_relevance_spread_matches_stored_scores(pipeline: Pipeline) -> None:
@@ -161,7 +164,7 @@ def test_relevance_spread_matches_stored_scores(pipeline: Pipeline) -> None:
     with pipeline.open() as run:
         run.now = NOW
         done = score_relevance(run)
-    stored = sorted(row[0] for row in pipeline.rows("SELECT relevance_score FROM {s}.task_memories"))
+    stored = sorted(row[0] for row in pipeline.rows("SELECT relevance_score FROM {s}.relevance_scores"))
     assert done.spread == tuple(round(value, 6) for value in stored)
     assert (done.scored, done.as_of) == (5, NOW)
 
@@ -256,7 +259,7 @@ def test_hourly_scoring_does_not_drift(pipeline: Pipeline) -> None:
     for hour in range(1, 24):
         score(pipeline, NOW + timedelta(hours=hour))
     often = score(pipeline, NOW + timedelta(days=1))
-    pipeline.write("UPDATE {s}.task_memories SET relevance_score = NULL, relevance_at = NULL")
+    pipeline.write("DELETE FROM {s}.relevance_scores")
     assert score(pipeline, NOW + timedelta(days=1)) == often
 
 
@@ -275,7 +278,10 @@ def test_full_run_rescores_only_changed_memories(pipeline: Pipeline) -> None:
         with pipeline.open() as run:
             run.now = later
             done = score_relevance(run)
-        found = "SELECT external_id FROM {s}.task_memories WHERE relevance_at = :at"
+        found = (
+            "SELECT external_id FROM {s}.task_memories JOIN {s}.relevance_scores ON memory_id = id "
+            "WHERE relevance_at = :at"
+        )
         return done.written, {row[0] for row in pipeline.rows(found, at=later)}
 
     assert written(22) == (5, {"b", "c", "d", "e", "new"})
@@ -287,7 +293,8 @@ def test_full_run_rescores_only_changed_memories(pipeline: Pipeline) -> None:
 
 
 def score_of(pipeline: Pipeline, name: str) -> Any:
-    return pipeline.value(f"SELECT relevance_score FROM {{s}}.task_memories WHERE external_id = '{name}'")
+    rows = pipeline.rows("SELECT relevance_score FROM {s}.relevance_scores WHERE memory_id = :id", id=note_id(name))
+    return rows[0][0] if rows else None
 
 
 def test_relevance_histogram_counts_every_memory_once(pipeline: Pipeline) -> None:
@@ -301,28 +308,23 @@ def test_relevance_histogram_counts_every_memory_once(pipeline: Pipeline) -> Non
     with pipeline.open() as run:
         run.now = NOW
         done = score_relevance(run)
-    stored = [row[0] for row in pipeline.rows("SELECT relevance_score FROM {s}.task_memories")]
+    stored = [row[0] for row in pipeline.rows("SELECT relevance_score FROM {s}.relevance_scores")]
     edges = [*HISTOGRAM_BINS, math.inf]
     counted = [sum(low <= value < high for value in stored) for low, high in pairwise(edges)]
     assert done.histogram == tuple(counted)
     assert (sum(done.histogram), done.histogram[0], done.histogram[-1]) == (6, 2, 1)
 
 
-def test_decay_holds_rows_of_one_table_at_a_time(pipeline: Pipeline) -> None:
+def test_decay_waits_for_no_rows_of_memories(pipeline: Pipeline) -> None:
     pipeline.configure_new(t_merge=0.8, t_suggest=0.75)
     pipeline.add(corpus())
     pipeline.run_phases(PHASES[: PHASES.index("decay_scores")])
-    with ThreadPoolExecutor(1) as pool, pipeline.engine.begin() as connection:
+    with pipeline.engine.begin() as connection:
         assert lock_all(connection, "consolidated_memories")
-        decay = pool.submit(score, pipeline)
-        waiting = (
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        )
-        while not pipeline.value(waiting):
-            assert not decay.done()
-        assert lock_all(connection, "task_memories")  # A deadlock, if decay held rows of this table.
-        connection.commit()
-        decay.result()
+        assert lock_all(connection, "task_memories")
+        # If decay waited, this would end the transaction, and the test fail.
+        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '60s'"))
+        assert score(pipeline)
 
 
 def lock_all(connection: Connection, table: str) -> int:

@@ -58,7 +58,7 @@ def find_merged(pipeline: Pipeline) -> tuple[UUID, list[UUID]]:
 
 
 def dump_without_caches(pipeline: Pipeline) -> Any:
-    pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL")
+    pipeline.write("DELETE FROM {s}.compared_memories")
     return dump_tables(pipeline, tables=TABLES)
 
 

@@ -90,7 +90,7 @@ def test_quarantine_leaves_nothing_made_of_suspects(consolidated: Pipeline) -> N
 
 def dump_without_caches(pipeline: Pipeline) -> Any:
     """Return the tables after the next run was told to compare all memories again, as a rollback tells it."""
-    pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL")
+    pipeline.write("DELETE FROM {s}.compared_memories")
     return dump_tables(pipeline, tables=TABLES)
 
 

@@ -29,7 +29,6 @@ LEDGERED_TABLES = (
     *("task_memories", "consolidated_memories", "memory_files", "memory_lineage", "memory_relations"),
     *("playbook_entries", "consolidation_suggestions", "suggestion_originals"),
 )
-_CACHES = {"relevance_score", "relevance_at", "graph_version"}
 _VECTORS = {"embedding", "embedding_model", "embedding_dim"}
 
 
@@ -58,8 +57,7 @@ def open_shadow_pipeline(pipeline: Pipeline, name: str = "next") -> Pipeline:
 
 def dump_ledgered(pipeline: Pipeline) -> dict[str, list[str]]:
     """Dump all ledgered rows in full, but for what the next run computes again."""
-    hidden = {"task_memories": _CACHES | _VECTORS, "consolidated_memories": _CACHES}
-    return dump_tables(pipeline, tables=LEDGERED_TABLES, without=hidden)
+    return dump_tables(pipeline, tables=LEDGERED_TABLES, without={"task_memories": _VECTORS})
 
 
 def run_and_die(url: str, statement: int) -> None:

@@ -295,7 +295,7 @@ def test_boilerplate_graph_matches_rebuild(pipeline: Pipeline) -> None:
     grown = pipeline.rows(pairs), dump_tables(pipeline, tables=["grouping_embeddings"])
     pipeline.write("DELETE FROM {s}.memory_neighbors")
     pipeline.write("DELETE FROM {s}.grouping_embeddings")
-    pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL")
+    pipeline.write("DELETE FROM {s}.compared_memories")
     update(pipeline, renew=False)
     assert (pipeline.rows(pairs), dump_tables(pipeline, tables=["grouping_embeddings"])) == grown
 

@@ -80,8 +80,9 @@ def test_other_model_embeds_everything_again(pipeline: Pipeline) -> None:
     model = WordEmbedder(dimension=5)
     assert embed(pipeline, model) == EmbeddingResult(memories=2, computed=2, reused=0)
     assert sorted(model.seen) == ["amber birch", "cedar delta"]
-    rows = pipeline.rows("SELECT DISTINCT embedding_model, embedding_dim, graph_version FROM {s}.task_memories")
-    assert [tuple(row) for row in rows] == [("test/words", 5, None)]
+    rows = pipeline.rows("SELECT DISTINCT embedding_model, embedding_dim FROM {s}.task_memories")
+    assert [tuple(row) for row in rows] == [("test/words", 5)]
+    assert pipeline.value("SELECT count(*) FROM {s}.compared_memories") == 0
 
 
 def test_other_model_embeds_merged_memories(pipeline: Pipeline) -> None:

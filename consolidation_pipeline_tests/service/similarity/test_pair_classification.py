@@ -210,7 +210,7 @@ def test_pairs_are_classified_in_blocks(pipeline: Pipeline, monkeypatch: pytest.
     pipeline.run()
     whole = pipeline.rows(query)
     pipeline.write("DELETE FROM {s}.memory_neighbors")
-    pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL")
+    pipeline.write("DELETE FROM {s}.compared_memories")
     monkeypatch.setattr(similarity_graph, "CLASSIFY_BLOCK_PAIRS", 5)
     pipeline.run()
     assert pipeline.rows(query) == whole

@@ -184,7 +184,7 @@ def test_graph_nodes_are_sources_not_merged_memories(pipeline: Pipeline) -> None
 
 
 def test_too_many_pairs_fail_without_writing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = ["memory_neighbors", "task_memories"]
+    tables = ["memory_neighbors", "compared_memories", "task_memories"]
     pipeline.add(corpus())
     update(pipeline)
     pipeline.add([note(f"again-{at}", f"Once again: {lesson}") for at, lesson in enumerate(LESSONS)])
@@ -326,7 +326,7 @@ def apply_step(pipeline: Pipeline, run: ProjectRun, step: tuple[str, Any], names
 
 def forget_graph(pipeline: Pipeline, run: ProjectRun) -> None:
     pipeline.write("DELETE FROM {s}.memory_neighbors WHERE project_id = :p", p=run.project.id)
-    pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL WHERE project_id = :p", p=run.project.id)
+    pipeline.write("DELETE FROM {s}.compared_memories WHERE project_id = :p", p=run.project.id)
 
 
 @pytest.mark.slow

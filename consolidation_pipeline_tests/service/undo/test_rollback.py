@@ -68,13 +68,8 @@ def test_rollback_of_job_restores_every_byte(pipeline: Pipeline) -> None:
     assert (undone.scope, undone.changes) == ("job", 12 + 40 + 2 + superseding)
     deleted = 12 + 2 + superseding
     assert (undone.memories_restored, undone.memories_deleted, undone.memories_recreated) == (40, deleted, 0)
-    grown = {
-        "consolidation_changes",
-        "similarity_calibrations",
-        "memory_neighbors",
-        "memory_clusters",
-        "compared_scopes",
-    }
+    grown = {"consolidation_changes", "similarity_calibrations", "memory_neighbors", "memory_clusters"}
+    grown |= {"compared_memories", "compared_scopes", "relevance_scores"}
     assert {name for name, rows in count_rows(pipeline).items() if rows != rows_before[name]} == grown
     assert find_broken_rules(pipeline) == []
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'consolidation.rolled_back'") == 1
@@ -162,7 +157,7 @@ def test_second_rollback_of_job_changes_nothing(pipeline: Pipeline) -> None:
 def test_run_after_rollback_reuses_ids(pipeline: Pipeline) -> None:
     first = pipeline.consolidate(corpus())
     # Versions continue counting, so that a stale version of the first merge does not match the second.
-    times = {"created_at", "updated_at", "relevance_at", "relevance_score", "version"}
+    times = {"created_at", "updated_at", "version"}
     accidents = {"consolidated_memories": times, "memory_lineage": {"job_id"}}
     tables = ["consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
     merged = dump_tables(pipeline, tables=tables, without=accidents)

@@ -36,7 +36,7 @@ VISIBLE: dict[str, str] = {
     "tags": "SELECT id, tags FROM {s}.task_memories ORDER BY id",
     "lineage": "SELECT child_id, parent_id, similarity FROM {s}.memory_lineage ORDER BY 1, 2",
     "counters": "SELECT id, reused_count, last_accessed_at, importance, version FROM {s}.task_memories ORDER BY id",
-    "merged memories": "SELECT to_jsonb(m) - 'relevance_score' - 'relevance_at' FROM {s}.consolidated_memories m",
+    "merged memories": "SELECT to_jsonb(m) FROM {s}.consolidated_memories m",
 }
 ROWS = [
     note("a", LESSON, tags=["db"], files=["a.py"], reused_count=2),

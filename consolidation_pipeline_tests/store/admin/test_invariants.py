@@ -47,6 +47,7 @@ FINDERS = {name: f for name, f in vars(invariants).items() if name.startswith("f
 
 # (check, statement that violates the invariant, expected text in the finding)
 RAW, MERGED = f"{SCHEMA}.task_memories", f"{SCHEMA}.consolidated_memories"
+SCORES = f"{SCHEMA}.relevance_scores"
 NEIGHBORS, CLUSTERS, LINEAGE = (f"{SCHEMA}.memory_{name}" for name in ("neighbors", "clusters", "lineage"))
 SUMMARY = "kind = 'summary', abstraction_level = 2"
 ENTRIES = f"{SCHEMA}.playbook_entries"
@@ -133,10 +134,10 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_duplicate_merged_memories", f"UPDATE {MERGED} SET normalized_hash = 'same'", "2"),
     ("find_lost_literals", f"UPDATE {MERGED} SET content = 'Retry after some seconds.' WHERE id = :m", "{m}"),
     ("find_lost_literals", f"UPDATE {RAW} SET execution_summary = 'Retry after 3' WHERE id = :a", "{m} number 3"),
-    ("find_without_relevance", f"UPDATE {RAW} SET relevance_score = NULL WHERE id = :c", "{c}"),
-    ("find_without_relevance", f"UPDATE {RAW} SET relevance_score = 'NaN' WHERE id = :c", "{c}"),
-    ("find_without_relevance", f"UPDATE {MERGED} SET relevance_score = 0 WHERE id = :m", "{m}"),
-    ("find_without_relevance", f"UPDATE {MERGED} SET relevance_score = 'Infinity' WHERE id = :m", "{m}"),
+    ("find_without_relevance", f"DELETE FROM {SCORES} WHERE memory_id = :c", "{c}"),
+    ("find_without_relevance", f"UPDATE {SCORES} SET relevance_score = 'NaN' WHERE memory_id = :c", "{c}"),
+    ("find_without_relevance", f"UPDATE {SCORES} SET relevance_score = 0 WHERE memory_id = :m", "{m}"),
+    ("find_without_relevance", f"UPDATE {SCORES} SET relevance_score = 'Infinity' WHERE memory_id = :m", "{m}"),
     ("find_unledgered_versions", f"UPDATE {MERGED} SET version = 9 WHERE id = :m", "{m}"),
     ("find_wrong_source_counts", f"UPDATE {MERGED} SET source_count = 3 WHERE id = :m", "{m}"),
     ("find_forgotten_types", f"UPDATE {RAW} SET memory_type = 'decision' WHERE id = :d", "{d} decision"),
@@ -145,7 +146,7 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_forgotten_young", f"UPDATE {RAW} SET learned_at = learned_at + interval '1 second' WHERE id = :d", "{d}"),
     ("find_forgotten_young", f"UPDATE {MERGED} SET learned_at = retired_at - interval '89 days', {FORGOTTEN}", "{o}"),
     ("find_forgotten_important", f"UPDATE {RAW} SET importance = 0.7 WHERE id = :d", "{d} 0.7"),
-    ("find_forgotten_relevant", f"UPDATE {RAW} SET relevance_score = 0.01 WHERE id = :d", "{d} 0.01"),
+    ("find_forgotten_relevant", f"UPDATE {SCORES} SET relevance_score = 0.01 WHERE memory_id = :d", "{d} 0.01"),
     ("find_archived_pinned", f"UPDATE {RAW} SET pinned = true WHERE id = :d", "{d} forgotten"),
     ("find_archived_pinned", f"UPDATE {MERGED} SET pinned = true WHERE id = :o", "{o} staleness"),
     ("find_unexplained_archives", f"UPDATE {RAW} SET archive_reason = NULL WHERE id = :d", "{d}"),

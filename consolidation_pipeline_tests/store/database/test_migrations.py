@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from consolidation_pipeline.store.database.engine import (
 )
 from consolidation_pipeline.store.database.schema import SCHEMA, metadata
 from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.memories.relevance import save_relevance
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review.labelled_pairs import append_label, count_labels
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration, load_calibration
@@ -40,9 +42,11 @@ from consolidation_pipeline.store.similarity.similarity_graph import (
     append_neighbors,
     load_neighbors,
     load_nodes,
+    mark_compared,
 )
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
+    NOW,
     add_memories,
     add_merged,
     add_project,
@@ -150,8 +154,8 @@ def _add_sample_graph(connection: Connection) -> None:
     save_unit_vectors(connection, raw)
     add_merged(connection, project, "ab", raw)
     append_calibration(connection, project.id, MODEL, Calibration(1, unit_vector(1), {"t_merge": 0.9}, 2))
-    connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET graph_version = 1"))
     ids = to_ids(sorted(raw))
+    mark_compared(connection, ids, 1)
     pair = Neighbors(ids[:1], ids[1:], np.array([0.9], np.float32), np.array([2], np.int16))
     append_neighbors(connection, project.id, MODEL, [pair])
 
@@ -203,6 +207,27 @@ def test_pairs_migrate_down_and_up(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:
         assert connection.execute(pairs).all() == before
+
+
+def test_caches_migrate_down_and_up(engine: Engine) -> None:
+    def dump(connection: Connection) -> list[Any]:
+        tables = ("compared_memories", "relevance_scores")
+        return [connection.execute(text(f"SELECT * FROM {SCHEMA}.{name} ORDER BY memory_id")).all() for name in tables]
+
+    with engine.begin() as connection:
+        _add_sample_graph(connection)
+        for table in ("task_memories", "consolidated_memories"):
+            first = connection.scalars(text(f"SELECT id FROM {SCHEMA}.{table} ORDER BY id LIMIT 1")).all()
+            save_relevance(connection, table, to_ids(first), np.array([0.3]), NOW)
+        before = dump(connection)
+    assert [len(rows) for rows in before] == [2, 2]
+    downgrade(engine, "0033")
+    with engine.connect() as connection:
+        query = f"SELECT graph_version, relevance_score, relevance_at FROM {SCHEMA}.task_memories ORDER BY id"
+        assert connection.execute(text(query)).all() == [(1, 0.3, NOW), (1, None, None)]
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert dump(connection) == before
 
 
 def test_vectors_of_images_migrate_down_as_text(engine: Engine) -> None:

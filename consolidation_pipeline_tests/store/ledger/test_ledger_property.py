@@ -8,9 +8,10 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Table, text
+from sqlalchemy import Connection, Table, select, text
 
 from consolidation_pipeline.store.database.schema import (
     SCHEMA,
@@ -20,13 +21,16 @@ from consolidation_pipeline.store.database.schema import (
     playbook_entries,
     task_memories,
 )
-from consolidation_pipeline.store.database.vector_copy import format_vector
+from consolidation_pipeline.store.database.vector_copy import format_vector, to_ids
 from consolidation_pipeline.store.knowledge.summaries import IS_UNSUMMARIZED
 from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.ledger.revert import revert_changes
+from consolidation_pipeline.store.memories.relevance import save_relevance
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.similarity.similarity_graph import mark_compared
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.store.sample_rows import (
+    NOW,
     add_memories,
     add_project,
     author,
@@ -155,8 +159,10 @@ class RandomHistory:
         self.revert(self.data.draw(st.sampled_from(range(len(self.states)))))
 
     def score(self) -> None:
-        self.connection.execute(text(f"UPDATE {task_memories} SET relevance_score = random(), graph_version = 1"))
-        self.connection.execute(text(f"UPDATE {consolidated_memories} SET relevance_at = now()"))
+        for table in (task_memories, consolidated_memories):
+            ids = self.connection.scalars(select(table.c.id)).all()
+            save_relevance(self.connection, table.name, to_ids(ids), np.full(len(ids), 0.5), NOW)
+        mark_compared(self.connection, to_ids(self.connection.scalars(select(task_memories.c.id)).all()), 1)
 
     def revert(self, to: int) -> None:
         """Undo the changes since the state with this number, at once or one by one, newest first."""

@@ -77,10 +77,8 @@ def test_insert_records_whole_row(connection: Connection, project: Project, raw:
     assert row.new_state["content"] == "both"
     assert row.new_state["files"] == ["a.py", "b.py"]
     assert {edge["parent_id"] for edge in row.new_state["lineage"]} == {str(id_) for id_ in raw[:2]}
-    assert not {"relevance_score", "graph_version", "content_tsv"} & row.new_state.keys()
-    assert {column.name for column in consolidated_memories.c if column.computed is None} <= (
-        row.new_state.keys() | {"relevance_score", "relevance_at", "graph_version"}
-    )
+    assert "content_tsv" not in row.new_state
+    assert {column.name for column in consolidated_memories.c if column.computed is None} <= row.new_state.keys()
 
 
 def test_update_records_columns_before_and_after(connection: Connection, project: Project, raw: list[UUID]) -> None:

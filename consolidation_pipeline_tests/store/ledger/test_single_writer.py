@@ -87,10 +87,9 @@ from consolidation_pipeline_tests.store.sample_rows import (
 
 # Columns that may change without the ledger, and computed columns.
 BOOKKEEPING = {
-    "task_memories": "embedding embedding_model embedding_dim graph_version relevance_score relevance_at reused_count "
+    "task_memories": "embedding embedding_model embedding_dim reused_count "
     "last_accessed_at is_consolidated is_archived content_tsv",
-    "consolidated_memories": "embedding embedding_model embedding_dim relevance_score relevance_at "
-    "reuse_count last_accessed_at content_tsv",
+    "consolidated_memories": "embedding embedding_model embedding_dim reuse_count last_accessed_at content_tsv",
     "playbook_entries": "embedding embedding_model embedding_dim",
     "memory_relations": "",
     "consolidation_suggestions": "",
@@ -336,7 +335,7 @@ class StoreArguments:
             "execute_plain": {"statements": "SET LOCAL work_mem = '4MB'"},
             "run_reads": {"reads": self.read_matches()},
             "run_both": {"nearest": self.read_near(), "matches": self.read_matches()},
-            "reset_graph_versions": {"merged_ids": [pattern.id for pattern in patterns]},
+            "forget_compared_sources": {"merged_ids": [pattern.id for pattern in patterns]},
             "is_undo": {"seq": 1},
             "get_key": {"key_id": uuid4()},
             "load_usefulness": {"query": (MODEL, unit_vector(1))},

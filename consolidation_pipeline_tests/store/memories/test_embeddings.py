@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import numpy as np
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select
 
 from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.errors import EmbeddingError
-from consolidation_pipeline.store.database.schema import playbook_entries, task_memories
+from consolidation_pipeline.store.database.schema import compared_memories, playbook_entries, task_memories
 from consolidation_pipeline.store.database.vector_copy import format_vector, load_vectors, to_ids, to_uuids
 from consolidation_pipeline.store.memories.embeddings import (
     count_embedded,
@@ -18,6 +20,7 @@ from consolidation_pipeline.store.memories.embeddings import (
     save_embeddings,
 )
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.similarity.similarity_graph import mark_compared
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
     NOW,
@@ -32,17 +35,17 @@ from consolidation_pipeline_tests.store.sample_rows import (
 )
 
 
-def _graph_versions(connection: Connection) -> list[int | None]:
-    return list(connection.scalars(text(f"SELECT graph_version FROM {task_memories} ORDER BY external_id")))
+def _list_compared(connection: Connection) -> set[UUID]:
+    return set(connection.scalars(select(compared_memories.c.memory_id)))
 
 
 def test_embeddings_are_saved_to_their_rows(connection: Connection, project: Project) -> None:
     ids = add_memories(connection, project, [new_memory(key) for key in "abc"])
-    connection.execute(text(f"UPDATE {task_memories} SET graph_version = 3"))
+    mark_compared(connection, to_ids(ids), 3)
     save_unit_vectors(connection, ids[:2])
     assert count_embedded(connection, project.id, MODEL)["task_memories"] == (2, 1)
     assert count_embedded(connection, project.id, "other")["task_memories"] == (0, 3)
-    assert _graph_versions(connection) == [None, None, 3]
+    assert _list_compared(connection) == {ids[2]}
     query = f"SELECT id, embedding FROM {task_memories} WHERE embedding IS NOT NULL ORDER BY external_id"
     found, vectors = load_vectors(connection, query, {}, dimension=3)
     assert to_uuids(found) == ids[:2]
@@ -93,7 +96,7 @@ def test_embeddings_of_equal_content_are_reused(connection: Connection, project:
         connection, project, [new_memory("same"), new_memory("merged text"), new_memory("new"), new_memory("own")]
     )
     save_unit_vectors(connection, ids[3:], seed=9)
-    connection.execute(text(f"UPDATE {task_memories} SET graph_version = 1"))
+    mark_compared(connection, to_ids([*known, *ids]), 1)
     assert reuse_embeddings(connection, project.id, "task_memories", "another model") == 0
     assert reuse_embeddings(connection, project.id, "task_memories", MODEL) == 2
     assert reuse_embeddings(connection, project.id, "task_memories", MODEL) == 0
@@ -102,8 +105,7 @@ def test_embeddings_of_equal_content_are_reused(connection: Connection, project:
     stored = dict(zip(to_uuids(found), vectors, strict=True))
     for id_, seed in zip((ids[0], ids[1], ids[3]), (7, 8, 9), strict=True):
         assert np.array_equal(stored[id_], unit_vector(seed))
-    reused = f"SELECT id FROM {task_memories} WHERE graph_version IS NULL"
-    assert set(connection.execute(text(reused)).scalars()) == set(ids[:2])
+    assert _list_compared(connection) == {*known, *ids[2:]}
 
 
 def test_new_model_replaces_old_embeddings(connection: Connection, project: Project) -> None:

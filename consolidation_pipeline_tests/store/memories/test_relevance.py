@@ -6,9 +6,9 @@ from datetime import timedelta
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
-from consolidation_pipeline.store.database.schema import memory_relations, task_memories
+from consolidation_pipeline.store.database.schema import memory_relations, relevance_scores, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
 from consolidation_pipeline.store.memories.relevance import load_decay_inputs, save_relevance
 from consolidation_pipeline.store.projects import Project
@@ -67,7 +67,10 @@ def test_decay_inputs_exclude_inactive_rows(connection: Connection, project: Pro
 def test_save_relevance_writes_score_and_time_only(connection: Connection, project: Project) -> None:
     ids = add_memories(connection, project, [new_memory(key) for key in "ab"])
     save_relevance(connection, "task_memories", to_ids(ids[:1]), np.array([0.1 + 0.2]), NOW)
-    rows = {row.id: row for row in connection.execute(text(f"SELECT * FROM {task_memories}"))}
-    assert (rows[ids[0]].relevance_score, rows[ids[0]].relevance_at) == (0.1 + 0.2, NOW)
-    assert (rows[ids[0]].importance, rows[ids[0]].version) == (0.5, 1)
-    assert rows[ids[1]].relevance_score is None
+    stored = select(relevance_scores.c.memory_id, relevance_scores.c.relevance_score, relevance_scores.c.relevance_at)
+    assert connection.execute(stored).all() == [(ids[0], 0.1 + 0.2, NOW)]
+    later = NOW + timedelta(days=1)
+    save_relevance(connection, "task_memories", to_ids(ids[:1]), np.array([0.2]), later)
+    assert connection.execute(stored).all() == [(ids[0], 0.2, later)]
+    rows = connection.execute(select(task_memories.c.importance, task_memories.c.version))
+    assert set(rows.tuples()) == {(0.5, 1)}
