@@ -296,9 +296,7 @@ consolidated_memories = Table(
         postgresql_where=text("(retired_at IS NOT NULL AND superseded_by_id IS NULL) OR archive_reason IS NOT NULL"),
     ),
     Index("consolidated_memories_embedded_content_idx", "content_hash", postgresql_using="hash"),
-    Index("consolidated_memories_cluster_key_idx", "project_id", "cluster_key"),
     Index("consolidated_memories_superseded_by_id_idx", "superseded_by_id"),
-    Index("consolidated_memories_source_memory_ids_idx", "source_memory_ids", postgresql_using="gin"),
     Index("consolidated_memories_language_idx", "project_id", "language"),
     Index(
         "consolidated_memories_procedural_key",
