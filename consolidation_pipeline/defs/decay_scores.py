@@ -21,7 +21,9 @@ _QUARTILES = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3
 _FRESHNESS = dg.FreshnessPolicy.time_window(warn_window=timedelta(hours=25), fail_window=timedelta(hours=72))
 
 
-@phase_asset("lifecycle", table="task_memories", deps=[principles], op_tags=AFTER_SUPERSESSIONS, freshness=_FRESHNESS)
+@phase_asset(
+    "lifecycle", table="relevance_scores", deps=[principles], op_tags=AFTER_SUPERSESSIONS, freshness=_FRESHNESS
+)
 def decay_scores(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Score the relevance of every active memory from its age, access, importance and relations."""
     result = score_relevance(run)
