@@ -113,14 +113,22 @@ class KeptRow(NamedTuple):
 # nothing that fewer than three memories share (``profile_counts``).
 _KEPT_SHARE, _KEPT_OF_PROFILE = 0.05, 2
 _LIST_KEPT = """
+    WITH summarized AS (
+        SELECT child_id AS id, count(*) AS changed FROM consolidation.memory_lineage
+        WHERE parent_id = ANY(:ids) GROUP BY child_id),
+    counted AS (
+        SELECT id, changed FROM summarized
+        UNION ALL
+        SELECT l.child_id, sum(s.changed) FROM summarized s JOIN consolidation.memory_lineage l ON l.parent_id = s.id
+        GROUP BY l.child_id)
     SELECT id, version, details, changed FROM (
-        SELECT id, version, kind, details, source_count, coalesce((details ->> 'changed')::integer, 0)
-            + (SELECT count(*) FROM unnest(source_memory_ids) s WHERE s = ANY(:ids))::integer AS changed
-        FROM consolidation.consolidated_memories
-        WHERE project_id = :project AND superseded_by_id IS NULL AND retired_at IS NULL
-            AND consolidation_method = 'heuristic' AND source_memory_ids && CAST(:ids AS uuid[])
-            AND (kind = 'procedural'
-                OR (kind = 'summary' AND details ? 'told' AND NOT details -> 'told' ?| CAST(:texts AS text[])))) t
+        SELECT c.id, c.version, c.kind, c.details, c.source_count,
+            coalesce((c.details ->> 'changed')::integer, 0) + counted.changed::integer AS changed
+        FROM counted JOIN consolidation.consolidated_memories c USING (id)
+        WHERE c.project_id = :project AND c.superseded_by_id IS NULL AND c.retired_at IS NULL
+            AND c.consolidation_method = 'heuristic'
+            AND (c.kind = 'procedural'
+                OR (c.kind = 'summary' AND c.details ? 'told' AND NOT c.details -> 'told' ?| CAST(:texts AS text[])))) t
     WHERE changed <= :share * source_count AND (kind = 'summary' OR changed <= :of_profile)
     ORDER BY id
 """
