@@ -10,6 +10,7 @@ from consolidation_pipeline.core.literals.literal_patterns import LITERAL, MONTH
 from consolidation_pipeline.core.literals.measurements import AFTER_NUMBER, UNITS, plain, unitless, with_unit
 from consolidation_pipeline.core.memories.memories import normalize_text
 
+_HALF_DAY = re.compile(r"(\d?\d)(:.*)?([ap])m")
 _BARE_DECIMAL = re.compile(r"\d+\.\d+")
 # A bare decimal is a version after "branch-", "python", "==", or a name with a capital.
 _VERSIONED = re.compile(
@@ -80,7 +81,11 @@ def _read_worded_date(match: re.Match[str], base: int) -> Iterator[Literal]:
 
 
 def _read_time(match: re.Match[str], base: int) -> Iterator[Literal]:
-    clock = re.sub(r"\s|z$|(?<=[ap])\.", "", match[0].casefold())
+    """``4:30 pm`` is 16:30, ``2 pm`` is 14:00."""
+    clock = re.sub(r"\s|z$|(?<=[ap])\.|\.$", "", match[0].casefold())
+    if half := _HALF_DAY.fullmatch(clock):
+        hour = int(half[1]) % 12 + (12 if half[3] == "p" else 0)
+        clock = f"{hour}{half[2] or ':00'}"
     yield _made("date", "0" + clock if clock[1] == ":" else clock, match, base)
 
 

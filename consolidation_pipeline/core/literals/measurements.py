@@ -12,7 +12,9 @@ _UNIT_NAMES = """
     b byte bytes; bit bits; kb; mb; gb; tb; kib; mib; gib; tib; kbps; mbps; gbps
     $ usd dollar dollars; € eur euro euros; £ gbp
 """
-UNITS = {name: names.split()[0] for names in re.split("[;\n]", _UNIT_NAMES) for name in names.split()}
+UNITS = {"per cent": "%"} | {
+    name: names.split()[0] for names in re.split("[;\n]", _UNIT_NAMES) for name in names.split()
+}
 _SECONDS = {
     "ns": Decimal("1e-9"),
     "us": Decimal("1e-6"),
@@ -25,7 +27,7 @@ _SECONDS = {
 }
 _THOUSANDS = {"k": Decimal(1000), "K": Decimal(1000), "M": Decimal(1_000_000)}
 _ORDINALS = ("st", "nd", "rd", "th")
-AFTER_NUMBER = re.compile(rf"(?P<gap>(?:{BLANK}|-)?)(?P<name>[^\W\d_]\w{{0,14}}(?!\w)|[%°])")
+AFTER_NUMBER = re.compile(rf"(?P<gap>(?:{BLANK}|-)?)(?P<name>per cent\b|[^\W\d_]\w{{0,14}}(?!\w)|[%°])")
 
 
 def unitless(written: str) -> str:
