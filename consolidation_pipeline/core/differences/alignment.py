@@ -1,5 +1,6 @@
 """Alignment of two texts: which tokens of one stand for which of the other."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -17,6 +18,7 @@ _FAMILY_LENGTH = 4
 MIN_EQUAL = 0.4
 # Texts that both add details have this many words in common: "a fee for topping up" and "a limit to topping up": two.
 FEWEST_COMMON = 6
+_DATE = re.compile(r"date:\d{4}-(\d\d-\d\d)")
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
 _MOST_WORD_PAIRS = 10_000
 
@@ -59,16 +61,17 @@ class Alignment:
                     best = min(places[key], key=lambda other: abs(other - expected))
                     places[key].remove(best)
                     self._pair(at, best)
-        if first.paths and second.paths:
-            self._pair_paths(first.paths, second.paths)
-        if len(self.of_a) >= MIN_EQUAL * min(len(a), len(b)) and self.language.stemmer:
-            self._pair_compounds(self.a, self.of_a, self.b, self.of_b)
-            self._pair_compounds(self.b, self.of_b, self.a, self.of_a)
+        if first.partial and second.partial:
+            self._pair_longer(first.partial, second.partial)
+        if len(self.of_a) >= MIN_EQUAL * min(len(a), len(b)):
+            if self.language.stemmer:
+                self._pair_compounds(self.a, self.of_a, self.b, self.of_b)
+                self._pair_compounds(self.b, self.of_b, self.a, self.of_a)
             self._pair_similar_words()
 
-    def _pair_paths(self, paths_a: Sequence[int], paths_b: Sequence[int]) -> None:
-        """Pair a path with the only one that ends with it: "a.py" and "src/a.py"."""
-        ends = [(i, j) for i in paths_a for j in paths_b if find_longer_path(self.a[i], self.b[j])]
+    def _pair_longer(self, rest_a: Sequence[int], rest_b: Sequence[int]) -> None:
+        """Pair a path with the only one that ends with it, "a.py" and "src/a.py", and a date with that of a year."""
+        ends = [(i, j) for i in rest_a for j in rest_b if find_longer(self.a[i], self.b[j])]
         for i, j in ends:
             if sum(i == x or j == y for x, y in ends) == 1 and i not in self.of_a and j not in self.of_b:
                 self._pair(i, j)
@@ -159,14 +162,18 @@ def match_in_order(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
     return sorted(pairs)
 
 
-def shorten_path(key: str) -> str:
-    """Return the key of a path without its folders, any other key as it is."""
-    return PATH + key.removeprefix(PATH).rpartition("/")[2] if key.startswith(PATH) else key
+def shorten(key: str) -> str:
+    """Return the key of a path without its folders, of a date without its year, any other key as it is."""
+    if key.startswith(PATH):
+        return PATH + key.removeprefix(PATH).rpartition("/")[2]
+    return f"date:{date[1]}" if (date := _DATE.fullmatch(key)) else key
 
 
-def find_longer_path(one: Token, other: Token) -> Token | None:
-    """Return the longer of two paths if it ends with the other one: "src/a.py" of "a.py" and "src/a.py"."""
+def find_longer(one: Token, other: Token) -> Token | None:
+    """Return the one of two tokens that tells more: "src/a.py" of "a.py" and "src/a.py", the date with a year."""
     shorter, longer = sorted((one, other), key=lambda token: len(token.key))
+    if (date := _DATE.fullmatch(longer.key)) and shorter.key == f"date:{date[1]}":
+        return longer
     is_end = shorter.key.startswith(PATH) and longer.key.startswith(PATH)
     return longer if is_end and longer.key.endswith(f"/{shorter.key.removeprefix(PATH)}") else None
 
@@ -176,6 +183,10 @@ def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: 
     """Return how alike two words are, 0 if they may not stand for each other; ``x`` and ``y`` are their keys."""
     language = load_language(code)
     if frozenset((x, y)) in language.antonyms:
+        return 0.0
+    if language.may_replace(x, y):
+        return 1.0
+    if not language.stemmer:
         return 0.0
     if x.endswith(y) or y.endswith(x):  # lock and unlock, order and reorder
         return 0.0

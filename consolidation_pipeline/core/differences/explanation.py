@@ -11,7 +11,7 @@ from consolidation_pipeline.core.differences.alignment import (
     MIN_EQUAL,
     Alignment,
     Similarity,
-    find_longer_path,
+    find_longer,
 )
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
@@ -195,7 +195,7 @@ def _shares_too_little(a: Reading, b: Reading) -> bool:
     """
     shorter, longer = sorted((a, b), key=lambda one: len(one.tokens))
     equal = sum(key in longer.key_set for key in shorter.keys)
-    return equal + a.names + b.names + len(a.paths) < MIN_EQUAL * len(shorter.tokens)
+    return equal + a.names + b.names + len(a.partial) < MIN_EQUAL * len(shorter.tokens)
 
 
 def _rank(reading: Reading) -> tuple[int, str]:
@@ -250,7 +250,7 @@ def _compare_rest(alignment: Alignment) -> Iterator[Finding]:
     left_a, left_b = alignment.left_a, alignment.left_b
     for i, j in alignment.of_a.items():
         first, second = alignment.a[i], alignment.b[j]
-        if first.key != second.key and (longer := find_longer_path(first, second)):
+        if first.key != second.key and (longer := find_longer(first, second)):
             yield "addition", [first] if longer is first else [], [second] if longer is second else []
     for kind in ("value", "name", "code"):
         one, other = ([token for token in left if token.kind == kind] for left in (left_a, left_b))

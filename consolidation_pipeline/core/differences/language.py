@@ -1,15 +1,26 @@
 """Languages of texts: their word lists from ``languages/*.toml``, and the language of a text.
 
-Keys of a file. An entry of several words is a phrase.
+Keys of ``<code>_synonyms.toml``:
+
+forms: A word and those of its forms that the stemmer does not know, a word a line: "write, wrote, written".
+groups: Words that may stand for each other in one of their meanings, a meaning a line. A word may be in several: what
+    stands for it in one meaning does not stand for what stands for it in another.
+
+Keys of ``<code>.toml``. An entry of several words is a phrase.
 
 stemmer: Name of a Snowball stemmer; without one, words are equal as written.
+spellings: Endings that are spelled in two ways = the ending that is read: "ised" = "ized".
 labels: Openings that say nothing, such as "Note:".
+openings: Words that say nothing if they open a sentence: "always".
 remarks: Words of openings and sentences about the note itself: "Note to self:", "Seen again today."
 questions: What is asked for = words that ask for it.
 inversions: Two words that ask if they open a sentence: "is there", "did you".
 requests: Words near the opening of a sentence that asks: "tell me".
 light: Words without a meaning of their own.
+light_verbs: Light verbs, and auxiliaries that are verbs too, for which synonyms may stand: has, owns.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
+articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
+particles: Words at the end of a clause that belong to its verb: "switch the lamp off".
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 has_late_participles: True if words may stand between an auxiliary and its participle.
 past_forms: Verbs that tell what was done and are no present form, also those that are participles too: sent, took.
@@ -29,12 +40,13 @@ markers: Class = words that govern what follows them.
 cues.<category>: Pole = words that change what is claimed. Poles of a category contradict each other.
 denying_verbs: Words of the negative pole that are verbs: beside another verb they replace it.
 neutral: Category = poles that may stand in one text alone.
-synonyms.groups, antonyms.pairs: Words that may, or must not, stand for each other.
+synonyms.groups: Words that are read as one: spellings, forms, abbreviations, and words of one meaning in any sentence.
+antonyms.pairs: Words that must not stand for each other.
 """
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from importlib.resources import files
@@ -52,6 +64,8 @@ _KATAKANA = "\u30a1-\u30ff"
 WORD = re.compile(
     rf"[{_KATAKANA}]+|[{_CJK}{_HIRAGANA}]|[^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+(?:['-][^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+)*"
 )
+# Letters of the shortest word and of the longest ending that have two spellings: not "hour", "rise".
+_SHORTEST_SPELLING, _LONGEST_SPELLING = 6, 7
 _IDEOGRAPH = re.compile(f"[{_CJK}]")
 _KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
 
@@ -66,31 +80,51 @@ class Phrase:
 
 
 @dataclass(frozen=True)
-class Language:
+class FunctionWords:
+    """Words by which a language is told: words without a meaning of their own, and what they are joined by."""
+
+    light: frozenset[str]
+    elisions: frozenset[str]
+    clitics: Mapping[str, str]
+
+    def is_light(self, word: str) -> bool:
+        """Return True if a word in lower case is a function word or is joined with one: n't, l'."""
+        if word in self.light:
+            return True
+        return "'" in word and (word.partition("'")[0] in self.elisions or word.endswith(tuple(self.clitics)))
+
+
+@dataclass(frozen=True)
+class Language(FunctionWords):
     """Word lists of a language. Phrases are tuples of words in lower case, of stems those with a synonym.
 
-    ``phrase_sizes`` and ``synonym_sizes`` are the lengths of the longest ones that begin with a word.
+    ``phrase_sizes`` and ``synonym_sizes`` are the lengths of the longest ones that begin with a word. ``synonyms`` are
+    the words that are read as another one, ``groups`` the groups of words that may stand for each other.
     """
 
     code: str
     stemmer: str | None
+    stem: Callable[[str], str]
     phrases: Mapping[tuple[str, ...], Phrase]
     phrase_sizes: Mapping[str, int]
     synonym_phrases: Mapping[tuple[str, ...], Phrase]
     synonym_sizes: Mapping[str, int]
     numbers: Mapping[str, float]
+    number_words: Mapping[str, str]
     units: Mapping[str, str]
     ordinals: Mapping[str, int]
     calendar: Mapping[str, str]
     contractions: Mapping[str, str]
-    clitics: Mapping[str, str]
-    elisions: frozenset[str]
     abbreviations: frozenset[str]
     passive_auxiliaries: frozenset[str]
     agents: frozenset[str]
     prepositions: frozenset[str]
     genitives: frozenset[str]
     determiners: frozenset[str]
+    articles: frozenset[str]
+    relatives: frozenset[str]
+    particles: frozenset[str]
+    openings: frozenset[str]
     coordinators: frozenset[str]
     alternatives: frozenset[str]
     adverb_endings: tuple[str, ...]
@@ -105,17 +139,14 @@ class Language:
     denying_verbs: frozenset[str]
     neutral: frozenset[tuple[str, str]]
     synonyms: Mapping[str, str]
+    groups: Mapping[str, frozenset[int]]
     antonyms: frozenset[frozenset[str]]
     opposites: Mapping[str, frozenset[str]]
-    light: frozenset[str]
+    light_verbs: frozenset[str]
     questions: Mapping[str, str]
     inversions: frozenset[tuple[str, ...]]
     requests: tuple[str, ...]
     remarks: frozenset[str]
-
-    def stem(self, word: str) -> str:
-        """Return the stem of a word in lower case."""
-        return _stem(self.stemmer, word)
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
@@ -126,54 +157,84 @@ class Language:
         """Return True if a word in lower case may stand anywhere in a clause: quickly, but not daily, a known word."""
         return word.endswith(self.adverb_endings) and self.stem(word) not in self.synonyms
 
-    def is_light(self, word: str) -> bool:
-        """Return True if a word in lower case is a function word or is joined with one: n't, l'."""
-        if word in self.light:
-            return True
-        return "'" in word and (word.partition("'")[0] in self.elisions or word.endswith(tuple(self.clitics)))
-
-    def knows(self, word: str) -> bool:
-        """Return True if a word in lower case is in the lists."""
-        return self.is_light(word) or self.stem(word) in self.synonyms
-
     def read_word(self, word: str) -> str:
         """Return the key of a word in lower case: its stem, or the stem that stands for its synonyms."""
         stem = self.stem(word)
         return self.synonyms.get(stem, stem)
 
+    def may_replace(self, one: str, other: str) -> bool:
+        """Return True if two keys of words have a meaning in common."""
+        return not self.groups.get(one, frozenset()).isdisjoint(self.groups.get(other, ()))
 
-@lru_cache(maxsize=50_000)
-def _stem(stemmer: str | None, word: str) -> str:
-    stem: str = _stemmer(stemmer).stemWord(word) if stemmer else word
-    return stem
+
+class _Stemmer:
+    """Stems of a language: words in lower case without endings, in the first of their forms and spellings."""
+
+    def __init__(self, name: str | None, spellings: Mapping[str, str], forms: Sequence[str]) -> None:
+        self.name, self.spellings = name, spellings
+        self.forms: dict[str, str] = {}
+        for line in forms:
+            first, *others = map(self._read, line.split(", "))
+            self.forms |= dict.fromkeys(others, first)
+        self.stem = lru_cache(maxsize=50_000)(self._read)
+
+    def _read(self, word: str) -> str:
+        """Return the stem of a word."""
+        if len(word) >= _SHORTEST_SPELLING:
+            for size in range(_LONGEST_SPELLING, 1, -1) if self.spellings else ():
+                if ending := self.spellings.get(word[-size:]):
+                    word = word[:-size] + ending
+                    break
+        stem: str = _load_stemmer(self.name).stemWord(word) if self.name else word
+        return self.forms.get(stem, stem)
 
 
 @cache
-def _stemmer(name: str) -> Any:
+def _load_stemmer(name: str) -> Any:
     import snowballstemmer  # type: ignore[import-untyped]  # imports the stemmers of 30 languages
 
     return snowballstemmer.stemmer(name)
 
 
 @cache
+def load_function_words(code: str) -> FunctionWords:
+    """Return the words by which one of ``LANGUAGES`` is told."""
+    raw = _load_lists(code)
+    poles = (words for category in raw["cues"].values() for words in category.values())
+    entries = [split_words(entry) for entry in chain(raw["light"], *raw["markers"].values(), *poles)]
+    light = frozenset(words[0] for words in entries if len(words) == 1)
+    return FunctionWords(light, frozenset(raw.get("elisions", ())), raw.get("clitics", {}))
+
+
+@cache
+def _load_vocabulary(code: str) -> frozenset[str]:
+    """Return the words of the synonyms and opposites of one of ``LANGUAGES``, and their forms, as they are written."""
+    raw, lists = _load_lists(code), _load_lists(f"{code}_synonyms")
+    entries = (*lists["groups"], *lists.get("forms", ()), *chain(*raw["synonyms"]["groups"], *raw["antonyms"]["pairs"]))
+    return frozenset(word for entry in entries for word in split_words(entry))
+
+
+@cache
 def load_language(code: str) -> Language:
     """Return the word lists of one of ``LANGUAGES``."""
-    raw = tomllib.loads((files(__package__) / "languages" / f"{code}.toml").read_text("utf-8"))
-    elisions = frozenset(raw.get("elisions", ()))
-    stem = partial(_stem, raw.get("stemmer"))
-
-    def split(entry: str) -> tuple[str, ...]:
-        return tuple(part for word in split_words(entry) for _, part in split_parts(word, elisions))
+    raw, lists, function_words = _load_lists(code), _load_lists(f"{code}_synonyms"), load_function_words(code)
+    stem = _Stemmer(raw.get("stemmer"), raw.get("spellings", {}), lists.get("forms", ())).stem
+    split = partial(_split_entry, function_words.elisions)
 
     # Phrases are words with blanks: "turn on" and "turn off" must not become "turn".
-    groups = [[" ".join(map(stem, split(entry))) for entry in group] for group in raw["synonyms"]["groups"]]
-    synonyms = _unite([sorted(group, key=lambda entry: " " in entry) for group in groups])
-
+    equal = [[" ".join(map(stem, split(entry))) for entry in group] for group in raw["synonyms"]["groups"]]
+    synonyms = _unite([sorted(group, key=lambda entry: " " in entry) for group in equal])
+    alike = [[" ".join(map(stem, split(entry))) for entry in group.split(", ")] for group in lists["groups"]]
+    groups: dict[str, set[int]] = {}
+    for number, group in enumerate(alike):
+        for entry in group:
+            groups.setdefault(synonyms.get(entry, entry), set()).add(number)
+    synonym_phrases = {
+        tuple(entry.split()): Phrase("synonym", synonyms.get(entry, entry))
+        for entry in chain.from_iterable((*equal, *alike))
+        if " " in entry
+    }
     phrases: dict[tuple[str, ...], Phrase] = {}
-    synonym_phrases: dict[tuple[str, ...], Phrase] = {}
-    for entry in chain.from_iterable(groups):
-        if len(words := tuple(entry.split())) > 1:
-            synonym_phrases[words] = Phrase("synonym", synonyms.get(entry, entry))
     for entry in raw["light"]:
         phrases[split(entry)] = Phrase("light")
     for key, entries in raw["markers"].items():
@@ -190,13 +251,18 @@ def load_language(code: str) -> Language:
     )
     opposed = frozenset().union(*antonyms)
     return Language(
+        function_words.light,
+        function_words.elisions,
+        function_words.clitics,
         code,
         raw.get("stemmer"),
+        stem,
         phrases,
         _measure(phrases),
         synonym_phrases,
         _measure(synonym_phrases),
         raw.get("numbers", {}),
+        {str(number): word for word, number in raw.get("numbers", {}).items()},
         raw.get("units", {}),
         raw.get("ordinals", {}),
         {
@@ -206,14 +272,16 @@ def load_language(code: str) -> Language:
             for form in (name, stem(name))
         },
         raw.get("contractions", {}),
-        raw.get("clitics", {}),
-        elisions,
         frozenset(raw.get("abbreviations", ())),
         frozenset(raw.get("passive_auxiliaries", ())),
         frozenset(raw.get("agents", ())),
         frozenset(raw.get("prepositions", ())),
         frozenset(raw.get("genitives", ())),
         frozenset(raw.get("determiners", ())),
+        frozenset(raw.get("articles", ())),
+        frozenset(raw.get("relatives", ())),
+        frozenset(raw.get("particles", ())),
+        frozenset(raw.get("openings", ())),
         frozenset(raw.get("coordinators", ())),
         frozenset(raw.get("alternatives", ())),
         tuple(raw.get("adverb_endings", ())),
@@ -228,14 +296,25 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("denying_verbs", ())),
         frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
         synonyms,
+        {key: frozenset(numbers) for key, numbers in groups.items()},
         antonyms,
         {word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed},
-        frozenset(words[0] for words, phrase in phrases.items() if len(words) == 1 and phrase.role != "label"),
+        frozenset(raw.get("light_verbs", ())),
         {word: pole for pole, words in raw["questions"].items() for word in words},
         frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
         tuple(raw.get("requests", ())),
         frozenset(raw["remarks"]),
     )
+
+
+@cache
+def _load_lists(name: str) -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / "languages" / f"{name}.toml").read_text("utf-8"))
+
+
+def _split_entry(elisions: frozenset[str], entry: str) -> tuple[str, ...]:
+    """Return the words of an entry of the lists, as the lexer splits them."""
+    return tuple(part for word in split_words(entry) for _, part in split_parts(word, elisions))
 
 
 def _measure(phrases: Mapping[tuple[str, ...], Phrase]) -> dict[str, int]:
@@ -279,8 +358,9 @@ def detect_language(text: str) -> str | None:
     """Return the language of a text, None if it is none of ``LANGUAGES``.
 
     Kana decide for Japanese, other ideographs for Chinese. Between alphabetic languages, the number of function words
-    decides. A text with fewer than one such word in eight is of the language that knows at least a third of its words,
-    more than any other does. Otherwise it is of no known language.
+    decides, and if these are as many in two or only one, the number of words that the lists know: "CI takes a minute" is
+    not French. A text with fewer than one function word in eight is of the language that knows at least a third of its
+    words, more than any other does. Otherwise it is of no known language.
     """
     words = split_words(text)
     if not words:
@@ -294,15 +374,24 @@ def detect_language(text: str) -> str | None:
     for word in words:
         for code in _find_languages(word):
             hits[code] += 1
-    best = max(hits, key=lambda code: hits[code])
-    if hits[best] * 8 >= len(words):
+    best, second = sorted(_LATIN, key=lambda code: -hits[code])[:2]
+    is_clear = hits[best] * 8 >= len(words)
+    if is_clear and hits[best] > max(hits[second], 1):
         return best
-    known = {code: sum(map(load_language(code).knows, words)) for code in _LATIN}
+    known = {code: sum(_knows(code, word) for word in words) for code in _LATIN}
+    if is_clear:
+        return max(_LATIN, key=lambda code: (known[code], hits[code]))
     best, second = sorted(known, key=lambda code: -known[code])[:2]
     return best if known[best] > known[second] and known[best] * 3 >= len(words) else None
+
+
+def _knows(code: str, word: str) -> bool:
+    """Return True if a word in lower case, or what is left of it without a short ending, is in the lists."""
+    words = _load_vocabulary(code)
+    return load_function_words(code).is_light(word) or any(word[: len(word) - cut] in words for cut in range(3))
 
 
 @lru_cache(maxsize=50_000)
 def _find_languages(word: str) -> tuple[str, ...]:
     """Return the alphabetic languages in which a word in lower case is a function word."""
-    return tuple(code for code in _LATIN if load_language(code).is_light(word))
+    return tuple(code for code in _LATIN if load_function_words(code).is_light(word))

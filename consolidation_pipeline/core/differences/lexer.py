@@ -27,6 +27,9 @@ _PIECE = re.compile(
 _MOST_REMARK_WORDS = 6
 # Words from the first to the second part of a negation.
 _LONGEST_NEGATION = 4
+# "1. Open the valve": the numbers of a list with at least this many items say nothing.
+_LIST_ITEM = re.compile(r"^[^\S\n]*\d{1,2}[.)](?=\s)", re.MULTILINE)
+_FEWEST_ITEMS = 2
 _BLANKS = re.compile(r"\s+")
 
 
@@ -87,6 +90,8 @@ def unify_signs(text: str) -> str:
 
 def split_pieces(text: str, language: Language) -> Iterator[Piece]:
     """Return the pieces of a text whose signs are unified."""
+    if len(_LIST_ITEM.findall(text)) >= _FEWEST_ITEMS:
+        text = _LIST_ITEM.sub(lambda match: " " * len(match[0]), text)
     literals = _find_literals(text, language)
     starts = iter([*sorted(literals), len(text)])
     following = next(starts)

@@ -4,11 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.language import Language, load_language
 from consolidation_pipeline.core.differences.reading import Reading, Token
 
 # Texts with more words in the place of others are compared as reworded ones.
 _MOST_REPLACED = 2
+# Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
+_OF_COMPOUNDS = frozenset("of for to in on at".split())
 # Classes of function words of which none stands in the place of the other.
 _FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"determiner", "link"}, {"link", "cue"})
 # Words of two texts, in the order of each.
@@ -116,9 +118,20 @@ def _find_new_neighbour(a: Sequence[Token], b: Sequence[Token], places: Mapping[
             continue
         if b[there].clause != b[there - 1].clause or there not in places.values():
             continue
-        if abs(places[right] - there) > 1:
+        if abs(places[right] - there) > 1 and not _is_compound(a, b, places, right):
             return [a[left], a[right]], [b[there - 1], b[there]]
     return None
+
+
+def _is_compound(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], head: int) -> bool:
+    """Return True if a noun and those before it are the noun and a phrase after it: "shed key", "key to the shed"."""
+    place, size = places[head], 0
+    while head > size and a[head - size].gap == "tight" and places.get(head - size - 1, -1) > place:
+        size += 1
+    there = [places[at] for at in range(head - size, head)]
+    if not size or there != list(range(place + 1, place + size + 1)) or b[place + 1].governor not in _OF_COMPOUNDS:
+        return False
+    return all(b[at].gap == "tight" for at in there[1:])
 
 
 def _find_moved_away(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int]) -> Reordered | None:
@@ -149,12 +162,24 @@ def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: L
     if not changed or len(changed) > _MOST_REPLACED:
         return None
     has_exchanged = sorted(words_a[at] for at in changed) == sorted(words_b[at] for at in changed)
-    if not has_exchanged and all(_is_interchangeable(words_a[at], words_b[at]) for at in changed):
+    if not has_exchanged and all(
+        _is_interchangeable(words_a[at], words_b[at]) or _may_stand_for(a.frame[at], b.frame[at], a, b)
+        for at in changed
+    ):
         return None
     tokens_a = [a.tokens[at_a[x]] for at in changed if isinstance(x := a.frame[at], int)]
     tokens_b = [b.tokens[at_b[y]] for at in changed if isinstance(y := b.frame[at], int)]
     is_adverb = any(token.text.lower().endswith(language.adverb_endings) for token in (*tokens_a, *tokens_b))
     return None if has_exchanged and is_adverb and changed[1] - changed[0] == 1 else (tokens_a, tokens_b)
+
+
+def _may_stand_for(one: int | str, other: int | str, a: Reading, b: Reading) -> bool:
+    """Return True if one is a light verb and the other one a verb that says the same: has, owns."""
+    for verb, word, reading in ((one, other, b), (other, one, a)):
+        if isinstance(verb, str) and verb.startswith("verb-") and isinstance(word, int):
+            key = next(token.key for token in reading.tokens if token.place == word)
+            return load_language(reading.language or "en").may_replace(verb.split()[0].removeprefix("verb-"), key)
+    return False
 
 
 def _is_interchangeable(one: tuple[bool, str], other: tuple[bool, str]) -> bool:

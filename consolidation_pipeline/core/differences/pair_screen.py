@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consolidation_pipeline.core.differences.alignment import Similarity, shorten_path
+from consolidation_pipeline.core.differences.alignment import Similarity, shorten
 from consolidation_pipeline.core.differences.explanation import MIN_COMMON, may_merge_readings
 from consolidation_pipeline.core.differences.reading import Reading, read
 from consolidation_pipeline.core.grouping.linkage import connected_components
@@ -57,8 +57,8 @@ class _ScreenedReading:
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         tokens = reading.tokens
-        self.values = frozenset(shorten_path(token.key) for token in tokens if token.kind == "value")
-        self.words = frozenset(shorten_path(token.key) for token in tokens)
+        self.values = frozenset(shorten(token.key) for token in tokens if token.kind == "value")
+        self.words = frozenset(shorten(token.key) for token in tokens)
 
     def may_match(self, other: "_ScreenedReading") -> bool:
         """Return False if the texts surely differ: in values, or in more words than may stand for each other."""

@@ -8,7 +8,12 @@ from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.language import Language, Phrase, detect_language, load_language
+from consolidation_pipeline.core.differences.language import (
+    Language,
+    Phrase,
+    detect_language,
+    load_language,
+)
 from consolidation_pipeline.core.differences.lexer import Piece, drop_remarks, join_negations, split_pieces, unify_signs
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -22,6 +27,7 @@ _LATEST_AUXILIARY = 4
 _LONGEST_OPENING = 8
 # Beginning of the keys of paths.
 PATH = "path:"
+_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
 
@@ -109,9 +115,9 @@ class Reading:
         return sum(token.kind == "name" for token in self.tokens)
 
     @cached_property
-    def paths(self) -> list[int]:
-        """Positions of the tokens that are paths."""
-        return [at for at, key in enumerate(self.keys) if key.startswith(PATH)]
+    def partial(self) -> list[int]:
+        """Positions of the tokens that may tell a part of what another one does: paths and dates."""
+        return [at for at, key in enumerate(self.keys) if key.startswith((PATH, "date:"))]
 
     @cached_property
     def sentences(self) -> list["Reading"]:
@@ -176,6 +182,7 @@ class _Reader:
         self.ends: list[tuple[int, int, int, int]] = []
         self.clause = self.segment = self.phrase = 0
         self.governor = ""
+        self.last_marker = ""  # of this clause
         self.governed_from = 0  # number of tokens before the governor
         self.words_before = 0
         self.gap = "tight"
@@ -186,7 +193,7 @@ class _Reader:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
         pieces = join_negations(drop_remarks(list(split_pieces(self.text, language)), language), language)
-        at, is_opening, sentence_start = 0, True, 0
+        at, is_opening, sentence_start, relative = 0, True, 0, -1
         while at < len(pieces):
             piece = pieces[at]
             if piece.kind in ("stop", "comma"):
@@ -197,13 +204,27 @@ class _Reader:
                     sentence_start = at + 1
                 self._end_passive()
                 self.clause, self.segment = self.clause + 1, self.segment + 1
-                self.phrase, self.governor = self.phrase + 1, ""
+                self.phrase, self.governor, self.last_marker = self.phrase + 1, "", ""
                 self.passive, self.clause_start = None, len(self.tokens)
                 at += 1
                 continue
             size, meaning = self._match(pieces, at)
+            if is_opening and piece.lower in language.openings:
+                at += 1
+                continue
+            if piece.lower in language.articles and self._read_one(pieces, at):
+                is_opening, at = False, at + 2
+                continue
+            if piece.lower in language.relatives and self._opens_participle(pieces, at):
+                relative = at = at + 1  # "tickets that are tagged" are tagged tickets
+                continue
             role = meaning.role if meaning else ""
             words = pieces[at : at + size]
+            if meaning and meaning.key == "switch" and size > 1 and self._stands_before_noun(pieces, at + size):
+                size, meaning = 1, language.phrases.get((piece.lower,))
+                role, words = (meaning.role if meaning else ""), words[:1]
+            if meaning and meaning.key == "until" and self.last_marker == "from":  # "from May until June"
+                meaning = Phrase("marker", "to")
             if role == "label":
                 following = pieces[at + size].text if at + size < len(pieces) else ""
                 if is_opening and (size > 1 or following in (":", ",", "-")):
@@ -211,7 +232,8 @@ class _Reader:
                     continue
                 size, meaning, role, words = 1, None, "", words[:1]
             is_first, is_opening = is_opening, False
-            if role in ("light", "cue") and any(word.lower in language.passive_auxiliaries for word in words):
+            has_auxiliary = any(word.lower in language.passive_auxiliaries for word in words)
+            if role in ("light", "cue") and has_auxiliary and at != relative:
                 self._end_passive()
                 self.passive = len(self.tokens)
             is_agent = meaning and role == "marker" and meaning.key in language.agents
@@ -223,6 +245,8 @@ class _Reader:
                 category, pole = ("marker", meaning.key) if role == "marker" else (meaning.key, meaning.pole)
                 written, start = self._quote(words), words[0].start
                 self.cues.append(Cue(written, category, pole, len(self.tokens), self.clause, start))
+            if meaning and role == "marker":
+                self.last_marker = words[0].lower
             if meaning and role == "marker" and meaning.key not in _PHRASE_MARKERS:
                 self._end_passive()
                 self.segment += 1
@@ -238,6 +262,25 @@ class _Reader:
             at += size
         self._read_question(pieces[sentence_start:], "")
         self._end_sentence(len(self.text))
+
+    def _opens_participle(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if a relative clause in the passive begins at a piece, after a noun: "that are tagged"."""
+        if not self.tokens or self.words_before or at + 2 >= len(pieces):
+            return False
+        auxiliary, participle = pieces[at + 1].lower, pieces[at + 2].lower
+        language = self.language
+        return auxiliary in language.passive_auxiliaries and (
+            participle.endswith(language.participle_endings) or participle in language.participles
+        )
+
+    def _stands_before_noun(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if a noun phrase begins at a piece: "is on the desk", not "is on in the lab"."""
+        if at >= len(pieces) or pieces[at].kind in ("stop", "comma"):
+            return False
+        meaning, word = self.language.phrases.get((pieces[at].lower,)), pieces[at].lower
+        if meaning is None or meaning.role == "label":
+            return True
+        return word in self.language.determiners and word not in self.language.prepositions
 
     def _end_sentence(self, end: int) -> None:
         """Take note of a sentence that ends at an offset."""
@@ -334,6 +377,8 @@ class _Reader:
 
     def _classify(self, word: str, meaning: Phrase) -> str:
         """Return the class of a function word, of which another one may stand in its place."""
+        if word in self.language.light_verbs:
+            return f"verb-{self.language.read_word(word)}"
         if meaning.role == "cue":
             return "cue" if meaning.key != "quantity" else "other"
         if meaning.role == "marker":
@@ -356,8 +401,8 @@ class _Reader:
             if meaning and meaning.role == "cue":
                 written = self._quote(pieces[at : at + size])
                 self.cues.append(Cue(written, meaning.key, meaning.pole, start, self.clause, pieces[at].start))
-            elif not meaning:
-                size = self._read_content(pieces, at, 1, None, False)
+            elif not meaning or meaning.role == "synonym":
+                size = self._read_content(pieces, at, size, meaning, False)
             at += size
         self._end_passive(self.tokens[start:])
         self.clause_start = len(self.tokens)
@@ -393,15 +438,23 @@ class _Reader:
         lower, kind = piece.lower, "value"
         if meaning:  # a phrase with a synonym
             key, kind = meaning.key, "word"
+            if lower in language.prepositions:  # "by accident" may stand anywhere, as any phrase with a preposition
+                self.phrase += 1
+                self._set_governor([piece], Phrase("light"))
+                self.gap = "link"
         elif piece.kind in ("code", "sign"):
             key, kind = piece.key, "code"
         elif piece.kind == "literal":
             key = piece.key
-            if bare := _NUMBER.fullmatch(key):
+            if written := _ORDINAL.fullmatch(lower):
+                key = f"ordinal:{written[1]}"
+            elif bare := _NUMBER.fullmatch(key):
                 size, measured = self._measure(Decimal(bare[1]), pieces, at)
                 key = measured if size > 1 else key  # "3.10" may be a version: it is not 3.1
         elif lower in language.numbers:
-            size, key = self._measure(Decimal(str(language.numbers[lower])), pieces, at)
+            words, number = self._add_numbers(pieces, at)
+            size, key = self._measure(number, pieces, at + words - 1)
+            size += words - 1
         elif lower in language.ordinals:
             key = f"ordinal:{language.ordinals[lower]}"
         elif day := language.calendar.get(lower) or language.calendar.get(language.stem(lower)):
@@ -412,12 +465,46 @@ class _Reader:
             key, kind = language.read_word(lower), "word"
         if kind == "name" and self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word":
             self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
-        written = self._quote(pieces[at : at + size])
+        self._append(pieces[at : at + size], key, kind, is_phrase=meaning is not None)
+        if meaning and lower in language.prepositions:
+            self.phrase, self.governor = self.phrase + 1, ""
+        return size
+
+    def _append(self, pieces: Sequence[Piece], key: str, kind: str, *, is_phrase: bool = False) -> None:
         where = self.clause, self.segment, self.phrase, self.governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "tight"
-        self.frame += [len(self.tokens)] * size
-        self.tokens.append(Token(written, _in_bytes(key), kind, len(self.tokens), *where, piece.start))
-        return size
+        self.frame += [len(self.tokens)] * (1 if is_phrase else len(pieces))
+        self.tokens.append(Token(self._quote(pieces), _in_bytes(key), kind, len(self.tokens), *where, pieces[0].start))
+
+    def _read_one(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Append the token of an article and the unit after it, "within an hour", and return True if they are one."""
+        if at == 0 or at + 1 >= len(pieces) or pieces[at + 1].kind != "word":
+            return False
+        before = self.language.phrases.get((pieces[at - 1].lower,))
+        if not before or (before.role != "marker" and pieces[at - 1].lower not in self.language.prepositions):
+            return False
+        size, key = self._measure(Decimal(1), pieces, at)
+        if size == 1:
+            return False
+        self._append(pieces[at : at + 2], key, "word")
+        return True
+
+    def _add_numbers(self, pieces: Sequence[Piece], at: int) -> tuple[int, Decimal]:
+        """Return how many pieces write a number in words, and the number: forty-five, two hundred, half a."""
+        numbers, first = self.language.numbers, pieces[at].lower
+        total, last = Decimal(0), Decimal(str(numbers[first]))
+        size = 1
+        for piece in pieces[at + 1 :]:
+            following = Decimal(str(numbers.get(piece.lower, 0))) if piece.kind == "word" else Decimal(0)
+            if following >= 100 or (following == 10 and _is_unspaced(first)):
+                last *= following
+            elif last >= 10 and 0 < following < 10 and last % 10 == 0:
+                total, last = total + last, following
+            else:
+                break
+            size += 1
+        is_part = size == 1 and last < 1 and at + 1 < len(pieces) and pieces[at + 1].lower in self.language.articles
+        return size + is_part, total + last
 
     def _measure(self, number: Decimal, pieces: Sequence[Piece], at: int) -> tuple[int, str]:
         """Return the number of pieces of a number with its unit, if one follows, and its key."""

@@ -77,7 +77,7 @@ def test_bulk_decision_ignores_order_of_pairs(random: object, kept: int) -> None
 
 
 def test_bulk_decision_uses_similarity() -> None:
-    texts = ["The clerk checks invoices.", "The clerk checks bills."]
+    texts = ["The clerk checks vouchers.", "The clerk checks coupons."]
     assert find_mergeable(texts, [0], [1]).tolist() == [False]
     assert find_mergeable(texts, [0], [1], lambda *_: 0.9).tolist() == [True]
 
