@@ -90,12 +90,12 @@ class Alignment:
                 of_words[same], of_parts[j], of_parts[j + 1] = j, same, same
 
     def _pair_similar_words(self) -> None:
-        rest_a = [at for at, token in enumerate(self.a) if at not in self.of_a and token.kind == "word"]
-        rest_b = [at for at, token in enumerate(self.b) if at not in self.of_b and token.kind == "word"]
+        rest_a = [at for at, token in enumerate(self.a) if at not in self.of_a and token.kind in ("word", "name")]
+        rest_b = [at for at, token in enumerate(self.b) if at not in self.of_b and token.kind in ("word", "name")]
         if len(rest_a) * len(rest_b) > _MOST_WORD_PAIRS:
             return
         words_a, words_b = (
-            [(side[at].key, side[at].text.lower(), at) for at in rest]
+            [(self.language.read_word(side[at].key), "", at) if side[at].kind == "name" else (side[at].key, side[at].text.lower(), at) for at in rest]
             for side, rest in ((self.a, rest_a), (self.b, rest_b))
         )
         scores = (
@@ -180,13 +180,20 @@ def find_longer(one: Token, other: Token) -> Token | None:
 
 @lru_cache(maxsize=200_000)
 def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: Similarity | None) -> float:
-    """Return how alike two words are, 0 if they may not stand for each other; ``x`` and ``y`` are their keys."""
+    """Return how alike two words are, 0 if they may not stand for each other.
+
+    Args:
+        x: key of the first word.
+        y: key of the second word.
+        one: the first word in lower case; empty for a name, which only a synonym may stand for.
+        other: the second word, as ``one``.
+    """
     language = load_language(code)
     if frozenset((x, y)) in language.antonyms:
         return 0.0
     if language.may_replace(x, y):
         return 1.0
-    if not language.stemmer:
+    if not language.stemmer or not one or not other:
         return 0.0
     if x.endswith(y) or y.endswith(x):  # lock and unlock, order and reorder
         return 0.0

@@ -20,13 +20,16 @@ light: Words without a meaning of their own.
 light_verbs: Light verbs, and auxiliaries that are verbs too, for which synonyms may stand: has, owns.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
-particles: Words at the end of a clause that belong to its verb: "switch the lamp off".
+particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
+has_prefixes: True if a particle and its verb are one word in other places: ausschalten.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
+has_ordinal_dots: True if a number with a full stop is an ordinal: "am 3. März".
 has_late_participles: True if words may stand between an auxiliary and its participle.
 past_forms: Verbs that tell what was done and are no present form, also those that are participles too: sent, took.
 past_endings: Endings of such verbs, beside those of participles.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
+times, time_adverbs: Nouns of time, which may stand anywhere in a clause after a word such as "every", and adverbs.
 coordinators: Words that add a clause: and.
 alternatives: Words between alternatives, which may stand in any order: or.
 adverb_endings: Endings of words that may stand anywhere in a clause.
@@ -124,6 +127,9 @@ class Language(FunctionWords):
     articles: frozenset[str]
     relatives: frozenset[str]
     particles: frozenset[str]
+    has_prefixes: bool
+    times: frozenset[str]
+    time_adverbs: frozenset[str]
     openings: frozenset[str]
     coordinators: frozenset[str]
     alternatives: frozenset[str]
@@ -131,6 +137,7 @@ class Language(FunctionWords):
     family_endings: frozenset[str]
     participle_endings: tuple[str, ...]
     participles: frozenset[str]
+    has_ordinal_dots: bool
     has_late_participles: bool
     past_forms: frozenset[str]
     past_endings: tuple[str, ...]
@@ -140,6 +147,7 @@ class Language(FunctionWords):
     neutral: frozenset[tuple[str, str]]
     synonyms: Mapping[str, str]
     groups: Mapping[str, frozenset[int]]
+    verbs: frozenset[str]
     antonyms: frozenset[frozenset[str]]
     opposites: Mapping[str, frozenset[str]]
     light_verbs: frozenset[str]
@@ -162,6 +170,12 @@ class Language(FunctionWords):
         stem = self.stem(word)
         return self.synonyms.get(stem, stem)
 
+    def has_verb(self, verb: str, particle: str) -> bool:
+        """Return True if a verb and a particle in lower case are one verb of the lists: "switch off", "ausschalten"."""
+        if self.has_prefixes:
+            return self.stem(particle + verb) in self.verbs
+        return (self.stem(verb), self.stem(particle)) in self.synonym_phrases
+
     def may_replace(self, one: str, other: str) -> bool:
         """Return True if two keys of words have a meaning in common."""
         return not self.groups.get(one, frozenset()).isdisjoint(self.groups.get(other, ()))
@@ -173,9 +187,10 @@ class _Stemmer:
     def __init__(self, name: str | None, spellings: Mapping[str, str], forms: Sequence[str]) -> None:
         self.name, self.spellings = name, spellings
         self.forms: dict[str, str] = {}
-        for line in forms:
-            first, *others = map(self._read, line.split(", "))
-            self.forms |= dict.fromkeys(others, first)
+        lines = [[self._read(word) for word in line.split(", ")] for line in forms]
+        lemmas = {first for first, *_ in lines}
+        for first, *others in lines:
+            self.forms |= {other: first for other in others if other not in lemmas}
         self.stem = lru_cache(maxsize=50_000)(self._read)
 
     def _read(self, word: str) -> str:
@@ -281,6 +296,9 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("articles", ())),
         frozenset(raw.get("relatives", ())),
         frozenset(raw.get("particles", ())),
+        raw.get("has_prefixes", False),
+        frozenset(map(stem, raw.get("times", ()))),
+        frozenset(raw.get("time_adverbs", ())),
         frozenset(raw.get("openings", ())),
         frozenset(raw.get("coordinators", ())),
         frozenset(raw.get("alternatives", ())),
@@ -288,6 +306,7 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("family_endings", ())),
         tuple(raw.get("participle_endings", ())),
         frozenset(raw.get("participles", ())),
+        raw.get("has_ordinal_dots", False),
         raw.get("has_late_participles", False),
         frozenset(raw.get("past_forms", ())),
         (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
@@ -297,6 +316,7 @@ def load_language(code: str) -> Language:
         frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
         synonyms,
         {key: frozenset(numbers) for key, numbers in groups.items()},
+        frozenset(stem(line.partition(",")[0]) for line in lists.get("forms", ())),
         antonyms,
         {word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed},
         frozenset(raw.get("light_verbs", ())),

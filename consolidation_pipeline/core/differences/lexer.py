@@ -15,6 +15,7 @@ _SIGNS = str.maketrans(
     '\'\'"""""""-----,,.!?;:() ',
 )
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+_BEFORE_DOT = re.compile(r"(\w+) \d{1,2}$")
 _FULL_STOP = re.compile(r"\.(?=\s|$|\"|[^\x00-\x7f])")
 _SENTENCE_END = re.compile(r"\.(?=\s+[A-Z]|$)")  # also the dot of "on 14 March. Then .."
 # "SHA-256" is read as "sha256" and "SHA 256" are.
@@ -83,6 +84,47 @@ def join_negations(pieces: list[Piece], language: Language) -> list[Piece]:
     return pieces
 
 
+def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with each particle at the end of a clause behind its verb, or in one word with it.
+
+    "Switch the lamp off" is "switch off the lamp", "schaltet die Lampe aus" is "ausschaltet die Lampe".
+    """
+    kept: list[Piece] = []
+    start = 0  # of the clause, in what is kept
+    for at, piece in enumerate(pieces):
+        kept.append(piece)
+        if piece.kind in ("stop", "comma"):
+            start = len(kept)
+        elif piece.lower in language.particles and _ends_clause(pieces, at + 1, language):
+            end = len(kept) - 1
+            verb = next((verb for verb in range(end - 2, start - 1, -1) if _is_verb(kept, verb, start, language)), -1)
+            if verb < 0:
+                continue
+            kept.pop()
+            if language.has_prefixes:
+                kept[verb] = kept[verb]._replace(lower=piece.lower + kept[verb].lower)
+            else:
+                kept.insert(verb + 1, piece)
+    return kept
+
+
+def _ends_clause(pieces: Sequence[Piece], at: int, language: Language) -> bool:
+    """Return True if no noun phrase begins at a piece."""
+    if at >= len(pieces) or pieces[at].kind in ("stop", "comma"):
+        return True
+    following, word = language.phrases.get((pieces[at].lower,)), pieces[at].lower
+    if following is None or word in language.determiners:
+        return False
+    return word in language.coordinators if language.has_prefixes else following.role in ("light", "marker")
+
+
+def _is_verb(kept: Sequence[Piece], at: int, start: int, language: Language) -> bool:
+    """Return True if a piece is a verb to which the last one belongs. German writes nouns with a capital."""
+    piece = kept[at]
+    is_noun = language.has_prefixes and piece.text[0].isupper() and at > start
+    return piece.kind == "word" and not is_noun and language.has_verb(piece.lower, kept[-1].lower)
+
+
 def unify_signs(text: str) -> str:
     """Return a text of the same length with one kind of quotes, dashes and punctuation."""
     return text.translate(_SIGNS)
@@ -130,11 +172,21 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
         elif kind == "code":
             yield from _split_code(written, at, language)
         elif kind == "stop":
-            if written != "." or (_FULL_STOP.match(text, at) and last not in language.abbreviations):
+            is_end = _FULL_STOP.match(text, at) and last not in language.abbreviations
+            if written != "." or (is_end and not (language.has_ordinal_dots and _is_ordinal(text, at, language))):
                 yield Piece("stop", written, written, written, at)
         elif kind == "sign" or written != "-" or text[at - 1 : at].isspace():
             yield Piece("sign" if kind == "sign" else "comma", written, written, written, at)
         at = end
+
+
+def _is_ordinal(text: str, at: int, language: Language) -> bool:
+    """Return True if the full stop at an offset belongs to an ordinal: "am 3. März", "im 2. Stock"."""
+    number = _BEFORE_DOT.search(text, 0, at)
+    following = WORD.match(text, at + 2)
+    if not number or not following:
+        return False
+    return number[1].lower() in language.determiners or following[0].lower() in language.calendar
 
 
 def _find_literals(text: str, language: Language) -> dict[int, Literal]:

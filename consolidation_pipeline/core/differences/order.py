@@ -25,6 +25,10 @@ def find_exchange(a: Sequence[Token], b: Sequence[Token]) -> Reordered | None:
     if len(moved) != 2 or moved[1] - moved[0] == 1:
         return None
     words, others = [a[at] for at in moved], [b[at] for at in moved]
+    if words[0].governor != words[1].governor and any(
+        one.governor == other.governor not in ("", "of", "s") for one, other in zip(words, others[::-1], strict=True)
+    ):
+        return None  # a phrase that moved with its preposition
     return (words, others) if [one.key for one in words] == [one.key for one in others[::-1]] else None
 
 

@@ -14,7 +14,14 @@ from consolidation_pipeline.core.differences.language import (
     detect_language,
     load_language,
 )
-from consolidation_pipeline.core.differences.lexer import Piece, drop_remarks, join_negations, split_pieces, unify_signs
+from consolidation_pipeline.core.differences.lexer import (
+    Piece,
+    drop_remarks,
+    join_negations,
+    join_particles,
+    split_pieces,
+    unify_signs,
+)
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
 from consolidation_pipeline.core.memories.memories import normalize_text
 
@@ -193,6 +200,7 @@ class _Reader:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
         pieces = join_negations(drop_remarks(list(split_pieces(self.text, language)), language), language)
+        pieces = join_particles(pieces, language) if language.particles else pieces
         at, is_opening, sentence_start, relative = 0, True, 0, -1
         while at < len(pieces):
             piece = pieces[at]
@@ -339,6 +347,8 @@ class _Reader:
                 agent = [token for token in between if token.governor in self.language.agents]
                 between = [token for token in between if token not in agent]
                 first, rest = [tokens[verb]], [*between, *tokens[verb + 1 :]]
+                if all(token.governor for token in tokens[subject:middle]):  # "nach 30 Tagen werden Dateien gelöscht"
+                    rest, middle = [*between, *tokens[subject:middle], *tokens[verb + 1 :]], subject
             else:
                 first, rest = tokens[middle : verb + 1], tokens[verb + 1 : len(tokens) - len(agent)]
             agent = [token._replace(phrase=phrase, governor="") for token in agent]
@@ -471,10 +481,20 @@ class _Reader:
         return size
 
     def _append(self, pieces: Sequence[Piece], key: str, kind: str, *, is_phrase: bool = False) -> None:
-        where = self.clause, self.segment, self.phrase, self.governor, self.words_before, self.gap
+        governor = self.governor or ("time" if self._is_time(pieces[-1].lower) else "")
+        where = self.clause, self.segment, self.phrase, governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "tight"
         self.frame += [len(self.tokens)] * (1 if is_phrase else len(pieces))
         self.tokens.append(Token(self._quote(pieces), _in_bytes(key), kind, len(self.tokens), *where, pieces[0].start))
+
+    def _is_time(self, word: str) -> bool:
+        """Return True if the next token tells when, without a preposition: "every morning", "heute"."""
+        language = self.language
+        if word in language.time_adverbs:
+            return True
+        cue = self.cues[-1] if self.cues else None
+        is_said = cue is not None and cue.place == len(self.tokens) and cue.category in ("quantity", "tense", "order")
+        return is_said and (language.stem(word) in language.times or word in language.calendar)
 
     def _read_one(self, pieces: Sequence[Piece], at: int) -> bool:
         """Append the token of an article and the unit after it, "within an hour", and return True if they are one."""

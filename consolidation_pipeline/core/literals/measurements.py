@@ -27,7 +27,11 @@ _SECONDS = {
 }
 _THOUSANDS = {"k": Decimal(1000), "K": Decimal(1000), "M": Decimal(1_000_000)}
 _ORDINALS = ("st", "nd", "rd", "th")
-AFTER_NUMBER = re.compile(rf"(?P<gap>(?:{BLANK}|-)?)(?P<name>per cent\b|[^\W\d_]\w{{0,14}}(?!\w)|[%°])")
+# Letters of scripts without blanks: the word after "30天后" is not known to be a unit.
+_UNSPACED = "\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+AFTER_NUMBER = re.compile(
+    rf"(?P<gap>(?:{BLANK}|-)?)(?P<name>per cent\b|[^\W\d_{_UNSPACED}][^\W{_UNSPACED}]{{0,14}}(?![^\W{_UNSPACED}])|[%°])"
+)
 
 
 def unitless(written: str) -> str:
