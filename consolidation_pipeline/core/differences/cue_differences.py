@@ -12,7 +12,7 @@ from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 # A kind of difference and the words of each text.
 Finding = tuple[str, Sequence[Token | Cue], Sequence[Token | Cue]]
 # Markers that one text alone may have: "the request fails if ..", "the request fails: ..".
-_OPTIONAL_MARKERS = frozenset("to by through against above during because result although if between from".split())
+_OPTIONAL_MARKERS = frozenset("to by through against above during because result although if between from object".split())
 # Cues of what is not done yet.
 _UNDONE = {("modality", "required"), ("tense", "future"), ("request", "action")}
 # A clause that one text alone has is plain detail if it has at least this many tokens.

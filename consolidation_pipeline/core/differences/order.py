@@ -10,7 +10,7 @@ from consolidation_pipeline.core.differences.reading import Reading, Token
 # Texts with more words in the place of others are compared as reworded ones.
 _MOST_REPLACED = 2
 # Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
-_OF_COMPOUNDS = frozenset("of for to in on at".split())
+_OF_COMPOUNDS = frozenset("of for to in on at für von vom zu zum zur des im am de del du para pour".split())
 # Classes of function words of which none stands in the place of the other.
 _FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"determiner", "link"}, {"link", "cue"})
 # Words of two texts, in the order of each.

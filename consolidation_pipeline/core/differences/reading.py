@@ -481,9 +481,11 @@ class _Reader:
         return size
 
     def _append(self, pieces: Sequence[Piece], key: str, kind: str, *, is_phrase: bool = False) -> None:
-        governor = self.governor or ("time" if self._is_time(pieces[-1].lower) else "")
+        governor = self.governor
+        if is_time := not governor and self._is_time(pieces[-1].lower):
+            governor, self.gap = "time", "link"
         where = self.clause, self.segment, self.phrase, governor, self.words_before, self.gap
-        self.words_before, self.gap = 0, "tight"
+        self.words_before, self.gap = 0, "loose" if is_time else "tight"
         self.frame += [len(self.tokens)] * (1 if is_phrase else len(pieces))
         self.tokens.append(Token(self._quote(pieces), _in_bytes(key), kind, len(self.tokens), *where, pieces[0].start))
 
