@@ -19,6 +19,8 @@ requests: Words near the opening of a sentence that asks: "tell me".
 light: Words without a meaning of their own.
 light_verbs: Light verbs, and auxiliaries that are verbs too, for which synonyms may stand: has, owns.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
+copulas: Forms of "be" between two names of one thing, which may change sides: "our vet is Ann", "Ann is our vet".
+participle_prepositions: Participles that are prepositions, unless an auxiliary is before them: "built using make".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
 particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
 has_prefixes: True if a particle and its verb are one word in other places: ausschalten.
@@ -67,8 +69,8 @@ _KATAKANA = "\u30a1-\u30ff"
 WORD = re.compile(
     rf"[{_KATAKANA}]+|[{_CJK}{_HIRAGANA}]|[^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+(?:['-][^\W\d_{_CJK}{_HIRAGANA}{_KATAKANA}]+)*"
 )
-# Letters of the shortest word and of the longest ending that have two spellings: not "hour", "rise".
-_SHORTEST_SPELLING, _LONGEST_SPELLING = 6, 7
+# Letters before an ending that has two spellings: "colour", not "hour".
+_SHORTEST_HEAD = 3
 _IDEOGRAPH = re.compile(f"[{_CJK}]")
 _KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
 
@@ -126,6 +128,8 @@ class Language(FunctionWords):
     determiners: frozenset[str]
     articles: frozenset[str]
     relatives: frozenset[str]
+    copulas: frozenset[str]
+    participle_prepositions: frozenset[str]
     particles: frozenset[str]
     has_prefixes: bool
     times: frozenset[str]
@@ -186,6 +190,7 @@ class _Stemmer:
 
     def __init__(self, name: str | None, spellings: Mapping[str, str], forms: Sequence[str]) -> None:
         self.name, self.spellings = name, spellings
+        self.longest = max(map(len, spellings), default=0)
         self.forms: dict[str, str] = {}
         lines = [[self._read(word) for word in line.split(", ")] for line in forms]
         lemmas = {first for first, *_ in lines}
@@ -195,11 +200,10 @@ class _Stemmer:
 
     def _read(self, word: str) -> str:
         """Return the stem of a word."""
-        if len(word) >= _SHORTEST_SPELLING:
-            for size in range(_LONGEST_SPELLING, 1, -1) if self.spellings else ():
-                if ending := self.spellings.get(word[-size:]):
-                    word = word[:-size] + ending
-                    break
+        for size in range(min(self.longest, len(word) - _SHORTEST_HEAD), 1, -1):
+            if ending := self.spellings.get(word[-size:]):
+                word = word[:-size] + ending
+                break
         stem: str = _load_stemmer(self.name).stemWord(word) if self.name else word
         return self.forms.get(stem, stem)
 
@@ -295,6 +299,8 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("determiners", ())),
         frozenset(raw.get("articles", ())),
         frozenset(raw.get("relatives", ())),
+        frozenset(raw.get("copulas", ())),
+        frozenset(raw.get("participle_prepositions", ())),
         frozenset(raw.get("particles", ())),
         raw.get("has_prefixes", False),
         frozenset(map(stem, raw.get("times", ()))),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from consolidation_pipeline.core.differences.language import Language, load_language
-from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 
 # Texts with more words in the place of others are compared as reworded ones.
 _MOST_REPLACED = 2
@@ -30,6 +30,22 @@ def find_exchange(a: Sequence[Token], b: Sequence[Token]) -> Reordered | None:
     ):
         return None  # a phrase that moved with its preposition
     return (words, others) if [one.key for one in words] == [one.key for one in others[::-1]] else None
+
+
+def is_turned(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> bool:
+    """Return True if two names of one thing changed sides: "our vet is Ann", "Ann is our vet"."""
+    if not len(places) == len(a.tokens) == len(b.tokens) or any(token.clause for token in (*a.tokens, *b.tokens)):
+        return False
+    middles = []
+    for one in (a, b):
+        copulas = [cue.place for cue in one.cues if cue.text.lower() in language.copulas]
+        if len(copulas) != 1 or len(one.cues) > 1:
+            return False
+        middles.append(copulas[0])
+    moved = [b.tokens[places[at]].place for at in sort_as_written(a.tokens)]
+    size, start = middles[0], middles[1]
+    is_named = any(token.kind == "name" for token in a.tokens)
+    return is_named and moved == [*range(start, len(moved)), *range(start)] and len(moved) - start == size
 
 
 def find_reordered(
@@ -173,8 +189,19 @@ def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: L
         return None
     tokens_a = [a.tokens[at_a[x]] for at in changed if isinstance(x := a.frame[at], int)]
     tokens_b = [b.tokens[at_b[y]] for at in changed if isinstance(y := b.frame[at], int)]
+    if has_exchanged and changed[1] - changed[0] == 1 and _is_only(a, changed):
+        return None
     is_adverb = any(token.text.lower().endswith(language.adverb_endings) for token in (*tokens_a, *tokens_b))
     return None if has_exchanged and is_adverb and changed[1] - changed[0] == 1 else (tokens_a, tokens_b)
+
+
+def _is_only(a: Reading, changed: Sequence[int]) -> bool:
+    """Return True if a word and "only" changed places before a phrase: "only open at night", "open only at night"."""
+    words = [a.frame[at] for at in changed]
+    end = changed[1] + 1
+    is_before_phrase = len(a.frame) > end and str(a.frame[end]).startswith("link")
+    tokens = [token for token in a.tokens if token.place in words and token.kind == "word"]
+    return is_before_phrase and "cue restriction only" in words and len(tokens) == 1
 
 
 def _may_stand_for(one: int | str, other: int | str, a: Reading, b: Reading) -> bool:

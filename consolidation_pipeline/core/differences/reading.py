@@ -35,6 +35,10 @@ _LONGEST_OPENING = 8
 # Beginning of the keys of paths.
 PATH = "path:"
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
+# Twice; "every 30 seconds" also tells when.
+_DURATION = re.compile(r"number:[\d.]+ (?:s|min|h|d|month|year)")
+_TIMES = re.compile(r"number:[\d.]+ x")
+_ACRONYMS = re.compile(r"[A-Z]{2,}s")  # PDFs
 _DATA = re.compile(r"number:(-?[\d.]+) ([kmgt])(i?b)")
 
 
@@ -223,6 +227,8 @@ class _Reader:
             if piece.lower in language.articles and self._read_one(pieces, at):
                 is_opening, at = False, at + 2
                 continue
+            if piece.lower in language.participle_prepositions and self.tokens and not self.words_before:
+                meaning, size = Phrase("light"), 1
             if piece.lower in language.relatives and self._opens_participle(pieces, at):
                 relative = at = at + 1  # "tickets that are tagged" are tagged tickets
                 continue
@@ -369,7 +375,8 @@ class _Reader:
     def _set_governor(self, words: Sequence[Piece], meaning: Phrase) -> None:
         """Take note of a preposition or marker, which governs the tokens up to the end of the noun phrase."""
         word = words[-1].lower
-        if meaning.role == "marker" or word in self.language.prepositions:
+        language = self.language
+        if meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
             self.governor, self.governed_from = (meaning.key or word), len(self.tokens)
         elif word not in self.language.determiners or self.governed_from < len(self.tokens):
             self.governor = ""  # the noun of the preposition has come: "for each order the shop .."
@@ -378,7 +385,8 @@ class _Reader:
         """Take note of what stands between two tokens."""
         last, language = words[-1].lower, self.language
         self.frame += [f"{self._classify(last, meaning)} {meaning.key} {meaning.pole}"] * len(words)
-        if meaning.role == "marker" or (last in language.prepositions and last not in language.genitives):
+        is_link = last in language.prepositions or last in language.participle_prepositions
+        if meaning.role == "marker" or (is_link and last not in language.genitives):
             self.gap = "link"
         elif last in language.genitives:
             self.gap = last if self.gap != "link" else "link"
@@ -397,7 +405,8 @@ class _Reader:
             return "determiner"
         if word in self.language.genitives:
             return "other"
-        return "link" if word in self.language.prepositions else "other"
+        is_link = word in self.language.prepositions or word in self.language.participle_prepositions
+        return "link" if is_link else "other"
 
     def _read_agent(self, pieces: Sequence[Piece], at: int) -> int:
         """Read the agent of a passive clause, and return the position of the piece after it."""
@@ -470,7 +479,7 @@ class _Reader:
         elif day := language.calendar.get(lower) or language.calendar.get(language.stem(lower)):
             key = day
         elif _is_name(piece.text, is_first, language.code):
-            key, kind = lower, "name"
+            key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
         else:
             key, kind = language.read_word(lower), "word"
         if kind == "name" and self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word":
@@ -482,21 +491,24 @@ class _Reader:
 
     def _append(self, pieces: Sequence[Piece], key: str, kind: str, *, is_phrase: bool = False) -> None:
         governor = self.governor
-        if is_time := not governor and self._is_time(pieces[-1].lower):
+        if is_time := not governor and self._is_time(pieces[-1].lower, key):
             governor, self.gap = "time", "link"
         where = self.clause, self.segment, self.phrase, governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "loose" if is_time else "tight"
         self.frame += [len(self.tokens)] * (1 if is_phrase else len(pieces))
         self.tokens.append(Token(self._quote(pieces), _in_bytes(key), kind, len(self.tokens), *where, pieces[0].start))
 
-    def _is_time(self, word: str) -> bool:
+    def _is_time(self, word: str, key: str) -> bool:
         """Return True if the next token tells when, without a preposition: "every morning", "heute"."""
         language = self.language
-        if word in language.time_adverbs:
+        if word in language.time_adverbs or _TIMES.fullmatch(key):
             return True
+        if self.tokens and _TIMES.fullmatch(self.tokens[-1].key) and language.stem(word) in language.times:
+            return True  # "twice a year"
         cue = self.cues[-1] if self.cues else None
         is_said = cue is not None and cue.place == len(self.tokens) and cue.category in ("quantity", "tense", "order")
-        return is_said and (language.stem(word) in language.times or word in language.calendar)
+        is_known = language.stem(word) in language.times or word in language.calendar
+        return is_said and (is_known or _DURATION.fullmatch(key) is not None)
 
     def _read_one(self, pieces: Sequence[Piece], at: int) -> bool:
         """Append the token of an article and the unit after it, "within an hour", and return True if they are one."""
