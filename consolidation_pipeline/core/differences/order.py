@@ -44,7 +44,7 @@ def is_turned(a: Reading, b: Reading, places: Mapping[int, int], language: Langu
         middles.append(copulas[0])
     moved = [b.tokens[places[at]].place for at in sort_as_written(a.tokens)]
     size, start = middles[0], middles[1]
-    is_named = any(token.kind == "name" for token in a.tokens)
+    is_named = any(token.kind == "name" for token in (*a.tokens, *b.tokens))
     return is_named and moved == [*range(start, len(moved)), *range(start)] and len(moved) - start == size
 
 
