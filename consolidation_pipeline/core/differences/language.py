@@ -385,7 +385,7 @@ def detect_language(text: str) -> str | None:
 
     Kana decide for Japanese, other ideographs for Chinese. Between alphabetic languages, the number of function words
     decides, and if these are as many in two or only one, the number of words that the lists know: "CI takes a minute" is
-    not French. A text with fewer than one function word in eight is of the language that knows at least a third of its
+    not French. A text with fewer than one function word in eight is of the language that knows at least a quarter of its
     words, more than any other does. Otherwise it is of no known language.
     """
     words = split_words(text)
@@ -408,7 +408,7 @@ def detect_language(text: str) -> str | None:
     if is_clear:
         return max(_LATIN, key=lambda code: (known[code], hits[code]))
     best, second = sorted(known, key=lambda code: -known[code])[:2]
-    return best if known[best] > known[second] and known[best] * 3 >= len(words) else None
+    return best if known[best] > known[second] and known[best] * 4 >= len(words) else None
 
 
 def _knows(code: str, word: str) -> bool:

@@ -65,10 +65,14 @@ def find_reordered(
     )
 
 
-def _in_order(a: Sequence[Token], places: Mapping[int, int], language: Language) -> list[int]:
+def _in_order(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language) -> list[int]:
     """Return the aligned positions of ``a`` but those of adverbs, which may stand anywhere in a clause."""
     endings = language.adverb_endings
-    return [at for at in sorted(places) if not a[at].text.lower().endswith(endings)]
+    return [
+        at
+        for at, place in sorted(places.items())
+        if not a[at].text.lower().endswith(endings) and not a[at].governor == b[place].governor == "time"
+    ]
 
 
 def _find_exchanged(
@@ -76,7 +80,7 @@ def _find_exchanged(
 ) -> Reordered | None:
     """Return two words that stand on the other side of a third: "A calls B", "B calls A"."""
     segments = defaultdict[int, list[int]](list)
-    for at in _in_order(a, places, language):
+    for at in _in_order(a, b, places, language):
         segments[a[at].segment].append(at)
     for aligned in segments.values():
         there = [places[at] for at in aligned]
@@ -101,7 +105,7 @@ def _find_turned(
     a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
 ) -> Reordered | None:
     """Return two neighbours, or ends of phrases, that changed sides around the same kind of words."""
-    aligned = _in_order(a, places, language)
+    aligned = _in_order(a, b, places, language)
     origins = {places[at]: at for at in aligned}
     order = sorted(origins)
     falls = [(x, y) for x, y in pairwise(order) if origins[x] > origins[y]]

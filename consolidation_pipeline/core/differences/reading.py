@@ -420,8 +420,9 @@ class _Reader:
             if meaning and meaning.role == "cue":
                 written = self._quote(pieces[at : at + size])
                 self.cues.append(Cue(written, meaning.key, meaning.pole, start, self.clause, pieces[at].start))
-            elif not meaning or meaning.role == "synonym":
-                size = self._read_content(pieces, at, size, meaning, False)
+            elif not meaning or meaning.role in ("synonym", "label"):
+                is_phrase = meaning is not None and meaning.role == "synonym"
+                size = self._read_content(pieces, at, size if is_phrase else 1, meaning if is_phrase else None, False)
             at += size
         self._end_passive(self.tokens[start:])
         self.clause_start = len(self.tokens)
