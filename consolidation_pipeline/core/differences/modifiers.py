@@ -20,7 +20,7 @@ def find_modifier(a: Reading, b: Reading, places: Mapping[int, int], language: L
         one, other = a.tokens[at], a.tokens[following]
         is_near = one.phrase == other.phrase and other.words_before == 0 and other.kind == "word"
         is_known = one.key in b.key_set and len(places) >= FEWEST_COMMON
-        is_plain = is_known or language.is_adverb(one.text.lower())
+        is_plain = is_known or language.is_adverb(one.text.lower()) or b.has_light_verb(one.key)
         if at not in places and following in places and is_near and not is_plain:
             return [one, other]
     return []
@@ -41,6 +41,7 @@ def find_narrowing(a: Reading, b: Reading, places: Mapping[int, int], language: 
     for at in sort_as_written(tokens):
         one = tokens[at]
         is_plain = one.kind == "code" or one.key in b.key_set or language.is_adverb(one.text.lower())
+        is_plain = is_plain or b.has_light_verb(one.key)
         if at not in places and not is_plain and one.segment in shared:
             if before in places and one.words_before == 0 and one.phrase == tokens[before].phrase:
                 return [tokens[before], one]

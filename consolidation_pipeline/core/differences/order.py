@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from consolidation_pipeline.core.differences.language import Language, load_language
+from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 
 # Texts with more words in the place of others are compared as reworded ones.
@@ -115,6 +115,8 @@ def _find_turned(
         for x, y in falls:
             if not places[right] <= x < y <= places[left]:
                 continue
+            if _are_listed(a, left, right) and _are_listed(b, x, y):
+                continue
             gap, other = _gap(a, left, right), _gap(b, x, y)
             if gap != other or gap == "clause":
                 continue
@@ -122,6 +124,11 @@ def _find_turned(
                 continue
             return [a[left], a[right]], [b[x], b[y]]
     return None
+
+
+def _are_listed(tokens: Sequence[Token], left: int, right: int) -> bool:
+    """Return True if two names are joined by "and": they may stand in any order."""
+    return right == left + 1 and tokens[right].gap == "and" and tokens[left].kind == tokens[right].kind == "name"
 
 
 def _gap(tokens: Sequence[Token], left: int, right: int) -> str:
@@ -210,10 +217,9 @@ def _is_only(a: Reading, changed: Sequence[int]) -> bool:
 
 def _may_stand_for(one: int | str, other: int | str, a: Reading, b: Reading) -> bool:
     """Return True if one is a light verb and the other one a verb that says the same: has, owns."""
-    for verb, word, reading in ((one, other, b), (other, one, a)):
-        if isinstance(verb, str) and verb.startswith("verb-") and isinstance(word, int):
-            key = next(token.key for token in reading.tokens if token.place == word)
-            return load_language(reading.language or "en").may_replace(verb.split()[0].removeprefix("verb-"), key)
+    for verb, word, there, here in ((one, other, a, b), (other, one, b, a)):
+        if isinstance(verb, str) and isinstance(word, int):
+            return there.has_light_verb(next(token.key for token in here.tokens if token.place == word))
     return False
 
 

@@ -32,6 +32,8 @@ _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 _LATEST_AUXILIARY = 4
 # Words of an opening that may hold a request: "could you please tell me".
 _LONGEST_OPENING = 8
+# Beginning of the class of a light verb.
+_VERB = "verb-"
 # Beginning of the keys of paths.
 PATH = "path:"
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
@@ -124,6 +126,17 @@ class Reading:
     def names(self) -> int:
         """Number of the tokens that are names."""
         return sum(token.kind == "name" for token in self.tokens)
+
+    @cached_property
+    def light_verbs(self) -> frozenset[str]:
+        """The keys of the light verbs: has, do."""
+        words = (word.split()[0] for word in self.frame if isinstance(word, str))
+        return frozenset(word.removeprefix(_VERB) for word in words if word.startswith(_VERB))
+
+    def has_light_verb(self, key: str) -> bool:
+        """Return True if the text has a light verb for which the word of a key may stand: has, owns."""
+        language = load_language(self.language or "en")
+        return any(language.may_replace(verb, key) for verb in self.light_verbs)
 
     @cached_property
     def partial(self) -> list[int]:
@@ -396,7 +409,7 @@ class _Reader:
     def _classify(self, word: str, meaning: Phrase) -> str:
         """Return the class of a function word, of which another one may stand in its place."""
         if word in self.language.light_verbs:
-            return f"verb-{self.language.read_word(word)}"
+            return f"{_VERB}{self.language.read_word(word)}"
         if meaning.role == "cue":
             return "cue" if meaning.key != "quantity" else "other"
         if meaning.role == "marker":
