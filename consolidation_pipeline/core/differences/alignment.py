@@ -95,7 +95,12 @@ class Alignment:
         if len(rest_a) * len(rest_b) > _MOST_WORD_PAIRS:
             return
         words_a, words_b = (
-            [(self.language.read_word(side[at].key), "", at) if side[at].kind == "name" else (side[at].key, side[at].text.lower(), at) for at in rest]
+            [
+                (self.language.read_word(side[at].key), "", at)
+                if side[at].kind == "name"
+                else (side[at].key, side[at].text.lower(), at)
+                for at in rest
+            ]
             for side, rest in ((self.a, rest_a), (self.b, rest_b))
         )
         scores = (
@@ -200,7 +205,7 @@ def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: 
     common = next((at for at, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
     if common >= _FAMILY_LENGTH and x[common:] in language.family_endings and y[common:] in language.family_endings:
         return 0.9
-    # The vectors of "sign in" and "sign off" are alike because of the word that they share.
-    is_phrase = " " in one and " " in other
+    # The vectors of "sign in" and "sign off", "year" and "once a year" are alike because of the word that they share.
+    is_phrase = " " in one or " " in other
     value = similarity(one, other) if similarity and not is_phrase else 0.0
     return value if value >= MIN_WORD_SIMILARITY else 0.0

@@ -12,9 +12,28 @@ from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 # A kind of difference and the words of each text.
 Finding = tuple[str, Sequence[Token | Cue], Sequence[Token | Cue]]
 # Markers that one text alone may have: "the request fails if ..", "the request fails: ..".
-_OPTIONAL_MARKERS = frozenset("to by through against above during because result although if between from object".split())
+_OPTIONAL_MARKERS = frozenset(
+    "to by through against above during because result although if between from object".split()
+)
 # Cues of what is not done yet.
 _UNDONE = {("modality", "required"), ("tense", "future"), ("request", "action")}
+# Poles of a category that say the same in one place: "may park", "can park"; "once it is green", "when it is green".
+_ALIKE = {
+    ("modality", "able", "permitted"),
+    ("quantity", "all", "any"),
+    ("tense", "future", "habit"),
+    ("tense", "habit", "present"),
+    ("marker", "if", "once"),
+    ("marker", "after", "once"),
+}
+# Markers that contradict each other, though either may be missing.
+_OPPOSED = {frozenset(("from", "to")), frozenset(("above", "below"))}
+# Cues of different categories that say the same: "old but good", "although old, good"; "only now", "just now".
+_ALIKE_CUES = {
+    (("restriction", "contrast"), ("marker", "although")),
+    (("restriction", "contrast"), ("contrast", "however")),
+    (("restriction", "only"), ("filler", "just")),
+}
 # A clause that one text alone has is plain detail if it has at least this many tokens.
 _SMALLEST_CLAUSE = 2
 
@@ -74,17 +93,23 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         x, y = a.cues[i], b.cues[j]
         if i in paired_a or j in paired_b:
             continue
-        if has_changed and (is_apart or x.category in ("marker", "question")):
+        is_alike = not is_apart and _are_alike(x, y, a.cues, b.cues)
+        is_opposed = _are_opposed(x, y, a.cues, b.cues)
+        is_free = x.category == "question" or (x.category == "marker" and not is_opposed)
+        if has_changed and not is_alike and (is_apart or is_free):
             continue
         # "It was not declined", "it was declined and did not go through"
         if is_apart and x.category == "polarity" and bool(one.scopes[i]) != bool(other.scopes[j]):
             continue
         paired_a.add(i)
         paired_b.add(j)
-        if has_changed:
+        if has_changed and not is_alike:
             yield "cue", [x], [y]
         elif is_apart and one.scopes[i] and other.scopes[j] and not _is_neutral(x, language):
             yield "moved cue", _quote(x, one.tokens), _quote(y, other.tokens)
+    for i, j in _find_alike(one, paired_a, other, paired_b):
+        paired_a.add(i)
+        paired_b.add(j)
     for kind, words in _find_added(one, paired_a, language, bool(alignment.left_b)):
         yield kind, words, ()
     for kind, words in _find_added(other, paired_b, language, bool(alignment.left_a)):
@@ -93,6 +118,38 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         yield "added cue", _quote(cue, one.tokens), ()
     for cue in _find_demands(other, paired_b, one, paired_a, language):
         yield "added cue", (), _quote(cue, other.tokens)
+
+
+def _are_opposed(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> bool:
+    """Return True if one text has only the first and the other one only the second of two opposed markers."""
+    is_pair = x.category == "marker" and frozenset((x.pole, y.pole)) in _OPPOSED
+    return is_pair and all(cue.pole != y.pole for cue in cues) and all(cue.pole != x.pole for cue in others)
+
+
+def _are_alike(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> bool:
+    """Return True if two cues of one category say the same. A denial makes "any" and "all" different claims."""
+    if (x.category, *sorted((x.pole, y.pole))) not in _ALIKE:
+        return False
+    return x.category != "quantity" or all(cue.category != "polarity" for cue in (*cues, *others))
+
+
+def _find_alike(one: _Side, paired: set[int], other: _Side, paired_other: set[int]) -> list[tuple[int, int]]:
+    """Return the positions of cues of different categories that say the same, of those that have no other one."""
+    left = [at for at in range(len(one.cues)) if at not in paired]
+    found: list[tuple[int, int]] = []
+    for j, y in enumerate(other.cues):
+        if j in paired_other:
+            continue
+        for i in left:
+            x = one.cues[i]
+            poles = (x.category, x.pole), (y.category, y.pole)
+            is_same = poles in _ALIKE_CUES or poles[::-1] in _ALIKE_CUES
+            is_near = "filler" not in (x.category, y.category) or one.scopes[i] & other.scopes[j]
+            if is_same and is_near:
+                found.append((i, j))
+                left.remove(i)
+                break
+    return found
 
 
 def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token], pairs: Mapping[int, int]) -> _Side:

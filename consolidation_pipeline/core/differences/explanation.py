@@ -15,7 +15,13 @@ from consolidation_pipeline.core.differences.alignment import (
 )
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
-from consolidation_pipeline.core.differences.order import find_exchange, find_reordered, find_replaced, is_turned
+from consolidation_pipeline.core.differences.order import (
+    find_exchange,
+    find_reordered,
+    find_replaced,
+    is_same_as_written,
+    is_turned,
+)
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read, sort_as_written
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 
@@ -223,7 +229,7 @@ def _find_differences(a: Reading, b: Reading, alignment: Alignment, is_brief: bo
 
 def _find_orders(a: Reading, b: Reading, alignment: Alignment, *, is_brief: bool = False) -> Iterator[Finding]:
     """Yield the difference in the order of words, if there is one; ``is_brief``: only an exchange of two words."""
-    if is_turned(a, b, alignment.of_a, alignment.language):
+    if is_turned(a, b, alignment.of_a, alignment.language) or is_same_as_written(a, b, alignment.of_a):
         return
     if order := find_exchange(a.tokens, b.tokens):
         yield "exchange", *order

@@ -37,6 +37,8 @@ alternatives: Words between alternatives, which may stand in any order: or.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 family_endings: Endings after which stems are of one family: show and shown. The stemmer leaves them.
 numbers, ordinals, days, months: As their names say.
+short_days, short_months: Their short forms, which have a capital: "Mon".
+signs: Signs that stand for a word: "&" = "and".
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
@@ -119,6 +121,8 @@ class Language(FunctionWords):
     units: Mapping[str, str]
     ordinals: Mapping[str, int]
     calendar: Mapping[str, str]
+    short_calendar: Mapping[str, str]
+    signs: Mapping[str, str]
     contractions: Mapping[str, str]
     abbreviations: frozenset[str]
     passive_auxiliaries: frozenset[str]
@@ -290,6 +294,12 @@ def load_language(code: str) -> Language:
             for at, name in enumerate(raw.get(kind, ()), 1)
             for form in (name, stem(name))
         },
+        {
+            name: f"{kind}-{at}"
+            for kind in ("days", "months")
+            for at, name in enumerate(raw.get(f"short_{kind}", ()), 1)
+        },
+        raw.get("signs", {}),
         raw.get("contractions", {}),
         frozenset(raw.get("abbreviations", ())),
         frozenset(raw.get("passive_auxiliaries", ())),
@@ -384,9 +394,9 @@ def detect_language(text: str) -> str | None:
     """Return the language of a text, None if it is none of ``LANGUAGES``.
 
     Kana decide for Japanese, other ideographs for Chinese. Between alphabetic languages, the number of function words
-    decides, and if these are as many in two or only one, the number of words that the lists know: "CI takes a minute" is
-    not French. A text with fewer than one function word in eight is of the language that knows at least a quarter of its
-    words, more than any other does. Otherwise it is of no known language.
+    decides, and if these are as many in two or only one, the number of words that the lists know: "CI takes a minute"
+    is not French. A text with fewer than one function word in eight is of the language that knows at least a quarter of
+    its words, more than any other does. Otherwise it is of no known language.
     """
     words = split_words(text)
     if not words:

@@ -176,6 +176,8 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
             is_end = _FULL_STOP.match(text, at) and last not in language.abbreviations
             if written != "." or (is_end and not (language.has_ordinal_dots and _is_ordinal(text, at, language))):
                 yield Piece("stop", written, written, written, at)
+        elif kind == "sign" and written in language.signs:
+            yield Piece("word", written, language.signs[written], "", at)
         elif kind == "sign" or written != "-" or text[at - 1 : at].isspace():
             yield Piece("sign" if kind == "sign" else "comma", written, written, written, at)
         at = end

@@ -48,6 +48,18 @@ def is_turned(a: Reading, b: Reading, places: Mapping[int, int], language: Langu
     return is_named and moved == [*range(start, len(moved)), *range(start)] and len(moved) - start == size
 
 
+def is_same_as_written(a: Reading, b: Reading, places: Mapping[int, int]) -> bool:
+    """Return True if two texts say the same words after "is" in one order: "is scared of", "is afraid of".
+
+    A passive is put into the order of the active clause, but a participle without an agent may be an adjective.
+    """
+    after_be, after_be_there = a.predicates, b.predicates
+    written = sorted((a.tokens[at].place, at) for at in places)
+    there = [b.tokens[places[at]].place for _, at in written]
+    is_aligned = {places.get(at) for at in after_be} == after_be_there
+    return bool(after_be) and is_aligned and there == sorted(there) and not (a.has_agent or b.has_agent)
+
+
 def find_reordered(
     a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
 ) -> Reordered | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import (
@@ -34,6 +35,7 @@ _LATEST_AUXILIARY = 4
 _LONGEST_OPENING = 8
 # Beginning of the class of a light verb.
 _VERB = "verb-"
+_BE = f"{_VERB}be "
 # Beginning of the keys of paths.
 PATH = "path:"
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
@@ -132,6 +134,21 @@ class Reading:
         """The keys of the light verbs: has, do."""
         words = (word.split()[0] for word in self.frame if isinstance(word, str))
         return frozenset(word.removeprefix(_VERB) for word in words if word.startswith(_VERB))
+
+    @cached_property
+    def predicates(self) -> frozenset[int]:
+        """Positions of the tokens after a form of "be"."""
+        at = {token.place: at for at, token in enumerate(self.tokens)}
+        return frozenset(
+            at[word]
+            for before, word in pairwise(self.frame)
+            if isinstance(word, int) and isinstance(before, str) and before.startswith(_BE)
+        )
+
+    @cached_property
+    def has_agent(self) -> bool:
+        """True if some word is an agent, or might be one: "by Ann"."""
+        return any(isinstance(word, str) and word.startswith("link by") for word in self.frame)
 
     def has_light_verb(self, key: str) -> bool:
         """Return True if the text has a light verb for which the word of a key may stand: has, owns."""
@@ -479,7 +496,9 @@ class _Reader:
             key, kind = piece.key, "code"
         elif piece.kind == "literal":
             key = piece.key
-            if written := _ORDINAL.fullmatch(lower):
+            if key.startswith("identifier:") and piece.text.isalpha() and piece.text[0].isupper():
+                key, kind = lower, "name"  # GitHub, Github
+            elif written := _ORDINAL.fullmatch(lower):
                 key = f"ordinal:{written[1]}"
             elif bare := _NUMBER.fullmatch(key):
                 size, measured = self._measure(Decimal(bare[1]), pieces, at)
@@ -490,7 +509,11 @@ class _Reader:
             size += words - 1
         elif lower in language.ordinals:
             key = f"ordinal:{language.ordinals[lower]}"
-        elif day := language.calendar.get(lower) or language.calendar.get(language.stem(lower)):
+        elif (
+            day := language.short_calendar.get(piece.text)
+            or language.calendar.get(lower)
+            or language.calendar.get(language.stem(lower))
+        ):
             key = day
         elif _is_name(piece.text, is_first, language.code):
             key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
