@@ -214,6 +214,8 @@ def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: L
     tokens_b = [b.tokens[at_b[y]] for at in changed if isinstance(y := b.frame[at], int)]
     if has_exchanged and changed[1] - changed[0] == 1 and _is_only(a, changed):
         return None
+    if has_exchanged and len(tokens_a) == 2 and _are_listed(tokens_a, 0, 1):
+        return None
     is_adverb = any(token.text.lower().endswith(language.adverb_endings) for token in (*tokens_a, *tokens_b))
     return None if has_exchanged and is_adverb and changed[1] - changed[0] == 1 else (tokens_a, tokens_b)
 
