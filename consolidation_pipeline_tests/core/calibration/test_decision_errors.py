@@ -17,7 +17,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 LABELS = [
     LabelledPair("The cache is cleared at night.", "Note: the cache is cleared at night.", True, "label"),
     LabelledPair("Rotate the key.", "Rotate the key and the password.", True, "detail"),
-    LabelledPair("The clerk checks invoices.", "The clerk checks bills.", True, "synonym"),
+    LabelledPair("The clerk checks vouchers.", "The clerk checks coupons.", True, "synonym"),
     LabelledPair("The clerk checks invoices.", "The clerk checks invoices!", False, "mistake"),
     LabelledPair("The limit is 30 seconds.", "The limit is 60 seconds.", False, "value"),
     LabelledPair("The job runs before the backup.", "The job runs after the backup.", False, "value"),
