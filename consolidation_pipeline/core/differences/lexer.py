@@ -97,9 +97,8 @@ def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
             start = len(kept)
         elif piece.lower in language.particles and len(kept) - start > 1 and _ends_clause(pieces, at + 1, language):
             end = len(kept) - 1
-            last_verb = end - 1 if language.has_prefixes else end - 2
-            verb = next((verb for verb in range(last_verb, start - 1, -1) if _is_verb(kept, verb, start, language)), -1)
-            if verb < 0:
+            verb = next((verb for verb in range(end - 1, start - 1, -1) if _is_verb(kept, verb, start, language)), -1)
+            if verb < 0 or (verb == end - 1 and not language.has_prefixes):
                 continue
             kept.pop()
             if language.has_prefixes:
