@@ -26,6 +26,7 @@ particles: Words that belong to a verb further ahead in the clause: "switch the 
 has_prefixes: True if a particle and its verb are one word in other places: ausschalten.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
 has_ordinal_dots: True if a number with a full stop is an ordinal: "am 3. März".
+gerund_verbs, gerund_endings: Verbs that demand what the gerund after them tells, "needs cleaning", and its endings.
 has_late_participles: True if words may stand between an auxiliary and its participle.
 past_forms: Verbs that tell what was done and are no present form, also those that are participles too: sent, took.
 past_endings: Endings of such verbs, beside those of participles.
@@ -145,6 +146,8 @@ class Language(FunctionWords):
     family_endings: frozenset[str]
     participle_endings: tuple[str, ...]
     participles: frozenset[str]
+    gerund_verbs: frozenset[str]
+    gerund_endings: tuple[str, ...]
     has_ordinal_dots: bool
     has_late_participles: bool
     past_forms: frozenset[str]
@@ -322,6 +325,8 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("family_endings", ())),
         tuple(raw.get("participle_endings", ())),
         frozenset(raw.get("participles", ())),
+        frozenset(raw.get("gerund_verbs", ())),
+        tuple(raw.get("gerund_endings", ())),
         raw.get("has_ordinal_dots", False),
         raw.get("has_late_participles", False),
         frozenset(raw.get("past_forms", ())),

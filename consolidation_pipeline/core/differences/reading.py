@@ -223,6 +223,7 @@ class _Reader:
         self.ends: list[tuple[int, int, int, int]] = []
         self.clause = self.segment = self.phrase = 0
         self.governor = ""
+        self.gerund = -1  # number of tokens before the last "needs cleaning"
         self.last_marker = ""  # of this clause
         self.governed_from = 0  # number of tokens before the governor
         self.words_before = 0
@@ -262,6 +263,8 @@ class _Reader:
             if piece.lower in language.relatives and self._opens_participle(pieces, at):
                 relative = at = at + 1  # "tickets that are tagged" are tagged tickets
                 continue
+            if self._demands_gerund(pieces, at):
+                size, meaning, self.gerund = 1, Phrase("cue", "modality", "required"), len(self.tokens)
             role = meaning.role if meaning else ""
             words = pieces[at : at + size]
             if meaning and meaning.key == "switch" and size > 1 and self._stands_before_noun(pieces, at + size):
@@ -277,6 +280,7 @@ class _Reader:
                 size, meaning, role, words = 1, None, "", words[:1]
             is_first, is_opening = is_opening, False
             has_auxiliary = any(word.lower in language.passive_auxiliaries for word in words)
+            has_auxiliary = has_auxiliary or self.gerund == len(self.tokens)
             if role in ("light", "cue") and has_auxiliary and at != relative:
                 self._end_passive()
                 self.passive = len(self.tokens)
@@ -306,6 +310,12 @@ class _Reader:
             at += size
         self._read_question(pieces[sentence_start:], "")
         self._end_sentence(len(self.text))
+
+    def _demands_gerund(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if a verb and the gerund after it demand what must be done: "needs cleaning"."""
+        language = self.language
+        following = pieces[at + 1] if at + 1 < len(pieces) and pieces[at].lower in language.gerund_verbs else None
+        return following is not None and following.kind == "word" and following.lower.endswith(language.gerund_endings)
 
     def _opens_participle(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True if a relative clause in the passive begins at a piece, after a noun: "that are tagged"."""
@@ -366,7 +376,8 @@ class _Reader:
             return None
         while at < len(self.tokens):
             word = self.tokens[at].text.lower().partition(" ")[0]  # "set up"
-            if word.endswith(language.participle_endings) or word in language.participles:
+            is_gerund = at == self.gerund and word.endswith(language.gerund_endings)
+            if is_gerund or word.endswith(language.participle_endings) or word in language.participles:
                 return at
             if not word.endswith(language.adverb_endings) and not language.has_late_participles:
                 return None

@@ -90,6 +90,7 @@ MAY_MERGE = {
     "participle with using": ("The images are compressed using gzip.", "The images are compressed with gzip."),
     "relative clause in the passive": ("Tickets tagged urgent wait.", "Tickets that are tagged urgent wait."),
     "adjective like a participle": ("The dog is scared of loud bells.", "The dog is afraid of loud bells."),
+    "gerund of a demand": ("The tyres need replacing.", "The tyres must be replaced."),
     "sides of a name": ("The owner of the repo is Ann.", "Ann is the owner of the repository."),
     "compound": ("The garage door opener is old.", "The opener of the garage door is old."),
     "time in front": ("The rota changes every Monday.", "Every Monday the rota changes."),
