@@ -46,6 +46,9 @@ class Alignment:
         a, b = first.keys, second.keys
         for i, j in match_in_order(a, b):
             self._pair(i, j)
+        for i, j in sorted(self.of_a.items()):
+            if self._may_replace(i + 1, j + 1):  # before the same word elsewhere
+                self._pair(i + 1, j + 1)
         forms = [(a, b)] if len(self.of_a) < len(a) and len(self.of_b) < len(b) else []
         # A word at the beginning of a sentence and a name may be the same: both have a key as words.
         if forms and (first.names or second.names):
@@ -127,6 +130,13 @@ class Alignment:
 
     def _pair(self, i: int, j: int) -> None:
         self.of_a[i], self.of_b[j] = j, i
+
+    def _may_replace(self, i: int, j: int) -> bool:
+        """Return True if both positions are free and the one word may stand for the other."""
+        if i >= len(self.a) or j >= len(self.b) or i in self.of_a or j in self.of_b:
+            return False
+        is_word = self.a[i].kind == self.b[j].kind == "word"
+        return is_word and self.language.may_replace(self.a[i].key, self.b[j].key)
 
     def _is_same_slot(self, i: int, j: int) -> bool:
         return self.of_a.get(i - 1) == j - 1 or self.of_a.get(i + 1) == j + 1
