@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from consolidation_pipeline.core.differences.language import load_language
@@ -46,8 +46,9 @@ class Alignment:
         a, b = first.keys, second.keys
         for i, j in match_in_order(a, b):
             self._pair(i, j)
-        for i, j in sorted(self.of_a.items()):
-            if self._may_replace(i + 1, j + 1):  # before the same word elsewhere
+        for i, j in list(self.of_a.items()):
+            # A synonym in place comes before the same word elsewhere.
+            if i + 1 not in self.of_a and j + 1 not in self.of_b and self._may_replace(i + 1, j + 1):
                 self._pair(i + 1, j + 1)
         forms = [(a, b)] if len(self.of_a) < len(a) and len(self.of_b) < len(b) else []
         # A word at the beginning of a sentence and a name may be the same: both have a key as words.
@@ -93,19 +94,9 @@ class Alignment:
                 of_words[same], of_parts[j], of_parts[j + 1] = j, same, same
 
     def _pair_similar_words(self) -> None:
-        rest_a = [at for at, token in enumerate(self.a) if at not in self.of_a and token.kind in ("word", "name")]
-        rest_b = [at for at, token in enumerate(self.b) if at not in self.of_b and token.kind in ("word", "name")]
-        if len(rest_a) * len(rest_b) > _MOST_WORD_PAIRS:
+        words_a, words_b = self._list_words(self.a, self.of_a), self._list_words(self.b, self.of_b)
+        if len(words_a) * len(words_b) > _MOST_WORD_PAIRS:
             return
-        words_a, words_b = (
-            [
-                (self.language.read_word(side[at].key), "", at)
-                if side[at].kind == "name"
-                else (side[at].key, side[at].text.lower(), at)
-                for at in rest
-            ]
-            for side, rest in ((self.a, rest_a), (self.b, rest_b))
-        )
         scores = (
             (_compare_words(x, y, one, other, self.language.code, self.similarity), i, j)
             for x, one, i in words_a
@@ -115,6 +106,18 @@ class Alignment:
         for _, i, j in sorted(candidates):
             if i not in self.of_a and j not in self.of_b:
                 self._pair(i, j)
+
+    def _list_words(self, tokens: Sequence[Token], places: Mapping[int, int]) -> list[tuple[str, str, int]]:
+        """Return key, word and position of the words without a place; of names, those that have synonyms, as ""."""
+        found = []
+        for at, token in enumerate(tokens):
+            if at in places:
+                continue
+            if token.kind == "word":
+                found.append((token.key, token.text.lower(), at))
+            elif token.kind == "name" and (key := self.language.read_word(token.key)) in self.language.groups:
+                found.append((key, "", at))
+        return found
 
     def _read_as_words(self, tokens: Sequence[Token]) -> list[str]:
         """Return the keys of tokens with names as words, so that a name equals a word but no other name."""
@@ -132,8 +135,8 @@ class Alignment:
         self.of_a[i], self.of_b[j] = j, i
 
     def _may_replace(self, i: int, j: int) -> bool:
-        """Return True if both positions are free and the one word may stand for the other."""
-        if i >= len(self.a) or j >= len(self.b) or i in self.of_a or j in self.of_b:
+        """Return True if there are words at both positions, and the one may stand for the other."""
+        if i >= len(self.a) or j >= len(self.b):
             return False
         is_word = self.a[i].kind == self.b[j].kind == "word"
         return is_word and self.language.may_replace(self.a[i].key, self.b[j].key)

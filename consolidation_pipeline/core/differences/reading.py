@@ -251,27 +251,18 @@ class _Reader:
                 self.passive, self.clause_start = None, len(self.tokens)
                 at += 1
                 continue
-            size, meaning = self._match(pieces, at)
             if is_opening and piece.lower in language.openings:
                 at += 1
                 continue
             if piece.lower in language.articles and self._read_one(pieces, at):
                 is_opening, at = False, at + 2
                 continue
-            if piece.lower in language.participle_prepositions and self.tokens and not self.words_before:
-                meaning, size = Phrase("light"), 1
             if piece.lower in language.relatives and self._opens_participle(pieces, at):
                 relative = at = at + 1  # "tickets that are tagged" are tagged tickets
                 continue
-            if self._demands_gerund(pieces, at):
-                size, meaning, self.gerund = 1, Phrase("cue", "modality", "required"), len(self.tokens)
+            size, meaning = self._match_in_context(pieces, at)
             role = meaning.role if meaning else ""
             words = pieces[at : at + size]
-            if meaning and meaning.key == "switch" and size > 1 and self._stands_before_noun(pieces, at + size):
-                size, meaning = 1, language.phrases.get((piece.lower,))
-                role, words = (meaning.role if meaning else ""), words[:1]
-            if meaning and meaning.key == "until" and self.last_marker == "from":  # "from May until June"
-                meaning = Phrase("marker", "to")
             if role == "label":
                 following = pieces[at + size].text if at + size < len(pieces) else ""
                 if is_opening and (size > 1 or following in (":", ",", "-")):
@@ -311,11 +302,22 @@ class _Reader:
         self._read_question(pieces[sentence_start:], "")
         self._end_sentence(len(self.text))
 
-    def _demands_gerund(self, pieces: Sequence[Piece], at: int) -> bool:
-        """Return True if a verb and the gerund after it demand what must be done: "needs cleaning"."""
-        language = self.language
-        following = pieces[at + 1] if at + 1 < len(pieces) and pieces[at].lower in language.gerund_verbs else None
-        return following is not None and following.kind == "word" and following.lower.endswith(language.gerund_endings)
+    def _match_in_context(self, pieces: Sequence[Piece], at: int) -> tuple[int, Phrase | None]:
+        """As ``_match``, for words whose meaning depends on those beside them."""
+        size, meaning = self._match(pieces, at)
+        language, word = self.language, pieces[at].lower
+        if word in language.participle_prepositions and self.tokens and not self.words_before:
+            return 1, Phrase("light")
+        if word in language.gerund_verbs and at + 1 < len(pieces):  # "needs cleaning"
+            following = pieces[at + 1]
+            if following.kind == "word" and following.lower.endswith(language.gerund_endings):
+                self.gerund = len(self.tokens)
+                return 1, Phrase("cue", "modality", "required")
+        if meaning and meaning.key == "switch" and size > 1 and self._stands_before_noun(pieces, at + size):
+            return 1, language.phrases.get((word,))
+        if meaning and meaning.key == "until" and self.last_marker == "from":  # "from May until June"
+            return size, Phrase("marker", "to")
+        return size, meaning
 
     def _opens_participle(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True if a relative clause in the passive begins at a piece, after a noun: "that are tagged"."""
@@ -551,12 +553,12 @@ class _Reader:
         language = self.language
         if word in language.time_adverbs or _TIMES.fullmatch(key):
             return True
-        if self.tokens and _TIMES.fullmatch(self.tokens[-1].key) and language.stem(word) in language.times:
-            return True  # "twice a year"
         cue = self.cues[-1] if self.cues else None
         is_said = cue is not None and cue.place == len(self.tokens) and cue.category in ("quantity", "tense", "order")
-        is_known = language.stem(word) in language.times or word in language.calendar
-        return is_said and (is_known or _DURATION.fullmatch(key) is not None)
+        if is_said and (word in language.calendar or _DURATION.fullmatch(key)):
+            return True
+        is_counted = is_said or (self.tokens and _TIMES.fullmatch(self.tokens[-1].key))  # "twice a year"
+        return bool(is_counted) and language.stem(word) in language.times
 
     def _read_one(self, pieces: Sequence[Piece], at: int) -> bool:
         """Append the token of an article and the unit after it, "within an hour", and return True if they are one."""
