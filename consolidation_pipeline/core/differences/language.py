@@ -118,7 +118,6 @@ class Language(FunctionWords):
     synonym_phrases: Mapping[tuple[str, ...], Phrase]
     synonym_sizes: Mapping[str, int]
     numbers: Mapping[str, float]
-    number_words: Mapping[str, str]
     units: Mapping[str, str]
     ordinals: Mapping[str, int]
     calendar: Mapping[str, str]
@@ -288,7 +287,6 @@ def load_language(code: str) -> Language:
         synonym_phrases,
         _measure(synonym_phrases),
         raw.get("numbers", {}),
-        {str(number): word for word, number in raw.get("numbers", {}).items()},
         raw.get("units", {}),
         raw.get("ordinals", {}),
         {
