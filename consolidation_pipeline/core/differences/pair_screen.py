@@ -82,7 +82,25 @@ def _judge(
 
 def _iter_components(n: int, i: NDArray[np.int64], j: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Yield the positions of the pairs of each connected component of the n texts."""
-    pairs = SimilarPairs(i.astype(np.int32), j.astype(np.int32), np.ones(len(i), dtype=np.float32))
-    component = connected_components(n, pairs, 1.0)[i]
+    component = _find_components(n, i, j)
     order = np.argsort(component, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(component[order])) + 1)
+
+
+def split_pairs(n: int, i: ArrayLike, j: ArrayLike, *, size: int) -> list[NDArray[np.int64]]:
+    """Return the positions of the pairs in portions of ``size`` with few texts in common: each can be judged alone.
+
+    Args:
+        n: number of texts.
+        i: positions of the first texts, int (m,).
+        j: positions of the second texts, int (m,).
+        size: pairs of a portion; the last has fewer.
+    """
+    order = np.argsort(_find_components(n, np.asarray(i), np.asarray(j)), kind="stable")
+    return np.split(order, range(size, len(order), size))
+
+
+def _find_components(n: int, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return the number of the connected component of each pair (m,)."""
+    pairs = SimilarPairs(i.astype(np.int32), j.astype(np.int32), np.ones(len(i), dtype=np.float32))
+    return np.asarray(connected_components(n, pairs, 1.0)[i])

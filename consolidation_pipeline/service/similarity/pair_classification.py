@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.calibration.model_thresholds import find_profile
-from consolidation_pipeline.core.differences.pair_screen import find_mergeable
+from consolidation_pipeline.core.differences.pair_screen import find_mergeable, split_pairs
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, reaches
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.word_overlap import build_word_sets
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE, TOPIC, Nodes
+
+Positions = npt.NDArray[np.int32]
+
+# Fewer pairs take no longer than the start of worker processes: about 5 s of one core.
+FEWEST_PAIRS = 20_000
+# Pairs that a worker process judges at a time. Texts in several portions are read in each.
+_PORTION = 2_000
 
 
 def classify_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.int16]:
@@ -38,5 +48,28 @@ def classify_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs:
     may_ask = (words.overlap(one, other) >= profile.shared_words) | (run.options.t_suggest != "auto")
     verdict = np.where(may_ask, ASK, TOPIC).astype(np.int16)
     near = np.flatnonzero(reaches(pairs.similarity, run.thresholds["t_merge"]))
-    verdict[near[find_mergeable(texts, one[near], other[near], word_similarity)]] = MERGE
+    verdict[near[_find_mergeable(texts, one[near], other[near])]] = MERGE
     return verdict
+
+
+def _find_mergeable(texts: Sequence[str], i: Positions, j: Positions) -> npt.NDArray[np.bool_]:
+    """Return for each pair (m,) if its texts may become one. Many pairs are shared among the cores."""
+    if len(i) < FEWEST_PAIRS:
+        return find_mergeable(texts, i, j, word_similarity)
+    parts = split_pairs(len(texts), i, j, size=_PORTION)
+    portions = (_take_portion(texts, i[part], j[part]) for part in parts)
+    found = np.zeros(len(i), dtype=np.bool_)
+    for part, mergeable in zip(parts, compute_in_order(_judge_portion, portions, memories=len(i)), strict=True):
+        found[part] = mergeable
+    return found
+
+
+def _take_portion(texts: Sequence[str], i: Positions, j: Positions) -> tuple[list[str], Positions, Positions]:
+    """Return the texts of some pairs, and the positions of the pairs among them."""
+    used, places = np.unique(np.concatenate([i, j]), return_inverse=True)
+    first, second = np.split(places.reshape(-1).astype(np.int32), 2)
+    return [texts[at] for at in used.tolist()], first, second
+
+
+def _judge_portion(portion: tuple[list[str], Positions, Positions]) -> npt.NDArray[np.bool_]:
+    return find_mergeable(*portion, word_similarity)

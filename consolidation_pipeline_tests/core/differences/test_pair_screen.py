@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.differences import pair_screen
 from consolidation_pipeline.core.differences.explanation import explain
-from consolidation_pipeline.core.differences.pair_screen import find_mergeable
+from consolidation_pipeline.core.differences.pair_screen import find_mergeable, split_pairs
 from consolidation_pipeline.core.differences.reading import read
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline_tests.core.differences.near_misses import PAIRS
@@ -95,6 +95,12 @@ def test_bulk_decision_keeps_few_readings(monkeypatch: pytest.MonkeyPatch) -> No
     whole = find_mergeable(texts, i, j)
     monkeypatch.setattr(pair_screen, "_KEPT_READINGS", 1)
     assert find_mergeable(texts, i, j).tolist() == whole.tolist()
+
+
+def test_portions_hold_each_pair_once_and_connected_ones_together() -> None:
+    parts = split_pairs(6, [0, 3, 1, 4, 0], [1, 4, 2, 5, 2], size=3)
+    assert [sorted(part.tolist()) for part in parts] == [[0, 2, 4], [1, 3]]
+    assert split_pairs(3, np.array([], int), np.array([], int), size=3)[0].tolist() == []
 
 
 def test_bulk_decision_on_no_pairs_is_empty() -> None:

@@ -13,7 +13,8 @@ from consolidation_pipeline.core.calibration.model_thresholds import find_profil
 from consolidation_pipeline.core.text.word_overlap import build_word_sets
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.embed.local import LOCAL_MODEL
-from consolidation_pipeline.service.similarity import similarity_graph
+from consolidation_pipeline.service.runs.phases import PHASES
+from consolidation_pipeline.service.similarity import pair_classification, similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE, TOPIC
 from consolidation_pipeline_tests.service.corpus import (
     LESSONS,
@@ -79,6 +80,20 @@ def verdict(pipeline: Pipeline, a: str = "a", b: str = "b") -> int | None:
         b=b,
     )
     return rows[0].verdict if rows else None
+
+
+def test_portions_of_pairs_get_the_same_verdicts(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "SELECT a, b, verdict FROM {s}.memory_pairs ORDER BY a, b"
+    pipeline.add(corpus())
+    pipeline.run_phases(PHASES[:3])
+    whole = pipeline.rows(query)
+    pipeline.clear()
+    monkeypatch.setattr(pair_classification, "FEWEST_PAIRS", 1)
+    monkeypatch.setattr(pair_classification, "_PORTION", 7)
+    pipeline.add(corpus())
+    pipeline.run_phases(PHASES[:3])
+    assert pipeline.rows(query) == whole
+    assert {pair.verdict for pair in whole} >= {MERGE, ASK}
 
 
 def tiers(pipeline: Pipeline, name: str = "a") -> set[str]:
