@@ -96,7 +96,8 @@ def split_pairs(n: int, i: ArrayLike, j: ArrayLike, *, size: int) -> list[NDArra
         j: positions of the second texts, int (m,).
         size: pairs of a portion; the last has fewer.
     """
-    order = np.argsort(_find_components(n, np.asarray(i), np.asarray(j)), kind="stable")
+    first = np.asarray(i)
+    order = np.lexsort((first, _find_components(n, first, np.asarray(j))))
     return np.split(order, range(size, len(order), size))
 
 

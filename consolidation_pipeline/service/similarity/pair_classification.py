@@ -25,7 +25,7 @@ Positions = npt.NDArray[np.int32]
 # Fewer pairs take no longer than the start of worker processes: about 5 s of one core.
 FEWEST_PAIRS = 20_000
 # Pairs that a worker process judges at a time. Texts in several portions are read in each.
-_PORTION = 2_000
+_PORTION = 10_000
 
 
 def classify_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.int16]:
