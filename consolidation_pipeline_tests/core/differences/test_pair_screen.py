@@ -97,7 +97,7 @@ def test_bulk_decision_keeps_few_readings(monkeypatch: pytest.MonkeyPatch) -> No
     assert find_mergeable(texts, i, j).tolist() == whole.tolist()
 
 
-def test_portions_hold_each_pair_once_and_connected_ones_together() -> None:
+def test_portions_keep_connected_pairs_together() -> None:
     parts = split_pairs(6, [0, 3, 1, 4, 0], [1, 4, 2, 5, 2], size=3)
     assert [sorted(part.tolist()) for part in parts] == [[0, 2, 4], [1, 3]]
     assert split_pairs(3, np.array([], int), np.array([], int), size=3)[0].tolist() == []
