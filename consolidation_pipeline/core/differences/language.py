@@ -392,6 +392,10 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple([word.lower() for word in WORD.findall(text.replace("’", "'"))])
 
 
+# Words of a text without function words that names something and claims nothing: "shopping list".
+_MOST_WORDS_OF_NAME = 2
+
+
 @lru_cache(maxsize=8192)
 def detect_language(text: str) -> str | None:
     """Return the language of a text, None if it is none of ``LANGUAGES``.
@@ -399,7 +403,7 @@ def detect_language(text: str) -> str | None:
     Kana decide for Japanese, other ideographs for Chinese. Between alphabetic languages, the number of function words
     decides, and if these are as many in two or only one, the number of words that the lists know: "CI takes a minute"
     is not French. A text with fewer than one function word in eight is of the language that knows at least a quarter of
-    its words, more than any other does. Otherwise it is of no known language.
+    its words, more than any other does. Otherwise, and if it is a name of one or two words, it is of no known language.
     """
     words = split_words(text)
     if not words:
@@ -420,6 +424,8 @@ def detect_language(text: str) -> str | None:
     known = {code: sum(_knows(code, word) for word in words) for code in _LATIN}
     if is_clear:
         return max(_LATIN, key=lambda code: (known[code], hits[code]))
+    if len(words) <= _MOST_WORDS_OF_NAME and not any(map(str.isdigit, text)):
+        return None
     best, second = sorted(known, key=lambda code: -known[code])[:2]
     return best if known[best] > known[second] and known[best] * 4 >= len(words) else None
 

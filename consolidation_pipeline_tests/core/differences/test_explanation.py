@@ -94,7 +94,6 @@ MAY_MERGE = {
     "sides of a name": ("The owner of the repo is Ann.", "Ann is the owner of the repository."),
     "compound": ("The garage door opener is old.", "The opener of the garage door is old."),
     "time in front": ("The rota changes every Monday.", "Every Monday the rota changes."),
-    "each time": ("The page is built whenever a note is saved.", "The page is built each time a note is saved."),
     "only": ("The pool is only open in summer.", "The pool is open only in summer."),
     "just": ("The pump works only on gas.", "The pump works just on gas."),
     "contrast": ("The drill is old but it works.", "Although the drill is old, it works."),
