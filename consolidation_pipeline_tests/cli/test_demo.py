@@ -32,7 +32,7 @@ def test_second_demo_imports_and_approves_nothing(cli: Cli, repository: Path) ->
     assert (sample["project"], history["project"], first.json["skipped"]) == ("sample", "history", [])
     assert (sample["imported"]["bad"], sample["imported"]["added"]) == (0, sample["counts"]["memories"])
     assert history["counts"]["memories"] == 3
-    assert sample["counts"]["consolidated"] > 30
+    assert sample["counts"]["consolidated"] > 35
     assert [len(merged["sources"]) > 1 for merged in sample["merged"]] == [True, True]
     assert len(sample["asked_pairs"]) == 2
     for asked in sample["asked_pairs"]:

@@ -358,7 +358,7 @@ def test_many_rows_are_changed_in_few_statements(connection: Connection, project
         assert update_rows(connection, author(project), task_memories, changes, operation="edit") == 4_000
         last = newest_change(connection)
         assert _undo(connection, project, *range(last - 3_999, last + 1))["restored"] == 4_000
-    assert len(statements) < 100
+    assert len(statements) < 90
 
 
 @pytest.mark.parametrize("retention", ["off", "on"])
