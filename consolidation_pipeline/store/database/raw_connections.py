@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from psycopg import OperationalError
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
+from psycopg.pq import ConnStatus, ExecStatus
 from sqlalchemy import Connection, Engine
 
 
@@ -24,12 +25,17 @@ def execute_plain(connection: Connection, statements: str) -> None:
     """Execute statements without values or rows by libpq alone: the driver's cursor takes several times as long.
 
     Raises:
+        psycopg.OperationalError: The connection is lost.
         psycopg.Error: The server refuses one of them.
     """
     driver: Any = connection.connection.driver_connection
     result = driver.pgconn.exec_(statements.encode())
-    if result.status != ExecStatus.COMMAND_OK:
-        raise error_from_result(result)
+    if result.status == ExecStatus.COMMAND_OK:
+        return
+    error = error_from_result(result)
+    if driver.pgconn.status == ConnStatus.BAD and not error.sqlstate:  # Then the driver has no class for the error.
+        raise OperationalError(str(error))
+    raise error
 
 
 def format_uuids(ids: Iterable[UUID | str]) -> str:

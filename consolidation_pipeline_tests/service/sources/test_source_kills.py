@@ -58,11 +58,9 @@ def kill_after(seconds: float, target: Callable[..., None], *arguments: Any) -> 
     child = context.Process(target=target, args=arguments)
     child.start()
     child.join(seconds)
-    ended = child.exitcode is not None
-    if not ended:
-        os.kill(child.pid or 0, signal.SIGKILL)
-        child.join()
-    return ended
+    child.kill()
+    child.join()
+    return child.exitcode != -signal.SIGKILL
 
 
 def draw_seconds(chance: random.Random, longest: float) -> Iterator[float]:
