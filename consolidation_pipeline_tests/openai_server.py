@@ -11,7 +11,9 @@ A behaviour is a function from a request to a reply. It can depend on the reques
 import json
 import random
 import re
+import struct
 import threading
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,10 +53,21 @@ def text_vector(text: str, dimension: int = 8) -> list[float]:
     return [noise.gauss(0, 3) for _ in range(dimension)]
 
 
+def pack_vectors(rows: EmbeddingRows, request: Request) -> EmbeddingRows:
+    """Return the rows with float32 vectors in base64, if the request asks for that."""
+    if request.body.get("encoding_format") != "base64":
+        return rows
+    packed = (struct.pack(f"<{len(row['embedding'])}f", *row["embedding"]) for row in rows)
+    return [{**row, "embedding": b64encode(vector).decode()} for row, vector in zip(rows, packed, strict=True)]
+
+
 def reply_with_embeddings(
-    *, dimension: int = 8, edit: Callable[[EmbeddingRows], EmbeddingRows] = lambda rows: rows
+    *, dimension: int = 8, edit: Callable[[EmbeddingRows], EmbeddingRows] = lambda rows: rows, packs: bool = True
 ) -> Behaviour:
-    """Return a behaviour for ``/v1/embeddings``; ``edit`` may change the rows before they are sent."""
+    """Return a behaviour for ``/v1/embeddings``; ``edit`` may change the rows before they are sent.
+
+    ``packs``: send base64 if that is asked for, else always numbers.
+    """
 
     def behaviour(request: Request) -> Reply:
         texts = request.body["input"]
@@ -67,7 +80,7 @@ def reply_with_embeddings(
             {
                 "object": "list",
                 "model": request.body["model"],
-                "data": edit(rows),
+                "data": pack_vectors(edit(rows), request) if packs else edit(rows),
                 "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
             }
         )

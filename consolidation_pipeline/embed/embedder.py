@@ -76,7 +76,7 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def check_vectors(
-    vectors: Sequence[Sequence[float]] | NDArray[Any],
+    vectors: Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any],
     texts: Sequence[str],
     *,
     dimension: int | None = None,

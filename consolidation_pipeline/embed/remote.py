@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextvars import copy_context
@@ -79,6 +80,7 @@ class LiteLLMEmbedder:
         self._retries = retries
         self._sleep = sleep
         self._lock = threading.Lock()
+        self._is_packing = True
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 (n, d), L2-normalised, row i for text i. Nothing is truncated here.
@@ -155,8 +157,18 @@ class LiteLLMEmbedder:
         return vectors
 
     def _request(self, batch: _Batch) -> Any:
-        # Only with_retries retries: retries of litellm and of the SDK below it would multiply the attempts.
-        reply = load_litellm().embedding(**self._options, input=batch.texts, num_retries=0, max_retries=0)
+        litellm = load_litellm()
+        # As the SDK of OpenAI asks by itself: numbers in JSON are read a hundred times as slowly.
+        is_packing = self._is_packing and litellm.get_llm_provider(self.name)[1] == "openai"
+        packing = {"encoding_format": "base64"} if is_packing else {}
+        try:
+            # Only with_retries retries: retries of litellm and of the SDK below it would multiply the attempts.
+            reply = litellm.embedding(**self._options, **packing, input=batch.texts, num_retries=0, max_retries=0)
+        except litellm.BadRequestError as error:
+            if not packing or "encoding_format" not in str(error):
+                raise
+            self._is_packing = False
+            return self._request(batch)
         record_reply(reply)
         return reply
 
@@ -174,13 +186,22 @@ class LiteLLMEmbedder:
             self._dimension = vectors.shape[1]
         return vectors
 
-    def _order_by_index(self, rows: Sequence[Any], batch: _Batch) -> list[list[float]]:
-        by_index = {row["index"]: row["embedding"] or [] for row in rows}
+    def _order_by_index(self, rows: Sequence[Any], batch: _Batch) -> list[Sequence[float] | Vectors]:
+        by_index = {row["index"]: self._unpack(row["embedding"], batch) for row in rows}
         expected = range(len(batch.texts))
         if len(rows) != len(expected) or by_index.keys() != set(expected):
             given = f"{len(rows)} vectors for {len(expected)} texts"
             raise EmbeddingError(f"{self.name} gave {given}, {batch}: each text needs one vector with its own index")
         return [by_index[index] for index in expected]
+
+    def _unpack(self, vector: Any, batch: _Batch) -> Sequence[float] | Vectors:
+        """Return a vector as it is, or the float32 numbers of one in base64."""
+        if not isinstance(vector, str):
+            return vector or []
+        try:
+            return np.frombuffer(b64decode(vector, validate=True), dtype="<f4")
+        except ValueError as error:
+            raise EmbeddingError(f"{self.name} gave a vector that is no base64 of float32, {batch}: {error}") from error
 
 
 _Requests = Sequence[tuple[int, Future[Vectors]]]

@@ -1,6 +1,7 @@
 """The import of litellm: offline, without output and retries of its own. Also what it knows of a model by its name."""
 
 import os
+import warnings
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,8 @@ def load_litellm() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 
+    # It reads vectors in base64 into a class whose vectors are lists, and copies that class by pydantic.
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
     litellm.telemetry = False
     litellm.disable_hf_tokenizer_download = True  # counting tokens must not download a tokenizer either
     litellm.suppress_debug_info = True  # hints would go to standard output, where --json writes

@@ -57,6 +57,35 @@ def test_remote_vectors_are_unit_float32_in_order(embedder: LiteLLMEmbedder) -> 
     np.testing.assert_allclose(vectors, expected_vectors(texts), atol=1e-6)
 
 
+@pytest.mark.parametrize("packs", [True, False])
+def test_vectors_come_in_base64_if_the_server_can(
+    provider: OpenAIServer, embedder: LiteLLMEmbedder, packs: bool
+) -> None:
+    provider.behaviour = reply_with_embeddings(packs=packs)
+    np.testing.assert_allclose(embedder.embed(["a"]), expected_vectors(["a"]), atol=1e-6)
+    assert [request.body["encoding_format"] for request in provider.requests] == ["base64"]
+
+
+def test_server_that_refuses_base64_is_asked_for_numbers(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    def refuse(request: Request) -> Reply | None:
+        if "encoding_format" in request.body:
+            return json_response({"error": {"message": "unknown parameter: encoding_format"}}, status=400)
+        return reply_with_embeddings()(request)
+
+    provider.behaviour = refuse
+    for _ in range(2):
+        np.testing.assert_allclose(embedder.embed(["a"]), expected_vectors(["a"]), atol=1e-6)
+    assert [request.body.get("encoding_format") for request in provider.requests] == ["base64", None, None]
+
+
+@pytest.mark.parametrize("vector", ["not base64", "AAAA"], ids=["letters", "three bytes"])
+def test_vector_that_is_no_base64_is_rejected(provider: OpenAIServer, embedder: LiteLLMEmbedder, vector: str) -> None:
+    rows = [{"object": "embedding", "index": 0, "embedding": vector}]
+    provider.behaviour = lambda _: json_response({"object": "list", "model": "m", "data": rows})
+    with pytest.raises(EmbeddingError, match=r"no base64 of float32, texts 0 to 0 \(longest: text 0 \('a'\)"):
+        embedder.embed(["a"])
+
+
 def test_remote_embedder_sends_nothing_for_no_texts(provider: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     assert embedder.embed([]).shape == (0, 0)
     assert connect(provider, dimension=8).embed([]).shape == (0, 8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline_tests.openai_server import Behaviour, Reply, Request, json_response
+from consolidation_pipeline_tests.openai_server import Behaviour, Reply, Request, json_response, pack_vectors
 
 
 def repeat_vectors(texts: Sequence[str], dimension: int) -> Vectors:
@@ -25,18 +24,8 @@ def reply_with_local_vectors(dimension: int) -> Behaviour:
     def reply(request: Request) -> Reply:
         given = request.body["input"]
         vectors = repeat_vectors([given] if isinstance(given, str) else given, dimension)
-        is_packed = request.body.get("encoding_format") == "base64"
-        data = [
-            {
-                "object": "embedding",
-                "index": at,
-                "embedding": base64.b64encode(vector.astype("<f4").tobytes()).decode()
-                if is_packed
-                else vector.tolist(),
-            }
-            for at, vector in enumerate(vectors)
-        ]
+        rows = [{"object": "embedding", "index": at, "embedding": row} for at, row in enumerate(vectors.tolist())]
         usage = {"prompt_tokens": 1, "total_tokens": 1}
-        return json_response({"object": "list", "data": data, "model": "local", "usage": usage})
+        return json_response({"object": "list", "data": pack_vectors(rows, request), "model": "local", "usage": usage})
 
     return reply
