@@ -28,7 +28,7 @@ class Check:
     """Check that passes for a project if ``find(connection, project_id)`` returns no violations.
 
     ``blocking``: a failure stops the assets that depend on this one. Set to False if they cannot spread the error.
-    ``by_ledger``: ``find`` takes ``jobs`` too, and looks at the rows that they changed.
+    ``by_ledger``: ``find`` takes ``jobs`` too, and looks only at rows that may have changed.
     """
 
     name: str

@@ -33,6 +33,7 @@ embedding_matrix_checks = project_checks(
         "vectors_are_normalized",
         find_unnormalized_vectors,
         "Every vector has length 1, so that the dot product of two is their cosine.",
+        by_ledger=True,
     ),
     Check(
         "one_embedding_model",

@@ -11,6 +11,7 @@ from consolidation_pipeline.core.knowledge.confidence import count_sessions, wei
 from consolidation_pipeline.core.knowledge.inherited_columns import inherit_columns, most_frequent
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
+from consolidation_pipeline.service.knowledge.discarded_groups import find_discarded, note_discarded
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.reconcile import (
     GroupIds,
@@ -75,10 +76,10 @@ class DeriveResult:
     """Counts of a phase.
 
     Groups: ``covered`` by a stored row, or not wanted by a person or the plan; ``changed``, as a unit was lost;
-    ``discarded`` by the confidence gate. Rows: ``created``, ``updated``, ``superseded``; ``needs_review`` of those
-    written wait for a person. ``failures``: (cluster key, error) of groups without a reply of the model. ``stopped``:
-    why the model is not asked for more groups, or None. Groups without its text have an extracted one.
-    ``refused_by_tests``: rows that were not written, as they would break a memory test.
+    ``discarded`` by the confidence gate, now or before. Rows: ``created``, ``updated``, ``superseded``;
+    ``needs_review`` of those written wait for a person. ``failures``: (cluster key, error) of groups without a reply of
+    the model. ``stopped``: why the model is not asked for more groups, or None. Groups without its text have an
+    extracted one. ``refused_by_tests``: rows that were not written, as they would break a memory test.
     """
 
     groups: int = 0
@@ -119,6 +120,10 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         for one in loaded
         if one.cluster_key in targets
     }
+    with run.reading() as connection:
+        known = find_discarded(connection, run, kind, (plan.group for plan in plans.values()))
+    changed = len(targets) - len(plans)
+    plans = {key: plan for key, plan in plans.items() if key not in known}
     # Rows that later batches of this run write; earlier batches must not retire them.
     pending = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
     drafts: list[GroupDraft] = []
@@ -137,6 +142,8 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         return None
 
     stopped = write(write_texts(run, kind, loaded, [plan.group for plan in plans.values()])) if plans else None
+    # Not those of the texts below, which a model is to write again.
+    discarded = [draft.group for draft in drafts if draft.text is None and draft.error is None]
     failures = tuple((draft.group.cluster_key, draft.error) for draft in drafts if draft.error is not None)
     answered = {draft.group.cluster_key for draft in drafts if draft.error is None}
     unanswered = [plan for key, plan in plans.items() if key not in answered]
@@ -144,6 +151,8 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
     if without_text and run.options.llm_model is not None:
         stopped = write(mark_pending(extract_texts(run, kind, loaded, without_text))) or stopped
     run.record_failing(kind.name, len(unanswered), [error for _, error in failures], stopped)
+    with run.transaction() as connection:
+        note_discarded(connection, run, kind, discarded, present_keys=present_keys)
     written = [
         (plans[draft.group.cluster_key].target, draft.text)
         for draft in drafts
@@ -153,12 +162,12 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
     return DeriveResult(
         groups=len(groups),
         covered=len(groups) - len(targets),
-        changed=len(targets) - len(plans),
+        changed=changed,
         created=sum(version is None for version in versions),
         updated=sum(version is not None for version in versions),
         superseded=superseded,
         needs_review=sum(text.needs_review for text in texts),
-        discarded=len(drafts) - len(texts) - len(failures) - len(refused),
+        discarded=len(drafts) - len(texts) - len(failures) - len(refused) + len(known),
         failures=failures,
         stopped=None if stopped is None else str(stopped),
         refused_by_tests=len(refused),

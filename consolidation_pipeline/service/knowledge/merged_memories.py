@@ -9,10 +9,9 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
-from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.knowledge.inherited_columns import any_success, most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
-from consolidation_pipeline.core.memories.memories import LEVELS, consolidated_id, content_hash, normalized_hash
+from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.core.text.text_merge import MergedText
 from consolidation_pipeline.errors import ConflictError, JobEndedError
 from consolidation_pipeline.service.knowledge import llm_gateway
@@ -21,6 +20,7 @@ from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.clusters import form_clusters
+from consolidation_pipeline.service.similarity.merge_groups import name_merged
 from consolidation_pipeline.service.similarity.successors import merge_bodies, sort_by_source_count
 from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.database.vector_copy import Vectors
@@ -342,7 +342,7 @@ def _plan_merge(
     Args:
         sources: the representative first, then by id: the order in which their texts are joined.
     """
-    new_id = consolidated_id(run.project.slug, "merged", [s.id for s in sources], ALGORITHM_VERSION)
+    new_id = name_merged(run, [s.id for s in sources])
     approved = [row for row in existing if APPROVED in row.details]
     approved_ids = {row.id for row in approved}
     approved_texts = [row.content for row in approved]

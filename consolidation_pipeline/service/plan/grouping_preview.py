@@ -19,15 +19,13 @@ from consolidation_pipeline.service.similarity.calibration import find_renewal_r
 from consolidation_pipeline.service.similarity.calibration_fit import fit_calibration, load_stored_vectors
 from consolidation_pipeline.service.similarity.graph_nodes import center_vectors, count_units
 from consolidation_pipeline.service.similarity.grouping_vectors import build_grouping_vectors, embed_stripped_texts
-from consolidation_pipeline.service.similarity.merge_groups import Contents, build_contents
+from consolidation_pipeline.service.similarity.merge_groups import Contents, build_contents, load_pair_rules
 from consolidation_pipeline.service.similarity.pair_judgement import JudgedPairs, judge_pairs
 from consolidation_pipeline.service.similarity.similarity_graph import compare_nodes, split_known_and_new
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
-from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
 from consolidation_pipeline.store.memories.embeddings import load_reusable_vectors
 from consolidation_pipeline.store.memories.memories import load_texts
-from consolidation_pipeline.store.review.suggestions import load_variants
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
@@ -63,12 +61,11 @@ def preview_grouping(run: ProjectRun) -> GroupingPreview:
         vectors, reason = _calibrate(connection, run, nodes, plain)
         x = vectors if run.calibration is None else center_vectors(vectors, run.calibration)
         found = _find_neighbors(connection, run, nodes, x)
-        cannot_link = load_cannot_links(connection, run.project.id)
-        variants = load_variants(connection, run.project.id)
+        rules = load_pair_rules(connection, run.project.id)
     judged = judge_pairs(run, nodes, found, ask=False)
     if judged is not None and judged.allowed:
         found.verdict[judged.same] = MERGE
-    contents = build_contents(run, nodes, x, found, cannot_link=cannot_link, variants=variants)
+    contents = build_contents(run, nodes, x, found, rules)
     usage = run.embedder.estimate(list(left_out.values()))
     return GroupingPreview(contents, plain, list(left_out), usage, reason, judged)
 

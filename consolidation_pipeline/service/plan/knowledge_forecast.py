@@ -20,6 +20,7 @@ from consolidation_pipeline.service.knowledge.derive import (
     find_writable_targets,
     select_context_groups,
 )
+from consolidation_pipeline.service.knowledge.discarded_groups import find_discarded
 from consolidation_pipeline.service.knowledge.llm_gateway import price_prompts
 from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge, build_merged_columns
 from consolidation_pipeline.service.knowledge.patterns import PATTERN, list_pattern_groups
@@ -167,7 +168,9 @@ def _forecast_kind(
     existing = _retire_superseded(run, forecast, present_keys, existing)
     targets = find_writable_targets(connection, run, kind, groups, existing)
     with_units = attach_units(select_context_groups(groups, targets), units)
-    plans = [PlannedAbstraction(targets[one.cluster_key], one) for one in with_units if one.cluster_key in targets]
+    wanted = [one for one in with_units if one.cluster_key in targets]
+    known = find_discarded(connection, run, kind, wanted)
+    plans = [PlannedAbstraction(targets[one.cluster_key], one) for one in wanted if one.cluster_key not in known]
     if run.options.llm_model is None and plans:
         batches = write_texts(run, kind, with_units, [plan.group for plan in plans])
         forecast.rows = _build_rows(connection, run, kind, plans, [draft for batch in batches for draft in batch])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,13 +24,21 @@ from consolidation_pipeline.core.project_map import MAX_POINTS, project_to_plane
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
-from consolidation_pipeline.service.similarity.graph_nodes import load_graph_nodes, scope_keys, type_keys
+from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, note_groups
+from consolidation_pipeline.service.similarity.graph_nodes import (
+    load_graph_nodes,
+    load_grouping_vectors,
+    scope_keys,
+    type_keys,
+)
 from consolidation_pipeline.service.similarity.merge_groups import (
     Contents,
     UnitPairs,
     Units,
     build_units,
     load_contents,
+    load_pair_rules,
+    name_merged,
     pair_units,
     split_units,
 )
@@ -39,17 +47,20 @@ from consolidation_pipeline.service.similarity.pair_answers import PairAnswers
 from consolidation_pipeline.service.similarity.pair_judges import open_judge
 from consolidation_pipeline.service.similarity.recall_gate import LoadPlain, RefusedMerge, find_refused
 from consolidation_pipeline.store.database.engine import Connection
-from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
+from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity.clusters import (
     ClusterMember,
     TierGroups,
+    count_group_sizes,
     find_changed_groups,
     load_group_details,
+    load_group_keys,
     replace_clusters,
     replace_details,
+    summarize_cohesion,
 )
-from consolidation_pipeline.store.similarity.similarity_graph import ASK
+from consolidation_pipeline.store.similarity.similarity_graph import ASK, Nodes, load_nodes
 
 # Reason that is listed for a pair whose differences are harmless.
 _NO_DIFFERENCE = "no difference: another memory type, a merge that was undone, or a similarity below t_merge"
@@ -81,13 +92,12 @@ class ClusterSummary:
 class FormedGroups:
     """The groups of the three ``tiers``, and the units that they are formed of.
 
-    ``pattern_of_unit`` (u,): pattern group of each unit, -1 = none. ``refused``: merge groups that the recall gate
-    refuses; they are not among the groups. ``vetoed``: groups as they would be without the vetoes of memory tests.
+    ``refused``: merge groups that the recall gate refuses; they are not among the groups. ``vetoed``: groups as they
+    would be without the vetoes of memory tests.
     """
 
     tiers: Sequence[TierGroups]
     units: Units
-    pattern_of_unit: Labels
     refused: Sequence[RefusedMerge]
     vetoed: Sequence[RefusedByTest]
 
@@ -98,32 +108,68 @@ class FormedGroups:
 
 
 def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> ClusterSummary:
-    """Form all groups of the project and replace the stored groups that differ.
+    """Form the groups of the scopes that changed since theirs were formed, and replace the stored groups that differ.
 
     ``apart``: merge groups, as raw memories, that memory tests refused: their memories stay as they are.
     """
+    project = run.project.id
     with run.transaction() as connection:
-        contents = load_contents(connection, run)
+        nodes = load_nodes(connection, project, run.embedder.name, scope=run.options.scope)
+        rules = load_pair_rules(connection, project)
+        states = find_changed_scopes(connection, run, nodes, rules)
+        whole = load_contents(connection, run, nodes, rules)
+        kept_apart = np.flatnonzero(np.isin(nodes.ids, to_ids([id_ for group in apart for id_ in group])))
+        is_chosen = states.select_changed(kept_apart)
+        rows = np.flatnonzero(is_chosen)
+        has_vector, x = load_grouping_vectors(connection, run, nodes.select(rows))
+        rows = rows[has_vector]
+        contents = whole.select(rows, x)
         groups = group_contents(
             connection, run, contents, partial(_load_plain_vectors, connection, run, contents), apart=apart
         )
-        changed = find_changed_groups(connection, run.project.id, groups.tiers)
+        others = whole.nodes.select(~is_chosen)
+        changed = find_changed_groups(
+            connection, project, groups.tiers, without=np.union1d(others.ids, others.merged_into)
+        )
         if changed:
             members = [member for tier in groups.tiers for member in tier.members(changed)]
-            replace_clusters(connection, run.project.id, run.job_id, members, changed=changed)
-        replace_details(connection, run.project.id, run.job_id, groups.tiers, written=changed)
+            replace_clusters(connection, project, run.job_id, members, changed=changed)
+        replace_details(connection, project, run.job_id, groups.tiers, written=changed)
+        # Whether these stay apart is asked again by the next run.
+        refused = np.flatnonzero(np.isin(nodes.ids, to_ids([id_ for one in groups.refused for id_ in one.memories])))
+        note_groups(connection, run, states, open_groups=np.union1d(kept_apart, refused))
+        map_svg = _draw_map(connection, run, whole.nodes)
+        summary = _summarize(connection, run, groups, whole, map_svg)
     if not apart:
         run.refused_by_tests += groups.vetoed
-    asked = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
-    return _summarize(groups, contents.count, asked, _draw_map(contents, groups))
+    return summary
 
 
-def _draw_map(contents: Contents, groups: FormedGroups) -> str | None:
-    """Return a map of a sample of the units: similar ones are near each other, the colour is the pattern group."""
-    units = groups.units
-    shown = spread_evenly(len(units), MAX_POINTS)
-    points = project_to_plane(contents.x[units.representatives[shown]])
-    return render_svg(points, groups.pattern_of_unit[shown], total=len(units)) if len(units) > 1 else None
+def _draw_map(connection: Connection, run: ProjectRun, nodes: Nodes) -> str | None:
+    """Return a map of a sample of the units: similar ones are near each other, the colour is the pattern group.
+
+    Of each unit the node with the smallest id is drawn. ``nodes``: all nodes.
+    """
+    merges: dict[str, list[UUID]] = defaultdict(list)
+    for id_, key in load_group_keys(connection, run.project.id, "merge").items():
+        merges[key].append(id_)
+    sources = {min(ids): sorted(ids) for ids in merges.values()}
+    drawn = np.ones(len(nodes), dtype=np.bool_)
+    others = to_ids([id_ for ids in sources.values() for id_ in ids[1:]])
+    drawn[np.isin(nodes.ids, others)] = False
+    units = np.flatnonzero(drawn)
+    if len(units) <= 1:
+        return None
+    shown = units[spread_evenly(len(units), MAX_POINTS)]
+    has_vector, x = load_grouping_vectors(connection, run, nodes.select(shown))
+    shown = shown[has_vector]
+    into = nodes.merged_into[shown]
+    ids = to_uuids(np.where(into == b"", nodes.ids[shown], into))
+    # A group that is about to be merged has the id that it will have.
+    ids = [name_merged(run, sources[id_]) if id_ in sources else id_ for id_ in ids]
+    keys = load_group_keys(connection, run.project.id, "pattern", ids)
+    found = np.unique([keys.get(id_, "") for id_ in ids], return_inverse=True)[1].reshape(-1)
+    return render_svg(project_to_plane(x), found - (len(keys) < len(ids)), total=len(units))
 
 
 def _load_plain_vectors(
@@ -131,7 +177,8 @@ def _load_plain_vectors(
 ) -> Vectors:
     """Return the plain vectors (n, d) of the nodes where ``wanted`` (n,) is True; zeros elsewhere."""
     ids = contents.nodes.ids
-    nodes, vectors = load_graph_nodes(connection, run, plain=True, only=None if wanted.all() else ids[wanted])
+    is_everything = contents.count == contents.total and bool(wanted.all())
+    nodes, vectors = load_graph_nodes(connection, run, plain=True, only=None if is_everything else ids[wanted])
     plain = np.zeros_like(contents.x)
     plain[wanted] = vectors[find_positions(nodes.ids, ids[wanted])]
     return plain
@@ -159,7 +206,7 @@ def group_contents(
         contents, units = split_units(run, contents, units, [group.unit for group in refused])
     unit_pairs = pair_units(contents, units)
     x, limits, pairs = contents.x[units.representatives], _limit_topics(run, contents, units), unit_pairs.pairs
-    pattern_of_unit = cluster_rows(
+    topics = cluster_rows(
         x,
         pairs.select(limits.walls[pairs.i] == limits.walls[pairs.j]),
         method=run.options.cluster_method,
@@ -171,9 +218,9 @@ def group_contents(
     tiers = [
         _build_merge_tier(contents, units, run.options.min_cluster_size),
         _build_suggest_tier(connection, run, contents, units, unit_pairs),
-        _build_unit_tier("pattern", x, units, pattern_of_unit),
+        _build_unit_tier("pattern", x, units, topics),
     ]
-    return FormedGroups(tiers, units, pattern_of_unit, refused, vetoed)
+    return FormedGroups(tiers, units, refused, vetoed)
 
 
 def _limit_topics(run: ProjectRun, contents: Contents, units: Units) -> LinkageLimits:
@@ -186,7 +233,7 @@ def _limit_topics(run: ProjectRun, contents: Contents, units: Units) -> LinkageL
         types = type_keys(contents.nodes)
         walls = walls * (types.max(initial=0) + 1) + types[units.representatives]
     sizes = np.bincount(units.unit_of_content, minlength=len(units))
-    return LinkageLimits(walls, sizes, limit_topic_size(contents.count))
+    return LinkageLimits(walls, sizes, limit_topic_size(contents.total))
 
 
 def _build_merge_tier(contents: Contents, units: Units, min_size: int) -> TierGroups:
@@ -340,19 +387,20 @@ def _round(value: float) -> float | None:
     return round(value, 6) if np.isfinite(value) else None
 
 
-def _summarize(groups: FormedGroups, contents: int, asked: int, map_svg: str | None) -> ClusterSummary:
-    tiers = groups.tiers
-    sizes = {tier.tier: np.bincount(tier.groups, minlength=len(tier.keys)) for tier in tiers}
-    merges = [details for tier in tiers if tier.tier == "merge" for details in tier.details]
-    means, minima = ([d[name] for d in merges if d[name] is not None] for name in ("cohesion_mean", "cohesion_min"))
+def _summarize(
+    connection: Connection, run: ProjectRun, groups: FormedGroups, whole: Contents, map_svg: str | None
+) -> ClusterSummary:
+    sizes = count_group_sizes(connection, run.project.id)
+    mean, lowest = summarize_cohesion(connection, run.project.id, "merge")
+    asked = whole.pairs.select(whole.verdict == ASK).at_least(run.thresholds["t_merge"])
     return ClusterSummary(
-        contents=contents,
-        groups={tier.tier: len(tier.keys) for tier in tiers},
-        members={tier.tier: len(tier.ids) for tier in tiers},
-        sizes={tier: dict(sorted(Counter(found.tolist()).items())) for tier, found in sizes.items()},
-        cohesion_mean=round(float(np.mean(means)), 4) if means else None,
-        cohesion_min=min(minima, default=None),
-        pairs_asked=asked,
+        contents=whole.total,
+        groups={tier.tier: sum(sizes.get(tier.tier, {}).values()) for tier in groups.tiers},
+        members={tier.tier: sum(size * n for size, n in sizes.get(tier.tier, {}).items()) for tier in groups.tiers},
+        sizes={tier.tier: sizes.get(tier.tier, {}) for tier in groups.tiers},
+        cohesion_mean=None if mean is None else round(mean, 4),
+        cohesion_min=lowest,
+        pairs_asked=len(asked),
         map_svg=map_svg,
         refused=groups.refused,
         vetoed=groups.vetoed,

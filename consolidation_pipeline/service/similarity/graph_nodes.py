@@ -24,6 +24,8 @@ from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 
+Mask = npt.NDArray[np.bool_]
+
 _TYPES = np.sort(np.array(MEMORY_TYPES))
 
 
@@ -59,30 +61,33 @@ def load_graph_nodes(
     return similarity_graph.load_nodes_with_vectors(connection, project, model, scope=scope, plain=plain, only=only)
 
 
-def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors]:
-    """Return all nodes and their centred grouping vectors float32 (n, d), both sorted by id.
+def load_grouping_vectors(connection: Connection, run: ProjectRun, nodes: Nodes) -> tuple[Mask, Vectors]:
+    """Return which of ``nodes`` (n,) have a vector, and the centred grouping vectors float32 (k, d) of these.
 
     Vectors that this run has just compared are taken from the run, which releases them; the others are loaded.
     """
     snapshot, compared = run.calibration, run.compared
     run.compared = None
+    rows = np.full(len(nodes), -1, dtype=np.int64)
+    kept = np.empty((0, 0), dtype=np.float32)
     current = None if snapshot is None else (run.embedder.name, snapshot.version)
-    if snapshot is None or compared is None or (compared.model, compared.version) != current:
-        nodes, vectors = load_graph_nodes(connection, run)
-        return nodes, vectors if snapshot is None else center_vectors(vectors, snapshot)
-    key, scope = (run.project.id, compared.model), run.options.scope
-    nodes = similarity_graph.load_nodes(connection, *key, scope=scope)
-    rows = find_positions(compared.ids, nodes.ids)
-    rows[nodes.graph_version != compared.version] = -1
-    missing = nodes.ids[rows < 0]
-    loaded, vectors = similarity_graph.load_nodes_with_vectors(connection, *key, scope=scope, only=missing)
-    # Nodes that have no vector yet are left out.
+    if compared is not None and (compared.model, compared.version) == current:
+        rows, kept = find_positions(compared.ids, nodes.ids), compared.x
+        rows[nodes.graph_version != compared.version] = -1
+    if (rows >= 0).all() and np.array_equal(rows, np.arange(len(kept))):
+        return np.ones(len(nodes), dtype=np.bool_), kept
+    loaded, vectors = load_graph_nodes(connection, run, only=nodes.ids[rows < 0])
+    if snapshot is not None:
+        vectors = center_vectors(vectors, snapshot)
+    # A node whose vector went since the nodes were loaded is left out.
     has_vector = (rows >= 0) | np.isin(nodes.ids, loaded.ids)
-    nodes, rows = nodes.select(has_vector), rows[has_vector]
-    x = compared.x[rows]
-    if len(loaded.ids):  # None, if what was compared again went between the two statements.
-        x[rows < 0] = center_vectors(vectors, snapshot)[np.isin(loaded.ids, nodes.ids)]
-    return nodes, x
+    wanted = np.isin(loaded.ids, nodes.ids)
+    if not (rows >= 0).any():
+        return has_vector, vectors[wanted]
+    x = kept[rows[has_vector]]
+    if wanted.any():
+        x[rows[has_vector] < 0] = vectors[wanted]
+    return has_vector, x
 
 
 def center_vectors(vectors: Vectors, snapshot: Calibration) -> Vectors:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,6 @@ from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import (
     content_keys,
-    load_grouping_nodes,
     scope_keys,
     type_keys,
 )
@@ -40,12 +40,28 @@ Verdicts = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True)
-class Contents:
-    """The raw memories of a project by content, and the graph between contents.
+class PairRules:
+    """What people decided on merges.
 
-    ``nodes`` and their grouping vectors ``x`` float32 (n, d), sorted by id. ``content_of_row`` (n,): content of each
-    node. ``pairs`` (m,): similar contents, of one memory type unless ``cross_type`` is on or a person is asked.
-    ``verdict`` (m,): on each pair.
+    ``cannot_link``: memories that must not be merged. ``variants``: those that must neither be merged nor asked about.
+    """
+
+    cannot_link: CannotLink
+    variants: CannotLink
+
+
+def load_pair_rules(connection: Connection, project_id: UUID) -> PairRules:
+    """Return what people decided on merges of the project."""
+    return PairRules(load_cannot_links(connection, project_id), load_variants(connection, project_id))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Raw memories by content, and the graph between contents.
+
+    ``nodes`` and their grouping vectors ``x`` float32 (n, d), sorted by id; d is 0 before they are loaded.
+    ``content_of_row`` (n,): content of each node. ``pairs`` (m,): similar contents, of one memory type unless
+    ``cross_type`` is on or a person is asked. ``verdict`` (m,): on each pair. ``total``: contents of the whole project.
     """
 
     nodes: Nodes
@@ -53,11 +69,22 @@ class Contents:
     content_of_row: Labels
     pairs: SimilarPairs
     verdict: Verdicts
+    total: int
 
     @property
     def count(self) -> int:
         """Number of contents."""
         return int(self.content_of_row.max(initial=-1)) + 1
+
+    def select(self, rows: npt.NDArray[np.int64], x: Vectors) -> Contents:
+        """Return the contents of the nodes at ``rows`` (k,), with their vectors (k, d)."""
+        chosen, numbers = np.unique(self.content_of_row[rows], return_inverse=True)
+        number = np.full(self.count, -1, dtype=np.int32)
+        number[chosen] = np.arange(len(chosen))
+        i, j = number[self.pairs.i], number[self.pairs.j]
+        inside = (i >= 0) & (j >= 0)
+        pairs = SimilarPairs(i[inside], j[inside], self.pairs.similarity[inside])
+        return Contents(self.nodes.select(rows), x, numbers.reshape(-1), pairs, self.verdict[inside], self.total)
 
 
 @dataclass(frozen=True)
@@ -79,18 +106,14 @@ class Units:
         return len(self.ids)
 
 
-def load_contents(connection: Connection, run: ProjectRun) -> Contents:
-    """Load the raw memories and the stored graph, and build the contents."""
-    nodes, x = load_grouping_nodes(connection, run)
+def load_contents(connection: Connection, run: ProjectRun, nodes: Nodes, rules: PairRules) -> Contents:
+    """Load the stored graph, and build the contents of all ``nodes`` of the project, without vectors."""
     lowest = run.graph_threshold - SLACK
     found = similarity_graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
-    cannot_link, variants = load_cannot_links(connection, run.project.id), load_variants(connection, run.project.id)
-    return build_contents(run, nodes, x, found, cannot_link=cannot_link, variants=variants)
+    return build_contents(run, nodes, np.empty((len(nodes), 0), np.float32), found, rules)
 
 
-def build_contents(
-    run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *, cannot_link: CannotLink, variants: CannotLink
-) -> Contents:
+def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, rules: PairRules) -> Contents:
     """Build the contents of ``nodes`` and the pairs between them, within the scopes.
 
     A pair of contents has the highest similarity and the highest verdict of its pairs of nodes. If a person undid their
@@ -100,13 +123,10 @@ def build_contents(
         nodes: nodes, sorted by id.
         x: their grouping vectors (n, d).
         found: pairs of nodes.
-        cannot_link: memories that must not be merged.
-        variants: memories that must neither be merged nor asked about.
+        rules: what people decided on merges.
     """
     nodes = _leave_crossing_merges(nodes)
-    cannot_link = cannot_link.among(nodes.ids)
-    rows = find_positions(nodes.ids, cannot_link.ids)
-    content_of_row = _split_repeats(content_keys(nodes), rows, cannot_link)
+    content_of_row = number_contents(nodes, rules)
     one, other = find_positions(nodes.ids, found.a), find_positions(nodes.ids, found.b)
     is_edge = (one >= 0) & (other >= 0)
     # A plan may read pairs that were stored under another scope option.
@@ -125,11 +145,18 @@ def build_contents(
     pairs = SimilarPairs(low[first].astype(np.int32), high[first].astype(np.int32), similarity)
     if first.size:
         verdict = np.maximum.reduceat(verdict, first)
-        for links, highest in ((cannot_link, ASK), (variants.among(nodes.ids), TOPIC)):
+        for given, highest in ((rules.cannot_link, ASK), (rules.variants, TOPIC)):
+            links = given.among(nodes.ids)
             at = content_of_row[find_positions(nodes.ids, links.ids)]
             forbidden = CannotLink(at, links.merges, links.parts).forbids(pairs.i, pairs.j)
             verdict[forbidden] = np.minimum(verdict[forbidden], highest)
-    return Contents(nodes, x, content_of_row, pairs, verdict)
+    return Contents(nodes, x, content_of_row, pairs, verdict, int(content_of_row.max(initial=-1)) + 1)
+
+
+def number_contents(nodes: Nodes, rules: PairRules) -> Labels:
+    """Return the number of the content of each node (n,), 0..c-1."""
+    cannot_link = rules.cannot_link.among(nodes.ids)
+    return _split_repeats(content_keys(nodes), find_positions(nodes.ids, cannot_link.ids), cannot_link)
 
 
 def _leave_crossing_merges(nodes: Nodes) -> Nodes:
@@ -223,8 +250,13 @@ def _find_unit_ids(run: ProjectRun, nodes: Nodes, unit_of_row: Labels, represent
     ends = np.cumsum(sizes)
     for unit in np.flatnonzero(is_new).tolist():
         sources = to_uuids(nodes.ids[order[ends[unit] - sizes[unit] : ends[unit]]])
-        ids[unit] = to_ids([consolidated_id(run.project.slug, "merged", sources, ALGORITHM_VERSION)])[0]
+        ids[unit] = to_ids([name_merged(run, sources)])[0]
     return ids, is_existing | is_new
+
+
+def name_merged(run: ProjectRun, sources: Sequence[UUID]) -> UUID:
+    """Return the id of a new merged memory of these raw memories."""
+    return consolidated_id(run.project.slug, "merged", sources, ALGORITHM_VERSION)
 
 
 def _find_merged_memories(nodes: Nodes, unit_of_row: Labels, units: int) -> Ids:

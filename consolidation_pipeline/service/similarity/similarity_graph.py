@@ -12,6 +12,7 @@ from consolidation_pipeline.core.similarity.scoped_join import iter_scoped_pairs
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, concatenate_pairs, reaches
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.calibration import calibrate_thresholds
+from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, forget_groups
 from consolidation_pipeline.service.similarity.graph_nodes import (
     center_vectors,
     load_graph_nodes,
@@ -19,6 +20,7 @@ from consolidation_pipeline.service.similarity.graph_nodes import (
     type_keys,
     variant_keys,
 )
+from consolidation_pipeline.service.similarity.merge_groups import load_pair_rules
 from consolidation_pipeline.service.similarity.pair_classification import classify_pairs
 from consolidation_pipeline.service.similarity.pair_judgement import JudgedPairs, judge_graph
 from consolidation_pipeline.service.similarity.scope_walls import WallResult, apply_scope_walls
@@ -61,16 +63,20 @@ class GraphUpdate:
 def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
     """Compare the nodes that were not compared yet with all others. The result equals that of a rebuild.
 
-    A node counts as compared if that was under the current calibration. The calibration is not renewed here, but made
-    if there is none yet. New memories are checked for its boilerplate before they are compared. Then the project's pair
-    judge, if it has one, is asked about the pairs that nobody can explain.
+    Scopes that have not changed since their groups were formed are left alone. A node counts as compared if that was
+    under the current calibration. The calibration is not renewed here, but made if there is none yet. New memories are
+    checked for its boilerplate before they are compared. Then the project's pair judge, if it has one, is asked about
+    the pairs that nobody can explain.
     """
     walls = apply_scope_walls(run)
     calibrated = calibrate_thresholds(run, renew=False)
-    snapshot = calibrated.snapshot
+    snapshot, key = calibrated.snapshot, (run.project.id, run.embedder.name)
     with run.transaction() as connection:
-        nodes, vectors = load_graph_nodes(connection, run)
-        similarity_graph.prune_neighbors(connection, run.project.id, run.embedder.name)
+        everything = similarity_graph.load_nodes(connection, *key, scope=run.options.scope)
+        states = find_changed_scopes(connection, run, everything, load_pair_rules(connection, run.project.id))
+        changed = states.select_changed()
+        nodes, vectors = load_graph_nodes(connection, run, only=None if changed.all() else everything.ids[changed])
+        similarity_graph.prune_neighbors(connection, *key)
         # A memory that came after the check for boilerplate is left to the next update.
         is_checked = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, calibrated.checked_ids)
         nodes, vectors = nodes.select(is_checked), vectors[is_checked]
@@ -78,12 +84,13 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         x = center_vectors(vectors, snapshot)
         found = compare_nodes(connection, run, nodes, x, known=known, new=new)
         compared = nodes.ids[new]
-        added = similarity_graph.append_neighbors(connection, run.project.id, run.embedder.name, found, new=compared)
+        added = similarity_graph.append_neighbors(connection, *key, found, new=compared)
         similarity_graph.mark_compared(connection, compared, snapshot.version)
+        forget_groups(connection, run, states)
     run.compared = ComparedVectors(run.embedder.name, snapshot.version, nodes.ids, x)
     judged = judge_graph(run, nodes)
-    rebuilt = bool(len(new)) and not len(known)
-    return GraphUpdate(len(nodes), len(new), added, rebuilt, snapshot.version, walls, judged)
+    rebuilt = bool(len(new)) and not (everything.graph_version == snapshot.version).any()
+    return GraphUpdate(len(everything), len(new), added, rebuilt, snapshot.version, walls, judged)
 
 
 def split_known_and_new(

@@ -127,17 +127,28 @@ def find_mixed_models(connection: Connection, project_id: UUID) -> list[str]:
 
 
 _FIND_UNNORMALIZED_VECTORS = """
-    SELECT id FROM consolidation.task_memories
-    WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack
+    SELECT id FROM consolidation.task_memories t
+    WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack/* changed */
     UNION
     SELECT memory_id FROM consolidation.staged_embeddings
     WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack
 """
 
 
-def find_unnormalized_vectors(connection: Connection, project_id: UUID) -> list[str]:
-    """Find raw memories whose vector is not of length 1, and rows with such a staged vector."""
-    return _list_violations(connection, project_id, _FIND_UNNORMALIZED_VECTORS, slack=_NORM_SLACK)
+# Vectors are not in the ledger. A memory whose vector changed counts as not compared.
+_NOT_COMPARED = """NOT EXISTS (SELECT FROM consolidation.compared_memories c
+    WHERE c.project_id = t.project_id AND c.memory_id = t.id)"""
+
+
+def find_unnormalized_vectors(
+    connection: Connection, project_id: UUID, jobs: Sequence[UUID] | None = None
+) -> list[str]:
+    """Find raw memories whose vector is not of length 1, and rows with such a staged vector.
+
+    ``jobs``: look at the memories that were not compared yet, as the vectors of the others were checked before.
+    """
+    statement = compose(_FIND_UNNORMALIZED_VECTORS, changed="" if jobs is None else conditions(_NOT_COMPARED))
+    return _list_violations(connection, project_id, statement, slack=_NORM_SLACK)
 
 
 _FIND_WITHOUT_RELEVANCE = compose(

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, text
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
+from consolidation_pipeline.store.similarity.clusters import load_group_keys
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,6 @@ _LOAD_UNIT_VECTORS = """
     UNION ALL
     SELECT id, embedding FROM consolidation.consolidated_memories WHERE id = ANY(%(ids)s) ORDER BY id
 """
-_LOAD_PATTERN_GROUPS = """
-    SELECT member_id, cluster_key FROM consolidation.memory_clusters
-    WHERE project_id = :project AND tier = 'pattern' AND member_id = ANY(:ids)
-"""
 
 
 def load_map_points(connection: Connection, project_id: UUID, *, limit: int) -> MapPoints | None:
@@ -130,8 +127,7 @@ def load_map_points(connection: Connection, project_id: UUID, *, limit: int) -> 
     bound = {"project": project_id, "model": model, "dimension": dimension, "limit": limit}
     sample = list(connection.scalars(text(_SAMPLE_UNITS), bound))
     ids, vectors = load_vectors(connection, _LOAD_UNIT_VECTORS, {"ids": sample}, dimension=dimension)
-    rows = connection.execute(text(_LOAD_PATTERN_GROUPS), {"project": project_id, "ids": to_uuids(ids)})
-    groups = {row[0]: row[1] for row in rows}
+    groups = load_group_keys(connection, project_id, "pattern", to_uuids(ids))
     return MapPoints(vectors, [groups.get(id_) for id_ in to_uuids(ids)], total)
 
 

@@ -430,6 +430,16 @@ compared_scopes = Table(
     comment="Scopes whose memories supersessions has compared; it skips those that have not changed since.",
 )
 
+grouped_scopes = Table(
+    "grouped_scopes",
+    metadata,
+    _project(),
+    _column("scope", Uuid, "Hash of the scope key."),
+    _column("nodes", Text, "Hash of the memories that were grouped, of the options and of the version of the program."),
+    PrimaryKeyConstraint("project_id", "scope"),
+    comment="Scopes whose groups are complete; clusters skips those that have not changed since.",
+)
+
 memory_clusters = Table(
     "memory_clusters",
     metadata,
@@ -448,6 +458,17 @@ memory_clusters = Table(
     _one_of("tier", TIERS),
     CheckConstraint("member_kind IN ('raw', 'merged')", name="member_kind"),
     comment="The groups of the newest run.",
+)
+
+discarded_groups = Table(
+    "discarded_groups",
+    metadata,
+    _project(),
+    _column("kind", Text, "pattern or principle."),
+    _column("cluster_key", Text, "Of the group."),
+    _column("units", Text, "Hash of the units that were read, of the model and of the version of the program."),
+    PrimaryKeyConstraint("project_id", "kind", "cluster_key"),
+    comment="Groups that gave no pattern or principle; they are not read again until one of their units changes.",
 )
 
 memory_lineage = Table(

@@ -116,6 +116,7 @@ _REMOVE_LATER = (
     "DELETE FROM consolidation.memory_clusters",
     "DELETE FROM consolidation.grouping_embeddings",
     "DELETE FROM consolidation.compared_scopes",
+    "DELETE FROM consolidation.grouped_scopes",
     "DELETE FROM consolidation.compared_memories",
     "DELETE FROM consolidation.relevance_scores",
     """

@@ -74,14 +74,17 @@ _LIST_KEYS = """
 """
 
 
-def find_changed_groups(connection: Connection, project_id: UUID, tiers: Sequence[TierGroups]) -> set[str]:
+def find_changed_groups(
+    connection: Connection, project_id: UUID, tiers: Sequence[TierGroups], *, without: Ids
+) -> set[str]:
     """Return the cluster keys of the groups that differ between ``tiers`` and the stored rows; details do not count.
 
-    Stored groups that are in none of ``tiers`` are among them.
+    Stored groups that are in none of ``tiers`` are among them, but for those of the members ``without``, S16 (k,).
     """
     bound = {"project": project_id}
     packed = f"V{_PACKED_ROW.itemsize}"
     (stored,) = load_packed_columns(connection, _LOAD_PACKED_ROWS, bound, {"row": packed})
+    stored = stored[~np.isin(stored.view(_PACKED_ROW)["member"], without)]
     rows = np.concatenate([_pack_rows(one).view(packed) for one in tiers])
     differ = np.unique(np.setxor1d(rows, stored).view(_PACKED_ROW)["group"])
     if not len(differ):
@@ -180,6 +183,51 @@ _LOAD_DETAILS = """
 def load_group_details(connection: Connection, project_id: UUID, tier: str) -> dict[str, Mapping[str, Any]]:
     """Return the details of each group of a tier by cluster key."""
     return dict(fetch_rows(connection, _LOAD_DETAILS, {"project": project_id, "tier": tier}))
+
+
+_COUNT_GROUP_SIZES = """
+    SELECT tier, size, count(*) FROM (
+        SELECT tier, count(*) AS size FROM consolidation.memory_clusters WHERE project_id = :project
+        GROUP BY tier, cluster_key) groups
+    GROUP BY 1, 2 ORDER BY 1, 2
+"""
+
+
+def count_group_sizes(connection: Connection, project_id: UUID) -> dict[str, dict[int, int]]:
+    """Return the number of groups by tier and size; tiers without groups are left out."""
+    sizes: dict[str, dict[int, int]] = {}
+    for tier, size, count in connection.execute(text(_COUNT_GROUP_SIZES), {"project": project_id}):
+        sizes.setdefault(tier, {})[size] = count
+    return sizes
+
+
+_SUMMARIZE_COHESION = """
+    SELECT avg((details ->> 'cohesion_mean')::float8), min((details ->> 'cohesion_min')::float8)
+    FROM consolidation.memory_clusters WHERE project_id = :project AND tier = :tier AND is_representative
+"""
+
+
+def summarize_cohesion(connection: Connection, project_id: UUID, tier: str) -> tuple[float | None, float | None]:
+    """Return the mean cohesion of the groups of a tier, and the lowest one; None without groups."""
+    mean, lowest = connection.execute(text(_SUMMARIZE_COHESION), {"project": project_id, "tier": tier}).one()
+    return mean, lowest
+
+
+_LOAD_GROUP_KEYS = """
+    SELECT member_id, cluster_key FROM consolidation.memory_clusters
+    WHERE project_id = %(project)s AND tier = %(tier)s AND (%(ids)s::uuid[] IS NULL OR member_id = ANY(%(ids)s))
+"""
+
+
+def load_group_keys(
+    connection: Connection, project_id: UUID, tier: str, ids: Sequence[UUID] | None = None
+) -> dict[UUID, str]:
+    """Return the cluster key of the group of a tier that each member is in, by member.
+
+    ``ids``: members to return; None = all.
+    """
+    bound = {"project": project_id, "tier": tier, "ids": None if ids is None else list(ids)}
+    return dict(fetch_rows(connection, _LOAD_GROUP_KEYS, bound))
 
 
 _COUNT_GROUPS = """

@@ -23,7 +23,7 @@ from consolidation_pipeline.service.similarity.calibration import (
     calibrate_thresholds,
 )
 from consolidation_pipeline.service.similarity.embedding import embed_memories
-from consolidation_pipeline.service.similarity.graph_nodes import load_grouping_nodes
+from consolidation_pipeline.service.similarity.graph_nodes import load_graph_nodes
 from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, unrelated_notes
@@ -320,7 +320,7 @@ def test_boilerplate_of_older_snapshot_is_removed(pipeline: Pipeline, monkeypatc
     calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
     assert pipeline.value("SELECT count(*) FROM {s}.grouping_embeddings") == 0
     with pipeline.open() as run, run.engine.connect() as connection:
-        nodes, _ = load_grouping_nodes(connection, run)
+        nodes, _ = load_graph_nodes(connection, run)
         assert len(to_uuids(nodes.ids)) == 18
 
 

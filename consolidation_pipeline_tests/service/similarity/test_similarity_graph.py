@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -24,7 +24,11 @@ from consolidation_pipeline.service.similarity import calibration_fit
 from consolidation_pipeline.service.similarity.calibration import calibrate_thresholds
 from consolidation_pipeline.service.similarity.clusters import form_clusters
 from consolidation_pipeline.service.similarity.embedding import embed_memories
-from consolidation_pipeline.service.similarity.graph_nodes import center_vectors, load_graph_nodes, load_grouping_nodes
+from consolidation_pipeline.service.similarity.graph_nodes import (
+    center_vectors,
+    load_graph_nodes,
+    load_grouping_vectors,
+)
 from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.store.database.schema import task_memories
 from consolidation_pipeline.store.database.vector_copy import to_uuids
@@ -213,11 +217,13 @@ def test_cached_vectors_equal_stored_vectors(pipeline: Pipeline, monkeypatch: py
         edit(pipeline, run, 1, "cedar delta amber")
         embed_memories(run)
         with run.engine.connect() as connection:
-            nodes, x = load_grouping_nodes(connection, run)
+            nodes = similarity_graph.load_nodes(connection, run.project.id, run.embedder.name, scope=run.options.scope)
+            has_vector, x = load_grouping_vectors(connection, run, nodes)
             assert run.compared is None
-            again, loaded = load_grouping_nodes(connection, run)
+            again, loaded = load_grouping_vectors(connection, run, nodes)
     assert len(nodes) == len(corpus())
-    assert all(np.array_equal(column, vars(again)[name]) for name, column in vars(nodes).items())
+    assert has_vector.all()
+    assert again.all()
     assert x.tobytes() == loaded.tobytes()
 
 
@@ -238,8 +244,10 @@ def test_node_whose_vector_goes_meanwhile_is_left_out(pipeline: Pipeline, monkey
 
         monkeypatch.setattr(similarity_graph, "load_nodes_with_vectors", load_without_vectors)
         with run.engine.connect() as connection:
-            nodes, x = load_grouping_nodes(connection, run)
-    assert len(nodes) == len(x) == len(corpus())
+            nodes = similarity_graph.load_nodes(connection, run.project.id, run.embedder.name, scope=run.options.scope)
+            has_vector, x = load_grouping_vectors(connection, run, nodes)
+    assert len(nodes) == len(corpus()) + 1
+    assert has_vector.sum() == len(x) == len(corpus())
 
 
 # --- incremental and rebuilt graph -----------------------------------------------------------------------------------
@@ -304,11 +312,19 @@ def change_model(run: ProjectRun) -> None:
     run.__dict__.pop("calibration", None)  # loaded again on demand
 
 
-def apply_step(pipeline: Pipeline, run: ProjectRun, step: tuple[str, Any], names: Iterator[int]) -> None:
-    """Apply one step to a project; updating and merging bring the graph up to date."""
+def apply_step(
+    pipeline: Pipeline,
+    run: ProjectRun,
+    step: tuple[str, Any],
+    names: Iterator[int],
+    *,
+    users: Sequence[str | None] = (None,),
+) -> None:
+    """Apply one step to a project; updating and merging bring the graph up to date. ``users``: add in turn."""
     kind, argument = step
     if kind == "add":
-        pipeline.add([note(f"n{next(names)}", text) for text in argument])
+        numbered = [(next(names), text) for text in argument]
+        pipeline.add([note(f"n{number}", text, user_id=users[number % len(users)]) for number, text in numbered])
     elif kind in ("archive", "restore"):
         archive(pipeline, run, argument, back=kind == "restore")
     elif kind == "edit":

@@ -99,7 +99,7 @@ def test_only_changed_groups_are_written(
     replace_clusters(connection, project.id, None, _two_groups(raw).members())
     later = _two_groups(raw, **fields)
     regrouped = set() if "details" in fields else changed
-    assert find_changed_groups(connection, project.id, [later]) == regrouped
+    assert find_changed_groups(connection, project.id, [later], without=to_ids([])) == regrouped
     replace_clusters(connection, project.id, job, later.members(regrouped), changed=regrouped)
     assert replace_details(connection, project.id, job, [later]) == len(changed - regrouped)
     written = f"SELECT DISTINCT cluster_key FROM {SCHEMA}.memory_clusters WHERE job_id = '{job}'"
@@ -110,8 +110,24 @@ def test_only_changed_groups_are_written(
         for rows in (_load_members(connection, project), later.members())
     )
     assert stored == expected
-    assert find_changed_groups(connection, project.id, [later]) == set()
+    assert find_changed_groups(connection, project.id, [later], without=to_ids([])) == set()
     assert replace_details(connection, project.id, job, [later]) == 0
+
+
+def test_groups_of_other_members_are_left_alone(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    groups = _two_groups(raw)
+    replace_clusters(connection, project.id, None, groups.members())
+    of_two = groups.ids[groups.groups == 1]
+    one = list(groups.members({"one"}))
+    only = replace(
+        groups,
+        keys=groups.keys[:1],
+        details=groups.details[:1],
+        **{name: getattr(groups, name)[: len(one)] for name in ("groups", "ids", "merged", "similarity")},
+        is_representative=groups.is_representative[: len(one)],
+    )
+    assert find_changed_groups(connection, project.id, [only], without=to_ids([])) == {"two"}
+    assert find_changed_groups(connection, project.id, [only], without=np.sort(of_two)) == set()
 
 
 def test_cluster_lists_representative_first(connection: Connection, project: Project, raw: list[UUID]) -> None:

@@ -1,0 +1,125 @@
+"""Scopes that changed since their groups were formed: only these are compared and grouped again.
+
+Groups lie within a scope, so they follow from its nodes, their vectors and pairs, the options and the calibration. A
+hash of these is kept with the groups. Vectors and pairs are not part of it: a node whose vector changes is compared
+again, and what is compared counts as changed until its groups are formed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from consolidation_pipeline.core.calibration.topic_threshold import limit_topic_size
+from consolidation_pipeline.service.runs.code_version import describe_code
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.similarity.graph_nodes import scope_keys, type_keys
+from consolidation_pipeline.service.similarity.merge_groups import PairRules, number_contents
+from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.database.vector_copy import to_uuids
+from consolidation_pipeline.store.similarity.grouped_scopes import load_grouped_scopes, replace_grouped_scopes
+from consolidation_pipeline.store.similarity.similarity_graph import Nodes
+
+Mask = npt.NDArray[np.bool_]
+# Memories of the empty scope are found by searches in any scope, so the recall gate of each scope reads them.
+_EMPTY = UUID(int=0)
+
+
+_PACKED_NODE = np.dtype(
+    [("id", "S16"), ("type", "<i8"), ("repeats", "S16"), ("version", "<i8"), ("into", "S16"), ("reused", "<i8")]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ScopeStates:
+    """The scopes of all nodes of a project.
+
+    ``hashes``: by scope, of its nodes and of all else that its groups follow from. ``of_node`` (n,): position of the
+    scope of each node among them. ``changed``: scopes whose groups are to be formed.
+    """
+
+    hashes: Mapping[UUID, str]
+    of_node: npt.NDArray[np.int64]
+    changed: frozenset[UUID]
+
+    def select_changed(self, also: Sequence[int] | npt.NDArray[np.int64] = ()) -> Mask:
+        """Return True (n,) for the nodes of changed scopes, and of the scopes of the nodes at the rows ``also``."""
+        chosen = np.array([scope in self.changed for scope in self.hashes], dtype=np.bool_)
+        chosen[self.of_node[np.asarray(also, dtype=np.int64)]] = True
+        return np.asarray(chosen[self.of_node], dtype=np.bool_)
+
+    def list_complete(self, without: Iterable[int] = ()) -> dict[UUID, str]:
+        """Return the scopes with their hashes, but for those of the nodes at the rows ``without``."""
+        left_out = {*self.of_node[list(without)].tolist()}
+        return {scope: found for at, (scope, found) in enumerate(self.hashes.items()) if at not in left_out}
+
+
+def find_changed_scopes(connection: Connection, run: ProjectRun, nodes: Nodes, rules: PairRules) -> ScopeStates:
+    """Return which scopes changed since their groups were formed.
+
+    All count as changed in a project with a pair judge, whose answers are not in the hash, and in one with memory tests
+    that forbid merges, as each run tells what these have kept apart.
+
+    Args:
+        nodes: All nodes of the project.
+        rules: What people decided on merges.
+    """
+    of_node = scope_keys(nodes)
+    order = np.argsort(of_node, kind="stable")
+    first = np.flatnonzero(np.diff(of_node[order], prepend=-1))
+    scopes = to_uuids(nodes.scopes[order[first]])
+    if run.options.pair_judge != "none" or any(test.kind == "must_not_merge" for test in run.memory_tests):
+        return ScopeStates(dict.fromkeys(scopes, ""), of_node, frozenset(scopes))
+    limit = limit_topic_size(int(number_contents(nodes, rules).max(initial=-1)) + 1)
+    common, rows = _hash_common(run, rules), _pack(nodes.select(order))
+    hashes = {}
+    for scope, start, end in zip(scopes, first.tolist(), [*first[1:].tolist(), len(rows)], strict=False):
+        part = rows[start:end]
+        # A limit that no group can reach changes nothing.
+        digest = sha256(f"{common}{min(limit, len(part))}".encode())
+        digest.update(part.tobytes())
+        hashes[scope] = digest.hexdigest()
+    stored = load_grouped_scopes(connection, run.project.id)
+    changed = {scope for scope, found in hashes.items() if stored.get(scope) != found}
+    return ScopeStates(hashes, of_node, frozenset(changed | ({_EMPTY} & hashes.keys()) if changed else ()))
+
+
+def forget_groups(connection: Connection, run: ProjectRun, states: ScopeStates) -> None:
+    """Note that the scopes that changed are to be grouped: pairs of theirs were added."""
+    kept = {scope: found for scope, found in states.hashes.items() if scope not in states.changed}
+    replace_grouped_scopes(connection, run.project.id, kept)
+
+
+def note_groups(
+    connection: Connection, run: ProjectRun, states: ScopeStates, *, open_groups: Iterable[int] = ()
+) -> None:
+    """Note that all groups are formed, but for the scopes of the nodes at the rows ``open_groups``."""
+    known = {scope: found for scope, found in states.list_complete(open_groups).items() if found}
+    replace_grouped_scopes(connection, run.project.id, known)
+
+
+def _pack(nodes: Nodes) -> npt.NDArray[np.void]:
+    rows = np.zeros(len(nodes), dtype=_PACKED_NODE)
+    rows["id"], rows["type"], rows["repeats"] = nodes.ids, type_keys(nodes), nodes.repeats
+    rows["version"], rows["into"], rows["reused"] = nodes.graph_version, nodes.merged_into, nodes.reused
+    return rows
+
+
+def _hash_common(run: ProjectRun, rules: PairRules) -> str:
+    """Return a hash of what the groups of all scopes follow from."""
+    links = (rules.cannot_link, rules.variants)
+    parts = {
+        "code": describe_code()["digest"],
+        "options": run.options.model_dump_json(),
+        "model": run.embedder.name,
+        "calibration": -1 if run.calibration is None else run.calibration.version,
+        "thresholds": run.thresholds,
+        "links": [[column.tobytes().hex() for column in (one.ids, one.merges, one.parts)] for one in links],
+    }
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

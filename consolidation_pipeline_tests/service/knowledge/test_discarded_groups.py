@@ -1,0 +1,79 @@
+"""Discarded groups: they are read again only if one of their units, the model or the program changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from consolidation_pipeline.core.knowledge.extractive_patterns import GroupToWrite
+from consolidation_pipeline.service.knowledge import discarded_groups
+from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
+from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, topic_notes
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
+
+OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False, "promote": False}
+
+
+@pytest.fixture
+def topics(pipeline: Pipeline) -> Pipeline:
+    """Project with two topics, of four and three memories."""
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
+    return pipeline
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the groups that are read; each of them is discarded."""
+    found: list[int] = []
+    write = GroupToWrite.write
+
+    def discard(group: GroupToWrite) -> Any:
+        found.append(len(group.units))
+        return replace(write(group), is_shared=False)
+
+    monkeypatch.setattr(GroupToWrite, "write", discard)
+    return found
+
+
+def test_discarded_groups_are_not_read_again(topics: Pipeline, read: list[int]) -> None:
+    first = topics.run()
+    assert (first.patterns.discarded, first.patterns.created, sorted(read)) == (2, 0, [3, 4])
+    before = dump_knowledge(topics)
+    read.clear()
+    again = topics.run()
+    assert (again.patterns.groups, again.patterns.covered, again.patterns.discarded, read) == (2, 0, 2, [])
+    assert topics.plan().count_totals()["patterns"] == 0
+    assert read == []
+    assert dump_knowledge(topics) == before
+
+
+def test_group_with_a_changed_unit_is_read_again(topics: Pipeline, read: list[int]) -> None:
+    topics.run()
+    read.clear()
+    edit_memory(topics.engine, note_id("hook-0"), {"content": f"{WEBHOOKS[0]} Always."}, changed_by="tester")
+    topics.run()
+    assert read == [4]
+
+
+def test_new_version_of_the_program_reads_again(
+    topics: Pipeline, read: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.run()
+    read.clear()
+    monkeypatch.setattr(discarded_groups, "describe_code", lambda: {"digest": "another"})
+    topics.run()
+    assert sorted(read) == [3, 4]
+
+
+def test_groups_that_are_gone_are_forgotten(topics: Pipeline, read: list[int]) -> None:
+    topics.run()
+    assert len(read) == topics.value("SELECT count(*) FROM {s}.discarded_groups") == 2
+    topics.write(
+        "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'old' WHERE external_id LIKE 'hook%'"
+    )
+    topics.run()
+    assert topics.value("SELECT count(*) FROM {s}.discarded_groups") == 1
