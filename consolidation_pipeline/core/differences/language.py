@@ -19,6 +19,9 @@ requests: Words near the opening of a sentence that asks: "tell me".
 light: Words without a meaning of their own.
 light_verbs: Light verbs, and auxiliaries that are verbs too, for which synonyms may stand: has, owns.
 prepositions, genitives, determiners: Those of them that open a phrase, join two nouns, or stand before a noun.
+perfects: Auxiliaries that tell of the past before a participle: "has moved".
+approximations: Words that make a number inexact, and are prepositions before anything else: "about".
+copula_clitic: Clitic and the form of "be" that it stands for before one of ``after_copula``: "the light's on".
 copulas: Forms of "be" between two names of one thing, which may change sides: "our vet is Ann", "Ann is our vet".
 participle_prepositions: Participles that are prepositions, unless an auxiliary is before them: "built using make".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
@@ -33,13 +36,14 @@ past_endings: Endings of such verbs, beside those of participles.
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 times, time_adverbs: Nouns of time, which may stand anywhere in a clause after a word such as "every", and adverbs.
+demonstratives: Words before nouns of time that tell when: "this morning".
 coordinators: Words that add a clause: and.
 alternatives: Words between alternatives, which may stand in any order: or.
 adverb_endings: Endings of words that may stand anywhere in a clause.
 family_endings: Endings after which stems are of one family: show and shown. The stemmer leaves them.
 numbers, ordinals, days, months: As their names say.
 short_days, short_months: Their short forms, which have a capital: "Mon".
-signs: Signs that stand for a word: "&" = "and".
+signs: Signs that stand for a word: "&" = "and"; "9+" is a plus sign after a number.
 contractions: Words that stand for several: "don't" = "do not", "invalid" = "not valid".
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
@@ -127,6 +131,11 @@ class Language(FunctionWords):
     abbreviations: frozenset[str]
     passive_auxiliaries: frozenset[str]
     agents: frozenset[str]
+    perfects: frozenset[str]
+    approximations: frozenset[str]
+    copula_clitic: tuple[str, ...]
+    after_copula: frozenset[str]
+    demonstratives: frozenset[str]
     prepositions: frozenset[str]
     genitives: frozenset[str]
     determiners: frozenset[str]
@@ -305,6 +314,11 @@ def load_language(code: str) -> Language:
         frozenset(raw.get("abbreviations", ())),
         frozenset(raw.get("passive_auxiliaries", ())),
         frozenset(raw.get("agents", ())),
+        frozenset(raw.get("perfects", ())),
+        frozenset(raw.get("approximations", ())),
+        tuple(raw.get("copula_clitic", ())),
+        frozenset(raw.get("after_copula", ())),
+        frozenset(raw.get("demonstratives", ())),
         frozenset(raw.get("prepositions", ())),
         frozenset(raw.get("genitives", ())),
         frozenset(raw.get("determiners", ())),

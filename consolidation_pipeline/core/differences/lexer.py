@@ -84,6 +84,15 @@ def join_negations(pieces: list[Piece], language: Language) -> list[Piece]:
     return pieces
 
 
+def read_copulas(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with the form of "be" that a clitic stands for: "the light's on", not "the light's switch"."""
+    clitic, copula = language.copula_clitic
+    for at, piece in enumerate(pieces[:-1]):
+        if piece.lower == clitic and piece.text != piece.lower and pieces[at + 1].lower in language.after_copula:
+            pieces[at] = piece._replace(lower=copula)
+    return pieces
+
+
 def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
     """Return the pieces with each particle at the end of a clause behind its verb, or in one word with it.
 
@@ -97,6 +106,9 @@ def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
             start = len(kept)
         elif piece.lower in language.particles and len(kept) - start > 1 and _ends_clause(pieces, at + 1, language):
             end = len(kept) - 1
+            # "Take the pill and do not lie down": beyond a negation is another verb.
+            denied = (at for at in range(end - 1, start - 1, -1) if _is_negation(kept[at], language))
+            start = next(denied, start)
             verb = next((verb for verb in range(end - 1, start - 1, -1) if _is_verb(kept, verb, start, language)), -1)
             if verb < 0 or (verb == end - 1 and not language.has_prefixes):
                 continue
@@ -106,6 +118,11 @@ def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
             else:
                 kept.insert(verb + 1, piece)
     return kept
+
+
+def _is_negation(piece: Piece, language: Language) -> bool:
+    phrase = language.phrases.get((piece.lower,)) if piece.kind == "word" else None
+    return phrase is not None and (phrase.key, phrase.pole) == ("polarity", "negative")
 
 
 def _ends_clause(pieces: Sequence[Piece], at: int, language: Language) -> bool:
@@ -175,6 +192,13 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
             is_end = _FULL_STOP.match(text, at) and last not in language.abbreviations
             if written != "." or (is_end and not (language.has_ordinal_dots and _is_ordinal(text, at, language))):
                 yield Piece("stop", written, written, written, at)
+        elif (
+            written == "+"
+            and text[at - 1 : at].isdigit()
+            and not text[end : end + 1].isalnum()
+            and "9+" in language.signs
+        ):
+            yield Piece("word", written, language.signs["9+"], "", at)
         elif kind == "sign" and written in language.signs:
             yield Piece("word", written, language.signs[written], "", at)
         elif kind == "sign" or written != "-" or text[at - 1 : at].isspace():

@@ -1,12 +1,14 @@
 """Order of aligned tokens: may the words of one text stand as they do in the other?"""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 
+# Words of an item of a list, with the "and" before the last one.
+_LONGEST_ITEM = 3
 # Texts with more words in the place of others are compared as reworded ones.
 _MOST_REPLACED = 2
 # Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
@@ -73,7 +75,7 @@ def find_reordered(
         _find_exchanged(a, b, places, language)
         or _find_turned(a, b, places, language)
         or _find_new_neighbour(a, b, places)
-        or _find_moved_away(a, b, places)
+        or _find_moved_away(a, b, places, language)
     )
 
 
@@ -177,17 +179,33 @@ def _is_compound(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, in
     return all(b[at].gap == "tight" for at in there[1:])
 
 
-def _find_moved_away(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int]) -> Reordered | None:
-    """Return a word that is in a clause with none of the words of its clause in the other text."""
+def _find_moved_away(
+    a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], language: Language
+) -> Reordered | None:
+    """Return a word that is in a clause with none of the words of its clause in the other text.
+
+    A phrase that opens one text and ends the other may have a list between: "for lunch we need bread, butter and tea".
+    """
     clauses, new_clauses = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
     for at, there in places.items():
         clauses[a[at].segment].add(at)
         new_clauses[b[there].segment].add(at)
     for at, there in places.items():
         clause, new_clause = clauses[a[at].segment], new_clauses[b[there].segment]
+        if _is_phrase(a[at], b[there], language) and (_opens_list(a, at, b, there) or _opens_list(b, there, a, at)):
+            continue
         if len(clause) > 1 and len(new_clause) > 1 and len(clause & new_clause) == 1:
             return [a[at]], [b[there]]
     return None
+
+
+def _opens_list(a: Sequence[Token], at: int, b: Sequence[Token], there: int) -> bool:
+    """Return True if a phrase before all other words is behind a list of short items in the other text."""
+    is_first = all(token.phrase >= a[at].phrase for token in a)
+    is_last = all(token.phrase <= b[there].phrase for token in b)
+    items = Counter(token.clause for token in b)
+    sizes = [size for clause, size in sorted(items.items())][1:]
+    return is_first and is_last and bool(sizes) and max(sizes) <= _LONGEST_ITEM + (b[there].phrase == b[-1].phrase)
 
 
 def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:

@@ -20,6 +20,7 @@ from consolidation_pipeline.core.differences.lexer import (
     drop_remarks,
     join_negations,
     join_particles,
+    read_copulas,
     split_pieces,
     unify_signs,
 )
@@ -229,12 +230,14 @@ class _Reader:
         self.words_before = 0
         self.gap = "tight"
         self.clause_start = 0
+        self.pointed = -1  # number of tokens before the last demonstrative
         self.passive: int | None = None  # number of tokens before the last auxiliary of the passive in this clause
 
     def read(self) -> None:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
         pieces = join_negations(drop_remarks(list(split_pieces(self.text, language)), language), language)
+        pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces
         at, is_opening, sentence_start, relative = 0, True, 0, -1
         while at < len(pieces):
@@ -308,6 +311,10 @@ class _Reader:
         language, word = self.language, pieces[at].lower
         if word in language.participle_prepositions and self.tokens and not self.words_before:
             return 1, Phrase("light")
+        if size == 1 and word in language.perfects and self._is_participle(pieces, at + 1):
+            return 1, Phrase("cue", "tense", "past")
+        if size == 1 and word in language.approximations and not self._counts(pieces, at + 1):
+            return 1, Phrase("light")
         if word in language.gerund_verbs and at + 1 < len(pieces):  # "needs cleaning"
             following = pieces[at + 1]
             if following.kind == "word" and following.lower.endswith(language.gerund_endings):
@@ -319,15 +326,27 @@ class _Reader:
             return size, Phrase("marker", "to")
         return size, meaning
 
+    def _counts(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if a number, a time or an amount begins at a piece: "about 30", "about an hour"."""
+        if at < len(pieces) and pieces[at].lower in self.language.determiners:
+            at += 1
+        if at >= len(pieces):
+            return False
+        piece, language = pieces[at], self.language
+        phrase = language.phrases.get((piece.lower,))
+        is_amount = phrase is not None and phrase.key == "quantity"
+        is_time = language.stem(piece.lower) in language.times or piece.lower in language.calendar
+        return piece.kind == "literal" or piece.lower in language.numbers or is_amount or is_time
+
+    def _is_participle(self, pieces: Sequence[Piece], at: int) -> bool:
+        word = pieces[at].lower if at < len(pieces) else ""
+        return word.endswith(self.language.participle_endings) or word in self.language.participles
+
     def _opens_participle(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True if a relative clause in the passive begins at a piece, after a noun: "that are tagged"."""
         if not self.tokens or self.words_before or at + 2 >= len(pieces):
             return False
-        auxiliary, participle = pieces[at + 1].lower, pieces[at + 2].lower
-        language = self.language
-        return auxiliary in language.passive_auxiliaries and (
-            participle.endswith(language.participle_endings) or participle in language.participles
-        )
+        return pieces[at + 1].lower in self.language.passive_auxiliaries and self._is_participle(pieces, at + 2)
 
     def _stands_before_noun(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True if a noun phrase begins at a piece: "is on the desk", not "is on in the lab"."""
@@ -419,6 +438,8 @@ class _Reader:
         """Take note of a preposition or marker, which governs the tokens up to the end of the noun phrase."""
         word = words[-1].lower
         language = self.language
+        if word in language.demonstratives:
+            self.pointed = len(self.tokens)
         if meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
             self.governor, self.governed_from = (meaning.key or word), len(self.tokens)
         elif word not in self.language.determiners or self.governed_from < len(self.tokens):
@@ -528,6 +549,8 @@ class _Reader:
             or language.calendar.get(language.stem(lower))
         ):
             key = day
+            if lower not in language.calendar and lower.endswith("s"):  # "on Mondays" may be every Monday
+                self.cues.append(Cue(piece.text, "quantity", "any", len(self.tokens), self.clause, piece.start))
         elif _is_name(piece.text, is_first, language.code):
             key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
         else:
@@ -557,6 +580,7 @@ class _Reader:
         is_said = cue is not None and cue.place == len(self.tokens) and cue.category in ("quantity", "tense", "order")
         if is_said and (word in language.calendar or _DURATION.fullmatch(key)):
             return True
+        is_said = is_said or self.pointed == len(self.tokens)  # "this morning"
         is_counted = is_said or (self.tokens and _TIMES.fullmatch(self.tokens[-1].key))  # "twice a year"
         return bool(is_counted) and language.stem(word) in language.times
 

@@ -8,9 +8,15 @@ from consolidation_pipeline.core.literals.literal_patterns import BLANK
 _UNIT_NAMES = """
     ns nanosecond nanoseconds; us µs μs microsecond microseconds; ms msec msecs millis millisecond milliseconds
     s sec secs second seconds; min m mins minute minutes; h hr hrs hour hours; d day days; w week weeks
-    month months; year years yr yrs; % percent pct; x times; px pixel pixels; ° deg degrees; hz; khz; mhz; ghz
-    b byte bytes; bit bits; kb; mb; gb; tb; kib; mib; gib; tib; kbps; mbps; gbps
-    $ usd dollar dollars; € eur euro euros; £ gbp
+    month months; year years yr yrs; % percent pct; x times; px pixel pixels; ° deg degrees
+    hz hertz; khz kilohertz; mhz megahertz; ghz gigahertz; watt watts; kw kilowatt kilowatts
+    b byte bytes; bit bits; kb kilobyte kilobytes; mb megabyte megabytes; gb gigabyte gigabytes; tb terabyte terabytes
+    kib; mib; gib; tib; kbps; mbps; gbps; $ usd dollar dollars; € eur euro euros; £ gbp pound pounds
+    nm nanometre nanometres nanometer nanometers; mm millimetre millimetres millimeter millimeters
+    cm centimetre centimetres centimeter centimeters; metre metres meter meters
+    km kilometre kilometres kilometer kilometers; mile miles mi; foot feet ft; inch inches
+    mg milligram milligrams; gram grams gramme grammes; kg kilogram kilograms kilo kilos; lb lbs; ounce ounces oz
+    ml millilitre millilitres milliliter milliliters; litre litres liter liters
 """
 UNITS = {"per cent": "%"} | {
     name: names.split()[0] for names in re.split("[;\n]", _UNIT_NAMES) for name in names.split()

@@ -26,6 +26,31 @@ MAY_MERGE = {
     "amount of data": ("Files over 2 GB are split.", "Files over 2048 MB are split."),
     "number word": ("Logs are kept for ninety days.", "Logs are kept for 90 days."),
     "plural day": ("Deploy on Friday.", "Deploy on Fridays."),
+    "every day of the week": ("The standup is on Mondays at 9:30.", "The standup is every Monday at 9:30."),
+    "unit in words": ("The laser has 532 nanometres and 2 mm.", "The laser has 532 nm and 2 millimetres."),
+    "currency in words": ("We sold the van for 8,400 pounds.", "We sold the van for £8,400."),
+    "about as a preposition": (
+        "Karim started the thesis chapter on tidal sediments.",
+        "Karim started the thesis chapter about tidal sediments.",
+    ),
+    "is as a clitic": ("He hates it when the reading light is on.", "He hates it when the reading light's on."),
+    "verb after a negation": (
+        "Take the pill after breakfast and don't lie down for an hour.",
+        "Take the pill after breakfast, and do not lie down for an hour.",
+    ),
+    "this morning": (
+        "I rotated the keys on staging this morning and everything verifies.",
+        "This morning I rotated the keys on staging, and everything verifies.",
+    ),
+    "perfect and passive": (
+        "We've moved the weekly sync from Tuesday to Thursday.",
+        "The weekly sync was moved from Tuesday to Thursday.",
+    ),
+    "plus after a number": ("The library requires Python 3.10+.", "The library requires Python 3.10 or later."),
+    "phrase before a list": (
+        "For the picnic we still need paper plates, lemonade, mustard and a blanket.",
+        "We still need paper plates, lemonade, mustard and a blanket for the picnic.",
+    ),
     "instruction": ("You must rotate the keys.", "Rotate the keys."),
     "announced and advised": (
         "Next time I will open the second drawer first.",
@@ -134,6 +159,8 @@ MAY_MERGE = {
 }
 MUST_NOT_MERGE = {
     "value": [
+        ("We sold the van for 8,400 pounds.", "We sold the van for €8,400."),
+        ("The beam is 2 millimetres wide.", "The beam is 2 metres wide."),
         ("The train leaves at 7 am.", "The train leaves at 7 pm."),
         ("It costs forty-five euros.", "It costs forty-four euros."),
         ("日志在三十天后删除。", "日志在二十天后删除。"),
@@ -173,6 +200,7 @@ MUST_NOT_MERGE = {
         ("The staging cluster logs bodies.", "The production cluster logs bodies."),
     ],
     "cue": [
+        ("The server has two failed disks.", "The server had two failed disks."),
         ("The trip to London is short.", "The trip from London is short."),
         ("Groups of up to 20 people pay less.", "Groups of at least 20 people pay less."),
         ("The pump works above 10 degrees.", "The pump works below 10 degrees."),
@@ -191,6 +219,10 @@ MUST_NOT_MERGE = {
         ("It is automatic in development and manual in tests.", "It is automatic in tests and manual in development."),
     ],
     "order": [
+        (
+            "In Berlin the main office is open, the small shop closes early on Fridays.",
+            "The main office is open, the small shop closes early on Fridays in Berlin.",
+        ),
         ("Bob is Alice's neighbour.", "Alice is Bob's neighbour."),
         ("The copy of the key is with Lena.", "The key of the copy is with Lena."),
         ("Alice's manager is Bob.", "Bob's manager is Alice."),
@@ -212,6 +244,8 @@ MUST_NOT_MERGE = {
         ("Orders are held.", "Orders are held unless the customer pays."),
     ],
     "added cue": [
+        ("The import takes 30 minutes.", "The import takes about 30 minutes."),
+        ("The library requires Python 3.10.", "The library requires Python 3.10+."),
         ("Once the build is green, ship it.", "Before the build is green, ship it."),
         ("Ann mailed the invoice to the bank.", "Ann needs to mail the invoice to the bank."),
         ("The node was drained at noon.", "The node must be drained at noon."),
