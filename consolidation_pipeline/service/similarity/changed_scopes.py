@@ -29,8 +29,6 @@ from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 Mask = npt.NDArray[np.bool_]
 # Memories of the empty scope are found by searches in any scope, so the recall gate of each scope reads them.
 _EMPTY = UUID(int=0)
-
-
 _PACKED_NODE = np.dtype(
     [("id", "S16"), ("type", "<i8"), ("repeats", "S16"), ("version", "<i8"), ("into", "S16"), ("reused", "<i8")]
 )
@@ -41,7 +39,8 @@ class ScopeStates:
     """The scopes of all nodes of a project.
 
     ``hashes``: by scope, of its nodes and of all else that its groups follow from. ``of_node`` (n,): position of the
-    scope of each node among them. ``changed``: scopes whose groups are to be formed.
+    scope of each node among them. ``changed``: scopes whose groups are to be formed. A scope that always counts as
+    changed has an empty hash.
     """
 
     hashes: Mapping[UUID, str]
@@ -53,11 +52,6 @@ class ScopeStates:
         chosen = np.array([scope in self.changed for scope in self.hashes], dtype=np.bool_)
         chosen[self.of_node[np.asarray(also, dtype=np.int64)]] = True
         return np.asarray(chosen[self.of_node], dtype=np.bool_)
-
-    def list_complete(self, without: Iterable[int] = ()) -> dict[UUID, str]:
-        """Return the scopes with their hashes, but for those of the nodes at the rows ``without``."""
-        left_out = {*self.of_node[list(without)].tolist()}
-        return {scope: found for at, (scope, found) in enumerate(self.hashes.items()) if at not in left_out}
 
 
 def find_changed_scopes(connection: Connection, run: ProjectRun, nodes: Nodes, rules: PairRules) -> ScopeStates:
@@ -99,9 +93,10 @@ def forget_groups(connection: Connection, run: ProjectRun, states: ScopeStates) 
 def note_groups(
     connection: Connection, run: ProjectRun, states: ScopeStates, *, open_groups: Iterable[int] = ()
 ) -> None:
-    """Note that all groups are formed, but for the scopes of the nodes at the rows ``open_groups``."""
-    known = {scope: found for scope, found in states.list_complete(open_groups).items() if found}
-    replace_grouped_scopes(connection, run.project.id, known)
+    """Note that all groups are formed, but for those of the scopes of the nodes at the rows ``open_groups``."""
+    is_open = {*states.of_node[list(open_groups)].tolist()}
+    complete = {scope: found for at, (scope, found) in enumerate(states.hashes.items()) if found and at not in is_open}
+    replace_grouped_scopes(connection, run.project.id, complete)
 
 
 def _pack(nodes: Nodes) -> npt.NDArray[np.void]:

@@ -179,6 +179,8 @@ def _load_plain_vectors(
     ids = contents.nodes.ids
     is_everything = contents.count == contents.total and bool(wanted.all())
     nodes, vectors = load_graph_nodes(connection, run, plain=True, only=None if is_everything else ids[wanted])
+    if np.array_equal(nodes.ids, ids):
+        return vectors
     plain = np.zeros_like(contents.x)
     plain[wanted] = vectors[find_positions(nodes.ids, ids[wanted])]
     return plain
