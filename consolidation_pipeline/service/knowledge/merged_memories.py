@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -38,6 +39,7 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
 )
 from consolidation_pipeline.store.ledger.active_keys import find_by_text
 from consolidation_pipeline.store.memories.pending_uses import fold_uses
+from consolidation_pipeline.store.similarity.clusters import mark_groups_merged
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
 # Groups per transaction.
@@ -186,6 +188,11 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
     )
 
 
+def _write_rows(run: ProjectRun, connection: Connection, rows: Sequence[MergedMemory]) -> None:
+    write_merged(connection, run.author, rows, now=run.now)
+    mark_groups_merged(connection, run.project.id, [row.values["cluster_key"] for row in rows])
+
+
 def _write_batch(
     run: ProjectRun,
     batch: _Batch,
@@ -200,7 +207,7 @@ def _write_batch(
             run,
             "merged_memories",
             batch.rows,
-            lambda connection, rows: write_merged(connection, run.author, rows, now=run.now),
+            partial(_write_rows, run),
             list_merged_sources,
         )
         return _leave_out(batch, refused)

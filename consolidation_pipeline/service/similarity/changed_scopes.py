@@ -64,23 +64,9 @@ def find_changed_scopes(connection: Connection, run: ProjectRun, nodes: Nodes, r
         nodes: All nodes of the project.
         rules: What people decided on merges.
     """
-    of_node = scope_keys(nodes)
-    order = np.argsort(of_node, kind="stable")
-    first = np.flatnonzero(np.diff(of_node[order], prepend=-1))
-    scopes = to_uuids(nodes.scopes[order[first]])
-    if run.options.pair_judge != "none" or any(test.kind == "must_not_merge" for test in run.memory_tests):
-        return ScopeStates(dict.fromkeys(scopes, ""), of_node, frozenset(scopes))
-    limit = limit_topic_size(int(number_contents(nodes, rules).max(initial=-1)) + 1)
-    common, rows = _hash_common(run, rules), _pack(nodes.select(order))
-    hashes = {}
-    for scope, start, end in zip(scopes, first.tolist(), [*first[1:].tolist(), len(rows)], strict=False):
-        part = rows[start:end]
-        # A limit that no group can reach changes nothing.
-        digest = sha256(f"{common}{min(limit, len(part))}".encode())
-        digest.update(part.tobytes())
-        hashes[scope] = digest.hexdigest()
+    hashes, of_node = _hash_scopes(run, nodes, rules)
     stored = load_grouped_scopes(connection, run.project.id)
-    changed = {scope for scope, found in hashes.items() if stored.get(scope) != found}
+    changed = {scope for scope, found in hashes.items() if not found or stored.get(scope) != found}
     return ScopeStates(hashes, of_node, frozenset(changed | ({_EMPTY} & hashes.keys()) if changed else ()))
 
 
@@ -91,12 +77,36 @@ def forget_groups(connection: Connection, run: ProjectRun, states: ScopeStates) 
 
 
 def note_groups(
-    connection: Connection, run: ProjectRun, states: ScopeStates, *, open_groups: Iterable[int] = ()
+    connection: Connection, run: ProjectRun, nodes: Nodes, rules: PairRules, *, open_groups: Iterable[int] = ()
 ) -> None:
-    """Note that all groups are formed, but for those of the scopes of the nodes at the rows ``open_groups``."""
-    is_open = {*states.of_node[list(open_groups)].tolist()}
-    complete = {scope: found for at, (scope, found) in enumerate(states.hashes.items()) if found and at not in is_open}
+    """Note that all groups are formed, but for those of the scopes of the nodes at the rows ``open_groups``.
+
+    ``nodes``: all nodes as they are after the merges that the groups ask for. Without these the scopes have changed.
+    """
+    hashes, of_node = _hash_scopes(run, nodes, rules)
+    is_open = {*of_node[list(open_groups)].tolist()}
+    complete = {scope: found for at, (scope, found) in enumerate(hashes.items()) if found and at not in is_open}
     replace_grouped_scopes(connection, run.project.id, complete)
+
+
+def _hash_scopes(run: ProjectRun, nodes: Nodes, rules: PairRules) -> tuple[dict[UUID, str], npt.NDArray[np.int64]]:
+    """Return ``hashes`` and ``of_node`` of ``ScopeStates``."""
+    of_node = scope_keys(nodes)
+    order = np.argsort(of_node, kind="stable")
+    first = np.flatnonzero(np.diff(of_node[order], prepend=-1))
+    scopes = to_uuids(nodes.scopes[order[first]])
+    if run.options.pair_judge != "none" or any(test.kind == "must_not_merge" for test in run.memory_tests):
+        return dict.fromkeys(scopes, ""), of_node
+    limit = limit_topic_size(int(number_contents(nodes, rules).max(initial=-1)) + 1)
+    common, rows = _hash_common(run, rules), _pack(nodes.select(order))
+    hashes = {}
+    for scope, start, end in zip(scopes, first.tolist(), [*first[1:].tolist(), len(rows)], strict=False):
+        part = rows[start:end]
+        # A limit that no group can reach changes nothing.
+        digest = sha256(f"{common}{min(limit, len(part))}".encode())
+        digest.update(part.tobytes())
+        hashes[scope] = digest.hexdigest()
+    return hashes, of_node
 
 
 def _pack(nodes: Nodes) -> npt.NDArray[np.void]:

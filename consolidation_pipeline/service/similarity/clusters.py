@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -137,12 +137,21 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
         replace_details(connection, project, run.job_id, groups.tiers, written=changed)
         # Whether these stay apart is asked again by the next run.
         refused = np.flatnonzero(np.isin(nodes.ids, to_ids([id_ for one in groups.refused for id_ in one.memories])))
-        note_groups(connection, run, states, open_groups=np.union1d(kept_apart, refused))
+        planned = replace(nodes, merged_into=_plan_merges(whole.nodes, rows, groups.units))
+        note_groups(connection, run, planned, rules, open_groups=np.union1d(kept_apart, refused))
         map_svg = _draw_map(connection, run, whole.nodes)
         summary = _summarize(connection, run, groups, whole, map_svg)
     if not apart:
         run.refused_by_tests += groups.vetoed
     return summary
+
+
+def _plan_merges(nodes: Nodes, rows: Labels, units: Units) -> Ids:
+    """Return the merged memory of each node after the merges of ``units``, which are of the nodes at ``rows``."""
+    into = nodes.merged_into.copy()
+    of_row = units.unit_of_row
+    into[rows] = np.where(units.merged[of_row], units.ids[of_row], into[rows])
+    return into
 
 
 def _draw_map(connection: Connection, run: ProjectRun, nodes: Nodes) -> str | None:

@@ -174,6 +174,17 @@ def replace_details(
     return changed
 
 
+_MARK_MERGED = """
+    UPDATE consolidation.memory_clusters SET details = details || '{"weakest_new_pair": null}'
+    WHERE project_id = :project AND tier = 'merge' AND cluster_key = ANY(:keys) AND is_representative
+"""
+
+
+def mark_groups_merged(connection: Connection, project_id: UUID, keys: Collection[str]) -> None:
+    """Store that no pair of these merge groups is about to be merged any more, by their cluster keys."""
+    connection.execute(text(_MARK_MERGED), {"project": project_id, "keys": list(keys)})
+
+
 _LOAD_DETAILS = """
     SELECT cluster_key, details FROM consolidation.memory_clusters
     WHERE project_id = %(project)s AND tier = %(tier)s AND is_representative

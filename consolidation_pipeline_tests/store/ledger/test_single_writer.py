@@ -333,6 +333,7 @@ class StoreArguments:
             "replace_grouped_scopes": {"scopes": {uuid4(): "hash"}},
             "replace_discarded": {"groups": {"key": "hash"}},
             "load_group_keys": {"ids": self.raw},
+            "mark_groups_merged": {"keys": ["key"]},
             "find_key": {"key_hash": "hash"},
             "count_words": {"index": WordIndex("task_memories", self.project.id)},
             "execute_plain": {"statements": "SET LOCAL work_mem = '4MB'"},
