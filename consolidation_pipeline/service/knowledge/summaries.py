@@ -51,6 +51,8 @@ from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_
 JOB = "summarize"
 # Lowest number of chunks that are asked for together. The summaries made of them are written together.
 BATCH = 16
+# Chunks without a model, which cost less than to write them: each transaction and request for vectors takes time.
+EXTRACT_BATCH = 64
 # A summary lists which memories it tells something of if they are no more.
 MAX_TOLD = 200
 
@@ -176,7 +178,7 @@ def _summarize_parts(run: ProjectRun, parts: list[_Part]) -> tuple[list[_PartRes
             parts = parts + [_Part(memories, stored) for stored, memories in pending]
     extracted = _extract_summaries(run, parts if condenser is None else ())
     try:
-        for batch in _batch_parts(parts):
+        for batch in _batch_parts(parts, size=EXTRACT_BATCH if condenser is None else BATCH):
             if condenser is None:
                 found = [_PartResult([_build_extract(run, part.memories, next(extracted))]) for part in batch]
             elif stop is None:
@@ -243,12 +245,12 @@ def _load_parts(run: ProjectRun) -> list[_Part]:
     return found
 
 
-def _batch_parts(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Yield batches of parts with ``BATCH`` chunks or more together; the last may have fewer."""
+def _batch_parts(parts: Sequence[_Part], *, size: int) -> Iterator[list[_Part]]:
+    """Yield batches of parts with ``size`` chunks or more together; the last may have fewer."""
     batch: list[_Part] = []
     for part in parts:
         batch.append(part)
-        if sum(len(split_chunks(one.memories)) for one in batch) >= BATCH:
+        if sum(len(split_chunks(one.memories)) for one in batch) >= size:
             yield batch
             batch = []
     if batch:
