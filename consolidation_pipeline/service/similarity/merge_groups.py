@@ -41,7 +41,7 @@ Verdicts = npt.NDArray[np.int16]
 
 @dataclass(frozen=True)
 class PairRules:
-    """What people decided on merges.
+    """Decisions of people on merges.
 
     ``cannot_link``: memories that must not be merged. ``variants``: those that must neither be merged nor asked about.
     """

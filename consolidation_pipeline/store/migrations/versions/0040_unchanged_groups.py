@@ -1,4 +1,4 @@
-"""What need not be done again: scopes whose groups are complete, and groups that gave no pattern or principle.
+"""Scopes whose groups are complete, and groups that gave no pattern or principle, which need not be read again.
 
 Revision: 0040
 """
