@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from consolidation_pipeline.llm import gateway
+from consolidation_pipeline.llm.gateway import CircuitBreaker
 from consolidation_pipeline_tests.openai_server import OpenAIServer
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.model_replies import shown_memories
@@ -38,7 +40,11 @@ def count_calls_by_schema(provider: OpenAIServer) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_thousand_memories_take_one_call_per_group(pipeline: Pipeline, provider: OpenAIServer) -> None:
+def test_thousand_memories_take_one_call_per_group(
+    pipeline: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One of five texts of suggestions is refused: by chance, so many in a row that the model is not asked for more.
+    monkeypatch.setattr(gateway, "CircuitBreaker", lambda model, _: CircuitBreaker(model, limit=1000))
     pipeline.configure_new(**MODEL, merge_style="rewrite")
     texts = [wording.format(part, fault) for part in PARTS for fault in FAULTS for wording in WORDINGS]
     assert len(texts) == 1000
