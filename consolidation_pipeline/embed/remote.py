@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -80,7 +81,6 @@ class LiteLLMEmbedder:
         self._retries = retries
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._is_packing = True
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 (n, d), L2-normalised, row i for text i. Nothing is truncated here.
@@ -157,20 +157,26 @@ class LiteLLMEmbedder:
         return vectors
 
     def _request(self, batch: _Batch) -> Any:
-        litellm = load_litellm()
-        # As the SDK of OpenAI asks by itself: numbers in JSON are read a hundred times as slowly.
-        is_packing = self._is_packing and litellm.get_llm_provider(self.name)[1] == "openai"
-        packing = {"encoding_format": "base64"} if is_packing else {}
+        litellm, packing = load_litellm(), self._packing
         try:
             # Only with_retries retries: retries of litellm and of the SDK below it would multiply the attempts.
             reply = litellm.embedding(**self._options, **packing, input=batch.texts, num_retries=0, max_retries=0)
         except litellm.BadRequestError as error:
             if not packing or "encoding_format" not in str(error):
                 raise
-            self._is_packing = False
+            self._packing = {}
             return self._request(batch)
         record_reply(reply)
         return reply
+
+    @cached_property
+    def _packing(self) -> dict[str, str]:
+        """Options by which vectors come in base64, until a server refuses them.
+
+        The SDK of OpenAI asks so by itself: numbers in JSON are read several times as slowly.
+        """
+        is_openai = load_litellm().get_llm_provider(self.name)[1] == "openai"
+        return {"encoding_format": "base64"} if is_openai else {}
 
     def _describe(self, error: Exception) -> str:
         return describe_error(error, [self._api_key] if self._api_key else [])

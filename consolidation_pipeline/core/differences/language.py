@@ -180,6 +180,10 @@ class Language(FunctionWords):
         verb = word.partition(" ")[0]
         return verb in self.past_forms or verb in self.participles or verb.endswith(self.past_endings)
 
+    def is_participle(self, word: str) -> bool:
+        """Return True if a word in lower case is a participle: sent, moved."""
+        return word in self.participles or word.endswith(self.participle_endings)
+
     def is_adverb(self, word: str) -> bool:
         """Return True if a word in lower case may stand anywhere in a clause: quickly, but not daily, a known word."""
         return word.endswith(self.adverb_endings) and self.stem(word) not in self.synonyms

@@ -7,8 +7,8 @@ from itertools import accumulate, pairwise
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 
-# Words of an item of a list, with the "and" before the last one.
-_LONGEST_ITEM = 3
+# Words of an item of a list, or of the last item with the phrase behind it.
+_LONGEST_ITEM = 4
 # Texts with more words in the place of others are compared as reworded ones.
 _MOST_REPLACED = 2
 # Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
@@ -203,9 +203,8 @@ def _opens_list(a: Sequence[Token], at: int, b: Sequence[Token], there: int) -> 
     """Return True if a phrase before all other words is behind a list of short items in the other text."""
     is_first = all(token.phrase >= a[at].phrase for token in a)
     is_last = all(token.phrase <= b[there].phrase for token in b)
-    items = Counter(token.clause for token in b)
-    sizes = [size for clause, size in sorted(items.items())][1:]
-    return is_first and is_last and bool(sizes) and max(sizes) <= _LONGEST_ITEM + (b[there].phrase == b[-1].phrase)
+    items = sorted(Counter(token.clause for token in b).items())[1:]
+    return is_first and is_last and 0 < max((size for _, size in items), default=0) <= _LONGEST_ITEM
 
 
 def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:

@@ -339,8 +339,7 @@ class _Reader:
         return piece.kind == "literal" or piece.lower in language.numbers or is_amount or is_time
 
     def _is_participle(self, pieces: Sequence[Piece], at: int) -> bool:
-        word = pieces[at].lower if at < len(pieces) else ""
-        return word.endswith(self.language.participle_endings) or word in self.language.participles
+        return at < len(pieces) and self.language.is_participle(pieces[at].lower)
 
     def _opens_participle(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True if a relative clause in the passive begins at a piece, after a noun: "that are tagged"."""
@@ -398,7 +397,7 @@ class _Reader:
         while at < len(self.tokens):
             word = self.tokens[at].text.lower().partition(" ")[0]  # "set up"
             is_gerund = at == self.gerund and word.endswith(language.gerund_endings)
-            if is_gerund or word.endswith(language.participle_endings) or word in language.participles:
+            if is_gerund or language.is_participle(word):
                 return at
             if not word.endswith(language.adverb_endings) and not language.has_late_participles:
                 return None

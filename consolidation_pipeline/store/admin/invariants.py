@@ -15,6 +15,7 @@ from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.writers import writer_key
 from consolidation_pipeline.store.knowledge.summaries import COVERS
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
+from consolidation_pipeline.store.similarity.similarity_graph import IS_MOVED
 
 # Vectors are stored as float32: a norm is exact to about 1e-7, a similarity to about 1e-6.
 _NORM_SLACK = 1e-3
@@ -135,19 +136,15 @@ _FIND_UNNORMALIZED_VECTORS = """
 """
 
 
-# Vectors are not in the ledger. A memory whose vector changed counts as not compared.
-_NOT_COMPARED = """NOT EXISTS (SELECT FROM consolidation.compared_memories c
-    WHERE c.project_id = t.project_id AND c.memory_id = t.id)"""
-
-
 def find_unnormalized_vectors(
     connection: Connection, project_id: UUID, jobs: Sequence[UUID] | None = None
 ) -> list[str]:
     """Find raw memories whose vector is not of length 1, and rows with such a staged vector.
 
-    ``jobs``: look at the memories that were not compared yet, as the vectors of the others were checked before.
+    ``jobs``: look at the memories that were not compared yet, as the vectors of the others were checked before. The
+    ledger does not hold vectors.
     """
-    statement = compose(_FIND_UNNORMALIZED_VECTORS, changed="" if jobs is None else conditions(_NOT_COMPARED))
+    statement = compose(_FIND_UNNORMALIZED_VECTORS, changed="" if jobs is None else conditions(IS_MOVED))
     return _list_violations(connection, project_id, statement, slack=_NORM_SLACK)
 
 

@@ -247,10 +247,13 @@ def clear_neighbors(connection: Connection, project_id: UUID, model: str) -> Non
     connection.execute(text(_CLEAR_NEIGHBORS), {"project": project_id, "model": model})
 
 
-_LIST_MOVED = """
-    SELECT id FROM consolidation.task_memories t WHERE project_id = :project AND NOT EXISTS (
-        SELECT 1 FROM consolidation.compared_memories c WHERE c.project_id = t.project_id AND c.memory_id = t.id)
-"""
+# SQL that is true if the raw memory `t` changed or left since it was compared, or is new.
+IS_MOVED = """NOT EXISTS (
+    SELECT 1 FROM consolidation.compared_memories c WHERE c.project_id = t.project_id AND c.memory_id = t.id)"""
+_LIST_MOVED = compose(
+    "SELECT id FROM consolidation.task_memories t WHERE project_id = :project/* is_moved */",
+    is_moved=conditions(IS_MOVED),
+)
 
 
 def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int:
