@@ -18,6 +18,8 @@ _FAMILY_LENGTH = 4
 MIN_EQUAL = 0.4
 # Texts that both add details have this many words in common: "a fee for topping up" and "a limit to topping up": two.
 FEWEST_COMMON = 6
+# Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
+OF_COMPOUNDS = frozenset("of for to in on at für von vom zu zum zur des im am de del du para pour".split())
 _DATE = re.compile(r"date:\d{4}-(\d\d-\d\d)")
 # Pairs of words left that are compared one by one. Texts with more have nothing in common.
 _MOST_WORD_PAIRS = 10_000
@@ -83,15 +85,24 @@ class Alignment:
     def _pair_compounds(
         self, words: Sequence[Token], of_words: dict[int, int], parts: Sequence[Token], of_parts: dict[int, int]
     ) -> None:
-        """Pair a word with the two words that it is written from in the other text: printer-driver, printerdriver."""
+        """Pair a word with the two that it is written from in the other text: printer-driver, "Treiber für Drucker"."""
         left = [at for at, token in enumerate(words) if at not in of_words and token.kind == "word"]
         for j in range(len(parts) - 1) if left else ():
-            if j in of_parts or j + 1 in of_parts or parts[j + 1].gap != "tight":
+            if j in of_parts or j + 1 in of_parts:
                 continue
-            joined = (parts[j].text + parts[j + 1].text).lower()
-            same = next((at for at in left if at not in of_words and words[at].text.lower() == joined), None)
+            joined = self._join_words(parts[j], parts[j + 1])
+            same = next((at for at in left if at not in of_words and words[at].text.lower() in joined), None)
             if same is not None:
                 of_words[same], of_parts[j], of_parts[j + 1] = j, same, same
+
+    def _join_words(self, first: Token, second: Token) -> set[str]:
+        """Return the words that two words may be written as: "Drucker", "Treiber", or "Treiber für Drucker"."""
+        one, other = first.text.lower(), second.text.lower()
+        if second.gap == "tight":
+            return {one + other}
+        if second.governor in OF_COMPOUNDS or second.gap == "of":
+            return {other + link + one for link in self.language.compound_links}
+        return set()
 
     def _pair_similar_words(self) -> None:
         words_a, words_b = self._list_words(self.a, self.of_a), self._list_words(self.b, self.of_b)

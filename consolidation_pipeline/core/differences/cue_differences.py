@@ -7,6 +7,7 @@ from functools import cached_property
 
 from consolidation_pipeline.core.differences.alignment import Alignment
 from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.order import ONLY, may_be_subject
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token
 
 # A kind of difference and the words of each text.
@@ -27,7 +28,7 @@ _ALIKE = {
     ("marker", "after", "once"),
 }
 # Markers that contradict each other, though either may be missing.
-_OPPOSED = {frozenset(("from", "to")), frozenset(("above", "below"))}
+_OPPOSED = {frozenset(pair) for pair in (("from", "to"), ("by", "to"), ("above", "below"), ("by", "object"))}
 # Cues of different categories that say the same: "old but good", "although old, good"; "only now", "just now".
 _ALIKE_CUES = {
     (("restriction", "contrast"), ("marker", "although")),
@@ -48,6 +49,7 @@ class _Side:
     text: str
     tokens: Sequence[Token]
     cues: Sequence[Cue]
+    frame: Sequence[int | str]
     scopes: Sequence[frozenset[int]]
     left: Sequence[Token]
     pairs: Mapping[int, int]
@@ -105,7 +107,7 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         paired_b.add(j)
         if has_changed and not is_alike:
             yield "cue", [x], [y]
-        elif is_apart and one.scopes[i] and other.scopes[j] and not _is_neutral(x, language):
+        elif _has_moved(one, i, other, j, language):
             yield "moved cue", _quote(x, one.tokens), _quote(y, other.tokens)
     for i, j in _find_alike(one, paired_a, other, paired_b):
         paired_a.add(i)
@@ -118,6 +120,60 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         yield "added cue", _quote(cue, one.tokens), ()
     for cue in _find_demands(other, paired_b, one, paired_a, language):
         yield "added cue", (), _quote(cue, other.tokens)
+
+
+def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> bool:
+    """Return True if a cue of both texts stands beside other words."""
+    x, y = one.cues[i], other.cues[j]
+    if _is_neutral(x, language):
+        return False
+    if f"cue {x.category} {x.pole}" == ONLY and _has_new_focus(one, x, other, y, language):
+        return True
+    # The clause that 先 opens may have no words but cues.
+    has_words = bool(one.scopes[i]) and bool(other.scopes[j])
+    return not one.scopes[i] & other.scopes[j] and (has_words or x.category == "order")
+
+
+def _has_new_focus(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if "only" restricts another word: "only admins may delete posts", "admins may only delete posts".
+
+    Before a verb it may restrict any word behind it: "Ann only eats at home", "Ann eats only at home".
+    """
+    at, there = _find_focus(one, x, language), _find_focus(other, y, language)
+    if at is None or there is None or at not in one.pairs or one.pairs[at] == there:
+        return False
+    if language.has_late_focus:
+        return True
+    origins = {place: origin for origin, place in one.pairs.items()}
+    is_behind = one.tokens[at].place < x.place or other.tokens[there].place < y.place
+    in_phrase = _is_phrase(other, one.pairs[at], there) or (there in origins and _is_phrase(one, at, origins[there]))
+    if is_behind and in_phrase:  # "only in the cold room", "in the cold room only"
+        return False
+    is_new = there in origins and _stood_before(other, there, one, origins[there], x)
+    return is_new or _stood_before(one, at, other, one.pairs[at], y)
+
+
+def _is_phrase(side: _Side, at: int, other: int) -> bool:
+    """Return True if two words are in one phrase with a preposition."""
+    one, two = side.tokens[at], side.tokens[other]
+    return bool(one.governor) and one.phrase == two.phrase
+
+
+def _stood_before(side: _Side, at: int, other: _Side, there: int, cue: Cue) -> bool:
+    """Return True if a word behind "only", the subject or in a phrase, stands before ``cue`` in the other text."""
+    word, same = side.tokens[at], other.tokens[there]
+    is_phrase = bool(word.governor) and bool(same.governor)
+    return same.place < cue.place and (is_phrase or may_be_subject(word, side.tokens, side.frame))
+
+
+def _find_focus(side: _Side, cue: Cue, language: Language) -> int | None:
+    """Return the position of the word behind "only", or else before it."""
+    places = {token.place: at for at, token in enumerate(side.tokens) if token.clause == cue.clause}
+    after = min((place for place in places if place >= cue.place), default=None)
+    before = max((place for place in places if place < cue.place), default=None)
+    first, second = (before, after) if language.has_late_focus else (after, before)
+    place = second if first is None else first
+    return None if place is None else places[place]
 
 
 def _are_opposed(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> bool:
@@ -154,7 +210,7 @@ def _find_alike(one: _Side, paired: set[int], other: _Side, paired_other: set[in
 
 def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token], pairs: Mapping[int, int]) -> _Side:
     scopes = [frozenset(places[at] for at in near if at in places) for near in reading.scopes]
-    return _Side(reading.text, reading.tokens, reading.cues, scopes, left, pairs)
+    return _Side(reading.text, reading.tokens, reading.cues, reading.frame, scopes, left, pairs)
 
 
 def _find_demands(

@@ -17,6 +17,7 @@ from consolidation_pipeline.core.differences.cue_differences import Finding, fin
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
 from consolidation_pipeline.core.differences.order import (
     find_exchange,
+    find_new_side,
     find_reordered,
     find_replaced,
     is_same_as_written,
@@ -235,7 +236,9 @@ def _find_orders(a: Reading, b: Reading, alignment: Alignment, *, is_brief: bool
         yield "exchange", *order
     elif is_brief:
         return
-    elif order := find_reordered(a.tokens, b.tokens, alignment.of_a, alignment.language):
+    elif order := find_new_side(a, b, alignment.of_a, alignment.language) or find_reordered(
+        a.tokens, b.tokens, alignment.of_a, alignment.language
+    ):
         yield "order", *order
     elif order := find_reordered(b.tokens, a.tokens, alignment.of_b, alignment.language):
         yield "order", *order[::-1]

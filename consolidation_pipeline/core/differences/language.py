@@ -24,7 +24,11 @@ approximations: Words that make a number inexact, and are prepositions before an
 copula_clitic: Clitic and the form of "be" that it stands for before one of ``after_copula``: "the light's on".
 copulas: Forms of "be" between two names of one thing, which may change sides: "our vet is Ann", "Ann is our vet".
 participle_prepositions: Participles that are prepositions, unless an auxiliary is before them: "built using make".
+has_late_focus: True if "only" stands behind the word that it restricts: 資料だけ.
+possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
+tools: Verbs before a tool, "use pip to install it" = the preposition of "install it using pip".
+alternations: Words that are two between "every" and a time: "every other week".
 particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
 has_prefixes: True if a particle and its verb are one word in other places: ausschalten.
 passive_auxiliaries, agents, participles, participle_endings: Signs of a passive clause.
@@ -37,6 +41,9 @@ done: Words beside such a verb, or beside any in a script without blanks, by whi
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 times, time_adverbs: Nouns of time, which may stand anywhere in a clause after a word such as "every", and adverbs.
 demonstratives: Words before nouns of time that tell when: "this morning".
+date_articles: Articles before days and dates that tell when: "el viernes".
+order_adverbs: Ordinals that are adverbs where they open or end a clause: "first run it".
+compound_links: What may join the two nouns of a compound: Größenlimit.
 coordinators: Words that add a clause: and.
 alternatives: Words between alternatives, which may stand in any order: or.
 adverb_endings: Endings of words that may stand anywhere in a clause.
@@ -48,6 +55,11 @@ contractions: Words that stand for several: "don't" = "do not", "invalid" = "not
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
 clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
+has_decimal_comma: True if a comma stands before decimals and a full stop between thousands: "5.000", "2,5 GB".
+clock.before, clock.after: Words before or behind an hour = minutes to add: "half past" = 30.
+clock.hours: Words that may stand behind an hour.
+clock.durations: Words behind a number of hours that is no time of day.
+clock.halves, clock.halves_before: Words behind or before a time = half of the day: am, pm, or night.
 markers: Class = words that govern what follows them.
 cues.<category>: Pole = words that change what is claimed. Poles of a category contradict each other.
 denying_verbs: Words of the negative pole that are verbs: beside another verb they replace it.
@@ -58,12 +70,13 @@ antonyms.pairs: Words that must not stand for each other.
 
 import re
 import tomllib
+from collections import abc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from dataclasses import dataclass, fields
+from functools import cache, cached_property, lru_cache, partial
 from importlib.resources import files
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, get_origin
 
 LANGUAGES = ("en", "de", "es", "fr", "zh", "ja")
 # Languages of one alphabet, between which function words decide.
@@ -89,6 +102,27 @@ class Phrase:
     role: str
     key: str = ""
     pole: str = ""
+
+
+# Meaning of each phrase, which is a tuple of words in lower case.
+PhraseMeanings = Mapping[tuple[str, ...], str]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Words of times of day, by the keys of a language's table ``clock``."""
+
+    before: PhraseMeanings
+    hours: PhraseMeanings
+    durations: PhraseMeanings
+    after: PhraseMeanings
+    halves: PhraseMeanings
+    halves_before: PhraseMeanings
+
+    @cached_property
+    def openings(self) -> frozenset[str]:
+        """First words of what stands before an hour."""
+        return frozenset(words[0] for words in (*self.before, *self.halves_before))
 
 
 @dataclass(frozen=True)
@@ -174,6 +208,15 @@ class Language(FunctionWords):
     inversions: frozenset[tuple[str, ...]]
     requests: tuple[str, ...]
     remarks: frozenset[str]
+    clock: Clock
+    has_decimal_comma: bool
+    tools: Mapping[str, str]
+    alternations: frozenset[str]
+    date_articles: frozenset[str]
+    order_adverbs: frozenset[str]
+    compound_links: tuple[str, ...]
+    possessives: frozenset[str]
+    has_late_focus: bool
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
@@ -288,80 +331,63 @@ def load_language(code: str) -> Language:
         frozenset(synonyms.get(stem(word), stem(word)) for word in pair) for pair in raw["antonyms"]["pairs"]
     )
     opposed = frozenset().union(*antonyms)
-    return Language(
-        function_words.light,
-        function_words.elisions,
-        function_words.clitics,
-        code,
-        raw.get("stemmer"),
-        stem,
-        phrases,
-        _measure(phrases),
-        synonym_phrases,
-        _measure(synonym_phrases),
-        raw.get("numbers", {}),
-        raw.get("units", {}),
-        raw.get("ordinals", {}),
-        {
+    read: dict[str, Any] = {
+        "light": function_words.light,
+        "elisions": function_words.elisions,
+        "clitics": function_words.clitics,
+        "code": code,
+        "stemmer": raw.get("stemmer"),
+        "stem": stem,
+        "phrases": phrases,
+        "phrase_sizes": _measure(phrases),
+        "synonym_phrases": synonym_phrases,
+        "synonym_sizes": _measure(synonym_phrases),
+        "calendar": {
             form: f"{kind}-{at}"
             for kind in ("days", "months")
             for at, name in enumerate(raw.get(kind, ()), 1)
             for form in (name, stem(name))
         },
-        {
+        "short_calendar": {
             name: f"{kind}-{at}"
             for kind in ("days", "months")
             for at, name in enumerate(raw.get(f"short_{kind}", ()), 1)
         },
-        raw.get("signs", {}),
-        raw.get("contractions", {}),
-        frozenset(raw.get("abbreviations", ())),
-        frozenset(raw.get("passive_auxiliaries", ())),
-        frozenset(raw.get("agents", ())),
-        frozenset(raw.get("perfects", ())),
-        frozenset(raw.get("approximations", ())),
-        tuple(raw.get("copula_clitic", ())),
-        frozenset(raw.get("after_copula", ())),
-        frozenset(raw.get("demonstratives", ())),
-        frozenset(raw.get("prepositions", ())),
-        frozenset(raw.get("genitives", ())),
-        frozenset(raw.get("determiners", ())),
-        frozenset(raw.get("articles", ())),
-        frozenset(raw.get("relatives", ())),
-        frozenset(raw.get("copulas", ())),
-        frozenset(raw.get("participle_prepositions", ())),
-        frozenset(raw.get("particles", ())),
-        raw.get("has_prefixes", False),
-        frozenset(map(stem, raw.get("times", ()))),
-        frozenset(raw.get("time_adverbs", ())),
-        frozenset(raw.get("openings", ())),
-        frozenset(raw.get("coordinators", ())),
-        frozenset(raw.get("alternatives", ())),
-        tuple(raw.get("adverb_endings", ())),
-        frozenset(raw.get("family_endings", ())),
-        tuple(raw.get("participle_endings", ())),
-        frozenset(raw.get("participles", ())),
-        frozenset(raw.get("gerund_verbs", ())),
-        tuple(raw.get("gerund_endings", ())),
-        raw.get("has_ordinal_dots", False),
-        raw.get("has_late_participles", False),
-        frozenset(raw.get("past_forms", ())),
-        (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
-        tuple(raw.get("done", ())),
-        raw.get("split_negations", {}),
-        frozenset(raw.get("denying_verbs", ())),
-        frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
-        synonyms,
-        {key: frozenset(numbers) for key, numbers in groups.items()},
-        frozenset(stem(line.partition(",")[0]) for line in lists.get("forms", ())),
-        antonyms,
-        {word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed},
-        frozenset(raw.get("light_verbs", ())),
-        {word: pole for pole, words in raw["questions"].items() for word in words},
-        frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
-        tuple(raw.get("requests", ())),
-        frozenset(raw["remarks"]),
-    )
+        "clock": Clock(
+            **{field.name: _read_meanings(split, raw["clock"].get(field.name, {})) for field in fields(Clock)}
+        ),
+        "times": frozenset(map(stem, raw.get("times", ()))),
+        "past_endings": (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
+        "neutral": frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
+        "synonyms": synonyms,
+        "groups": {key: frozenset(numbers) for key, numbers in groups.items()},
+        "verbs": frozenset(stem(line.partition(",")[0]) for line in lists.get("forms", ())),
+        "antonyms": antonyms,
+        "opposites": {
+            word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed
+        },
+        "questions": {word: pole for pole, words in raw["questions"].items() for word in words},
+        "inversions": frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
+    }
+    # The other fields are lists, tables and signs of the file as they are.
+    rest = {
+        field.name: _FORMS[get_origin(field.type) or field.type](raw.get(field.name, ()))
+        for field in fields(Language)
+        if field.name not in read
+    }
+    return Language(**read, **rest)
+
+
+# Type of a field = what makes it of the value in a file.
+_FORMS: Mapping[Any, Callable[[Any], Any]] = {frozenset: frozenset, tuple: tuple, bool: bool, abc.Mapping: dict}
+
+
+def _read_meanings(
+    split: Callable[[str], tuple[str, ...]], entries: Mapping[str, str] | Sequence[str]
+) -> PhraseMeanings:
+    """Return the meaning of each entry, of one without a meaning the entry itself."""
+    meanings = entries if isinstance(entries, Mapping) else {entry: entry for entry in entries}
+    return {split(entry): meaning for entry, meaning in meanings.items()}
 
 
 @cache

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -28,9 +29,15 @@ _PIECE = re.compile(
 _MOST_REMARK_WORDS = 6
 # Words from the first to the second part of a negation.
 _LONGEST_NEGATION = 4
+# Words of a tool: "use the staging copy of the table to test it" has more.
+_LONGEST_TOOL = 4
+# Markers that a noun phrase follows; a clause with a subject of its own follows the others.
+PHRASE_MARKERS = frozenset("to from by than through between above below against during without".split())
 # "1. Open the valve": the numbers of a list with at least this many items say nothing.
 _LIST_ITEM = re.compile(r"^[^\S\n]*\d{1,2}[.)](?=\s)", re.MULTILINE)
 _FEWEST_ITEMS = 2
+_DECIMAL_COMMA = re.compile(r"(?<![\w.,])(\d+),(?=\d{1,2}(?![\w.,]*\d)|\d{4,}(?![\w.,]*\d))")
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+(?!\d)")
 _BLANKS = re.compile(r"\s+")
 
 
@@ -142,6 +149,44 @@ def _is_verb(kept: Sequence[Piece], at: int, start: int, language: Language) -> 
     return piece.kind == "word" and not is_noun and language.has_verb(piece.lower, kept[-1].lower)
 
 
+def move_tools(pieces: list[Piece], language: Language) -> list[Piece]:
+    """Return the pieces with each tool behind what it is used for: "use pip to install it", "install it using pip"."""
+    for at in [at for at, piece in enumerate(pieces) if piece.lower in language.tools][::-1]:
+        purpose = _find_purpose(pieces, at + 1, language)
+        if purpose > 0:
+            ends = (end for end in range(purpose + 1, len(pieces)) if _ends_purpose(pieces[end], language))
+            end = next(ends, len(pieces))
+            tool = [pieces[at]._replace(lower=language.tools[pieces[at].lower]), *pieces[at + 1 : purpose]]
+            pieces = [*pieces[:at], *pieces[purpose + 1 : end], *tool, *pieces[end:]]
+    return pieces
+
+
+def _find_purpose(pieces: Sequence[Piece], start: int, language: Language) -> int:
+    """Return the position of the "to" before the verb that a tool is used for, -1 if there is none."""
+    for at in range(start, min(start + _LONGEST_TOOL + 1, len(pieces) - 1)):
+        piece, following = pieces[at], pieces[at + 1]
+        meaning = language.phrases.get((piece.lower,)) if piece.kind == "word" else None
+        if meaning is not None and meaning.key == "to":
+            is_verb = following.kind == "word" and (following.lower,) not in language.phrases
+            return at if at > start and is_verb else -1
+        is_part = meaning is None or piece.lower in language.determiners or _is_alternative(pieces, at, language)
+        if piece.kind in ("stop", "comma") or not is_part:
+            return -1
+    return -1
+
+
+def _is_alternative(pieces: Sequence[Piece], at: int, language: Language) -> bool:
+    """Return True if a piece is of words such as "instead of", which name what a tool replaces."""
+    pairs = [tuple(piece.lower for piece in pieces[start : start + 2]) for start in (at - 1, at)]
+    return any((found := language.phrases.get(pair)) and found.key == "instead" for pair in pairs)
+
+
+def _ends_purpose(piece: Piece, language: Language) -> bool:
+    meaning = language.phrases.get((piece.lower,)) if piece.kind == "word" else None
+    is_clause = meaning is not None and meaning.role == "marker" and meaning.key not in PHRASE_MARKERS
+    return piece.kind in ("stop", "comma") or is_clause
+
+
 def unify_signs(text: str) -> str:
     """Return a text of the same length with one kind of quotes, dashes and punctuation."""
     return text.translate(_SIGNS)
@@ -151,6 +196,8 @@ def split_pieces(text: str, language: Language) -> Iterator[Piece]:
     """Return the pieces of a text whose signs are unified."""
     if len(_LIST_ITEM.findall(text)) >= _FEWEST_ITEMS:
         text = _LIST_ITEM.sub(lambda match: " " * len(match[0]), text)
+    if language.has_decimal_comma and "," in text:
+        text = _DECIMAL_COMMA.sub(r"\1.", text)
     literals = _find_literals(text, language)
     starts = iter([*sorted(literals), len(text)])
     following = next(starts)
@@ -221,8 +268,11 @@ def _find_literals(text: str, language: Language) -> dict[int, Literal]:
     found: dict[int, Literal] = {}
     for literal in scan(text):
         is_word = (literal.kind == "number" and literal.text.isalpha()) or literal.text.lower() in language.calendar
+        is_word = is_word or language.numbers.keys() >= {*literal.text.lower().split("-")}  # dix-huit
         if literal.kind == "quoted" or not literal.text or is_word:
             continue
+        if literal.kind == "number" and language.has_decimal_comma and _THOUSANDS.match(literal.text):
+            literal = replace(literal, value=next(scan(literal.text.replace(".", ""))).value)
         if not any(start <= literal.start < end for start, end in code):
             found.setdefault(literal.start, literal)
     return found

@@ -16,9 +16,14 @@ def find_modifier(a: Reading, b: Reading, places: Mapping[int, int], language: L
     Args:
         places: positions of the tokens of ``a`` that ``b`` has too.
     """
+    before = -1
     for at, following in pairwise(sort_as_written(a.tokens)):
         one, other = a.tokens[at], a.tokens[following]
-        is_near = one.phrase == other.phrase and other.words_before == 0 and other.kind == "word"
+        is_near = one.phrase == other.phrase and other.words_before == 0
+        # "Ann wants to buy a car" is not "Ann bought a car".
+        is_infinitive = other.governor == "to" and other.words_before == 1 and one.clause == other.clause
+        is_near = is_near or (is_infinitive and places.get(before, -1) == places.get(following, 0) - 1)
+        before, is_near = at, is_near and other.kind == "word"
         is_known = one.key in b.key_set and len(places) >= FEWEST_COMMON
         is_plain = is_known or language.is_adverb(one.text.lower()) or b.has_light_verb(one.key)
         if at not in places and following in places and is_near and not is_plain:

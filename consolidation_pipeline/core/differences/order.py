@@ -4,17 +4,18 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
+from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.language import Language
-from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.reading import VERB, Reading, Token, sort_as_written
 
 # Words of an item of a list, or of the last item with the phrase behind it.
 _LONGEST_ITEM = 4
 # Texts with more words in the place of others are compared as reworded ones.
 _MOST_REPLACED = 2
-# Prepositions of what a compound names first: "the key to the shed", "the code for the locker".
-_OF_COMPOUNDS = frozenset("of for to in on at für von vom zu zum zur des im am de del du para pour".split())
 # Classes of function words of which none stands in the place of the other.
 _FOREIGN_CLASSES = ({"determiner", "clause"}, {"determiner", "cue"}, {"determiner", "link"}, {"link", "cue"})
+# Frame entry of "only".
+ONLY = "cue restriction only"
 # Words of two texts, in the order of each.
 Reordered = tuple[list[Token], list[Token]]
 
@@ -38,16 +39,63 @@ def is_turned(a: Reading, b: Reading, places: Mapping[int, int], language: Langu
     """Return True if two names of one thing changed sides: "our vet is Ann", "Ann is our vet"."""
     if not len(places) == len(a.tokens) == len(b.tokens) or any(token.clause for token in (*a.tokens, *b.tokens)):
         return False
-    middles = []
-    for one in (a, b):
-        copulas = [cue.place for cue in one.cues if cue.text.lower() in language.copulas]
-        if len(copulas) != 1 or len(one.cues) > 1:
-            return False
-        middles.append(copulas[0])
-    moved = [b.tokens[places[at]].place for at in sort_as_written(a.tokens)]
-    size, start = middles[0], middles[1]
-    is_named = any(token.kind == "name" for token in (*a.tokens, *b.tokens))
-    return is_named and moved == [*range(start, len(moved)), *range(start)] and len(moved) - start == size
+    size, start = (_find_copula(one, language) for one in (a, b))
+    others = (
+        cue for cue in (*a.cues, *b.cues) if cue.category != "marker" and cue.text.lower() not in language.copulas
+    )
+    if size < 0 or start < 0 or any(others):
+        return False
+    written = [a.tokens[at] for at in sort_as_written(a.tokens)]
+    there = [b.tokens[places[at]] for at in sort_as_written(a.tokens)]
+    moved = [token.place for token in there]
+    is_named = any(token.kind == "name" for token in (*written, *there))
+    if not is_named or sorted(moved[:size]) != [*range(start, len(moved))]:
+        return False
+    return all(_is_same_name(written[part], there[part]) for part in (slice(0, size), slice(size, None)))
+
+
+def _find_copula(reading: Reading, language: Language) -> int:
+    """Return the number of tokens before the only form of "be" of a text, -1 if there is none or several."""
+    copulas = {f"{VERB}{language.read_word(word)}" for word in language.copulas}
+    found = [at for at, word in enumerate(reading.frame) if isinstance(word, str) and word.split()[0] in copulas]
+    return len({word for word in reading.frame[: found[0]] if isinstance(word, int)}) if len(found) == 1 else -1
+
+
+def _is_same_name(words: Sequence[Token], there: Sequence[Token]) -> bool:
+    """Return True if words stand in the same order, or behind a genitive: "the shop's owner", "owner of the shop"."""
+    places = [token.place for token in there]
+    split = next((at for at in range(1, len(places)) if places[at] < places[at - 1]), 0)
+    is_genitive = not split or {words[split].gap, there[0].gap} == {"of", "s"}
+    return is_genitive and places[split:] + places[:split] == sorted(places)
+
+
+def find_new_side(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return two words of which one changed the side of "is": "Ann is the head of Bob", "Ann's head is Bob".
+
+    Phrases and adverbs may stand on any side, and a clause may open with "is".
+    """
+    if any(token.clause for token in (*a.tokens, *b.tokens)):
+        return None
+    middle, other = (_find_copula(one, language) for one in (a, b))
+    if middle < 0 or other < 0 or any(cue.category == "question" for cue in (*a.cues, *b.cues)):
+        return None
+    free = [at for at in _in_order(a.tokens, b.tokens, places, language) if not _is_governed(a, b, at, places)]
+    sides = [(a.tokens[at].place < middle, b.tokens[places[at]].place < other, at) for at in free]
+    if any(len({side[text] for side in sides}) < 2 for text in (0, 1)):
+        return None
+    stays, turns = ([at for one, two, at in sides if (one == two) is same] for same in (True, False))
+    if not stays or not turns:
+        return None
+    moved = [stays[0], turns[0]]
+    return [a.tokens[at] for at in moved], [b.tokens[places[at]] for at in moved]
+
+
+def _is_governed(a: Reading, b: Reading, at: int, places: Mapping[int, int]) -> bool:
+    """Return True if a word is in a phrase with a preposition that is no genitive, in one of two texts."""
+    return any(
+        token.governor and not any(one.gap in ("of", "s") and one.phrase == token.phrase for one in tokens)
+        for token, tokens in ((a.tokens[at], a.tokens), (b.tokens[places[at]], b.tokens))
+    )
 
 
 def is_same_as_written(a: Reading, b: Reading, places: Mapping[int, int]) -> bool:
@@ -75,6 +123,7 @@ def find_reordered(
         _find_exchanged(a, b, places, language)
         or _find_turned(a, b, places, language)
         or _find_new_neighbour(a, b, places)
+        or _find_new_first(a, b, places)
         or _find_moved_away(a, b, places, language)
     )
 
@@ -141,16 +190,22 @@ def _find_turned(
 
 
 def _are_listed(tokens: Sequence[Token], left: int, right: int) -> bool:
-    """Return True if two names are joined by "and": they may stand in any order."""
-    return right == left + 1 and tokens[right].gap == "and" and tokens[left].kind == tokens[right].kind == "name"
+    """Return True if two names are joined by "and": they may stand in any order, but for "Ann first and then Bob"."""
+    is_list = right == left + 1 and tokens[right].gap == "and" and tokens[left].kind == tokens[right].kind == "name"
+    return is_list and not any(_is_order_adverb(token) for token in tokens)
+
+
+def _is_order_adverb(token: Token) -> bool:
+    return token.governor == "time" and token.key.startswith("ordinal:")
 
 
 def _gap(tokens: Sequence[Token], left: int, right: int) -> str:
     """Return what stands between two tokens: tight (nothing), link, a genitive, loose or clause (they stand in two)."""
     if tokens[left].segment != tokens[right].segment:
         return "clause"
-    gaps = {"loose" if token.gap == "and" else token.gap for token in tokens[left + 1 : right + 1]}
-    return min(gaps, key=lambda gap: {"link": 0, "loose": 2, "tight": 3}.get(gap, 1))
+    between = [token for token in tokens[left + 1 : right + 1] if not _is_order_adverb(token)]
+    gaps = {"loose" if token.gap == "and" else token.gap for token in between}
+    return min(gaps, key=lambda gap: {"link": 0, "loose": 2, "tight": 3}.get(gap, 1), default="loose")
 
 
 def _find_new_neighbour(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int]) -> Reordered | None:
@@ -168,13 +223,24 @@ def _find_new_neighbour(a: Sequence[Token], b: Sequence[Token], places: Mapping[
     return None
 
 
+def _find_new_first(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int]) -> Reordered | None:
+    """Return a "first" that tells of another part of a text: "retry it first and page Ann", "and first page Ann"."""
+    for at, there in places.items():
+        if _is_order_adverb(a[at]) or _is_order_adverb(b[there]):
+            one = {place for place, token in enumerate(a) if token.conjunct == a[at].conjunct and place in places}
+            other = {place for place, to in places.items() if b[to].conjunct == b[there].conjunct}
+            if not (one <= other or other <= one):
+                return [a[at]], [b[there]]
+    return None
+
+
 def _is_compound(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int], head: int) -> bool:
     """Return True if a noun and those before it are the noun and a phrase after it: "shed key", "key to the shed"."""
     place, size = places[head], 0
     while head > size and a[head - size].gap == "tight" and places.get(head - size - 1, -1) > place:
         size += 1
     there = [places[at] for at in range(head - size, head)]
-    if not size or there != list(range(place + 1, place + size + 1)) or b[place + 1].governor not in _OF_COMPOUNDS:
+    if not size or there != list(range(place + 1, place + size + 1)) or b[place + 1].governor not in OF_COMPOUNDS:
         return False
     return all(b[at].gap == "tight" for at in there[1:])
 
@@ -192,7 +258,8 @@ def _find_moved_away(
         new_clauses[b[there].segment].add(at)
     for at, there in places.items():
         clause, new_clause = clauses[a[at].segment], new_clauses[b[there].segment]
-        if _is_phrase(a[at], b[there], language) and (_opens_list(a, at, b, there) or _opens_list(b, there, a, at)):
+        is_phrase = _is_phrase(a[at], b[there], language) and not _is_order_adverb(a[at])
+        if is_phrase and (_opens_list(a, at, b, there) or _opens_list(b, there, a, at)):
             continue
         if len(clause) > 1 and len(new_clause) > 1 and len(clause & new_clause) == 1:
             return [a[at]], [b[there]]
@@ -231,19 +298,37 @@ def find_replaced(a: Reading, b: Reading, places: Mapping[int, int], language: L
     tokens_b = [b.tokens[at_b[y]] for at in changed if isinstance(y := b.frame[at], int)]
     if has_exchanged and changed[1] - changed[0] == 1 and _is_only(a, changed):
         return None
-    if has_exchanged and len(tokens_a) == 2 and _are_listed(tokens_a, 0, 1):
+    if (
+        has_exchanged
+        and len(tokens_a) == 2
+        and _are_listed(tokens_a, 0, 1)
+        and not any(map(_is_order_adverb, a.tokens))
+    ):
         return None
     is_adverb = any(token.text.lower().endswith(language.adverb_endings) for token in (*tokens_a, *tokens_b))
     return None if has_exchanged and is_adverb and changed[1] - changed[0] == 1 else (tokens_a, tokens_b)
 
 
 def _is_only(a: Reading, changed: Sequence[int]) -> bool:
-    """Return True if a word and "only" changed places before a phrase: "only open at night", "open only at night"."""
+    """Return True if a verb and "only" changed places: "Ann only eats fish", "Ann eats only fish"."""
     words = [a.frame[at] for at in changed]
-    end = changed[1] + 1
-    is_before_phrase = len(a.frame) > end and str(a.frame[end]).startswith("link")
     tokens = [token for token in a.tokens if token.place in words and token.kind == "word"]
-    return is_before_phrase and "cue restriction only" in words and len(tokens) == 1
+    return ONLY in words and len(tokens) == 1 and not may_be_subject(tokens[0], a.tokens, a.frame)
+
+
+def may_be_subject(word: Token, tokens: Sequence[Token], frame: Sequence[int | str]) -> bool:
+    """Return True if a word opens its clause, but for phrases, articles and "only", and is no verb.
+
+    A verb that opens a clause has no "s": "only deploy on Fridays", "only admins deploy on Fridays".
+    """
+    before = [token for token in tokens if token.clause == word.clause and token.place < word.place]
+    if word.governor or any(not token.governor for token in before):
+        return False
+    # Tokens before it are of phrases.
+    openings = [entry for entry in frame[: frame.index(word.place)] if isinstance(entry, str) and entry != ONLY]
+    if not before and any(not entry.startswith("determiner") for entry in openings):
+        return False  # "we eat", "is open"
+    return bool(before or openings) or word.kind != "word" or word.text.endswith("s")
 
 
 def _may_stand_for(one: int | str, other: int | str, a: Reading, b: Reading) -> bool:

@@ -16,27 +16,28 @@ from consolidation_pipeline.core.differences.language import (
     load_language,
 )
 from consolidation_pipeline.core.differences.lexer import (
+    PHRASE_MARKERS,
     Piece,
     drop_remarks,
     join_negations,
     join_particles,
+    move_tools,
     read_copulas,
     split_pieces,
     unify_signs,
 )
+from consolidation_pipeline.core.differences.times import join_times
 from consolidation_pipeline.core.literals.measurements import plain, with_unit
 from consolidation_pipeline.core.memories.memories import normalize_text
 
-# Markers that a noun phrase follows; a clause with a subject of its own follows the others.
-_PHRASE_MARKERS = frozenset("to from by than through between above below against during without".split())
 _NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
 # An auxiliary after one, two or three words makes a question: "what is", "which steps should", "how many miles can".
 _LATEST_AUXILIARY = 4
 # Words of an opening that may hold a request: "could you please tell me".
 _LONGEST_OPENING = 8
 # Beginning of the class of a light verb.
-_VERB = "verb-"
-_BE = f"{_VERB}be "
+VERB = "verb-"
+_BE = f"{VERB}be "
 # Beginning of the keys of paths.
 PATH = "path:"
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
@@ -56,10 +57,12 @@ class Token(NamedTuple):
         place: Position among the tokens as written. A passive clause is put into the order of the active one.
         clause: Number of the clause. Clauses end at punctuation.
         segment: Number of the segment. Segments are clauses that also end at conjunctions.
+        conjunct: Number of the conjunct. Conjuncts are clauses that also end at words such as "and".
         phrase: Number of the phrase. Phrases also end at function words.
         governor: Preposition or class of the marker that opens the phrase; empty if none does.
         words_before: Number of function words and cues since the token before, as written.
-        gap: What these are: tight (there are none), link (a preposition or marker), a genitive, and, or loose (others).
+        gap: What these are: tight (there are none), link (a preposition or marker), a genitive (of, or s behind the
+            owner), and, or loose (others).
         start: Offset in the text. ``text`` is as long as what is written there.
     """
 
@@ -69,6 +72,7 @@ class Token(NamedTuple):
     place: int
     clause: int
     segment: int
+    conjunct: int
     phrase: int
     governor: str
     words_before: int
@@ -134,7 +138,7 @@ class Reading:
     def light_verbs(self) -> frozenset[str]:
         """The keys of the light verbs: has, do."""
         words = (word.split()[0] for word in self.frame if isinstance(word, str))
-        return frozenset(word.removeprefix(_VERB) for word in words if word.startswith(_VERB))
+        return frozenset(word.removeprefix(VERB) for word in words if word.startswith(VERB))
 
     @cached_property
     def predicates(self) -> frozenset[int]:
@@ -177,7 +181,8 @@ class Reading:
     def scopes(self) -> list[list[int]]:
         """Positions of the tokens next to each cue.
 
-        Next to a marker is the phrase after it, next to another cue are the two tokens after it, or else before it.
+        Next to a marker is the phrase after it, next to another cue are the two tokens after it. At the end of a clause
+        it is the two tokens before it.
         """
         clauses = defaultdict[int, list[int]](list)
         for at, token in enumerate(self.tokens):
@@ -189,7 +194,8 @@ def _find_scope(cue: Cue, tokens: Sequence[Token], clause: Sequence[int]) -> lis
     distance = {at: tokens[at].place - cue.place for at in clause}
     if cue.category == "marker":
         heads = {tokens[at].phrase for at in distance if distance[at] == 0}
-        return [at for at in distance if distance[at] >= 0 and tokens[at].phrase in heads]
+        if heads or any(place >= 0 for place in distance.values()):
+            return [at for at in distance if distance[at] >= 0 and tokens[at].phrase in heads]
     return [at for at in distance if 0 <= distance[at] < 2] or [at for at in distance if -2 <= distance[at] < 0]
 
 
@@ -222,7 +228,7 @@ class _Reader:
         self.cues: list[Cue] = []
         self.frame: list[int | str] = []
         self.ends: list[tuple[int, int, int, int]] = []
-        self.clause = self.segment = self.phrase = 0
+        self.clause = self.segment = self.conjunct = self.phrase = 0
         self.governor = ""
         self.gerund = -1  # number of tokens before the last "needs cleaning"
         self.last_marker = ""  # of this clause
@@ -231,14 +237,18 @@ class _Reader:
         self.gap = "tight"
         self.clause_start = 0
         self.pointed = -1  # number of tokens before the last demonstrative
+        self.dated = -1  # number of tokens before the last article of a date
+        self.is_adverb = False  # of the next token: "first" tells when
         self.passive: int | None = None  # number of tokens before the last auxiliary of the passive in this clause
 
     def read(self) -> None:
         """Fill ``tokens`` and ``cues``."""
         language = self.language
-        pieces = join_negations(drop_remarks(list(split_pieces(self.text, language)), language), language)
+        pieces = join_times(list(split_pieces(self.text, language)), language, self.text)
+        pieces = join_negations(drop_remarks(pieces, language), language)
         pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
         pieces = join_particles(pieces, language) if language.particles else pieces
+        pieces = move_tools(pieces, language)
         at, is_opening, sentence_start, relative = 0, True, 0, -1
         while at < len(pieces):
             piece = pieces[at]
@@ -249,7 +259,7 @@ class _Reader:
                     self._end_sentence(piece.start + len(piece.text))
                     sentence_start = at + 1
                 self._end_passive()
-                self.clause, self.segment = self.clause + 1, self.segment + 1
+                self.clause, self.segment, self.conjunct = self.clause + 1, self.segment + 1, self.conjunct + 1
                 self.phrase, self.governor, self.last_marker = self.phrase + 1, "", ""
                 self.passive, self.clause_start = None, len(self.tokens)
                 at += 1
@@ -289,7 +299,7 @@ class _Reader:
                 self.cues.append(Cue(written, category, pole, len(self.tokens), self.clause, start))
             if meaning and role == "marker":
                 self.last_marker = words[0].lower
-            if meaning and role == "marker" and meaning.key not in _PHRASE_MARKERS:
+            if meaning and role == "marker" and meaning.key not in PHRASE_MARKERS:
                 self._end_passive()
                 self.segment += 1
                 self.clause_start = len(self.tokens)
@@ -439,6 +449,8 @@ class _Reader:
         language = self.language
         if word in language.demonstratives:
             self.pointed = len(self.tokens)
+        if word in language.date_articles:
+            self.dated = len(self.tokens)
         if meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
             self.governor, self.governed_from = (meaning.key or word), len(self.tokens)
         elif word not in self.language.determiners or self.governed_from < len(self.tokens):
@@ -449,21 +461,23 @@ class _Reader:
         last, language = words[-1].lower, self.language
         self.frame += [f"{self._classify(last, meaning)} {meaning.key} {meaning.pole}"] * len(words)
         is_link = last in language.prepositions or last in language.participle_prepositions
+        self.conjunct += last in language.coordinators
         if meaning.role == "marker" or (is_link and last not in language.genitives):
             self.gap = "link"
         elif last in language.genitives:
-            self.gap = last if self.gap != "link" else "link"
+            genitive = "s" if last in language.possessives else "of"
+            self.gap = genitive if self.gap != "link" else "link"
         elif self.gap in ("tight", "loose"):
             self.gap = "and" if last in language.coordinators else "loose"
 
     def _classify(self, word: str, meaning: Phrase) -> str:
         """Return the class of a function word, of which another one may stand in its place."""
         if word in self.language.light_verbs:
-            return f"{_VERB}{self.language.read_word(word)}"
+            return f"{VERB}{self.language.read_word(word)}"
         if meaning.role == "cue":
             return "cue" if meaning.key != "quantity" else "other"
         if meaning.role == "marker":
-            return "link" if meaning.key in _PHRASE_MARKERS else "clause"
+            return "link" if meaning.key in PHRASE_MARKERS else "clause"
         if word in self.language.determiners:
             return "determiner"
         if word in self.language.genitives:
@@ -540,8 +554,11 @@ class _Reader:
             words, number = self._add_numbers(pieces, at)
             size, key = self._measure(number, pieces, at + words - 1)
             size += words - 1
+        elif lower in language.alternations and (period := self._read_alternation(pieces, at)):
+            size, key = period
         elif lower in language.ordinals:
             key = f"ordinal:{language.ordinals[lower]}"
+            self.is_adverb = lower in language.order_adverbs and self._stands_alone(pieces, at)
         elif (
             day := language.short_calendar.get(piece.text)
             or language.calendar.get(lower)
@@ -554,7 +571,8 @@ class _Reader:
             key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
         else:
             key, kind = language.read_word(lower), "word"
-        if kind == "name" and self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word":
+        is_after_word = self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word"
+        if kind == "name" and is_after_word and self.governor:
             self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
         self._append(pieces[at : at + size], key, kind, is_phrase=meaning is not None)
         if meaning and lower in language.prepositions:
@@ -563,9 +581,9 @@ class _Reader:
 
     def _append(self, pieces: Sequence[Piece], key: str, kind: str, *, is_phrase: bool = False) -> None:
         governor = self.governor
-        if is_time := not governor and self._is_time(pieces[-1].lower, key):
-            governor, self.gap = "time", "link"
-        where = self.clause, self.segment, self.phrase, governor, self.words_before, self.gap
+        if is_time := self.is_adverb or (not governor and self._is_time(pieces[-1].lower, key)):
+            governor, self.gap, self.is_adverb = "time", "link", False
+        where = self.clause, self.segment, self.conjunct, self.phrase, governor, self.words_before, self.gap
         self.words_before, self.gap = 0, "loose" if is_time else "tight"
         self.frame += [len(self.tokens)] * (1 if is_phrase else len(pieces))
         self.tokens.append(Token(self._quote(pieces), _in_bytes(key), kind, len(self.tokens), *where, pieces[0].start))
@@ -575,6 +593,8 @@ class _Reader:
         language = self.language
         if word in language.time_adverbs or _TIMES.fullmatch(key):
             return True
+        if self.dated == len(self.tokens) and (word in language.calendar or key.startswith("date:")):  # "el viernes"
+            return True
         cue = self.cues[-1] if self.cues else None
         is_said = cue is not None and cue.place == len(self.tokens) and cue.category in ("quantity", "tense", "order")
         if is_said and (word in language.calendar or _DURATION.fullmatch(key)):
@@ -582,6 +602,14 @@ class _Reader:
         is_said = is_said or self.pointed == len(self.tokens)  # "this morning"
         is_counted = is_said or (self.tokens and _TIMES.fullmatch(self.tokens[-1].key))  # "twice a year"
         return bool(is_counted) and language.stem(word) in language.times
+
+    def _stands_alone(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if a piece opens or ends a clause: "first run it", "run it first", not "the first run"."""
+        following = pieces[at + 1] if at + 1 < len(pieces) else None
+        is_last = (
+            following is None or following.kind in ("stop", "comma") or following.lower in self.language.coordinators
+        )
+        return is_last or at == 0 or pieces[at - 1].kind in ("stop", "comma")
 
     def _read_one(self, pieces: Sequence[Piece], at: int) -> bool:
         """Append the token of an article and the unit after it, "within an hour", and return True if they are one."""
@@ -612,6 +640,14 @@ class _Reader:
             size += 1
         is_part = size == 1 and last < 1 and at + 1 < len(pieces) and pieces[at + 1].lower in self.language.articles
         return size + is_part, total + last
+
+    def _read_alternation(self, pieces: Sequence[Piece], at: int) -> tuple[int, str] | None:
+        """Return the size and key of a period at a piece: "every other week" is "every two weeks"."""
+        cue = self.cues[-1] if self.cues else None
+        if cue is None or (cue.place, cue.category) != (len(self.tokens), "quantity"):
+            return None
+        size, key = self._measure(Decimal(2), pieces, at)
+        return (size, key) if size > 1 else None
 
     def _measure(self, number: Decimal, pieces: Sequence[Piece], at: int) -> tuple[int, str]:
         """Return the number of pieces of a number with its unit, if one follows, and its key."""

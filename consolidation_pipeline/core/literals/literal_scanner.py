@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from consolidation_pipeline.core.literals.hyphenated_words import is_everyday
 from consolidation_pipeline.core.literals.literal_patterns import LITERAL, MONTH, MONTHS, NUMBER_WORDS
-from consolidation_pipeline.core.literals.measurements import AFTER_NUMBER, UNITS, plain, unitless, with_unit
+from consolidation_pipeline.core.literals.measurements import AFTER_NUMBER, THOUSANDS, UNITS, plain, unitless, with_unit
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 _HALF_DAY = re.compile(r"(\d?\d)(:.*)?([ap])m")
@@ -136,10 +136,16 @@ def _read_hexadecimal(match: re.Match[str], base: int) -> Iterator[Literal]:
     yield _made("number", str(int(match[0], 16)), match, base)
 
 
+_SCALE = re.compile(r"[kKM](?!\w)")  # $12.5k
+
+
 def _read_number(match: re.Match[str], base: int) -> Iterator[Literal]:
     written = re.sub(r"[\s,_]", "", match[0]).replace("−", "-")
     if written[0] in "$€£¥":
-        yield _made("number", f"{plain(Decimal(written[1:]))} {written[0]}", match, base)
+        scale = _SCALE.match(match.string, match.end())
+        amount = Decimal(written[1:]) * (THOUSANDS[scale[0]] if scale else 1)
+        text = match[0] + (scale[0] if scale else "")
+        yield Literal("number", f"{plain(amount)} {written[0]}", text, base + match.start())
     else:
         yield _measured(written, match, base)
 

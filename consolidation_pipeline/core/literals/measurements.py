@@ -21,6 +21,7 @@ _UNIT_NAMES = """
 UNITS = {"per cent": "%"} | {
     name: names.split()[0] for names in re.split("[;\n]", _UNIT_NAMES) for name in names.split()
 }
+_TEMPERATURE = r"(?i:(?:°|(?:degrees?|grad)\b){BLANK}?(?P<scale>c|f|celsius|fahrenheit)\b)".replace("{BLANK}", BLANK)
 _SECONDS = {
     "ns": Decimal("1e-9"),
     "us": Decimal("1e-6"),
@@ -31,12 +32,13 @@ _SECONDS = {
     "d": Decimal(86400),
     "w": Decimal(604800),
 }
-_THOUSANDS = {"k": Decimal(1000), "K": Decimal(1000), "M": Decimal(1_000_000)}
+THOUSANDS = {"k": Decimal(1000), "K": Decimal(1000), "M": Decimal(1_000_000)}
 _ORDINALS = ("st", "nd", "rd", "th")
 # Letters of scripts without blanks: the word after "30天后" is not known to be a unit.
 _UNSPACED = "\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 AFTER_NUMBER = re.compile(
-    rf"(?P<gap>(?:{BLANK}|-)?)(?P<name>per cent\b|[^\W\d_{_UNSPACED}][^\W{_UNSPACED}]{{0,14}}(?![^\W{_UNSPACED}])|[%°])"
+    rf"(?P<gap>(?:{BLANK}|-)?)"
+    rf"(?P<name>per cent\b|{_TEMPERATURE}|[^\W\d_{_UNSPACED}][^\W{_UNSPACED}]{{0,14}}(?![^\W{_UNSPACED}])|[%°])"
 )
 
 
@@ -49,13 +51,15 @@ def unitless(written: str) -> str:
 
 def with_unit(number: Decimal, gap: str, name: str) -> str | None:
     """Return the number with its unit, or None if ``name`` is the next word, behind a ``gap``."""
+    if temperature := re.fullmatch(_TEMPERATURE, name):
+        return f"{plain(number)} °{temperature['scale'][0].casefold()}"
     unit = UNITS.get(name) or UNITS.get(name.casefold() if len(name) > 1 else "")
     if unit:
         return _quantity(number, unit)
     if gap:
         return None
-    if name in _THOUSANDS:
-        return plain(number * _THOUSANDS[name])
+    if name in THOUSANDS:
+        return plain(number * THOUSANDS[name])
     return plain(number) + ("" if name.casefold() in _ORDINALS else name.casefold())
 
 
