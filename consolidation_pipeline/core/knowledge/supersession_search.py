@@ -15,15 +15,13 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.differences.language import detect_language
-from consolidation_pipeline.core.knowledge.change_words import find_changes
+from consolidation_pipeline.core.knowledge.judged_claims import JudgedClaims
 from consolidation_pipeline.core.knowledge.supersession import (
     Revision,
     Supersession,
     Writer,
     choose_revision,
     judge_revision,
-    revise_sentence,
     split_claims,
 )
 from consolidation_pipeline.core.memories.memories import normalize_text
@@ -62,44 +60,63 @@ class FoundSupersession(NamedTuple):
     found: Supersession
 
 
+class ComparedScope(NamedTuple):
+    """Memories of one scope. ``judged``: what is known of their texts, see ``JudgedClaims``."""
+
+    memories: Sequence[DatedMemory]
+    judged: bytes
+
+
+class ScopeResult(NamedTuple):
+    """What supersedes what in one scope. ``judged``: what is known of its texts by now."""
+
+    found: list[FoundSupersession]
+    judged: bytes
+
+
 # Applies a function to each scope, in order, as ``map`` does.
-Apply = Callable[
-    [Callable[[Sequence[DatedMemory]], list[FoundSupersession]], Iterable[Sequence[DatedMemory]]],
-    Iterable[list[FoundSupersession]],
-]
+Apply = Callable[[Callable[[ComparedScope], ScopeResult], Iterable[ComparedScope]], Iterable[ScopeResult]]
 
 
-def find_supersessions(memories: Iterable[DatedMemory], *, apply: Apply = map) -> list[FoundSupersession]:
-    """Return which memories supersede which, sorted by ids.
+def find_supersessions(
+    memories: Iterable[DatedMemory], *, judged: Mapping[str, bytes] | None = None, apply: Apply = map
+) -> tuple[list[FoundSupersession], dict[str, bytes]]:
+    """Return which memories supersede which, sorted by ids, and what is known of the texts of each scope.
 
     Of several versions of one fact, each supersedes the version before. What comes with more than five values is a
     series of measurements and is superseded only by change words.
 
     Args:
         memories: In any order.
+        judged: What an earlier call by the same version of the program returned, by scope. It changes no result.
         apply: Compares the scopes, which are independent of each other.
     """
     scopes: defaultdict[str, list[DatedMemory]] = defaultdict(list)
     for memory in memories:
         scopes[memory.scope].append(memory)
     # Memories of one instant, such as those of an import without dates, do not supersede each other.
-    compared = [scope for scope in scopes.values() if len({memory.learned_at for memory in scope}) > 1]
-    found = [one for scope in apply(_find_in_scope, compared) for one in scope]
-    return sorted(found, key=lambda one: (one.newer_id, one.older_id))
+    names = [name for name, scope in scopes.items() if len({memory.learned_at for memory in scope}) > 1]
+    known = judged or {}
+    results = list(apply(_find_in_scope, (ComparedScope(scopes[name], known.get(name, b"")) for name in names)))
+    found = sorted((one for result in results for one in result.found), key=lambda one: (one.newer_id, one.older_id))
+    return found, {name: result.judged for name, result in zip(names, results, strict=True)}
 
 
-def _find_in_scope(memories: Sequence[DatedMemory]) -> list[FoundSupersession]:
+def _find_in_scope(scope: ComparedScope) -> ScopeResult:
     versions: defaultdict[str, list[DatedMemory]] = defaultdict(list)
-    for memory in sorted(memories, key=lambda one: (one.learned_at, one.id)):
+    for memory in sorted(scope.memories, key=lambda one: (one.learned_at, one.id)):
         versions[normalize_text(memory.text)].append(memory)
     groups = [versions[form] for form in sorted(versions)]
-    revisions = _find_revisions([(group[0].text, group[0].learned_at, group[-1].learned_at) for group in groups])
+    judged = JudgedClaims(scope.judged)
+    texts = [(group[0].text, group[0].learned_at, group[-1].learned_at) for group in groups]
+    revisions = _find_revisions(texts, judged)
     links = {
         (new.id, old.id): judge_revision(revision, old.writer, new.writer)
         for (was, now), revision in revisions.items()
         for old, new in _pair_in_time(groups[was], groups[now])
     }
-    return [FoundSupersession(newer, older, links[newer, older]) for newer, older in _drop_indirect(links)]
+    found = [FoundSupersession(newer, older, links[newer, older]) for newer, older in _drop_indirect(links)]
+    return ScopeResult(found, judged.to_bytes())
 
 
 class _Sentence(NamedTuple):
@@ -109,38 +126,35 @@ class _Sentence(NamedTuple):
     is_change: bool
 
 
-def _find_revisions(texts: Sequence[tuple[str, datetime, datetime]]) -> dict[tuple[int, int], Revision]:
+def _find_revisions(
+    texts: Sequence[tuple[str, datetime, datetime]], judged: JudgedClaims
+) -> dict[tuple[int, int], Revision]:
     """Return the revision of one text by another, by their positions (older, newer).
 
     Args:
         texts: Text with the dates of its first and last memory.
+        judged: Reads and compares the sentences, if that was not done before.
     """
+    claims_of = [split_claims(text) for text, _, _ in texts]
     sentences = [
-        _Sentence(claim, group, extract_content_words(_DIGITS.sub(" ", claim)), _tells_change(claim, language))
-        for group, (text, _, _) in enumerate(texts)
-        for language in [detect_language(text)]
-        for claim in split_claims(text)
+        _Sentence(claim, group, extract_content_words(_DIGITS.sub(" ", claim)), is_change)
+        for group, claims in enumerate(claims_of)
+        for claim, is_change in zip(claims, judged.tell_changes(texts[group][0], claims), strict=True)
     ]
     sentences = [one for one in sentences if 0 < len(one.words) <= _MAX_WORDS]
     series = _find_series(sentences)
-    claims = [frozenset(split_claims(text)) for text, _, _ in texts]
+    same = [frozenset(claims) for claims in claims_of]
     found: defaultdict[tuple[int, int], list[Revision]] = defaultdict(list)
     for i, j in sorted(_propose_pairs(sentences, series)):
         for was, now in ((sentences[i], sentences[j]), (sentences[j], sentences[i])):
             if was.group == now.group or texts[was.group][1] >= texts[now.group][2]:
                 continue
-            if now.text in claims[was.group] or was.text in claims[now.group]:
+            if now.text in same[was.group] or was.text in same[now.group]:
                 continue
-            if revision := revise_sentence(was.text, now.text):
+            if revision := judged.revise(was.text, now.text):
                 found[was.group, now.group].append(revision)
     chosen = {pair: choose_revision(revisions) for pair, revisions in found.items()}
     return _drop_series({pair: revision for pair, revision in chosen.items() if revision})
-
-
-def _tells_change(sentence: str, language: str | None) -> bool:
-    """Return True if a sentence of a text tells of a change. ``language``: of the text, None = unknown."""
-    known = language or detect_language(sentence)
-    return known is not None and bool(find_changes(sentence, known))
 
 
 def _find_series(sentences: Sequence[_Sentence]) -> set[int]:

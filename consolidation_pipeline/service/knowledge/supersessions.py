@@ -20,6 +20,7 @@ from consolidation_pipeline.store.knowledge.supersessions import (
     SupersessionChange,
     list_dated_scopes,
     load_dated_memories,
+    load_judged_claims,
     load_supersessions,
     load_undone,
     mark_scopes_compared,
@@ -59,17 +60,18 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
     withdrawn. What a person confirmed, rejected or undid stays as it is.
     """
     project, option = run.project.id, run.options.scope
+    code = describe_code()["digest"]
     with run.reading() as connection:
-        scopes = list_dated_scopes(connection, project, scope=option, code=describe_code()["digest"])
+        scopes = list_dated_scopes(connection, project, scope=option, code=code)
         changed_scopes = [one for one in scopes if not one.is_compared]
         memories = load_dated_memories(connection, project, changed_scopes, scope=option)
+        known = load_judged_claims(connection, project, changed_scopes, code=code)
     total = sum(one.size for one in scopes)
     if not changed_scopes:
         return SupersessionResult(total, 0, 0, 0, 0, 0, 0)
-    found = {
-        relation_id(run.project.slug, SUPERSEDES, one.newer_id, one.older_id): one
-        for one in find_supersessions(memories, apply=partial(compute_in_order, memories=len(memories)))
-    }
+    compute = partial(compute_in_order, memories=len(memories))
+    pairs, judged = find_supersessions(memories, judged=known, apply=compute)
+    found = {relation_id(run.project.slug, SUPERSEDES, one.newer_id, one.older_id): one for one in pairs}
     names = {one.scope for one in changed_scopes}
     with run.reading() as connection:
         stored = {one.id: one for one in load_supersessions(connection, project, scope=option)}
@@ -89,7 +91,7 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
         )
     if not refused:  # Else the next run tries again.
         with run.transaction() as connection:
-            mark_scopes_compared(connection, project, scopes, scope=option)
+            mark_scopes_compared(connection, project, scopes, scope=option, code=code, judged=judged)
     confirmed = sum(one.found.status == "confirmed" for one in found.values())
     return SupersessionResult(total, len(memories), len(found), confirmed, len(new), len(changed), len(withdrawn))
 

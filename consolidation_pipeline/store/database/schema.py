@@ -18,6 +18,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Numeric,
     PrimaryKeyConstraint,
@@ -426,6 +427,12 @@ compared_scopes = Table(
     _column("scope", Text, "Hash of the scope key."),
     _column("memories", Text, "Hash of the dated memories that were compared, and of the version of the program."),
     _column("relations", Text, "Hash of the relations supersedes between them."),
+    _optional("code", Text, "Version of the program that compared them."),
+    _optional(
+        "judged_claims",
+        LargeBinary,
+        "Which sentences of the memories tell of a change, and which revise which, by hashes of them.",
+    ),
     PrimaryKeyConstraint("project_id", "scope"),
     comment="Scopes whose memories supersessions has compared; it skips those that have not changed since.",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -77,26 +77,43 @@ _FORGET_SCOPES = """
     DELETE FROM consolidation.compared_scopes WHERE project_id = :project AND scope <> ALL(CAST(:unchanged AS text[]))
 """
 _MARK_SCOPES_COMPARED = """
-    INSERT INTO consolidation.compared_scopes (project_id, scope, memories, relations)
-    SELECT :project, scope, memories, coalesce(relations, '')
-    FROM unnest(CAST(:scopes AS text[]), CAST(:memories AS text[])) AS compared(scope, memories)
+    INSERT INTO consolidation.compared_scopes (project_id, scope, memories, relations, code, judged_claims)
+    SELECT :project, scope, memories, coalesce(relations, ''), :code, judged_claims
+    FROM unnest(CAST(:scopes AS text[]), CAST(:memories AS text[]), CAST(:judged AS bytea[]))
+            AS compared(scope, memories, judged_claims)
         LEFT JOIN (/* relations */) related USING (scope)
 """
 
 
-def mark_scopes_compared(connection: Connection, project_id: UUID, scopes: Sequence[DatedScope], *, scope: str) -> None:
-    """Note that the relations of these scopes, all of a project, follow from their memories."""
+def mark_scopes_compared(
+    connection: Connection,
+    project_id: UUID,
+    scopes: Sequence[DatedScope],
+    *,
+    scope: str,
+    code: str,
+    judged: Mapping[str, bytes],
+) -> None:
+    """Note that the relations of these scopes, all of a project, follow from their memories.
+
+    ``code``: version of the program; ``judged``: what it knows of the texts of the scopes that it compared.
+    """
     relations = compose(_HASH_RELATIONS, scope=compose(_SCOPE, scope_key=raw_scope_key(scope)))
     unchanged = [one.scope for one in scopes if one.is_compared]
     connection.execute(text(_FORGET_SCOPES), {"project": project_id, "unchanged": unchanged})
     changed = [one for one in scopes if not one.is_compared]
-    bound = {"scopes": [one.scope for one in changed], "memories": [one.memories for one in changed]}
-    connection.execute(text(compose(_MARK_SCOPES_COMPARED, relations=relations)), {"project": project_id, **bound})
+    bound = {
+        "project": project_id,
+        "code": code,
+        "scopes": [one.scope for one in changed],
+        "memories": [one.memories for one in changed],
+        "judged": [judged.get(one.scope, b"") for one in changed],
+    }
+    connection.execute(text(compose(_MARK_SCOPES_COMPARED, relations=relations)), bound)
 
 
 _LOAD_DATED_MEMORIES = """
-    SELECT t.id, t.learned_at, t.user_id, t.agent_id, t.session_id, t.writer, coalesce(/* scope_key */, '') AS scope,
-        /* columns */
+    SELECT t.id, t.learned_at, t.user_id, t.agent_id, t.session_id, t.writer, /* scope */ AS scope, /* columns */
     FROM consolidation.task_memories t WHERE /* is_dated */ AND /* scope */ = ANY(:scopes) ORDER BY t.id
 """
 
@@ -106,16 +123,29 @@ def load_dated_memories(
 ) -> list[DatedMemory]:
     """Return the raw memories of some scopes of which it is known when they were learned, by id.
 
-    ``scope``: the project's option.
+    ``scope``: the project's option. The scope of a memory is the hash of its key.
     """
-    columns, key = ", ".join(f"t.{name}" for name in TEXT_COLUMNS), raw_scope_key(scope)
-    named = compose(_SCOPE, scope_key=key)
-    statement = compose(_LOAD_DATED_MEMORIES, scope_key=key, columns=columns, is_dated=_IS_DATED, scope=named)
+    columns, named = ", ".join(f"t.{name}" for name in TEXT_COLUMNS), compose(_SCOPE, scope_key=raw_scope_key(scope))
+    statement = compose(_LOAD_DATED_MEMORIES, columns=columns, is_dated=_IS_DATED, scope=named)
     bound = {"project": project_id, "scopes": [one.scope for one in scopes]}
     return [
-        DatedMemory(id_, join_text_columns(texts), learned_at, Writer(user, agent, session, key), scope_key)
-        for id_, learned_at, user, agent, session, key, scope_key, *texts in connection.execute(text(statement), bound)
+        DatedMemory(id_, join_text_columns(texts), learned_at, Writer(user, agent, session, key), name)
+        for id_, learned_at, user, agent, session, key, name, *texts in connection.execute(text(statement), bound)
     ]
+
+
+_LOAD_JUDGED_CLAIMS = """
+    SELECT scope, judged_claims FROM consolidation.compared_scopes
+    WHERE project_id = :project AND code = :code AND scope = ANY(:scopes)
+"""
+
+
+def load_judged_claims(
+    connection: Connection, project_id: UUID, scopes: Sequence[DatedScope], *, code: str
+) -> dict[str, bytes]:
+    """Return what the version ``code`` of the program found about the texts of some scopes, by the scope's hash."""
+    bound = {"project": project_id, "code": code, "scopes": [one.scope for one in scopes]}
+    return {scope: bytes(claims) for scope, claims in connection.execute(text(_LOAD_JUDGED_CLAIMS), bound)}
 
 
 @dataclass(frozen=True)

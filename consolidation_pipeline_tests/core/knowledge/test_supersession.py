@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -13,9 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.differences.language import LANGUAGES
-from consolidation_pipeline.core.knowledge.change_words import find_changes, is_plan
-from consolidation_pipeline.core.knowledge.supersession import DatedText, Supersession, Writer, find_supersession
-from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory, FoundSupersession, find_supersessions
+from consolidation_pipeline.core.knowledge import judged_claims
+from consolidation_pipeline.core.knowledge.change_words import Change, find_changes, is_plan
+from consolidation_pipeline.core.knowledge.judged_claims import JudgedClaims
+from consolidation_pipeline.core.knowledge.supersession import (
+    DatedText,
+    Revision,
+    Supersession,
+    Writer,
+    find_supersession,
+    revise_sentence,
+    split_claims,
+)
+from consolidation_pipeline.core.knowledge.supersession_search import (
+    ComparedScope,
+    DatedMemory,
+    ScopeResult,
+    find_supersessions,
+)
 from consolidation_pipeline_tests.core.knowledge.sequences import judge_sequence, load_sequences
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
@@ -185,7 +200,7 @@ def memory(number: int, text: str, day: float, *, scope: str = "", session: str 
 
 
 def pairs(memories: list[DatedMemory]) -> list[tuple[int, int]]:
-    return [(one.newer_id.int, one.older_id.int) for one in find_supersessions(memories)]
+    return [(one.newer_id.int, one.older_id.int) for one in find_supersessions(memories)[0]]
 
 
 def test_scopes_of_one_instant_are_not_compared() -> None:
@@ -193,10 +208,10 @@ def test_scopes_of_one_instant_are_not_compared() -> None:
     compared: list[str] = []
 
     def note_scopes(
-        find: Callable[[Sequence[DatedMemory]], list[FoundSupersession]], scopes: Iterable[Sequence[DatedMemory]]
-    ) -> Iterator[list[FoundSupersession]]:
+        find: Callable[[ComparedScope], ScopeResult], scopes: Iterable[ComparedScope]
+    ) -> Iterator[ScopeResult]:
         for scope in scopes:
-            compared.append(scope[0].scope)
+            compared.append(scope.memories[0].scope)
             yield find(scope)
 
     memories = [
@@ -204,7 +219,7 @@ def test_scopes_of_one_instant_are_not_compared() -> None:
         for scope, days in (("at once", 0), ("one by one", 1))
         for n in (1, 2)
     ]
-    assert len(find_supersessions(memories, apply=note_scopes)) == 1
+    assert len(find_supersessions(memories, apply=note_scopes)[0]) == 1
     assert compared == ["one by one"]
 
 
@@ -233,6 +248,50 @@ def test_long_memories_are_compared_by_sentence() -> None:
     older = "The release train leaves weekly. Every change needs a ticket. Reports go to the archive on Monday."
     newer = "Two rules changed this spring. Reports no longer go to the archive on Monday. Lunch is at noon."
     assert pairs([memory(1, older, 1), memory(2, newer, 2)]) == [(2, 1)]
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_what_is_known_changes_no_supersession(seed: int) -> None:
+    random = Random(seed)
+    texts = [text for row in random.sample(ROWS, 7) for text in (row["older"], row["newer"])]
+    memories = [memory(n, text, random.randint(1, 9), session=random.choice("ab")) for n, text in enumerate(texts)]
+    _, judged = find_supersessions(random.sample(memories, 9))
+    whole = find_supersessions(memories)
+    assert find_supersessions(memories, judged=judged) == whole
+    assert find_supersessions(memories, judged=whole[1]) == whole
+
+
+def test_known_texts_and_pairs_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [memory(n, f"The invoice limit is {n * 100} euros.", n) for n in (1, 2, 3)]
+    _, judged = find_supersessions(limits)
+    read: list[tuple[str, ...]] = []
+
+    def note_pair(was: str, now: str) -> Revision | None:
+        read.append((was, now))
+        return revise_sentence(was, now)
+
+    def note_text(text: str, language: str) -> tuple[Change, ...]:
+        read.append((text,))
+        return find_changes(text, language)
+
+    monkeypatch.setattr(judged_claims, "revise_sentence", note_pair)
+    monkeypatch.setattr(judged_claims, "find_changes", note_text)
+    assert len(find_supersessions(limits, judged=judged)[0]) == 2
+    assert read == []
+    new = "The invoice limit is 400 euros."
+    assert len(find_supersessions([*limits, memory(4, new, 4)], judged=judged)[0]) == 3
+    assert sorted(read) == [*((limit.text, new) for limit in limits), (new,)]
+
+
+def test_long_text_is_read_again() -> None:
+    text = " ".join(f"Rule {n} no longer holds for team {n}." for n in range(70))
+    claims = split_claims(text)
+    judged = JudgedClaims()
+    changes = judged.tell_changes(text, claims)
+    assert len(changes) == len(claims) == 70
+    assert all(changes)
+    assert JudgedClaims(judged.to_bytes()).tell_changes(text, claims) == changes
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from consolidation_pipeline.service.knowledge import supersessions
 from consolidation_pipeline.service.knowledge.supersessions import WITHDRAWN, SupersessionResult
 from consolidation_pipeline.service.lifecycle.relations import decide_relations, list_relations
 from consolidation_pipeline_tests.hypothesis_examples import examples
@@ -93,6 +94,25 @@ def test_only_changed_scopes_are_compared_again(pipeline: Pipeline) -> None:
     pipeline.configure(scope="project")
     assert record(pipeline).compared == len(PORTS)
     assert pipeline.value("SELECT count(*) FROM {s}.compared_scopes") == 1
+
+
+def test_claims_of_another_version_are_judged_again(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[bool] = []
+    find = supersessions.find_supersessions
+
+    def note(memories: Any, *, judged: Any, **how: Any) -> Any:
+        known.append(bool(judged))
+        return find(memories, judged=judged, **how)
+
+    monkeypatch.setattr(supersessions, "find_supersessions", note)
+    pipeline.add(PORTS[:5])
+    record(pipeline)
+    pipeline.add(PORTS[5:])
+    record(pipeline)
+    pipeline.write("UPDATE {s}.compared_scopes SET code = 'older', memories = ''")
+    record(pipeline)
+    assert known == [False, True, False]
+    assert statuses(pipeline) == EXPECTED
 
 
 def test_other_projects_do_not_hide_a_changed_scope(pipeline: Pipeline) -> None:
