@@ -21,13 +21,12 @@ from consolidation_pipeline.core.grouping.labels import Labels, list_members, re
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
 from consolidation_pipeline.core.project_map import MAX_POINTS, project_to_plane, render_svg, spread_evenly
-from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
 from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, note_groups
 from consolidation_pipeline.service.similarity.graph_nodes import (
-    load_graph_nodes,
     load_grouping_vectors,
+    load_plain_vectors,
     scope_keys,
     type_keys,
 )
@@ -124,9 +123,9 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
         has_vector, x = load_grouping_vectors(connection, run, nodes.select(rows))
         rows = rows[has_vector]
         contents = whole.select(rows, x)
-        groups = group_contents(
-            connection, run, contents, partial(_load_plain_vectors, connection, run, contents), apart=apart
-        )
+        load_plain = partial(load_plain_vectors, connection, run, contents.nodes)
+        groups = group_contents(connection, run, contents, load_plain, apart=apart)
+        run.compared = None
         others = whole.nodes.select(~is_chosen)
         changed = find_changed_groups(
             connection, project, groups.tiers, without=np.union1d(others.ids, others.merged_into)
@@ -179,20 +178,6 @@ def _draw_map(connection: Connection, run: ProjectRun, nodes: Nodes) -> str | No
     keys = load_group_keys(connection, run.project.id, "pattern", ids)
     found = np.unique([keys.get(id_, "") for id_ in ids], return_inverse=True)[1].reshape(-1)
     return render_svg(project_to_plane(x), found - (len(keys) < len(ids)), total=len(units))
-
-
-def _load_plain_vectors(
-    connection: Connection, run: ProjectRun, contents: Contents, wanted: npt.NDArray[np.bool_]
-) -> Vectors:
-    """Return the plain vectors (n, d) of the nodes where ``wanted`` (n,) is True; zeros elsewhere."""
-    ids = contents.nodes.ids
-    is_everything = contents.count == contents.total and bool(wanted.all())
-    nodes, vectors = load_graph_nodes(connection, run, plain=True, only=None if is_everything else ids[wanted])
-    if np.array_equal(nodes.ids, ids):
-        return vectors
-    plain = np.zeros_like(contents.x)
-    plain[wanted] = vectors[find_positions(nodes.ids, ids[wanted])]
-    return plain
 
 
 def group_contents(

@@ -18,10 +18,11 @@ from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.model_access import open_spend_ledger
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Engine
-from consolidation_pipeline.store.database.vector_copy import Ids, Vectors
+from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
+from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
 from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 
 Mask = npt.NDArray[np.bool_]
@@ -64,30 +65,54 @@ def load_graph_nodes(
 def load_grouping_vectors(connection: Connection, run: ProjectRun, nodes: Nodes) -> tuple[Mask, Vectors]:
     """Return which of ``nodes`` (n,) have a vector, and the centred grouping vectors float32 (k, d) of these.
 
-    Vectors that this run has just compared are taken from the run, which releases them; the others are loaded.
+    Vectors that this run has just compared are taken from the run, the others are loaded.
     """
-    snapshot, compared = run.calibration, run.compared
-    run.compared = None
-    rows = np.full(len(nodes), -1, dtype=np.int64)
-    kept = np.empty((0, 0), dtype=np.float32)
-    current = None if snapshot is None else (run.embedder.name, snapshot.version)
-    if compared is not None and (compared.model, compared.version) == current:
-        rows, kept = find_positions(compared.ids, nodes.ids), compared.x
-        rows[nodes.graph_version != compared.version] = -1
-    if (rows >= 0).all() and np.array_equal(rows, np.arange(len(kept))):
-        return np.ones(len(nodes), dtype=np.bool_), kept
+    snapshot = run.calibration
+    rows, x = _find_compared(run, nodes)
     loaded, vectors = load_graph_nodes(connection, run, only=nodes.ids[rows < 0])
-    if snapshot is not None:
-        vectors = center_vectors(vectors, snapshot)
     # A node whose vector went since the nodes were loaded is left out.
     has_vector = (rows >= 0) | np.isin(nodes.ids, loaded.ids)
-    wanted = np.isin(loaded.ids, nodes.ids)
-    if not (rows >= 0).any():
-        return has_vector, vectors[wanted]
-    x = kept[rows[has_vector]]
-    if wanted.any():
-        x[rows[has_vector] < 0] = vectors[wanted]
-    return has_vector, x
+    x = _take_rows(x, rows[has_vector], loaded.ids, vectors, nodes.ids[has_vector])
+    return has_vector, x if snapshot is None else center_vectors(x, snapshot)
+
+
+def load_plain_vectors(connection: Connection, run: ProjectRun, nodes: Nodes, wanted: Mask) -> Vectors:
+    """Return the vectors (n, d) of the whole texts of ``nodes`` (n,) where ``wanted`` is True; others are any.
+
+    The run releases the vectors that it has just compared.
+    """
+    rows, x = _find_compared(run, nodes)
+    run.compared = None
+    stripped = to_ids(list(load_text_hashes(connection, run.project.id, run.embedder.name)))
+    rows[np.isin(nodes.ids, stripped)] = -1
+    loaded, vectors = load_graph_nodes(connection, run, plain=True, only=nodes.ids[wanted & (rows < 0)])
+    return _take_rows(x, rows, loaded.ids, vectors, nodes.ids)
+
+
+def _find_compared(run: ProjectRun, nodes: Nodes) -> tuple[npt.NDArray[np.int64], Vectors]:
+    """Return the vectors that this run has just compared, and their row for each of ``nodes`` (n,), -1 = none."""
+    compared, version = run.compared, None if run.calibration is None else run.calibration.version
+    if compared is None or (compared.model, compared.version) != (run.embedder.name, version):
+        return np.full(len(nodes), -1, dtype=np.int64), np.empty((0, 0), dtype=np.float32)
+    rows = find_positions(compared.ids, nodes.ids)
+    rows[nodes.graph_version != compared.version] = -1
+    return rows, compared.vectors
+
+
+def _take_rows(x: Vectors, rows: npt.NDArray[np.int64], loaded_ids: Ids, loaded: Vectors, ids: Ids) -> Vectors:
+    """Return the vectors (n, d) of ``ids``: ``rows`` of ``x``, of those with -1 the loaded ones, or zeros.
+
+    If these are all rows of ``x`` in order, the loaded ones are written to it: a copy takes seconds.
+    """
+    is_missing = rows < 0
+    if len(rows) == len(x) and ((rows == np.arange(len(x))) | is_missing).all():
+        taken = x
+    else:
+        taken = x[rows] if len(x) else np.zeros((len(ids), loaded.shape[1]), dtype=np.float32)
+    if is_missing.any():
+        at = find_positions(loaded_ids, ids[is_missing])
+        taken[is_missing] = np.where(at[:, None] >= 0, loaded[at], 0.0) if len(loaded) else 0.0
+    return taken
 
 
 def center_vectors(vectors: Vectors, snapshot: Calibration) -> Vectors:

@@ -65,15 +65,16 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False)
 class ComparedVectors:
-    """Vectors ``x`` float32 (n, d) of the nodes ``ids`` that a run compared under calibration ``version`` of ``model``.
+    """Grouping vectors (n, d) of the nodes ``ids`` that a run compared under calibration ``version`` of ``model``.
 
-    A vector is current as long as its node has that graph version: whatever changes a vector clears the version.
+    They are not centred. A vector is current as long as its node has that graph version: whatever changes a vector
+    clears the version.
     """
 
     model: str
     version: int
     ids: Ids
-    x: Vectors
+    vectors: Vectors
 
 
 # SQL that is true if the raw memory `t` is a node. The sources of an archived merged memory are none.

@@ -11,9 +11,12 @@ from consolidation_pipeline.core.search import recall
 from consolidation_pipeline.service.intake.memory_uses import report_used
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.runs.phases import PHASES
+from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline.service.similarity import clusters, graph_nodes, recall_gate, recall_rows
+from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import to_uuids
+from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 from consolidation_pipeline_tests.service.corpus import LESSONS, UNRELATED, note, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline, note_id
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
@@ -58,11 +61,12 @@ def test_group_that_search_finds_lower_is_refused(pipeline: Pipeline) -> None:
 def test_gate_reads_vectors_of_its_scopes_only(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[Any] = []
 
-    def load(*given: Any, only: Any = None, **how: Any) -> Any:
-        loaded.append(only)
-        return graph_nodes.load_graph_nodes(*given, only=only, **how)
+    def load(connection: Connection, run: ProjectRun, nodes: Nodes, wanted: Any) -> Any:
+        loaded.append(nodes.ids[wanted])
+        run.compared = None  # else the vectors are those that the graph was built from
+        return graph_nodes.load_plain_vectors(connection, run, nodes, wanted)
 
-    monkeypatch.setattr(clusters, "load_graph_nodes", load)
+    monkeypatch.setattr(clusters, "load_plain_vectors", load)
     pipeline.configure_new(**OPTIONS, scope="user_id")
     of_ann = [{**row, "user_id": "ann"} for row in notes(SHORT, LONG, OTHER)]
     pipeline.add([*of_ann, note("of-bob", OTHER, user_id="bob"), note("of-all", "The canteen opens at noon.")])

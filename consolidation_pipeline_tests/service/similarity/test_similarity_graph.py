@@ -28,6 +28,7 @@ from consolidation_pipeline.service.similarity.graph_nodes import (
     center_vectors,
     load_graph_nodes,
     load_grouping_vectors,
+    load_plain_vectors,
 )
 from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.store.database.schema import task_memories
@@ -219,12 +220,15 @@ def test_cached_vectors_equal_stored_vectors(pipeline: Pipeline, monkeypatch: py
         with run.engine.connect() as connection:
             nodes = similarity_graph.load_nodes(connection, run.project.id, run.embedder.name, scope=run.options.scope)
             has_vector, x = load_grouping_vectors(connection, run, nodes)
+            plain = load_plain_vectors(connection, run, nodes, has_vector)
             assert run.compared is None
             again, loaded = load_grouping_vectors(connection, run, nodes)
+            loaded_plain = load_plain_vectors(connection, run, nodes, has_vector)
     assert len(nodes) == len(corpus())
     assert has_vector.all()
     assert again.all()
     assert x.tobytes() == loaded.tobytes()
+    assert plain.tobytes() == loaded_plain.tobytes()
 
 
 def test_node_whose_vector_goes_meanwhile_is_left_out(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
