@@ -29,10 +29,11 @@ def playbook_entries(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     result = update_playbook(run)
     phase.metrics = asdict(result)
     phase.counters = result.counters
-    entries = read_playbook(run.engine, run.project.slug, limit=_MAX_SHOWN)["entries"]
+    # Without an active one it would tell why, which takes the candidates again.
+    found = read_playbook(run.engine, run.project.slug, limit=_MAX_SHOWN)["entries"] if result.entries_active else []
     return (
-        {"playbook": build_table(_COLUMNS, [(str(id_), *rest) for id_, *rest in map(itemgetter(*_COLUMNS), entries)])}
-        if entries
+        {"playbook": build_table(_COLUMNS, [(str(id_), *rest) for id_, *rest in map(itemgetter(*_COLUMNS), found)])}
+        if found
         else {}
     )
 
