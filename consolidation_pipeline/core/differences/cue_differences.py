@@ -26,6 +26,8 @@ _ALIKE = {
     ("tense", "habit", "present"),
     ("marker", "if", "once"),
     ("marker", "after", "once"),
+    ("polarity", "ended", "negative"),
+    ("polarity", "negative", "pending"),
 }
 # Markers that contradict each other, though either may be missing.
 _OPPOSED = {frozenset(pair) for pair in (("from", "to"), ("by", "to"), ("above", "below"), ("by", "object"))}
@@ -86,6 +88,7 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
     other = _build_side(b, {at: at for at in alignment.of_b}, alignment.left_b, alignment.of_b)
     paired_a: set[int] = set()
     paired_b: set[int] = set()
+    pairs: list[tuple[int, int]] = []
     for has_changed, is_apart, _, i, j in sorted(
         (x.pole != y.pole, not one.scopes[i] & other.scopes[j], abs(x.place - y.place), i, j)
         for i, x in enumerate(a.cues)
@@ -103,6 +106,9 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         # "It was not declined", "it was declined and did not go through"
         if is_apart and x.category == "polarity" and bool(one.scopes[i]) != bool(other.scopes[j]):
             continue
+        if any(_have_turned(x, y, a.cues[k], b.cues[m], language) for k, m in pairs):
+            yield "moved cue", _quote(x, one.tokens), _quote(y, other.tokens)
+        pairs.append((i, j))
         paired_a.add(i)
         paired_b.add(j)
         if has_changed and not is_alike:
@@ -122,12 +128,25 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         yield "added cue", (), _quote(cue, other.tokens)
 
 
+def _have_turned(x: Cue, y: Cue, other_x: Cue, other_y: Cue, language: Language) -> bool:
+    """Return True if a denial stands on the other side of another cue: "not all tests pass", "all tests do not pass".
+
+    In a German clause the verb and its denial may stand on either side of each other.
+    """
+    turning = {"quantity"} if language.has_late_participles else {"quantity", "modality"}
+    categories = {x.category, other_x.category}
+    is_pair = "polarity" in categories and bool(categories & turning)
+    is_clause = x.clause == other_x.clause and y.clause == other_y.clause
+    return is_pair and is_clause and (x.start < other_x.start) != (y.start < other_y.start)
+
+
 def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> bool:
     """Return True if a cue of both texts stands beside other words."""
     x, y = one.cues[i], other.cues[j]
     if _is_neutral(x, language):
         return False
-    if f"cue {x.category} {x.pole}" == ONLY and _has_new_focus(one, x, other, y, language):
+    is_adverb = x.category == "polarity" and {x.text.lower(), y.text.lower()} <= language.adverbial_negations
+    if (is_adverb or f"cue {x.category} {x.pole}" == ONLY) and _has_new_focus(one, x, other, y, language):
         return True
     # The clause that 先 opens may have no words but cues.
     has_words = bool(one.scopes[i]) and bool(other.scopes[j])
@@ -137,12 +156,13 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
 def _has_new_focus(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
     """Return True if "only" restricts another word: "only admins may delete posts", "admins may only delete posts".
 
-    Before a verb it may restrict any word behind it: "Ann only eats at home", "Ann eats only at home".
+    Before a verb it may restrict any word behind it: "Ann only eats at home", "Ann eats only at home". A denial denies
+    another word if it moved across one: "Kim tries not to cry", "Kim does not try to cry".
     """
     at, there = _find_focus(one, x, language), _find_focus(other, y, language)
     if at is None or there is None or at not in one.pairs or one.pairs[at] == there:
         return False
-    if language.has_late_focus:
+    if language.has_late_focus and x.category == "restriction":
         return True
     origins = {place: origin for origin, place in one.pairs.items()}
     is_behind = one.tokens[at].place < x.place or other.tokens[there].place < y.place
@@ -162,6 +182,8 @@ def _is_phrase(side: _Side, at: int, other: int) -> bool:
 def _stood_before(side: _Side, at: int, other: _Side, there: int, cue: Cue) -> bool:
     """Return True if a word behind "only", the subject or in a phrase, stands before ``cue`` in the other text."""
     word, same = side.tokens[at], other.tokens[there]
+    if cue.category == "polarity":
+        return same.place < cue.place and not word.governor and not same.governor
     is_phrase = bool(word.governor) and bool(same.governor)
     return same.place < cue.place and (is_phrase or may_be_subject(word, side.tokens, side.frame))
 

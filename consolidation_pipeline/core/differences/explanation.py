@@ -24,6 +24,7 @@ from consolidation_pipeline.core.differences.order import (
     is_turned,
 )
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read, sort_as_written
+from consolidation_pipeline.core.differences.roles import find_new_role
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 
 Spans = tuple[tuple[int, int], ...]
@@ -249,6 +250,8 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
     language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
     if words := find_replaced(a, b, of_a, language):
         yield "order", *words
+    if words := find_new_role(a, b, of_a, language):
+        yield "word", *words
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
     if not one and not other and len(of_a) < FEWEST_COMMON:
         one, other = find_narrowing(a, b, of_a, language), find_narrowing(b, a, of_b, language)

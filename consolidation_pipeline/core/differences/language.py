@@ -24,7 +24,11 @@ approximations: Words that make a number inexact, and are prepositions before an
 copula_clitic: Clitic and the form of "be" that it stands for before one of ``after_copula``: "the light's on".
 copulas: Forms of "be" between two names of one thing, which may change sides: "our vet is Ann", "Ann is our vet".
 participle_prepositions: Participles that are prepositions, unless an auxiliary is before them: "built using make".
-has_late_focus: True if "only" stands behind the word that it restricts: 資料だけ.
+has_late_focus: True if "only" and particles stand behind their word: 資料だけ, 資料を.
+spans: Prepositions before a time that tell how long: "for an hour".
+attributes: Prepositions that tell of the noun before them: "the man with the key".
+cases: Articles of nouns, or particles = subject or object: der = "subject", den = "object".
+adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
 tools: Verbs before a tool, "use pip to install it" = the preposition of "install it using pip".
@@ -217,6 +221,10 @@ class Language(FunctionWords):
     compound_links: tuple[str, ...]
     possessives: frozenset[str]
     has_late_focus: bool
+    spans: frozenset[str]
+    attributes: frozenset[str]
+    cases: Mapping[str, str]
+    adverbial_negations: frozenset[str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""

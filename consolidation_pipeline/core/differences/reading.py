@@ -104,6 +104,7 @@ class Reading:
         language: None if it is not known.
         frame: The words as written: the place of a token, the class and meaning of any other word.
         ends: End of each sentence: in the text, in ``tokens``, in ``cues`` and in ``frame``.
+        agents: Places of the tokens that are agents of a passive: "by Ann".
     """
 
     text: str
@@ -112,6 +113,7 @@ class Reading:
     cues: tuple[Cue, ...]
     frame: tuple[int | str, ...] = ()
     ends: tuple[tuple[int, int, int, int], ...] = ()
+    agents: frozenset[int] = frozenset()
 
     # A text is compared with many: what does not depend on the other one is kept.
     @cached_property
@@ -173,7 +175,7 @@ class Reading:
         for end, next_token, next_cue, next_word in self.ends:
             if next_token > token:
                 tokens, cues, frame = self.tokens[token:next_token], self.cues[cue:next_cue], self.frame[word:next_word]
-                found.append(Reading(self.text[begin:end], self.language, tokens, cues, frame))
+                found.append(Reading(self.text[begin:end], self.language, tokens, cues, frame, (), self.agents))
             begin, token, cue, word = end, next_token, next_cue, next_word
         return found
 
@@ -215,7 +217,8 @@ def read_in(text: str, code: str | None) -> Reading:
     """Read a text whose language is known from elsewhere, such as what stands around it."""
     reader = _Reader(unify_signs(text), load_language(code or "en"))
     reader.read()
-    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame), tuple(reader.ends))
+    ends, agents = tuple(reader.ends), frozenset(reader.agents)
+    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame), ends, agents)
 
 
 class _Reader:
@@ -228,6 +231,7 @@ class _Reader:
         self.cues: list[Cue] = []
         self.frame: list[int | str] = []
         self.ends: list[tuple[int, int, int, int]] = []
+        self.agents: set[int] = set()
         self.clause = self.segment = self.conjunct = self.phrase = 0
         self.governor = ""
         self.gerund = -1  # number of tokens before the last "needs cleaning"
@@ -429,6 +433,7 @@ class _Reader:
             else:
                 first, rest = tokens[middle : verb + 1], tokens[verb + 1 : len(tokens) - len(agent)]
             agent = [token._replace(phrase=phrase, governor="") for token in agent]
+            self.agents.update(token.place for token in agent)
             tokens[subject:] = [*agent, *first, *tokens[subject:middle], *rest]
         self.passive = None
 

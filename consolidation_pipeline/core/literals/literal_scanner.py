@@ -94,10 +94,19 @@ def _read_path(match: re.Match[str], base: int) -> Iterator[Literal]:
     yield _made("path", path.rstrip("/") or path, match, base)
 
 
+_BRANCH = re.compile(r"[a-z][a-z-]*/v?\d[\w.-]*")
+
+
 def _read_slashed(match: re.Match[str], base: int) -> Iterator[Literal]:
-    """``src/store/rows`` is a path, ``add/remove`` and ``30s/60s`` are alternatives."""
+    """``src/store/rows`` and ``release/2.4`` are paths, ``add/remove`` and ``30s/60s`` are alternatives."""
     parts = match[0].split("/")
-    is_path = parts[0].casefold() in _ROOTS or not parts[-1] or _SUFFIXED.search(parts[-1]) or parts[0].startswith("@")
+    is_path = (
+        _BRANCH.fullmatch(match[0])
+        or parts[0].casefold() in _ROOTS
+        or not parts[-1]
+        or _SUFFIXED.search(parts[-1])
+        or parts[0].startswith("@")
+    )
     if (is_path or len(parts) > 2) and re.search("[A-Za-z]", match[0]):
         yield from _read_path(match, base)
         return

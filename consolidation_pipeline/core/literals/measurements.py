@@ -21,6 +21,7 @@ _UNIT_NAMES = """
 UNITS = {"per cent": "%"} | {
     name: names.split()[0] for names in re.split("[;\n]", _UNIT_NAMES) for name in names.split()
 }
+_BITS = {"Kb": "kbit", "Mb": "mbit", "Gb": "gbit"}  # 40 Mb are 5 MB
 _TEMPERATURE = r"(?i:(?:°|(?:degrees?|grad)\b){BLANK}?(?P<scale>c|f|celsius|fahrenheit)\b)".replace("{BLANK}", BLANK)
 _SECONDS = {
     "ns": Decimal("1e-9"),
@@ -53,7 +54,7 @@ def with_unit(number: Decimal, gap: str, name: str) -> str | None:
     """Return the number with its unit, or None if ``name`` is the next word, behind a ``gap``."""
     if temperature := re.fullmatch(_TEMPERATURE, name):
         return f"{plain(number)} °{temperature['scale'][0].casefold()}"
-    unit = UNITS.get(name) or UNITS.get(name.casefold() if len(name) > 1 else "")
+    unit = _BITS.get(name) or UNITS.get(name) or UNITS.get(name.casefold() if len(name) > 1 else "")
     if unit:
         return _quantity(number, unit)
     if gap:

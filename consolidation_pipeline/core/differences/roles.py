@@ -1,0 +1,117 @@
+"""Words that both texts have in another role: "by Friday", "on Friday"; "is blocking", "is blocked"."""
+
+import re
+from collections.abc import Mapping
+
+from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.order import Reordered
+from consolidation_pipeline.core.differences.reading import Reading, Token
+
+_TIME = re.compile(r"date:.*|days-\d+|months-\d+|number:[\d.]+ (?:s|min|h|d|month|year)")
+# Classes of markers that no other preposition stands for before a time.
+_BOUNDS = frozenset(("by", "from"))
+# Characters before a word among which its article or preposition is.
+_LONGEST_ARTICLE = 16
+_WORD_BEFORE = re.compile(r"(\w+)\W+\Z")
+
+
+def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return a word of both texts, with the one before it, that has another role; None if there is none.
+
+    Args:
+        places: Position in ``b`` of each aligned position in ``a``.
+    """
+    for at, there in places.items():
+        one, other = a.tokens[at], b.tokens[there]
+        found = _differ_in_time(one, other, language) or _differ_in_voice(a, b, at, there, language)
+        found = (
+            found or _differ_in_agent(a, b, one, other, language) or _differ_in_host(a, b, at, there, places, language)
+        )
+        if found:
+            return [_with_word_before(a.text, one)], [_with_word_before(b.text, other)]
+    return _find_new_cases(a, b, places, language)
+
+
+def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
+    """Return True if two prepositions before a time tell other things of it: by and on, for and in."""
+    governors = {one.governor, other.governor} - {"", "time"}
+    if len(governors) < 2 or not _TIME.fullmatch(one.key):
+        return False
+    return not governors.isdisjoint(_BOUNDS) or len(governors & language.spans) == 1
+
+
+def _differ_in_voice(a: Reading, b: Reading, at: int, there: int, language: Language) -> bool:
+    """Return True if a verb after "be" is active in one text, "is blocking", and passive in the other, "is blocked"."""
+    if at not in a.predicates or there not in b.predicates or not language.gerund_endings:
+        return False
+    words = [reading.tokens[place].text.lower() for reading, place in ((a, at), (b, there))]
+    is_active = [word.endswith(language.gerund_endings) for word in words]
+    return is_active[0] != is_active[1] and language.is_participle(words[is_active[0]])
+
+
+def _differ_in_agent(a: Reading, b: Reading, one: Token, other: Token, language: Language) -> bool:
+    """Return True if a word is the agent of one text, "by the team", and in another phrase in the other one."""
+    is_agent = one.place in a.agents, other.place in b.agents
+    governor = other.governor if is_agent[0] else one.governor
+    is_other = governor not in ("", "time") and governor not in language.agents | language.genitives
+    return is_agent[0] != is_agent[1] and is_other
+
+
+def _differ_in_host(a: Reading, b: Reading, at: int, there: int, places: Mapping[int, int], language: Language) -> bool:
+    """Return True if a phrase tells of another noun: "the man with a key calls Ann", "the man calls Ann with a key"."""
+    if a.tokens[at].governor not in language.attributes or a.tokens[at].governor != b.tokens[there].governor:
+        return False
+    (one, is_inside), (other, is_inside_there) = _find_host(a, at), _find_host(b, there)
+    if one is None or other is None or one not in places:
+        return False
+    return (is_inside or is_inside_there) and places[one] != other
+
+
+def _find_host(reading: Reading, at: int) -> tuple[int | None, bool]:
+    """Return the position of the last word before a phrase that is in none, and True if another one follows it."""
+    word = reading.tokens[at]
+    free = {
+        one.place: i
+        for i, one in enumerate(reading.tokens)
+        if one.conjunct == word.conjunct and not one.governor and one.place not in reading.agents
+    }
+    before = max((place for place in free if place < word.place), default=None)
+    return None if before is None else free[before], any(place > word.place for place in free)
+
+
+def _find_new_cases(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return two words that exchanged their cases: "der Job ruft den Worker", "den Job ruft der Worker"."""
+    if not language.cases:
+        return None
+    changed: dict[tuple[str, str], int] = {}
+    for at, there in places.items():
+        cases = _find_case(a, a.tokens[at], language), _find_case(b, b.tokens[there], language)
+        if all(cases) and cases[0] != cases[1]:
+            changed[cases] = at
+    pair = next((pair for pair in changed if pair[::-1] in changed), None)
+    if pair is None:
+        return None
+    words = [changed[pair], changed[pair[::-1]]]
+    return (
+        [_with_word_before(a.text, a.tokens[at]) for at in words],
+        [_with_word_before(b.text, b.tokens[places[at]]) for at in words],
+    )
+
+
+def _find_case(reading: Reading, word: Token, language: Language) -> str:
+    """Return the case of a word by its article or particle, "" = not known."""
+    if language.has_late_focus:
+        end = word.start + len(word.text)
+        return language.cases.get(reading.text[end : end + 1], "")
+    found = _WORD_BEFORE.search(reading.text[max(0, word.start - _LONGEST_ARTICLE) : word.start])
+    return language.cases.get(found[1].lower(), "") if found else ""
+
+
+def _with_word_before(text: str, word: Token) -> Token:
+    """Return a token with the word before it."""
+    start = max(0, word.start - _LONGEST_ARTICLE)
+    found = _WORD_BEFORE.search(text[start : word.start])
+    if found is None:
+        return word
+    start += found.start()
+    return word._replace(text=text[start : word.start + len(word.text)], start=start)
