@@ -31,6 +31,14 @@ _ALIKE = {
 }
 # Markers that contradict each other, though either may be missing.
 _OPPOSED = {frozenset(pair) for pair in (("from", "to"), ("by", "to"), ("above", "below"), ("by", "object"))}
+# Markers of clauses of which none stands for another one: "because it failed", "although it failed".
+_CLAUSES = frozenset("if because although before after until".split())
+# Adverbs that either text may lack, but that do not stand for each other: "still finishes", "finally finishes".
+_ADVERBS = frozenset({("tense", "still"), ("order", "final"), ("order", "again")})
+# Categories of words that are no opposites of one content.
+_GRAMMAR = frozenset(
+    "marker question request polarity need quantity restriction bound modality tense order voice progress".split()
+)
 # Cues of different categories that say the same: "old but good", "although old, good"; "only now", "just now".
 _ALIKE_CUES = {
     (("restriction", "contrast"), ("marker", "although")),
@@ -118,6 +126,7 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
     for i, j in _find_alike(one, paired_a, other, paired_b):
         paired_a.add(i)
         paired_b.add(j)
+    yield from _find_other_adverbs(one, paired_a, other, paired_b)
     for kind, words in _find_added(one, paired_a, language, bool(alignment.left_b)):
         yield kind, words, ()
     for kind, words in _find_added(other, paired_b, language, bool(alignment.left_a)):
@@ -128,16 +137,26 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         yield "added cue", (), _quote(cue, other.tokens)
 
 
+def _find_other_adverbs(one: _Side, paired: set[int], other: _Side, paired_other: set[int]) -> Iterator[Finding]:
+    """Yield the adverbs in one place that do not stand for each other."""
+    left = [cue for at, cue in enumerate(one.cues) if at not in paired and (cue.category, cue.pole) in _ADVERBS]
+    for j, y in enumerate(other.cues):
+        if j not in paired_other and (y.category, y.pole) in _ADVERBS:
+            yield from (("cue", [x], [y]) for x in left if (x.category, x.pole) != (y.category, y.pole))
+
+
 def _have_turned(x: Cue, y: Cue, other_x: Cue, other_y: Cue, language: Language) -> bool:
-    """Return True if a denial stands on the other side of another cue: "not all tests pass", "all tests do not pass".
+    """Return True if two cues changed sides: "not all tests pass", "all tests do not pass".
 
     In a German clause the verb and its denial may stand on either side of each other.
     """
     turning = {"quantity"} if language.has_late_participles else {"quantity", "modality"}
     categories = {x.category, other_x.category}
     is_pair = "polarity" in categories and bool(categories & turning)
+    # Opposites in scripts without blanks: "production slower than staging".
+    is_content = not language.stemmer and len(categories) == 1 and not categories & _GRAMMAR and x.pole != other_x.pole
     is_clause = x.clause == other_x.clause and y.clause == other_y.clause
-    return is_pair and is_clause and (x.start < other_x.start) != (y.start < other_y.start)
+    return (is_pair or is_content) and is_clause and (x.start < other_x.start) != (y.start < other_y.start)
 
 
 def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> bool:
@@ -200,7 +219,8 @@ def _find_focus(side: _Side, cue: Cue, language: Language) -> int | None:
 
 def _are_opposed(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> bool:
     """Return True if one text has only the first and the other one only the second of two opposed markers."""
-    is_pair = x.category == "marker" and frozenset((x.pole, y.pole)) in _OPPOSED
+    poles = frozenset((x.pole, y.pole))
+    is_pair = x.category == "marker" and (poles in _OPPOSED or (len(poles) == 2 and poles <= _CLAUSES))
     return is_pair and all(cue.pole != y.pole for cue in cues) and all(cue.pole != x.pole for cue in others)
 
 

@@ -28,6 +28,9 @@ has_late_focus: True if "only" and particles stand behind their word: 資料だ�
 spans: Prepositions before a time that tell how long: "for an hour".
 attributes: Prepositions that tell of the noun before them: "the man with the key".
 cases: Articles of nouns, or particles = subject or object: der = "subject", den = "object".
+opposed_prepositions: Pairs of prepositions that tell other things of the same word: for, with.
+amounts: Prepositions before a number = what it is: um = "change", auf = "result".
+owners: Possessives = the owner: "his", "her", but "my" may be "your" in the next note.
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
@@ -225,6 +228,9 @@ class Language(FunctionWords):
     attributes: frozenset[str]
     cases: Mapping[str, str]
     adverbial_negations: frozenset[str]
+    opposed_prepositions: frozenset[frozenset[str]]
+    amounts: Mapping[str, str]
+    owners: Mapping[str, str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
@@ -374,6 +380,7 @@ def load_language(code: str) -> Language:
         "opposites": {
             word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed
         },
+        "opposed_prepositions": frozenset(map(frozenset, raw.get("opposed_prepositions", ()))),
         "questions": {word: pole for pole, words in raw["questions"].items() for word in words},
         "inversions": frozenset(tuple(opening.split()) for opening in raw.get("inversions", ())),
     }

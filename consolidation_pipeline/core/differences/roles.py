@@ -1,8 +1,9 @@
 """Words that both texts have in another role: "by Friday", "on Friday"; "is blocking", "is blocked"."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
 from consolidation_pipeline.core.differences.reading import Reading, Token
@@ -10,6 +11,8 @@ from consolidation_pipeline.core.differences.reading import Reading, Token
 _TIME = re.compile(r"date:.*|days-\d+|months-\d+|number:[\d.]+ (?:s|min|h|d|month|year)")
 # Classes of markers that no other preposition stands for before a time.
 _BOUNDS = frozenset(("by", "from"))
+# A particle, behind a title: 田中さんが.
+_PARTICLE = re.compile("(?:さん|様|君|くん|ちゃん|氏)?(より|[がをに])")
 # Characters before a word among which its article or preposition is.
 _LONGEST_ARTICLE = 16
 _WORD_BEFORE = re.compile(r"(\w+)\W+\Z")
@@ -23,13 +26,23 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
     """
     for at, there in places.items():
         one, other = a.tokens[at], b.tokens[there]
-        found = _differ_in_time(one, other, language) or _differ_in_voice(a, b, at, there, language)
-        found = (
-            found or _differ_in_agent(a, b, one, other, language) or _differ_in_host(a, b, at, there, places, language)
-        )
-        if found:
+        if (
+            frozenset((one.governor, other.governor)) in language.opposed_prepositions
+            or _differ_in_time(one, other, language)
+            or _differ_in_amount(one, other, language)
+            or _differ_in_voice(a, b, at, there, language)
+            or _differ_in_agent(a, b, one, other, language)
+            or _differ_in_owner(a, b, one, other, language)
+            or _differ_in_host(a, b, at, there, places, language)
+        ):
             return [_with_word_before(a.text, one)], [_with_word_before(b.text, other)]
-    return _find_new_cases(a, b, places, language)
+    pair = _find_new_cases(a, b, places, language) or _find_exchanged_governors(a, b, places, language)
+    if not pair:
+        return None
+    return (
+        [_with_word_before(a.text, a.tokens[at]) for at in pair],
+        [_with_word_before(b.text, b.tokens[places[at]]) for at in pair],
+    )
 
 
 def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
@@ -37,7 +50,21 @@ def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
     governors = {one.governor, other.governor} - {"", "time"}
     if len(governors) < 2 or not _TIME.fullmatch(one.key):
         return False
-    return not governors.isdisjoint(_BOUNDS) or len(governors & language.spans) == 1
+    spans = governors & language.spans
+    return not governors.isdisjoint(_BOUNDS) or (len(spans) == 1 and governors - spans <= language.prepositions)
+
+
+def _differ_in_amount(one: Token, other: Token, language: Language) -> bool:
+    """Return True if a number is a change in one text, "um 5 %", and its result in the other one, "auf 5 %"."""
+    amounts = language.amounts.get(one.governor), language.amounts.get(other.governor)
+    return one.key.startswith("number:") and all(amounts) and amounts[0] != amounts[1]
+
+
+def _differ_in_owner(a: Reading, b: Reading, one: Token, other: Token, language: Language) -> bool:
+    """Return True if a thing has another owner: "his car", "her car"."""
+    words = (_find_word_before(a.text, one), _find_word_before(b.text, other)) if language.owners else ("", "")
+    owners = [language.owners.get(word) for word in words]
+    return None not in owners and owners[0] != owners[1]
 
 
 def _differ_in_voice(a: Reading, b: Reading, at: int, there: int, language: Language) -> bool:
@@ -79,32 +106,50 @@ def _find_host(reading: Reading, at: int) -> tuple[int | None, bool]:
     return None if before is None else free[before], any(place > word.place for place in free)
 
 
-def _find_new_cases(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
-    """Return two words that exchanged their cases: "der Job ruft den Worker", "den Job ruft der Worker"."""
-    if not language.cases:
-        return None
-    changed: dict[tuple[str, str], int] = {}
+def _find_exchanged_governors(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Sequence[int]:
+    """Return two words of which one lost the preposition that the other one gained: "Rosa llamó a Diego"."""
+    lost: dict[str, int] = {}
+    gained: dict[str, int] = {}
     for at, there in places.items():
+        one, other = a.tokens[at], b.tokens[there]
+        if bool(one.governor) != bool(other.governor) and one.place not in a.agents and other.place not in b.agents:
+            (lost if one.governor else gained)[one.governor or other.governor] = at
+    both = lost.keys() & gained.keys() - {"time"} - language.genitives - OF_COMPOUNDS
+    return [lost[min(both)], gained[min(both)]] if both else ()
+
+
+def _find_new_cases(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Sequence[int]:
+    """Return the words that exchanged their cases: "der Job ruft den Worker", "den Job ruft der Worker".
+
+    One word is enough where particles mark the cases, behind a relative pronoun, and beside 'より'.
+    """
+    changed: dict[tuple[str, str], int] = {}
+    for at, there in places.items() if language.cases else ():
         cases = _find_case(a, a.tokens[at], language), _find_case(b, b.tokens[there], language)
+        is_known = all(cases) and (language.has_late_focus or "relative" in cases[0] + cases[1])
+        if cases[0] != cases[1] and (is_known or "than" in cases):
+            return [at]
         if all(cases) and cases[0] != cases[1]:
             changed[cases] = at
     pair = next((pair for pair in changed if pair[::-1] in changed), None)
-    if pair is None:
-        return None
-    words = [changed[pair], changed[pair[::-1]]]
-    return (
-        [_with_word_before(a.text, a.tokens[at]) for at in words],
-        [_with_word_before(b.text, b.tokens[places[at]]) for at in words],
-    )
+    return [changed[pair], changed[pair[::-1]]] if pair else ()
 
 
 def _find_case(reading: Reading, word: Token, language: Language) -> str:
-    """Return the case of a word by its article or particle, "" = not known."""
+    """Return the case of a word by its article, relative pronoun or particle, "" = not known."""
     if language.has_late_focus:
-        end = word.start + len(word.text)
-        return language.cases.get(reading.text[end : end + 1], "")
-    found = _WORD_BEFORE.search(reading.text[max(0, word.start - _LONGEST_ARTICLE) : word.start])
-    return language.cases.get(found[1].lower(), "") if found else ""
+        found = _PARTICLE.match(reading.text, word.start + len(word.text))
+        return language.cases.get(found[1], "") if found else ""
+    before = reading.text[max(0, word.start - _LONGEST_ARTICLE) : word.start]
+    found = _WORD_BEFORE.search(before)
+    case = language.cases.get(found[1].lower(), "") if found else ""
+    return f"relative {case}" if case and found and before[: found.start()].rstrip().endswith(",") else case
+
+
+def _find_word_before(text: str, word: Token) -> str:
+    """Return the word before a token in lower case, "" = none."""
+    found = _WORD_BEFORE.search(text[max(0, word.start - _LONGEST_ARTICLE) : word.start])
+    return found[1].lower() if found else ""
 
 
 def _with_word_before(text: str, word: Token) -> Token:

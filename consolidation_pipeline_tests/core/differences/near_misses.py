@@ -229,6 +229,25 @@ NEAR_MISSES = [
     ("关掉缓存以后，查询一定不会变慢。", "关掉缓存以后，查询不一定会变慢。"),
     ("監視プロセスが同期プロセスを停止させた。", "監視プロセスを同期プロセスが停止させた。"),
     ("金曜日まで検証サーバーを止める。", "金曜日までに検証サーバーを止める。"),
+    (
+        "After the rewrite, the nightly job still finishes in time.",
+        "After the rewrite, the nightly job finally finishes in time.",
+    ),
+    ("Rob forgot to pay the gas bill.", "Rob paid the gas bill."),
+    ("Jonas drives Ute to the station with his car.", "Jonas drives Ute to the station with her car."),
+    ("Before painting, ask Mr. Lin for the tall ladder.", "Before painting, ask Mr. Lin about the tall ladder."),
+    ("We use MariaDB because Karl advised against Oracle.", "We use MariaDB although Karl advised against Oracle."),
+    ("Das Speicherlimit wurde um 500 MB gesenkt.", "Das Speicherlimit wurde auf 500 MB gesenkt."),
+    (
+        "Der Kollege, den Eva eingearbeitet hat, betreut das Backup.",
+        "Der Kollege, der Eva eingearbeitet hat, betreut das Backup.",
+    ),
+    ("La nounou qui remplace Chloé habite ici.", "La nounou que remplace Chloé habite ici."),
+    ("A Rosa la llamó Diego por el seguro.", "Rosa llamó a Diego por el seguro."),
+    ("Pablo firmó el contrato por Inés el lunes.", "Pablo firmó el contrato con Inés el lunes."),
+    ("田中さんが鈴木さんに家の鍵を預けた。", "田中さんに鈴木さんが家の鍵を預けた。"),
+    ("姉はもう花粉症の薬を飲んでいない。", "姉はまだ花粉症の薬を飲んでいない。"),
+    ("画像の変換は本番より検証環境のほうが遅い。", "画像の変換は検証環境より本番のほうが遅い。"),
 ]
 
 
@@ -319,6 +338,7 @@ PROVEN_REWORDINGS = [
     ("The script is used to clean the cache.", "The script cleans the cache."),
     ("The office is open 9 to 5.", "The office is open from 9 to 5."),
     ("Send summaries to the channel by noon.", "Summaries should be sent to the channel by noon."),
+    ("The Osaka supplier is cheaper than the one in Busan.", "The supplier in Osaka is cheaper than the Busan one."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.
