@@ -26,6 +26,9 @@ def find_modifier(a: Reading, b: Reading, places: Mapping[int, int], language: L
         before, is_near = at, is_near and other.kind == "word"
         is_known = one.key in b.key_set and len(places) >= FEWEST_COMMON
         is_plain = is_known or language.is_adverb(one.text.lower()) or b.has_light_verb(one.key)
+        # "Do not use tabs" is "avoid tabs".
+        is_denied = any((cue.category, cue.place) == ("polarity", one.place) for cue in a.cues)
+        is_plain = is_plain or (one.text.lower() in language.tools and is_denied)
         if at not in places and following in places and is_near and not is_plain:
             return [one, other]
     return []
