@@ -34,7 +34,7 @@ _OPPOSED = {frozenset(pair) for pair in (("from", "to"), ("by", "to"), ("above",
 # Markers of clauses of which none stands for another one: "because it failed", "although it failed".
 _CLAUSES = frozenset("if because although before after until".split())
 # Adverbs that either text may lack, but that do not stand for each other: "still finishes", "finally finishes".
-_ADVERBS = frozenset({("tense", "still"), ("order", "final"), ("order", "again")})
+_ADVERBS = frozenset({("tense", "still"), ("progress", "done"), ("order", "final"), ("order", "again")})
 # Categories of words that are no opposites of one content.
 _GRAMMAR = frozenset(
     "marker question request polarity need quantity restriction bound modality tense order voice progress".split()
@@ -120,7 +120,7 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         paired_a.add(i)
         paired_b.add(j)
         if has_changed and not is_alike:
-            yield "cue", [x], [y]
+            yield ("added cue" if {x.pole, y.pole} <= _CLAUSES else "cue"), [x], [y]
         elif _has_moved(one, i, other, j, language):
             yield "moved cue", _quote(x, one.tokens), _quote(y, other.tokens)
     for i, j in _find_alike(one, paired_a, other, paired_b):
@@ -142,7 +142,7 @@ def _find_other_adverbs(one: _Side, paired: set[int], other: _Side, paired_other
     left = [cue for at, cue in enumerate(one.cues) if at not in paired and (cue.category, cue.pole) in _ADVERBS]
     for j, y in enumerate(other.cues):
         if j not in paired_other and (y.category, y.pole) in _ADVERBS:
-            yield from (("cue", [x], [y]) for x in left if (x.category, x.pole) != (y.category, y.pole))
+            yield from (("added cue", [x], [y]) for x in left if (x.category, x.pole) != (y.category, y.pole))
 
 
 def _have_turned(x: Cue, y: Cue, other_x: Cue, other_y: Cue, language: Language) -> bool:
@@ -167,9 +167,17 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
     is_adverb = x.category == "polarity" and {x.text.lower(), y.text.lower()} <= language.adverbial_negations
     if (is_adverb or f"cue {x.category} {x.pole}" == ONLY) and _has_new_focus(one, x, other, y, language):
         return True
+    if (x.category, x.pole) == ("marker", "if") and _is_joined(one, x, language) != _is_joined(other, y, language):
+        return bool(one.scopes[i] & other.scopes[j])
     # The clause that 先 opens may have no words but cues.
     has_words = bool(one.scopes[i]) and bool(other.scopes[j])
     return not one.scopes[i] & other.scopes[j] and (has_words or x.category == "order")
+
+
+def _is_joined(side: _Side, cue: Cue, language: Language) -> bool:
+    """Return True if a condition is of what follows alone: "restart it and, if it fails, page Ann"."""
+    words = side.text[: cue.start].rstrip(" ,").lower().split()
+    return bool(words) and words[-1] in language.coordinators
 
 
 def _has_new_focus(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:

@@ -30,6 +30,8 @@ attributes: Prepositions that tell of the noun before them: "the man with the ke
 cases: Articles of nouns, or particles = subject or object: der = "subject", den = "object".
 opposed_prepositions: Pairs of prepositions that tell other things of the same word: for, with.
 amounts: Prepositions before a number = what it is: um = "change", auf = "result".
+sequence_words: Words by which clauses tell steps in their order: then.
+copula_kinds: Forms of "be" = which of two verbs they are, of a language that has two: ser, estar.
 owners: Possessives = the owner: "his", "her", but "my" may be "your" in the next note.
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
 possessives: Genitives behind the owner: "Ann's dog".
@@ -231,6 +233,8 @@ class Language(FunctionWords):
     opposed_prepositions: frozenset[frozenset[str]]
     amounts: Mapping[str, str]
     owners: Mapping[str, str]
+    sequence_words: frozenset[str]
+    copula_kinds: Mapping[str, str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""

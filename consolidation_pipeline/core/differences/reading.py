@@ -652,7 +652,8 @@ class _Reader:
         if cue is None or (cue.place, cue.category) != (len(self.tokens), "quantity"):
             return None
         size, key = self._measure(Decimal(2), pieces, at)
-        return (size, key) if size > 1 else None
+        day = self.language.calendar.get(pieces[at + 1].lower) if at + 1 < len(pieces) else None
+        return (2, f"{day} number:2") if day else (size, key) if size > 1 else None
 
     def _measure(self, number: Decimal, pieces: Sequence[Piece], at: int) -> tuple[int, str]:
         """Return the number of pieces of a number with its unit, if one follows, and its key."""

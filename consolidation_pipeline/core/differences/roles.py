@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
-from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.order import Reordered
 from consolidation_pipeline.core.differences.reading import Reading, Token
 
@@ -24,10 +24,14 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
     Args:
         places: Position in ``b`` of each aligned position in ``a``.
     """
+    if steps := _find_new_step(a, b, places, language):
+        return steps
+    has_other_copula = _differ_in_copula(a, b, language)
     for at, there in places.items():
         one, other = a.tokens[at], b.tokens[there]
         if (
-            frozenset((one.governor, other.governor)) in language.opposed_prepositions
+            has_other_copula
+            or frozenset((one.governor, other.governor)) in language.opposed_prepositions
             or _differ_in_time(one, other, language)
             or _differ_in_amount(one, other, language)
             or _differ_in_voice(a, b, at, there, language)
@@ -43,6 +47,26 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
         [_with_word_before(a.text, a.tokens[at]) for at in pair],
         [_with_word_before(b.text, b.tokens[places[at]]) for at in pair],
     )
+
+
+def _find_new_step(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return two words of steps that stand in the other order: "drain it, then stop it", "stop it, then drain it"."""
+    if any(language.sequence_words.isdisjoint(split_words(one.text)) for one in (a, b)):
+        return None
+    steps = sorted((a.tokens[at].conjunct, b.tokens[there].conjunct, at) for at, there in places.items())
+    last = (-1, -1, -1)
+    for step in steps:
+        if step[1] < last[1] and step[0] > last[0]:
+            words = [last[2], step[2]]
+            return [a.tokens[at] for at in words], [b.tokens[places[at]] for at in words]
+        last = max(last, step, key=lambda one: one[1])
+    return None
+
+
+def _differ_in_copula(a: Reading, b: Reading, language: Language) -> bool:
+    """Return True if the texts have other verbs for "be": "es callado", "está callado"."""
+    kinds = [{language.copula_kinds.get(word) for word in split_words(one.text)} - {None} for one in (a, b)]
+    return bool(language.copula_kinds) and all(kinds) and kinds[0].isdisjoint(kinds[1])
 
 
 def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
@@ -121,12 +145,13 @@ def _find_exchanged_governors(a: Reading, b: Reading, places: Mapping[int, int],
 def _find_new_cases(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Sequence[int]:
     """Return the words that exchanged their cases: "der Job ruft den Worker", "den Job ruft der Worker".
 
-    One word is enough where particles mark the cases, behind a relative pronoun, and beside 'より'.
+    One word is enough in clauses of one form, where particles mark the cases, and behind a relative pronoun.
     """
     changed: dict[tuple[str, str], int] = {}
     for at, there in places.items() if language.cases else ():
         cases = _find_case(a, a.tokens[at], language), _find_case(b, b.tokens[there], language)
-        is_known = all(cases) and (language.has_late_focus or "relative" in cases[0] + cases[1])
+        is_same_form = len(a.frame) == len(b.frame) or "relative" in cases[0] + cases[1]
+        is_known = all(cases) and (language.has_late_focus or is_same_form)
         if cases[0] != cases[1] and (is_known or "than" in cases):
             return [at]
         if all(cases) and cases[0] != cases[1]:

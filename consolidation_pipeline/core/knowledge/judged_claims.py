@@ -1,4 +1,4 @@
-"""What an earlier comparison of a scope found about its texts, so that only new ones are read and compared."""
+"""Judged claims: results of an earlier comparison of a scope, so that only new texts are read and compared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIZES = "<II"
 
 
 class JudgedClaims:
-    """Which sentences tell of a change, and which revise which, in the texts of one scope.
+    """The sentences that tell of a change, and those that revise another one, in the texts of one scope.
 
     Both follow from the texts and the program alone. Texts are known by hashes of 64 bits.
     """

@@ -68,7 +68,7 @@ class ComparedScope(NamedTuple):
 
 
 class ScopeResult(NamedTuple):
-    """What supersedes what in one scope. ``judged``: what is known of its texts by now."""
+    """Supersessions in one scope. ``judged``: what is known of its texts by now."""
 
     found: list[FoundSupersession]
     judged: bytes

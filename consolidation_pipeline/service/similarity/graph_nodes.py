@@ -73,7 +73,9 @@ def load_grouping_vectors(connection: Connection, run: ProjectRun, nodes: Nodes)
     # A node whose vector went since the nodes were loaded is left out.
     has_vector = (rows >= 0) | np.isin(nodes.ids, loaded.ids)
     x = _take_rows(x, rows[has_vector], loaded.ids, vectors, nodes.ids[has_vector])
-    return has_vector, x if snapshot is None else center_vectors(x, snapshot)
+    if snapshot is None or snapshot.center is None:
+        return has_vector, x.copy()  # The run's vectors are written to by ``load_plain_vectors``.
+    return has_vector, center_vectors(x, snapshot)
 
 
 def load_plain_vectors(connection: Connection, run: ProjectRun, nodes: Nodes, wanted: Mask) -> Vectors:

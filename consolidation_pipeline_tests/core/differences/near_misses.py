@@ -248,6 +248,25 @@ NEAR_MISSES = [
     ("田中さんが鈴木さんに家の鍵を預けた。", "田中さんに鈴木さんが家の鍵を預けた。"),
     ("姉はもう花粉症の薬を飲んでいない。", "姉はまだ花粉症の薬を飲んでいない。"),
     ("画像の変換は本番より検証環境のほうが遅い。", "画像の変換は検証環境より本番のほうが遅い。"),
+    (
+        "Drain the node, then stop the agent, then restore the snapshot.",
+        "Stop the agent, then drain the node, then restore the snapshot.",
+    ),
+    (
+        "The cleaner comes every Thursday morning and has her own key.",
+        "The cleaner comes every other Thursday morning and has her own key.",
+    ),
+    ("At seven Grandpa was still in bed.", "At seven Grandpa was already in bed."),
+    (
+        "Restart the worker, and if memory exceeds 2 GB, notify Ola.",
+        "If memory exceeds 2 GB, restart the worker, and notify Ola.",
+    ),
+    ("Den Vermieter hat Jonas schon zweimal angerufen.", "Der Vermieter hat Jonas schon zweimal angerufen."),
+    ("El profesor nuevo es muy callado en clase.", "El profesor nuevo está muy callado en clase."),
+    ("王经理上周被客户投诉了。", "王经理上周投诉了客户。"),
+    ("缓存命中率提高了百分之三十。", "缓存命中率提高到百分之三十。"),
+    ("佐藤さんに庭の木を切ってもらった。", "佐藤さんに庭の木を切ってあげた。"),
+    ("このツールはCSVしか読み込めない。", "このツールはCSVだけ読み込めない。"),
 ]
 
 
@@ -339,6 +358,8 @@ PROVEN_REWORDINGS = [
     ("The office is open 9 to 5.", "The office is open from 9 to 5."),
     ("Send summaries to the channel by noon.", "Summaries should be sent to the channel by noon."),
     ("The Osaka supplier is cheaper than the one in Busan.", "The supplier in Osaka is cheaper than the Busan one."),
+    ("If the disk is full, the job waits.", "The job waits if the disk is full."),
+    ("The report is already in the archive.", "The report is in the archive."),
 ]
 
 # Near each other, and no contradiction: it takes a person to see if they say the same.

@@ -1,4 +1,4 @@
-"""What was found about the sentences of a compared scope, so that only new ones are read and compared.
+"""Judged claims of a compared scope, so that only new sentences are read and compared.
 
 Revision: 0041
 """
