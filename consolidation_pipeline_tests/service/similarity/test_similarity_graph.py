@@ -231,6 +231,22 @@ def test_cached_vectors_equal_stored_vectors(pipeline: Pipeline, monkeypatch: py
     assert plain.tobytes() == loaded_plain.tobytes()
 
 
+def test_plain_vectors_leave_grouping_vectors_as_they_are(pipeline: Pipeline) -> None:
+    """Without a centre, the vectors that are grouped are those of the run."""
+    pipeline.add([*corpus(), note("again", LESSONS[0])])
+    with pipeline.open(embedder=WordEmbedder()) as run:
+        embed_memories(run)
+        update_similarity_graph(run)
+        assert run.calibration is not None
+        assert run.calibration.center is None
+        with run.engine.connect() as connection:
+            nodes = similarity_graph.load_nodes(connection, run.project.id, run.embedder.name, scope=run.options.scope)
+            _, x = load_grouping_vectors(connection, run, nodes)
+            before = x.copy()
+            load_plain_vectors(connection, run, nodes, np.zeros(len(nodes), dtype=np.bool_))
+    assert np.array_equal(x, before)
+
+
 def test_node_whose_vector_goes_meanwhile_is_left_out(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline.add(corpus())
     with pipeline.open(embedder=WordEmbedder()) as run:
