@@ -14,6 +14,7 @@ from consolidation_pipeline.core.differences.language import (
     Phrase,
     detect_language,
     load_language,
+    split_words,
 )
 from consolidation_pipeline.core.differences.lexer import (
     PHRASE_MARKERS,
@@ -120,6 +121,11 @@ class Reading:
     def normalized(self) -> str:
         """The text in its normal form."""
         return normalize_text(self.text)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The different words in lower case."""
+        return frozenset(split_words(self.text))
 
     @cached_property
     def keys(self) -> list[str]:

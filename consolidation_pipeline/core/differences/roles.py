@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
-from consolidation_pipeline.core.differences.language import Language, split_words
+from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
 from consolidation_pipeline.core.differences.reading import Reading, Token
 
@@ -51,7 +51,7 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
 
 def _find_new_step(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
     """Return two words of steps that stand in the other order: "drain it, then stop it", "stop it, then drain it"."""
-    if any(language.sequence_words.isdisjoint(split_words(one.text)) for one in (a, b)):
+    if any(language.sequence_words.isdisjoint(one.words) for one in (a, b)):
         return None
     steps = sorted((a.tokens[at].conjunct, b.tokens[there].conjunct, at) for at, there in places.items())
     last = (-1, -1, -1)
@@ -65,8 +65,10 @@ def _find_new_step(a: Reading, b: Reading, places: Mapping[int, int], language: 
 
 def _differ_in_copula(a: Reading, b: Reading, language: Language) -> bool:
     """Return True if the texts have other verbs for "be": "es callado", "está callado"."""
-    kinds = [{language.copula_kinds.get(word) for word in split_words(one.text)} - {None} for one in (a, b)]
-    return bool(language.copula_kinds) and all(kinds) and kinds[0].isdisjoint(kinds[1])
+    if not language.copula_kinds:
+        return False
+    kinds = [{language.copula_kinds[word] for word in one.words & language.copula_kinds.keys()} for one in (a, b)]
+    return all(kinds) and kinds[0].isdisjoint(kinds[1])
 
 
 def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
