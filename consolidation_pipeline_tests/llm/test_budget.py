@@ -231,7 +231,8 @@ def test_processes_never_pay_twice_for_a_prompt(provider: OpenAIServer, ledger: 
     settled = [row.prompt_hash for row in load_llm_calls(ledger) if row.status == "settled"]
     lost = [row.prompt_hash for row in load_llm_calls(ledger) if row.status == "reserved"]
     assert (len(settled), len(set(settled))) == (count, count)
-    assert len(provider.requests) == count + len(lost) <= count + CONCURRENCY
+    # The process may be killed between a reservation and its request.
+    assert count <= len(provider.requests) <= count + len(lost) <= count + CONCURRENCY
 
 
 class CrashError(Exception):
