@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.language import Language
@@ -26,26 +27,30 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
     """
     if steps := _find_new_step(a, b, places, language):
         return steps
-    has_other_copula = _differ_in_copula(a, b, language)
-    for at, there in places.items():
-        one, other = a.tokens[at], b.tokens[there]
-        if (
-            has_other_copula
-            or frozenset((one.governor, other.governor)) in language.opposed_prepositions
-            or _differ_in_time(one, other, language)
-            or _differ_in_amount(one, other, language)
-            or _differ_in_voice(a, b, at, there, language)
-            or _differ_in_agent(a, b, one, other, language)
-            or _differ_in_owner(a, b, one, other, language)
-            or _differ_in_host(a, b, at, there, places, language)
-        ):
-            return [_with_word_before(a.text, one)], [_with_word_before(b.text, other)]
-    pair = _find_new_cases(a, b, places, language) or _find_exchanged_governors(a, b, places, language)
-    if not pair:
+    if _differ_in_copula(a, b, language):
+        found: Sequence[int] = list(places)[:1]
+    else:
+        found = list(islice((at for at in places if _has_new_role(a, b, at, places, language)), 1))
+    found = found or _find_new_cases(a, b, places, language) or _find_exchanged_governors(a, b, places, language)
+    if not found:
         return None
     return (
-        [_with_word_before(a.text, a.tokens[at]) for at in pair],
-        [_with_word_before(b.text, b.tokens[places[at]]) for at in pair],
+        [_with_word_before(a.text, a.tokens[at]) for at in found],
+        [_with_word_before(b.text, b.tokens[places[at]]) for at in found],
+    )
+
+
+def _has_new_role(a: Reading, b: Reading, at: int, places: Mapping[int, int], language: Language) -> bool:
+    """Return True if the word at a position in ``a`` has another role in ``b``, whatever the other words have."""
+    one, other = a.tokens[at], b.tokens[places[at]]
+    return (
+        frozenset((one.governor, other.governor)) in language.opposed_prepositions
+        or _differ_in_time(one, other, language)
+        or _differ_in_amount(one, other, language)
+        or _differ_in_voice(a, b, at, places[at], language)
+        or _differ_in_agent(a, b, one, other, language)
+        or _differ_in_owner(a, b, one, other, language)
+        or _differ_in_host(a, b, at, places[at], places, language)
     )
 
 
@@ -88,8 +93,10 @@ def _differ_in_amount(one: Token, other: Token, language: Language) -> bool:
 
 def _differ_in_owner(a: Reading, b: Reading, one: Token, other: Token, language: Language) -> bool:
     """Return True if a thing has another owner: "his car", "her car"."""
-    words = (_find_word_before(a.text, one), _find_word_before(b.text, other)) if language.owners else ("", "")
-    owners = [language.owners.get(word) for word in words]
+    if not language.owners:
+        return False
+    words = _match_before(a.text, one), _match_before(b.text, other)
+    owners = [language.owners.get(word[1].lower()) if word else None for word in words]
     return None not in owners and owners[0] != owners[1]
 
 
@@ -167,23 +174,18 @@ def _find_case(reading: Reading, word: Token, language: Language) -> str:
     if language.has_late_focus:
         found = _PARTICLE.match(reading.text, word.start + len(word.text))
         return language.cases.get(found[1], "") if found else ""
-    before = reading.text[max(0, word.start - _LONGEST_ARTICLE) : word.start]
-    found = _WORD_BEFORE.search(before)
+    found = _match_before(reading.text, word)
     case = language.cases.get(found[1].lower(), "") if found else ""
-    return f"relative {case}" if case and found and before[: found.start()].rstrip().endswith(",") else case
+    return f"relative {case}" if case and found and reading.text[: found.start()].rstrip().endswith(",") else case
 
 
-def _find_word_before(text: str, word: Token) -> str:
-    """Return the word before a token in lower case, "" = none."""
-    found = _WORD_BEFORE.search(text[max(0, word.start - _LONGEST_ARTICLE) : word.start])
-    return found[1].lower() if found else ""
+def _match_before(text: str, word: Token) -> re.Match[str] | None:
+    """Return the match of the word before a token, with what is between them."""
+    return _WORD_BEFORE.search(text, max(0, word.start - _LONGEST_ARTICLE), word.start)
 
 
 def _with_word_before(text: str, word: Token) -> Token:
     """Return a token with the word before it."""
-    start = max(0, word.start - _LONGEST_ARTICLE)
-    found = _WORD_BEFORE.search(text[start : word.start])
-    if found is None:
-        return word
-    start += found.start()
+    found = _match_before(text, word)
+    start = found.start() if found else word.start
     return word._replace(text=text[start : word.start + len(word.text)], start=start)
