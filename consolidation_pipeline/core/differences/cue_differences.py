@@ -30,11 +30,18 @@ _ALIKE = {
     ("polarity", "negative", "pending"),
 }
 # Markers that contradict each other, though either may be missing.
-_OPPOSED = {frozenset(pair) for pair in (("from", "to"), ("by", "to"), ("above", "below"), ("by", "object"))}
+_OPPOSED = {
+    frozenset(pair)
+    for pair in (("from", "to"), ("by", "to"), ("above", "below"), ("by", "object"), ("until", "deadline"))
+}
 # Markers of clauses of which none stands for another one: "because it failed", "although it failed".
 _CLAUSES = frozenset("if because although before after until".split())
 # Adverbs that either text may lack, but that do not stand for each other: "still finishes", "finally finishes".
-_ADVERBS = frozenset({("tense", "still"), ("progress", "done"), ("order", "final"), ("order", "again")})
+_ADVERBS = frozenset(
+    {("tense", "still"), ("progress", "done"), ("progress", "ended"), ("order", "final"), ("order", "again")}
+)
+# Auxiliaries that put one clause before another one: "we had signed it when it came", "we signed it when it had come".
+_PLUPERFECTS = frozenset(("had", "had been"))
 # Categories of words that are no opposites of one content.
 _GRAMMAR = frozenset(
     "marker question request polarity need quantity restriction bound modality tense order voice progress".split()
@@ -162,8 +169,13 @@ def _have_turned(x: Cue, y: Cue, other_x: Cue, other_y: Cue, language: Language)
 def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> bool:
     """Return True if a cue of both texts stands beside other words."""
     x, y = one.cues[i], other.cues[j]
+    is_placed = (x.category, x.pole) in _ADVERBS or {x.text.lower(), y.text.lower()} <= _PLUPERFECTS
+    if is_placed and _is_in_new_clause(one, x, other, y):
+        return True
     if _is_neutral(x, language):
         return False
+    if x.category == "quantity" and _tells_part_of_other(one, x, other, y, language):
+        return True
     is_adverb = x.category == "polarity" and {x.text.lower(), y.text.lower()} <= language.adverbial_negations
     if (is_adverb or f"cue {x.category} {x.pole}" == ONLY) and _has_new_focus(one, x, other, y, language):
         return True
@@ -172,6 +184,43 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
     # The clause that 先 opens may have no words but cues.
     has_words = bool(one.scopes[i]) and bool(other.scopes[j])
     return not one.scopes[i] & other.scopes[j] and (has_words or x.category == "order")
+
+
+def _is_in_new_clause(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
+    """Return True if an adverb stands among other words: "call if it leaks again", "call again if it leaks"."""
+    here, there = _find_segment(one, x), _find_segment(other, y)
+    pairs = {one.pairs[at] for at in here if at in one.pairs}
+    shared = there & set(one.pairs.values())
+    return bool(pairs and shared) and pairs.isdisjoint(there)
+
+
+def _find_segment(side: _Side, cue: Cue) -> set[int]:
+    """Return the positions of the tokens of the segment in which a cue stands."""
+    before = [token for token in side.tokens if token.clause == cue.clause and token.place < cue.place]
+    after = [token for token in side.tokens if token.clause == cue.clause and token.place >= cue.place]
+    last = max(before, key=lambda token: token.place, default=None)
+    is_opened = last and any(
+        one.category == "marker" and one.place == cue.place and one.start < cue.start for one in side.cues
+    )
+    word = min(after, key=lambda token: token.place, default=last) if is_opened or last is None else last
+    return {at for at, token in enumerate(side.tokens) if word and token.segment == word.segment}
+
+
+def _tells_part_of_other(one: _Side, x: Cue, other: _Side, y: Cue, language: Language) -> bool:
+    """Return True if a part is one of another thing: "most of the money on a trip", "money on most of a trip"."""
+    at, there = _find_whole(one, x, language), _find_whole(other, y, language)
+    if at is None or there is None or at not in one.pairs or there not in one.pairs.values():
+        return False
+    phrase = {place for i, place in one.pairs.items() if one.tokens[i].phrase == one.tokens[at].phrase}
+    return phrase.isdisjoint(i for i, token in enumerate(other.tokens) if token.phrase == other.tokens[there].phrase)
+
+
+def _find_whole(side: _Side, cue: Cue, language: Language) -> int | None:
+    """Return the position of the token behind "most of" or "some of"."""
+    following = side.text[cue.start + len(cue.text) :].lower().split()[:1]
+    if not language.genitives.intersection((cue.text.lower().split()[-1], *following)):
+        return None
+    return next((at for at, token in enumerate(side.tokens) if token.place == cue.place), None)
 
 
 def _is_joined(side: _Side, cue: Cue, language: Language) -> bool:

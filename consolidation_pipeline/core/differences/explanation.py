@@ -13,6 +13,7 @@ from consolidation_pipeline.core.differences.alignment import (
     Similarity,
     find_longer,
 )
+from consolidation_pipeline.core.differences.attachment import find_new_place
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
 from consolidation_pipeline.core.differences.order import (
@@ -169,6 +170,10 @@ def _explain_by_sentences(a: Reading, b: Reading, may_merge: bool, similarity: S
         )
     if (details := proof.find_details()) is None:
         return None
+    first, second = sorted((a, b), key=_rank)
+    alignment = Alignment(first, second, similarity)
+    if find_new_place(first, second, alignment.of_a, alignment.language):
+        return None
     return Explanation("contains", (_build_difference("addition", *details),)) if any(details) else Explanation("same")
 
 
@@ -191,7 +196,9 @@ def _explain_whole_texts(a: Reading, b: Reading) -> Explanation | None:
         return Explanation("same")
     if a.language is None or a.language != b.language:
         return Explanation("unexplained", (_of_whole_texts("language", a, b),))
-    if not a.tokens or not b.tokens or max(len(a.tokens), len(b.tokens)) > _MOST_TOKENS:
+    is_long = max(len(a.tokens), len(b.tokens)) > _MOST_TOKENS
+    is_other = a.bare_claims and b.bare_claims and a.bare_claims != b.bare_claims
+    if not a.tokens or not b.tokens or is_long or is_other:
         return Explanation("unexplained", (_of_whole_texts("word", a, b),))
     return None
 
@@ -249,6 +256,8 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
     """Yield the differences of texts that have no other obstacle."""
     language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
     if words := find_replaced(a, b, of_a, language):
+        yield "order", *words
+    if words := find_new_place(a, b, of_a, language):
         yield "order", *words
     if words := find_new_role(a, b, of_a, language):
         yield "word", *words

@@ -33,9 +33,12 @@ amounts: Prepositions before a number = what it is: um = "change", auf = "result
 sequence_words: Words by which clauses tell steps in their order: then.
 copula_kinds: Forms of "be" = which of two verbs they are, of a language that has two: ser, estar.
 owners: Possessives = the owner: "his", "her", but "my" may be "your" in the next note.
+subjects, objects: Pronouns = the person, where they have a case: we, us. The speaker is one person, alone or not.
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
+has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
+list_references: Words that refer to the order of a list: the former, respectively.
 tools: Verbs before a tool, "use pip to install it" = the preposition of "install it using pip".
 alternations: Words that are two between "every" and a time: "every other week".
 particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
@@ -235,6 +238,10 @@ class Language(FunctionWords):
     owners: Mapping[str, str]
     sequence_words: frozenset[str]
     copula_kinds: Mapping[str, str]
+    subjects: Mapping[str, str]
+    objects: Mapping[str, str]
+    list_references: frozenset[str]
+    has_gendered_relatives: bool
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""

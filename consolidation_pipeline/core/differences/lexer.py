@@ -113,9 +113,9 @@ def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
             start = len(kept)
         elif piece.lower in language.particles and len(kept) - start > 1 and _ends_clause(pieces, at + 1, language):
             end = len(kept) - 1
-            # "Take the pill and do not lie down": beyond a negation is another verb.
-            denied = (at for at in range(end - 1, start - 1, -1) if _is_negation(kept[at], language))
-            start = next(denied, start)
+            # "Take the pill and do not lie down", "sign it when they come in": beyond is another verb.
+            other = (at for at in range(end - 1, start - 1, -1) if _parts_verbs(kept[at], language))
+            start = next(other, start)
             verb = next((verb for verb in range(end - 1, start - 1, -1) if _is_verb(kept, verb, start, language)), -1)
             if verb < 0 or (verb == end - 1 and not language.has_prefixes):
                 continue
@@ -127,9 +127,13 @@ def join_particles(pieces: list[Piece], language: Language) -> list[Piece]:
     return kept
 
 
-def _is_negation(piece: Piece, language: Language) -> bool:
+def _parts_verbs(piece: Piece, language: Language) -> bool:
+    """Return True for a negation, and for a marker that opens a clause."""
     phrase = language.phrases.get((piece.lower,)) if piece.kind == "word" else None
-    return phrase is not None and (phrase.key, phrase.pole) == ("polarity", "negative")
+    if phrase is None:
+        return False
+    opens_clause = phrase.role == "marker" and phrase.key not in PHRASE_MARKERS
+    return opens_clause or (phrase.key, phrase.pole) == ("polarity", "negative")
 
 
 def _ends_clause(pieces: Sequence[Piece], at: int, language: Language) -> bool:

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, pairwise
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.language import Language
@@ -125,6 +125,7 @@ def find_reordered(
         or _find_new_neighbour(a, b, places)
         or _find_new_first(a, b, places)
         or _find_moved_away(a, b, places, language)
+        or _find_exchanged_values(a, b, places)
     )
 
 
@@ -264,6 +265,25 @@ def _find_moved_away(
         if len(clause) > 1 and len(new_clause) > 1 and len(clause & new_clause) == 1:
             return [a[at]], [b[there]]
     return None
+
+
+def _find_exchanged_values(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int]) -> Reordered | None:
+    """Return two values that changed places around a word: "A at 10:12 and B at 10:09", "A at 10:09 and B at 10:12"."""
+    values = [at for at in sorted(places) if a[at].kind == "value"]
+    free = [at for at, there in places.items() if not a[at].governor and not b[there].governor]
+    for left, right in combinations(values, 2):
+        here, there = (left, right), (places[right], places[left])
+        if there[0] > there[1] or a[left].governor != a[right].governor:
+            continue
+        sides = {(_find_side(at, *here), _find_side(places[at], *there)) for at in free}
+        if (0, 0) in sides and sides & {(-1, -1), (1, 1)}:
+            return [a[left], a[right]], [b[place] for place in there]
+    return None
+
+
+def _find_side(at: int, left: int, right: int) -> int:
+    """Return -1 for a position before two others, 0 between them, 1 behind them."""
+    return (at > left) + (at > right) - 1
 
 
 def _opens_list(a: Sequence[Token], at: int, b: Sequence[Token], there: int) -> bool:

@@ -186,6 +186,13 @@ class Reading:
         return found
 
     @cached_property
+    def bare_claims(self) -> list[tuple[str, str]]:
+        """What the sentences say that have no tokens: the cues of each."""
+        begins = [(0, 0), *((tokens, cues) for _, tokens, cues, _ in self.ends)]
+        empty = [(start, end) for (before, start), (after, end) in pairwise(begins) if before == after]
+        return sorted((cue.category, cue.pole) for start, end in empty for cue in self.cues[start:end])
+
+    @cached_property
     def scopes(self) -> list[list[int]]:
         """Positions of the tokens next to each cue.
 
@@ -342,9 +349,15 @@ class _Reader:
                 return 1, Phrase("cue", "modality", "required")
         if meaning and meaning.key == "switch" and size > 1 and self._stands_before_noun(pieces, at + size):
             return 1, language.phrases.get((word,))
-        if meaning and meaning.key == "until" and self.last_marker == "from":  # "from May until June"
-            return size, Phrase("marker", "to")
+        if meaning and meaning.key == "until" and self.last_marker == "from" and self._ends_with_time():
+            return size, Phrase("marker", "to")  # "from May until June"
         return size, meaning
+
+    def _ends_with_time(self) -> bool:
+        """Return True if at most one token stands behind the last preposition, or the last one is a time or number."""
+        if len(self.tokens) - self.governed_from < 2:
+            return True
+        return self.tokens[-1].key.startswith(("number:", "date:", "days-", "months-"))
 
     def _counts(self, pieces: Sequence[Piece], at: int) -> bool:
         """Return True if a number, a time or an amount begins at a piece: "about 30", "about an hour"."""

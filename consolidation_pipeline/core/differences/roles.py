@@ -7,7 +7,7 @@ from itertools import islice
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
-from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.differences.reading import VERB, Reading, Token, sort_as_written
 
 _TIME = re.compile(r"date:.*|days-\d+|months-\d+|number:[\d.]+ (?:s|min|h|d|month|year)")
 # Classes of markers that no other preposition stands for before a time.
@@ -16,6 +16,14 @@ _BOUNDS = frozenset(("by", "from"))
 _PARTICLE = re.compile("(?:さん|様|君|くん|ちゃん|氏)?(より|[がをに])")
 # Characters before a word among which its article or preposition is.
 _LONGEST_ARTICLE = 16
+# Classes of markers of which one is the way back of the other.
+_DIRECTIONS = {"from", "to"}
+# Classes of markers of limits of which one includes its number: "over six", "from six".
+_LIMITS = ({"above", "from"}, {"below", "to"}, {"below", "until"})
+# Person of the pronouns for who writes: I, we.
+_SPEAKER = "we"
+# Beginning of the frame entries of "have".
+_HAVE = f"{VERB}have"
 _WORD_BEFORE = re.compile(r"(\w+)\W+\Z")
 
 
@@ -27,7 +35,7 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
     """
     if steps := _find_new_step(a, b, places, language):
         return steps
-    if _differ_in_copula(a, b, language):
+    if _differ_in_copula(a, b, language) or _differ_in_person(a, b, places, language):
         found: Sequence[int] = list(places)[:1]
     else:
         found = list(islice((at for at in places if _has_new_role(a, b, at, places, language)), 1))
@@ -45,12 +53,16 @@ def _has_new_role(a: Reading, b: Reading, at: int, places: Mapping[int, int], la
     one, other = a.tokens[at], b.tokens[places[at]]
     return (
         frozenset((one.governor, other.governor)) in language.opposed_prepositions
+        or ({one.governor, other.governor} == _DIRECTIONS and len(a.frame) == len(b.frame))
         or _differ_in_time(one, other, language)
         or _differ_in_amount(one, other, language)
         or _differ_in_voice(a, b, at, places[at], language)
         or _differ_in_agent(a, b, one, other, language)
         or _differ_in_owner(a, b, one, other, language)
         or _differ_in_host(a, b, at, places[at], places, language)
+        or _differ_in_cause(a, b, at, places, language)
+        or _differ_in_day(a, b, one, other, language)
+        or _differ_in_aim(a, b, at, places[at], language)
     )
 
 
@@ -76,6 +88,32 @@ def _differ_in_copula(a: Reading, b: Reading, language: Language) -> bool:
     return all(kinds) and kinds[0].isdisjoint(kinds[1])
 
 
+def _differ_in_person(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> bool:
+    """Return True if a person is the subject of one text and the object of the other one: "we owe Ann", "Ann owes us".
+
+    So are two texts of which one has the speaker as object, the other one somebody else: "le devolví", "me devolvió".
+    """
+    longer = abs(len(a.frame) - len(b.frame))
+    if longer > 1 or not language.objects or a.has_agent or b.has_agent:
+        return False
+    if any(cue.category in ("request", "question") for cue in (*a.cues, *b.cues)):
+        return False
+    (subjects, objects), (subjects_there, objects_there) = (
+        [{persons[word] for word in one.words & persons.keys()} for persons in (language.subjects, language.objects)]
+        for one in (a, b)
+    )
+    if objects and objects_there and (_SPEAKER in objects) != (_SPEAKER in objects_there):
+        return True
+    if "he" in subjects ^ subjects_there and "she" in subjects ^ subjects_there and subjects and subjects_there:
+        return True
+    if longer:
+        return False
+    turned = (subjects - objects) & (objects_there - subjects_there)
+    turned |= (subjects_there - objects_there) & (objects - subjects)
+    moved = [b.tokens[places[at]].place for at in sort_as_written(a.tokens) if at in places]
+    return bool(turned) and moved != sorted(moved)
+
+
 def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
     """Return True if two prepositions before a time tell other things of it: by and on, for and in."""
     governors = {one.governor, other.governor} - {"", "time"}
@@ -86,9 +124,11 @@ def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
 
 
 def _differ_in_amount(one: Token, other: Token, language: Language) -> bool:
-    """Return True if a number is a change in one text, "um 5 %", and its result in the other one, "auf 5 %"."""
+    """Return True if a number is a change, "um 5 %", and its result, "auf 5 %", or if one limit includes it."""
+    if not one.key.startswith("number:"):
+        return False
     amounts = language.amounts.get(one.governor), language.amounts.get(other.governor)
-    return one.key.startswith("number:") and all(amounts) and amounts[0] != amounts[1]
+    return (all(amounts) and amounts[0] != amounts[1]) or {one.governor, other.governor} in _LIMITS
 
 
 def _differ_in_owner(a: Reading, b: Reading, one: Token, other: Token, language: Language) -> bool:
@@ -137,6 +177,49 @@ def _find_host(reading: Reading, at: int) -> tuple[int | None, bool]:
     }
     before = max((place for place in free if place < word.place), default=None)
     return None if before is None else free[before], any(place > word.place for place in free)
+
+
+def _differ_in_cause(a: Reading, b: Reading, at: int, places: Mapping[int, int], language: Language) -> bool:
+    """Return True if others do it in one text: "had the roof repaired", "had repaired the roof"."""
+    if not language.perfects or language.has_late_participles:
+        return False
+    if not language.is_participle(a.tokens[at].text.lower().partition(" ")[0]):
+        return False
+    found = _is_behind_have(a, a.tokens[at]), _is_behind_have(b, b.tokens[places[at]])
+    return {True, False} == set(found)
+
+
+def _is_behind_have(reading: Reading, word: Token) -> bool | None:
+    """Return True if a token stands directly behind "have", False if others stand between, None without "have"."""
+    frame = reading.frame[: reading.frame.index(word.place)]
+    have = max((at for at, entry in enumerate(frame) if str(entry).startswith(_HAVE)), default=None)
+    if have is None:
+        return None
+    between = {entry for entry in frame[have + 1 :] if isinstance(entry, int)}
+    clauses = {token.segment for token in reading.tokens if token.place in between}
+    return None if clauses - {word.segment} else not between
+
+
+def _differ_in_aim(a: Reading, b: Reading, at: int, there: int, language: Language) -> bool:
+    """Return True if a verb is the aim of one text and done in the other one: "to win", "and won"."""
+    is_aim = [reading.tokens[place].governor == "to" for reading, place in ((a, at), (b, there))]
+    if is_aim[0] == is_aim[1]:
+        return False
+    (aim, of_aim), (done, of_done) = ((a, at), (b, there)) if is_aim[0] else ((b, there), (a, at))
+    words = [reading.tokens[place].text.lower() for reading, place in ((aim, of_aim), (done, of_done))]
+    return not language.is_past(words[0]) and language.is_past(words[1]) and of_done not in done.predicates
+
+
+def _differ_in_day(a: Reading, b: Reading, one: Token, other: Token, language: Language) -> bool:
+    """Return True if a day is one day in one text and each in the other one: "ce samedi", "le samedi"."""
+    if not one.key.startswith("days-"):
+        return False
+    words = [
+        found[1].lower() if (found := _match_before(text, day)) else ""
+        for text, day in ((a.text, one), (b.text, other))
+    ]
+    is_this = [word in language.demonstratives for word in words]
+    return is_this[0] != is_this[1] and words[is_this[0]] in language.date_articles
 
 
 def _find_exchanged_governors(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Sequence[int]:

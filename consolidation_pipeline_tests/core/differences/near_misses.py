@@ -267,11 +267,78 @@ NEAR_MISSES = [
     ("缓存命中率提高了百分之三十。", "缓存命中率提高到百分之三十。"),
     ("佐藤さんに庭の木を切ってもらった。", "佐藤さんに庭の木を切ってあげた。"),
     ("このツールはCSVしか読み込めない。", "このツールはCSVだけ読み込めない。"),
+    # what a word belongs to
+    ("Builds that stall often are killed by the watchdog.", "Builds that stall are often killed by the watchdog."),
+    ("Scripts that run slowly are cancelled at night.", "Scripts that run are slowly cancelled at night."),
+    ("Page Ann if the disk fills up again.", "Page Ann again if the disk fills up."),
+    (
+        "Never merge on Mondays. Before the demo, ask Kai for a review.",
+        "Never merge on Mondays before the demo. Ask Kai for a review.",
+    ),
+    (
+        "When the pump stops, we drain the tank and the alarm goes off.",
+        "When the pump stops, we drain the tank. The alarm goes off.",
+    ),
+    (
+        "On Tuesday Lea told us that the bridge is closed to trucks.",
+        "Lea told us that the bridge is closed to trucks on Tuesday.",
+    ),
+    ("Clean the sensor that you moved first.", "First clean the sensor that you moved."),
+    ("The jobs, which write to disk, run at night.", "The jobs which write to disk run at night."),
+    ("Los clientes, que pagaron tarde, reciben un aviso.", "Los clientes que pagaron tarde reciben un aviso."),
+    (
+        "Ruf bitte den Bruder der Chefin an, der den Schlüssel hat.",
+        "Ruf bitte den Bruder der Chefin an, die den Schlüssel hat.",
+    ),
+    (
+        "We compared Kafka and Pulsar. The former is kept, the latter goes.",
+        "We compared Pulsar and Kafka. The former is kept, the latter goes.",
+    ),
+    ("Ben spent some of his bonus on the sofa.", "Ben spent his bonus on some of the sofa."),
+    ("We had closed the branch when the fix came.", "We closed the branch when the fix had come."),
+    ("Not all hosts in the rack have a spare disk.", "No hosts in the rack have a spare disk at all."),
+    ("Not both of the keys work in the cellar.", "Neither of the keys works in the cellar."),
+    (
+        "The Kiel bus leaves at 9:12 and the Lund bus at 9:30.",
+        "The Kiel bus leaves at 9:30 and the Lund bus at 9:12.",
+    ),
+    ("水曜の朝までに古い機械を止める。", "水曜の朝まで古い機械を止める。"),
+    # persons
+    ("We owe the Kims a reply.", "The Kims owe us a reply."),
+    ("Ida lent Max a ladder. He owes her a cake.", "Ida lent Max a ladder. She owes him a cake."),
+    ("Ya le devolví a Pablo el taladro.", "Ya me devolvió Pablo el taladro."),
+    ("Der Tante hat Jan den Hund gezeigt.", "Die Tante hat Jan den Hund gezeigt."),
+    ("Eva hat mit Tom und seinem Chef gesprochen.", "Eva hat mit Tom und dessen Chef gesprochen."),
+    # done, planned, said
+    ("Tom had the fence painted before the party.", "Tom had painted the fence before the party."),
+    ("The trainees paused to win time for the build.", "The trainees paused and won time for the build."),
+    ("The archive was to be moved on 3 May.", "The archive was moved on 3 May."),
+    ("Ben still can't open the safe.", "Ben can't open the safe any more."),
+    ("週末は山へ行くつもりだ。", "週末は山へ行くつもりだった。"),
+    ("El técnico acaba de revisar la caldera.", "El técnico revisa la caldera."),
+    ("Il suffit de relancer le service.", "Il faut relancer le service."),
+    ("他说他没交房租。", "他说他不交房租。"),
+    # places, times and amounts
+    ("Pick the kids up on our way to the harbour.", "Pick the kids up on our way from the harbour."),
+    ("Le cours a lieu le samedi à dix heures.", "Le cours a lieu ce samedi à dix heures."),
+    (
+        "Calls from the annex have failed since the cable was moved.",
+        "Calls from the annex failed until the cable was moved.",
+    ),
+    ("Children over six pay half on the ferry.", "Children from six pay half on the ferry."),
+    ("The three shelves hold nine boxes each.", "The three shelves hold nine boxes in all."),
+    (
+        "Nous avons corrigé douze erreurs, dont quatre de la banque.",
+        "Nous avons corrigé douze erreurs et quatre de la banque.",
+    ),
 ]
 
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    ("The table has no index, which makes reports slow.", "The table has no index. That makes reports slow."),
+    ("The form was sent to Ann by us.", "We sent the form to Ann."),
+    ("If it rains, we train inside.", "We train inside if it rains."),
     ("Wait 30 s", "Wait 30 seconds"),
     ("Wait 30s", "Wait for 30 sec"),
     ("It takes 24 hours", "It takes 1 day"),

@@ -1,0 +1,166 @@
+"""Words of both texts that belong to another clause or sentence: "jobs that fail quickly are retried"."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+
+from consolidation_pipeline.core.differences.language import Language
+from consolidation_pipeline.core.differences.order import Reordered
+from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
+
+# Classes of markers of conditions.
+_CONDITIONS = frozenset(("if", "unless"))
+# Signs at which a sentence may go on.
+_WEAK_STOPS = ";:-–—"
+
+
+def find_new_place(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return words of both texts that belong to other words in each; None if there are none.
+
+    Args:
+        places: Position in ``b`` of each aligned position in ``a``.
+    """
+    if not places:
+        return None
+    at = _find_in_list(a, b, places, language)
+    if at is None:
+        at = _find_new_sentence(a, b, places)
+    if at is None:
+        at = _find_across_relative(a, b, places, language)
+    if at is None:
+        at = next((one for one in places if _tells_of_other_verb(a, b, one, places, language)), None)
+    if at is None and _differ_in_relatives(a, b, language):
+        at = min(places)
+    return None if at is None else ([a.tokens[at]], [b.tokens[places[at]]])
+
+
+def _find_in_list(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> int | None:
+    """Return a word of a list whose order is referred to: "Redis and Memcached: the former stays"."""
+    if language.list_references.isdisjoint(a.words | b.words):
+        return None
+    there = [(b.tokens[places[at]].place, at) for at in sort_as_written(a.tokens) if at in places]
+    return next((at for (before, _), (place, at) in pairwise(there) if place < before), None)
+
+
+def _find_new_sentence(a: Reading, b: Reading, places: Mapping[int, int]) -> int | None:
+    """Return a word whose phrase went to another sentence: "Wait. At night restart it", "Wait at night. Restart it".
+
+    Or one that left the sentence of a condition: "if it rains, we train inside and the match is off", ".. inside. The
+    match is off".
+    """
+    ends, new_ends = _list_ends(a), _list_ends(b)
+    if max(len(ends), len(new_ends)) < 2:
+        return None
+    sentences, new_sentences = _number_sentences(a, ends), _number_sentences(b, new_ends)
+    conditions, new_conditions = _find_conditions(a, ends), _find_conditions(b, new_ends)
+    both_open = bool(conditions and new_conditions)
+    for at, there in places.items():
+        phrase = {other for other in places if a.tokens[other].phrase == a.tokens[at].phrase}
+        here = {other for other in places if sentences[other] == sentences[at]}
+        new = {other for other, place in places.items() if new_sentences[place] == new_sentences[there]}
+        if here - phrase and new - phrase and here & new <= phrase:
+            return at
+        if (
+            both_open
+            and (here < new or new < here)
+            and (sentences[at] in conditions) != (new_sentences[there] in new_conditions)
+        ):
+            return at
+    return None
+
+
+def _list_ends(reading: Reading) -> list[tuple[int, int]]:
+    """Return the number of tokens and of cues before each full stop and the end of the text."""
+    last = len(reading.ends) - 1
+    return [
+        (tokens, cues)
+        for at, (end, tokens, cues, _) in enumerate(reading.ends)
+        if at == last or reading.text[end - 1] not in _WEAK_STOPS
+    ]
+
+
+def _number_sentences(reading: Reading, ends: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the number of the sentence of each token."""
+    return [next(number for number, end in enumerate(ends) if at < end[0]) for at in range(len(reading.tokens))]
+
+
+def _find_conditions(reading: Reading, ends: Sequence[tuple[int, int]]) -> set[int]:
+    """Return the numbers of the sentences that open with a condition."""
+    conditions = set()
+    for number, (start, cues) in enumerate([(0, 0), *ends[:-1]]):
+        place = min((token.place for token in reading.tokens[start:]), default=-1)
+        cue = reading.cues[cues] if cues < len(reading.cues) else None
+        if cue and cue.pole in _CONDITIONS and cue.place == place:
+            conditions.add(number)
+    return conditions
+
+
+def _find_across_relative(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> int | None:
+    """Return a phrase or adverb on the other side of "that": "today we agreed that it runs", "that it runs today"."""
+    found = [_find_relatives(one.text, language) for one in (a, b)]
+    if any(len(one) != 1 for one in found) or found[0][0]["word"].lower() != found[1][0]["word"].lower():
+        return None
+    start, start_there = (one[0].start() for one in found)
+    sides = {at: (a.tokens[at].start > start, b.tokens[there].start > start_there) for at, there in places.items()}
+    stays = {side[0] for side in sides.values() if side[0] == side[1]}
+    moved = [at for at, side in sides.items() if side[0] != side[1]]
+    is_phrase = len({a.tokens[at].phrase for at in moved}) == 1 and all(
+        token.governor or token.text.lower().endswith(language.adverb_endings or "?")
+        for at in moved
+        for token in (a.tokens[at], b.tokens[places[at]])
+    )
+    return moved[0] if is_phrase and len(stays) == 2 else None
+
+
+def _differ_in_relatives(a: Reading, b: Reading, language: Language) -> bool:
+    """Return True if a relative clause tells which one in one text, and of all in the other: "tests, which fail, ..".
+
+    Or if the clause tells of a noun of another gender: "der Freund der Mieterin, der", "der Freund der Mieterin, die".
+    """
+    found = [_find_relatives(one.text, language) for one in (a, b)]
+    if len(found[0]) != len(found[1]):
+        return False
+    words, words_there = ([one["word"].lower() for one in matches] for matches in found)
+    if language.has_gendered_relatives or words != words_there:
+        return language.has_gendered_relatives and words != words_there
+    return [bool(one["comma"]) for one in found[0]] != [bool(one["comma"]) for one in found[1]]
+
+
+def _find_relatives(text: str, language: Language) -> list[re.Match[str]]:
+    """Return the relative pronouns of a text, each with the comma before it."""
+    return list(_compile(language.relatives, language.has_gendered_relatives).finditer(text))
+
+
+@cache
+def _compile(words: frozenset[str], has_comma: bool) -> re.Pattern[str]:
+    """Return the pattern of the relative pronouns; ``has_comma``: only those behind one."""
+    alternatives = "|".join(sorted(words)) or "(?!)"
+    return re.compile(rf"(?P<comma>,{'' if has_comma else '?'})\s+(?P<word>{alternatives})\b", re.IGNORECASE)
+
+
+def _tells_of_other_verb(a: Reading, b: Reading, at: int, places: Mapping[int, int], language: Language) -> bool:
+    """Return True if an adverb tells of another verb: "jobs that fail quickly are retried", "are quickly retried".
+
+    Only a relative clause before it in both texts tells that there are two verbs.
+    """
+    one, other = a.tokens[at], b.tokens[places[at]]
+    if not one.text.lower().endswith(language.adverb_endings or "?") or one.governor:
+        return False
+    relatives = (
+        (word.end(), token)
+        for reading, token in ((a, one), (b, other))
+        for word in _find_relatives(reading.text, language)[:1]
+    )
+    if [end < token.start for end, token in relatives] != [True, True]:
+        return False
+    beside, beside_there = _find_beside(a, one), _find_beside(b, other)
+    beside = {places[word] for word in beside if word in places}
+    return bool(beside and beside_there) and beside.isdisjoint(beside_there)
+
+
+def _find_beside(reading: Reading, word: Token) -> set[int]:
+    """Return the positions of the tokens directly before and behind a token as written."""
+    frame, at = reading.frame, reading.frame.index(word.place)
+    places = {entry for entry in (*frame[max(at - 1, 0) : at], *frame[at + 1 : at + 2]) if isinstance(entry, int)}
+    return {i for i, token in enumerate(reading.tokens) if token.place in places}
