@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from multiprocessing import current_process
+from threading import Thread
+from time import monotonic
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -11,10 +14,49 @@ R = TypeVar("R")
 
 # Work on fewer memories takes no longer than the start of the processes.
 FEWEST_MEMORIES = 5_000
+# Work on fewer memories takes no longer than to send it to processes that run.
+_FEWEST_TO_SEND = 500
 # Each process has its own modules and caches in memory.
 MOST_PROCESSES = 8
 # Seconds after which processes without work end. The next phase uses them again.
 _IDLE_SECONDS = 60
+# Texts that are summarized once in each process: to load the modules and word lists takes longer than a summary.
+_SAMPLE = ("The build failed because the cache was full. Clear it before each build.", "Clear the cache first.")
+
+
+class _Processes:
+    """When the processes were used last: the time of ``monotonic``, None = never."""
+
+    used_at: float | None = None
+
+    def are_running(self) -> bool:
+        """Return True if they have not ended for want of work."""
+        return self.used_at is not None and monotonic() - self.used_at < _IDLE_SECONDS - 1
+
+
+_processes = _Processes()
+
+
+def start_processes() -> None:
+    """Start the processes for work that is to come, and let them load what texts are read with, in the background.
+
+    Without it they start with the first work. Then less work than ``FEWEST_MEMORIES`` is shared, too.
+    """
+    if _count_processes() > 1 and not _processes.are_running():
+        _processes.used_at = monotonic()
+        Thread(target=_prepare_all, name="start-worker-processes", daemon=True).start()
+
+
+def _prepare_all() -> None:
+    count = _count_processes()
+    for _ in _share(_prepare, range(count), count):
+        pass
+
+
+def _prepare(_: int) -> None:
+    from consolidation_pipeline.core.knowledge.topic_summaries import summarize_topics
+
+    summarize_topics(_SAMPLE, [date(2026, 1, 1)] * len(_SAMPLE))
 
 
 def compute_in_order(function: Callable[[T], R], items: Iterable[T], *, memories: int) -> Iterator[R]:
@@ -26,11 +68,16 @@ def compute_in_order(function: Callable[[T], R], items: Iterable[T], *, memories
         function: Pure. It and the items can be pickled.
         memories: Number of memories behind all items.
     """
-    # A process of Celery or of a pool may start no others.
-    count = 1 if memories < FEWEST_MEMORIES or current_process().daemon else _count_cores()
+    fewest = _FEWEST_TO_SEND if _processes.are_running() else FEWEST_MEMORIES
+    count = _count_processes() if memories >= fewest else 1
     if count == 1:
         yield from map(function, items)
         return
+    yield from _share(function, items, count)
+    _processes.used_at = monotonic()
+
+
+def _share(function: Callable[[T], R], items: Iterable[T], count: int) -> Iterator[R]:
     from joblib import Parallel, delayed
 
     # Unlike multiprocessing, joblib does not import the main module again.
@@ -38,8 +85,10 @@ def compute_in_order(function: Callable[[T], R], items: Iterable[T], *, memories
     yield from parallel(delayed(function)(item) for item in items)
 
 
-def _count_cores() -> int:
-    """Return the number of cores that this process may use, also in a container; at most ``MOST_PROCESSES``."""
+def _count_processes() -> int:
+    """Return how many processes may compute: the cores of this process, also in a container, up to a limit."""
+    if current_process().daemon:  # A process of Celery or of a pool may start no others.
+        return 1
     from joblib import cpu_count
 
     return min(MOST_PROCESSES, int(cpu_count()))

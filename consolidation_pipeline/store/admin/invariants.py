@@ -128,8 +128,9 @@ def find_mixed_models(connection: Connection, project_id: UUID) -> list[str]:
 
 
 _FIND_UNNORMALIZED_VECTORS = """
-    SELECT id FROM consolidation.task_memories t
-    WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack/* changed */
+    SELECT id FROM (
+        SELECT id, embedding FROM consolidation.task_memories t WHERE project_id = :project/* changed */ OFFSET 0) t
+    WHERE abs(vector_norm(embedding) - 1) > :slack
     UNION
     SELECT memory_id FROM consolidation.staged_embeddings
     WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack

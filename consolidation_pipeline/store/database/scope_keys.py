@@ -82,6 +82,18 @@ def crosses_scopes(option: str, row: str) -> str:
     return f"coalesce({_of_sources(f'min({key}) <> max({key})', row)}, false)"
 
 
+def source_scope(option: str, row: str) -> str:
+    """Return SQL of what to join with the consolidated memory ``row``: ``scope``, computed in one look at its sources.
+
+    ``scope.key`` is its ``derived_scope_key``, ``scope.crosses`` is true if it ``crosses_scopes``.
+    """
+    if not has_walls(option):
+        return "(SELECT NULL::text AS key, false AS crosses) scope"
+    key = raw_scope_key(option, "source")
+    columns = f"min({key}) AS key, coalesce(min({key}) <> max({key}), false) AS crosses"
+    return f"LATERAL {_of_sources(columns, row)} scope"
+
+
 def _of_sources(expression: str, row: str) -> str:
     """Return SQL of an aggregate ``expression`` over the raw memories ``source`` of the consolidated memory ``row``."""
     return (

@@ -16,6 +16,7 @@ from consolidation_pipeline.store.database.scope_keys import (
     derived_scope_key,
     is_dissolved,
     raw_scope_key,
+    source_scope,
 )
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
@@ -153,16 +154,14 @@ class ActivePattern(NamedTuple):
 
 
 _LIST_ACTIVE_PATTERNS = """
-    SELECT id, memory_type, source_memory_ids, /* scope_key */ FROM consolidation.consolidated_memories t
-    WHERE project_id = :project AND kind = 'pattern' AND retired_at IS NULL AND NOT /* crosses_scopes */ ORDER BY id
+    SELECT id, memory_type, source_memory_ids, scope.key FROM consolidation.consolidated_memories t, /* scope */
+    WHERE project_id = :project AND kind = 'pattern' AND retired_at IS NULL AND NOT scope.crosses ORDER BY id
 """
 
 
 def list_active_patterns(connection: Connection, project_id: UUID, *, scope: str) -> list[ActivePattern]:
     """Return the active patterns of a project, by id, without those of several scopes, which a run dissolves."""
-    statement = compose(
-        _LIST_ACTIVE_PATTERNS, scope_key=derived_scope_key(scope), crosses_scopes=crosses_scopes(scope, "t")
-    )
+    statement = compose(_LIST_ACTIVE_PATTERNS, scope=source_scope(scope, "t"))
     return [ActivePattern(*row) for row in connection.execute(text(statement), {"project": project_id})]
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.knowledge.playbook import adjust_priority
 from consolidation_pipeline.store.database.schema import playbook_entries
-from consolidation_pipeline.store.database.scope_keys import crosses_scopes, derived_scope_key, raw_scope_key
+from consolidation_pipeline.store.database.scope_keys import raw_scope_key, source_scope
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.database.writers import writer_key
@@ -57,10 +57,10 @@ _LOAD_CANDIDATES = """
     SELECT id, kind, content, content_hash, details - 'evidence' AS details, tags, confidence_score AS confidence,
         needs_review, consolidation_method = 'heuristic' AS is_heuristic,
         ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS raw_ids, /* writers */ AS writers,
-        /* scope_key */ AS scope_key
-    FROM consolidation.consolidated_memories c
+        scope.key AS scope_key
+    FROM consolidation.consolidated_memories c, /* scope */
     WHERE project_id = :project AND kind IN ('pattern', 'principle') AND retired_at IS NULL
-        AND (CAST(:model AS text) IS NULL OR embedding_model = :model) AND NOT /* crosses_scopes */
+        AND (CAST(:model AS text) IS NULL OR embedding_model = :model) AND NOT scope.crosses
     ORDER BY id
 """
 
@@ -70,12 +70,8 @@ def load_candidates(connection: Connection, project_id: UUID, model: str | None,
 
     ``model``: None = with any vector or none. ``scope``: the project's option, here and below.
     """
-    statement = compose(
-        _LOAD_CANDIDATES,
-        writers=_writers_of("c.source_memory_ids"),
-        scope_key=derived_scope_key(scope, "c"),
-        crosses_scopes=crosses_scopes(scope, "c"),
-    )
+    writers, joined = _writers_of("c.source_memory_ids"), source_scope(scope, "c")
+    statement = compose(_LOAD_CANDIDATES, writers=writers, scope=joined)
     rows = connection.execute(text(statement), {"project": project_id, "model": model})
     return [
         Candidate(

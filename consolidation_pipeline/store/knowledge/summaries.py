@@ -14,10 +14,10 @@ from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
 from consolidation_pipeline.store.database.scope_keys import (
     crosses_scopes,
-    derived_scope_key,
     is_dissolved,
     is_out_of_use,
     raw_scope_key,
+    source_scope,
 )
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.knowledge.abstractions import (
@@ -130,16 +130,16 @@ _LOAD_SUMMARIES = """
     SELECT id, kind, ARRAY[content] AS texts, memory_type, success, importance, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
         language::text AS language, learned_at, source_memory_ids AS raw_ids, nullif(t.user_id, '') AS user_id,
-        details ? 'rewrite_pending' AS is_pending, /* scope_key */ AS scope_key
-    FROM consolidation.consolidated_memories t WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL
-        AND NOT /* crosses_scopes */
+        details ? 'rewrite_pending' AS is_pending, scope.key AS scope_key
+    FROM consolidation.consolidated_memories t, /* scope */
+    WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL AND NOT scope.crosses
     ORDER BY user_id NULLS FIRST, scope_key, learned_at, id
 """
 
 
 def load_summaries(connection: Connection, project_id: UUID, *, scope: str) -> list[SummarySource]:
     """Return the active summaries of a project, sorted as by ``load_unsummarized``; none of several scopes."""
-    statement = compose(_LOAD_SUMMARIES, scope_key=derived_scope_key(scope), crosses_scopes=crosses_scopes(scope, "t"))
+    statement = compose(_LOAD_SUMMARIES, scope=source_scope(scope, "t"))
     rows = connection.execute(text(statement), {"project": project_id}).mappings()
     return [SummarySource(**read_source_columns(row)) for row in rows]
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.engine import lock_until_commit
-from consolidation_pipeline.store.database.scope_keys import crosses_scopes, derived_scope_key
+from consolidation_pipeline.store.database.scope_keys import source_scope
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.ledger.ledger_writer import reject_rows
 
@@ -59,10 +59,10 @@ def duplicate_of(row: str) -> str:
 
 
 _FIND_BY_TEXT = """
-    SELECT memory_type, normalized_hash, coalesce(/* scope_key */, '') AS scope, id
-    FROM consolidation.consolidated_memories t
+    SELECT memory_type, normalized_hash, coalesce(scope.key, ''), id
+    FROM consolidation.consolidated_memories t, /* scope */
     WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND normalized_hash = ANY(:hashes)
-        AND NOT /* crosses_scopes */
+        AND NOT scope.crosses
 """
 
 
@@ -74,7 +74,7 @@ def find_by_text(
     By memory type, hash and scope key, which is empty in a project without walls. Those of several scopes are left out,
     as a run dissolves them. ``scope``: the project's option.
     """
-    statement = compose(_FIND_BY_TEXT, scope_key=derived_scope_key(scope), crosses_scopes=crosses_scopes(scope, "t"))
+    statement = compose(_FIND_BY_TEXT, scope=source_scope(scope, "t"))
     rows = connection.execute(text(statement), {"project": project_id, "hashes": list(hashes)})
     return {(memory_type, hash_, scope): id_ for memory_type, hash_, scope, id_ in rows}
 

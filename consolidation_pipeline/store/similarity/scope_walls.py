@@ -50,12 +50,16 @@ class MisplacedMemory(NamedTuple):
 
 _LIST_MISPLACED = """
     SELECT id, version, kind, content, scopes, key, rivals FROM (
-        SELECT c.id, c.version, c.kind, c.content, c.scope_key, found.scopes, found.key, CASE c.kind
+        SELECT c.id, c.version, c.kind, c.content, c.scope_key, found.key, CASE
+            WHEN found.key IS NOT DISTINCT FROM found.last_key THEN 1
+            ELSE (SELECT count(DISTINCT /* key */) FROM consolidation.task_memories t
+                WHERE t.id = ANY(c.source_memory_ids)) END AS scopes,
+            CASE c.kind
             WHEN 'procedural' THEN count(*) OVER (PARTITION BY c.kind, coalesce(c.user_id, ''), found.key)
             WHEN 'merged' THEN count(*) OVER (PARTITION BY c.kind, c.memory_type, c.normalized_hash, found.key)
             ELSE 1 END AS rivals
         FROM consolidation.consolidated_memories c JOIN (
-            SELECT d.id, count(DISTINCT /* key */) AS scopes, min(/* key */) AS key
+            SELECT d.id, min(/* key */) AS key, max(/* key */) AS last_key
             FROM consolidation.consolidated_memories d CROSS JOIN LATERAL unnest(d.source_memory_ids) AS source(id)
                 JOIN consolidation.task_memories t ON t.id = source.id
             WHERE d.project_id = :project AND d.retired_at IS NULL/* kinds */ GROUP BY d.id) found USING (id)) derived

@@ -11,14 +11,19 @@ import pytest
 from consolidation_pipeline.core.knowledge.supersession import Writer
 from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory, find_supersessions
 from consolidation_pipeline.service.runs import worker_processes
-from consolidation_pipeline.service.runs.worker_processes import FEWEST_MEMORIES, compute_in_order
+from consolidation_pipeline.service.runs.worker_processes import (
+    FEWEST_MEMORIES,
+    compute_in_order,
+    start_processes,
+)
 
 pytestmark = pytest.mark.usefixtures("two_cores")
 
 
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_processes, "_count_cores", lambda: 2)
+    monkeypatch.setattr(worker_processes, "_count_processes", lambda: 2)
+    monkeypatch.setattr(worker_processes, "_processes", worker_processes._Processes())
 
 
 def tell_process(number: int) -> tuple[int, int]:
@@ -32,6 +37,13 @@ def test_small_work_stays_in_this_process() -> None:
 
 def test_much_work_goes_to_other_processes_in_order() -> None:
     found = list(compute_in_order(tell_process, range(20), memories=FEWEST_MEMORIES))
+    assert [number for number, _ in found] == [*range(20)]
+    assert os.getpid() not in {process for _, process in found}
+
+
+def test_less_work_is_shared_once_processes_run() -> None:
+    start_processes()
+    found = list(compute_in_order(tell_process, range(20), memories=FEWEST_MEMORIES - 1))
     assert [number for number, _ in found] == [*range(20)]
     assert os.getpid() not in {process for _, process in found}
 
