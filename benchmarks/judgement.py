@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
-from consolidation_pipeline.core.differences.reading import read
+from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.embed.word_similarity import word_similarity
 
 ROOT = Path(__file__).parent.parent

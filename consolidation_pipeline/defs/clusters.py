@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import build_image, build_table
+from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
@@ -22,8 +22,7 @@ def clusters(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Group memories in three tiers: near-duplicates to merge, cases for a person, memories on one topic."""
     result = form_clusters(run)
     phase.metrics = _describe(result)
-    image = {"map": build_image("map of the project", result.map_svg)} if result.map_svg is not None else {}
-    return {"sizes": _sizes_table(result), **_refused_table(result), **image}
+    return {"sizes": _sizes_table(result), **_refused_table(result)}
 
 
 def _describe(result: ClusterSummary) -> dict[str, Any]:

@@ -117,11 +117,11 @@ def test_materializations_have_stable_metadata_names(
     assert measured <= names["threshold_calibration"]
     assert "decided_found" not in names["threshold_calibration"]  # nothing was approved
     assert {"memories_in", "pairs_added", "t_merge", "t_suggest", "t_pattern"} <= names["similarity_graph"]
-    assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_asked", "map"} <= names["clusters"]
+    assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_asked"} <= names["clusters"]
     assert {"merges_refused_by_recall", "recall_falls"} <= names["clusters"]
     assert {"memories_merged", "merged_created", "merged_extended"} <= names["merged_memories"]
     grouped = {"groups_in", "groups_covered", "groups_discarded", "groups_failed"}
-    assert grouped | {"patterns_created", "patterns_updated", "patterns_needs_review"} <= names["patterns"]
+    assert grouped | {"patterns_created", "patterns_updated", "patterns_needs_review", "map"} <= names["patterns"]
     assert grouped | {"principles_created", "principles_updated"} <= names["principles"]
     summarized = {"memories_in", "due", "summaries_created", "chunks", "chunks_failed", "waiting"}
     assert summarized | {"compression_ratio", "compression_target"} <= names["semantic_summaries"]

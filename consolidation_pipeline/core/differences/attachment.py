@@ -1,6 +1,8 @@
 """Words of both texts that belong to another clause or sentence: "jobs that fail quickly are retried"."""
 
 import re
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -55,17 +57,19 @@ def _find_new_sentence(a: Reading, b: Reading, places: Mapping[int, int]) -> int
     sentences, new_sentences = _number_sentences(a, ends), _number_sentences(b, new_ends)
     conditions, new_conditions = _find_conditions(a, ends), _find_conditions(b, new_ends)
     both_open = bool(conditions and new_conditions)
+    members, new_members, phrases = (defaultdict[int, set[int]](set) for _ in range(3))
+    moves: dict[tuple[int, int, int], int] = {}  # by phrase and sentences, a word
     for at, there in places.items():
-        phrase = {other for other in places if a.tokens[other].phrase == a.tokens[at].phrase}
-        here = {other for other in places if sentences[other] == sentences[at]}
-        new = {other for other, place in places.items() if new_sentences[place] == new_sentences[there]}
-        if here - phrase and new - phrase and here & new <= phrase:
+        move = a.tokens[at].phrase, sentences[at], new_sentences[there]
+        for found, number in zip((phrases, members, new_members), move, strict=True):
+            found[number].add(at)
+        moves.setdefault(move, at)
+    for (number, sentence, new_sentence), at in moves.items():
+        phrase, here, new = phrases[number], members[sentence], new_members[new_sentence]
+        if here & new <= phrase and here - phrase and new - phrase:
             return at
-        if (
-            both_open
-            and (here < new or new < here)
-            and (sentences[at] in conditions) != (new_sentences[there] in new_conditions)
-        ):
+        is_condition = sentence in conditions, new_sentence in new_conditions
+        if both_open and is_condition[0] != is_condition[1] and (here < new or new < here):
             return at
     return None
 
@@ -82,7 +86,8 @@ def _list_ends(reading: Reading) -> list[tuple[int, int]]:
 
 def _number_sentences(reading: Reading, ends: Sequence[tuple[int, int]]) -> list[int]:
     """Return the number of the sentence of each token."""
-    return [next(number for number, end in enumerate(ends) if at < end[0]) for at in range(len(reading.tokens))]
+    tokens = [end for end, _ in ends]
+    return [bisect_right(tokens, at) for at in range(len(reading.tokens))]
 
 
 def _find_conditions(reading: Reading, ends: Sequence[tuple[int, int]]) -> set[int]:

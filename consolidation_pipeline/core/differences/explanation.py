@@ -24,7 +24,8 @@ from consolidation_pipeline.core.differences.order import (
     is_same_as_written,
     is_turned,
 )
-from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, read, sort_as_written
+from consolidation_pipeline.core.differences.reader import read
+from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, sort_as_written
 from consolidation_pipeline.core.differences.roles import find_new_role
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 

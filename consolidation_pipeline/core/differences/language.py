@@ -442,6 +442,11 @@ def split_parts(word: str, elisions: frozenset[str]) -> list[tuple[int, str]]:
     return list(zip(offsets, parts, strict=False))
 
 
+def is_unspaced(word: str) -> bool:
+    """Return True for a word of a script without blanks between words."""
+    return word > "\u2e80"
+
+
 def _unite(groups: list[list[str]]) -> dict[str, str]:
     """Return the representative of each word; groups with a word in common are one."""
     parent: dict[str, str] = {}

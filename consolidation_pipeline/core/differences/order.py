@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, combinations, pairwise
+from itertools import accumulate, pairwise
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.language import Language
@@ -269,12 +269,14 @@ def _find_moved_away(
 
 def _find_exchanged_values(a: Sequence[Token], b: Sequence[Token], places: Mapping[int, int]) -> Reordered | None:
     """Return two values that changed places around a word: "A at 10:12 and B at 10:09", "A at 10:09 and B at 10:12"."""
-    values = [at for at in sorted(places) if a[at].kind == "value"]
-    free = [at for at, there in places.items() if not a[at].governor and not b[there].governor]
-    for left, right in combinations(values, 2):
+    values = defaultdict[str, list[int]](list)
+    for at in sorted(places):
+        if a[at].kind == "value":
+            values[a[at].governor].append(at)
+    pairs = (pair for alike in values.values() for pair in pairwise(alike) if places[pair[0]] > places[pair[1]])
+    for left, right in pairs:
         here, there = (left, right), (places[right], places[left])
-        if there[0] > there[1] or a[left].governor != a[right].governor:
-            continue
+        free = (at for at, place in places.items() if not a[at].governor and not b[place].governor)
         sides = {(_find_side(at, *here), _find_side(places[at], *there)) for at in free}
         if (0, 0) in sides and sides & {(-1, -1), (1, 1)}:
             return [a[left], a[right]], [b[place] for place in there]

@@ -1,14 +1,17 @@
 """Decision on many pairs of texts at once: which may become one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.differences.alignment import Similarity, shorten
 from consolidation_pipeline.core.differences.explanation import MIN_COMMON, may_merge_readings
-from consolidation_pipeline.core.differences.reading import Reading, read
+from consolidation_pipeline.core.differences.reader import read
+from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
@@ -18,6 +21,97 @@ RULES_VERSION = 8
 _KEPT_READINGS = 20_000
 # Words that are not equal but may stand for each other: at most this share of the common ones, or two.
 _MAX_RESEMBLING = 0.5
+# Pairs that are screened at once: of 20 words each, about 50 MB.
+_BLOCK = 100_000
+
+
+class TextKeys(NamedTuple):
+    """Keys of the tokens of n texts, as hashes of 64 bits; those of paths without folders.
+
+    Attributes:
+        words: Keys of all tokens, each once for a text, text by text: uint64.
+        values: Those of values.
+        word_counts: Number of the words of each text, int64 (n,).
+        value_counts: Number of its values, int64 (n,).
+    """
+
+    words: NDArray[np.uint64]
+    values: NDArray[np.uint64]
+    word_counts: NDArray[np.int64]
+    value_counts: NDArray[np.int64]
+
+
+def list_keys(texts: Iterable[str]) -> TextKeys:
+    """Read texts, and return their keys for ``screen_pairs``."""
+    return _list_keys(map(read, texts))
+
+
+def _list_keys(readings: Iterable[Reading]) -> TextKeys:
+    words, values, word_counts, value_counts = [], [], [], []
+    for reading in readings:
+        own = {_hash(token.key): token.kind == "value" for token in reading.tokens}
+        own |= {_hash(token.key): True for token in reading.tokens if token.kind == "value"}
+        of_values = [key for key, is_value in own.items() if is_value]
+        words += own
+        values += of_values
+        word_counts.append(len(own))
+        value_counts.append(len(of_values))
+    hashes = (np.array(keys, dtype=np.uint64) for keys in (words, values))
+    return TextKeys(*hashes, *(np.array(counts, dtype=np.int64) for counts in (word_counts, value_counts)))
+
+
+@lru_cache(maxsize=100_000)
+def _hash(key: str) -> int:
+    return int.from_bytes(blake2b(shorten(key).encode(), digest_size=8).digest(), "little")
+
+
+def concatenate_keys(parts: Iterable[TextKeys]) -> TextKeys:
+    """Return the keys of all texts of some parts, in order."""
+    return TextKeys(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def screen_pairs(keys: TextKeys, i: ArrayLike, j: ArrayLike) -> NDArray[np.bool_]:
+    """Return for each pair (i[k], j[k]) False if its texts surely differ: bool (m,).
+
+    They do in values, or in more words than may stand for each other.
+
+    Args:
+        keys: of n texts.
+        i: positions of the first texts, int (m,).
+        j: positions of the second texts, int (m,).
+    """
+    first, second = np.asarray(i), np.asarray(j)
+    words, values = _build_matrices(keys)
+    found = np.zeros(len(first), dtype=np.bool_)
+    for start in range(0, len(first), _BLOCK):
+        a, b = first[start : start + _BLOCK], second[start : start + _BLOCK]
+        of_a, of_b = words[a], words[b]
+        are_told = values[a].multiply(of_b).sum(axis=1) == keys.value_counts[a]
+        are_told |= values[b].multiply(of_a).sum(axis=1) == keys.value_counts[b]
+        common = of_a.multiply(of_b).sum(axis=1)
+        alone, alone_other = keys.word_counts[a] - common, keys.word_counts[b] - common
+        resembling = np.maximum(2, (_MAX_RESEMBLING * common).astype(np.int64))
+        is_near = np.minimum(alone, alone_other) <= resembling
+        is_near |= common + resembling >= MIN_COMMON * (np.maximum(alone, alone_other) - resembling)
+        found[start : start + _BLOCK] = are_told & is_near
+    return found
+
+
+def _build_matrices(keys: TextKeys) -> tuple[Any, Any]:
+    """Return the words and the values of n texts as sparse matrices of ones (n, v)."""
+    from scipy.sparse import csr_array
+
+    names, columns = np.unique(np.concatenate([keys.words, keys.values]), return_inverse=True)
+    shape = len(keys.word_counts), max(1, len(names))
+    split = np.split(columns.reshape(-1), [len(keys.words)])
+    counts = keys.word_counts, keys.value_counts
+    ends = (np.concatenate([[0], np.cumsum(of_text)]) for of_text in counts)
+    words, values = (
+        csr_array((np.ones(len(own), np.int32), own, rows), shape=shape) for own, rows in zip(split, ends, strict=True)
+    )
+    words.sort_indices()
+    values.sort_indices()
+    return words, values
 
 
 def find_mergeable(
@@ -39,52 +133,36 @@ def find_mergeable(
     one, other = np.asarray(i, dtype=np.int64), np.asarray(j, dtype=np.int64)
     if one.ndim != 1 or one.shape != other.shape:
         raise ValueError(f"i and j have the shapes {one.shape} and {other.shape}; both must be (m,)")
-    used = np.concatenate([one, other])
-    if used.size and not 0 <= used.min() <= used.max() < len(texts):
-        raise ValueError(f"positions reach from {used.min()} to {used.max()}; there are {len(texts)} texts")
-    found = np.zeros(len(one), dtype=np.bool_)
-    read_at = lru_cache(maxsize=_KEPT_READINGS)(lambda at: _ScreenedReading(read(texts[at])))
-    for part in _iter_components(len(texts), one, other):
-        found[part] = list(_judge(read_at, one[part].tolist(), other[part].tolist(), similarity))
+    used, places = np.unique(np.concatenate([one, other]), return_inverse=True)
+    if used.size and not 0 <= used[0] <= used[-1] < len(texts):
+        raise ValueError(f"positions reach from {used[0]} to {used[-1]}; there are {len(texts)} texts")
+    read_at = lru_cache(maxsize=_KEPT_READINGS)(lambda at: read(texts[at]))
+    found = screen_pairs(_list_keys(map(read_at, used.tolist())), *np.split(places.reshape(-1), 2))
+    near = np.flatnonzero(found)
+    found[near] = _judge(read_at, len(texts), one[near], other[near], similarity)
     return found
 
 
-class _ScreenedReading:
-    """Reading of a text and the keys of its tokens, those of paths without folders."""
-
-    __slots__ = ("reading", "values", "words")
-
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
-        tokens = reading.tokens
-        self.values = frozenset(shorten(token.key) for token in tokens if token.kind == "value")
-        self.words = frozenset(shorten(token.key) for token in tokens)
-
-    def may_match(self, other: "_ScreenedReading") -> bool:
-        """Return False if the texts surely differ: in values, or in more words than may stand for each other."""
-        if not (self.values <= other.words or other.values <= self.words):
-            return False
-        common = len(self.words & other.words)
-        alone, alone_other = len(self.words) - common, len(other.words) - common
-        resembling = max(2, int(_MAX_RESEMBLING * common))
-        if min(alone, alone_other) <= resembling:
-            return True
-        return common + resembling >= MIN_COMMON * (max(alone, alone_other) - resembling)
+def judge_pairs(
+    texts: Sequence[str], i: ArrayLike, j: ArrayLike, similarity: Similarity | None = None
+) -> NDArray[np.bool_]:
+    """As ``find_mergeable``, for pairs that ``screen_pairs`` left over."""
+    read_at = lru_cache(maxsize=_KEPT_READINGS)(lambda at: read(texts[at]))
+    return _judge(read_at, len(texts), np.asarray(i, dtype=np.int64), np.asarray(j, dtype=np.int64), similarity)
 
 
 def _judge(
-    read_at: Callable[[int], _ScreenedReading], i: list[int], j: list[int], similarity: Similarity | None
-) -> Iterator[bool]:
-    for first, second in zip(i, j, strict=True):
-        a, b = read_at(first), read_at(second)
-        yield a.may_match(b) and may_merge_readings(a.reading, b.reading, similarity)
-
-
-def _iter_components(n: int, i: NDArray[np.int64], j: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the positions of the pairs of each connected component of the n texts."""
-    component = _find_components(n, i, j)
-    order = np.argsort(component, kind="stable")
-    yield from np.split(order, np.flatnonzero(np.diff(component[order])) + 1)
+    read_at: Callable[[int], Reading],
+    n: int,
+    i: NDArray[np.int64],
+    j: NDArray[np.int64],
+    similarity: Similarity | None,
+) -> NDArray[np.bool_]:
+    found = np.zeros(len(i), dtype=np.bool_)
+    # Connected pairs follow each other: they are of few texts.
+    for at in np.argsort(_find_components(n, i, j), kind="stable").tolist():
+        found[at] = may_merge_readings(read_at(int(i[at])), read_at(int(j[at])), similarity)
+    return found
 
 
 def split_pairs(n: int, i: ArrayLike, j: ArrayLike, *, size: int) -> list[NDArray[np.int64]]:

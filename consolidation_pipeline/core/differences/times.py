@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import Language, PhraseMeanings
 from consolidation_pipeline.core.differences.lexer import Piece
+from consolidation_pipeline.core.differences.quantities import add_numbers
 
 _WHOLE = re.compile(r"number:(\d{1,2})(?: h)?")
 _CLOCK = re.compile(r"(?:date:(\d\d):(\d\d)|number:(\d{1,2})h(\d\d))")  # 18:30, 18h30
@@ -126,19 +127,14 @@ def _read_whole(pieces: Sequence[Piece], at: int, language: Language) -> tuple[i
     """Return a number below 100 in digits or words, and the position behind it; None if there is none at a piece."""
     if at >= len(pieces):
         return None, at
-    piece, numbers = pieces[at], language.numbers
+    piece = pieces[at]
     if piece.kind == "literal":
         whole = _WHOLE.fullmatch(piece.key) or _ORDINAL.fullmatch(piece.lower)
         return (int(whole[1]) if whole else None), at + 1
-    number = numbers.get(piece.lower) if piece.kind == "word" else None
-    if number is None or number != int(number) or number >= 100:
+    if piece.kind != "word" or piece.lower not in language.numbers:
         return None, at
-    at, following = at + 1, [numbers.get(piece.lower, 0) for piece in pieces[at + 1 : at + 3]]
-    if number < 10 and following[:1] == [10]:  # 二十三
-        number, at, following = 10 * number, at + 1, following[1:]
-    if number >= 10 and number % 10 == 0 and following and 0 < following[0] < 10:  # twenty-one, 十二
-        number, at = number + following[0], at + 1
-    return int(number), at
+    size, number = add_numbers(pieces, at, language)
+    return (int(number) if number == int(number) and number < 100 else None), at + size
 
 
 def _skip(pieces: Sequence[Piece], at: int, language: Language) -> int:

@@ -7,7 +7,8 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.language import load_language, split_words
-from consolidation_pipeline.core.differences.reading import Reading, Token, read_in, sort_as_written
+from consolidation_pipeline.core.differences.reader import read_in
+from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_changes, is_plan
 
 # English verbs of what was done once, unless an auxiliary stands before them, and of tasks that open a sentence.

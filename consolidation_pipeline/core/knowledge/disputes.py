@@ -11,7 +11,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import detect_language
-from consolidation_pipeline.core.differences.reading import Reading, read
+from consolidation_pipeline.core.differences.reader import read
+from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.knowledge.rival_claims import AGREES, Comparison, compare_sentences
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentences import extract_sentences

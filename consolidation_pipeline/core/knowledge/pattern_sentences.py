@@ -9,7 +9,7 @@ from functools import lru_cache
 from textwrap import shorten
 
 from consolidation_pipeline.core.differences.explanation import explain_readings, may_merge_readings
-from consolidation_pipeline.core.differences.reading import read
+from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled
 from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit

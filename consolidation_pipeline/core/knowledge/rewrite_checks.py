@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
 from consolidation_pipeline.core.differences.language import detect_language
-from consolidation_pipeline.core.differences.reading import Cue, Token, read
+from consolidation_pipeline.core.differences.reader import read
+from consolidation_pipeline.core.differences.reading import Cue, Token
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.rival_claims import is_denial
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences

@@ -6,7 +6,8 @@ from functools import cached_property, lru_cache
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
 from consolidation_pipeline.core.differences.language import load_language, split_words
-from consolidation_pipeline.core.differences.reading import Reading, read
+from consolidation_pipeline.core.differences.reader import read
+from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.literals.literal_scanner import Literal
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text

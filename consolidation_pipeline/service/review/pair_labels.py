@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Explanation, explain_readings
-from consolidation_pipeline.core.differences.reading import read
+from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.text.word_diff import Piece, compare_texts
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.embed.word_similarity import word_similarity

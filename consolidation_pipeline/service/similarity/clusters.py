@@ -20,7 +20,6 @@ from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summ
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
-from consolidation_pipeline.core.project_map import MAX_POINTS, project_to_plane, render_svg, spread_evenly
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
 from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, note_groups
@@ -37,7 +36,6 @@ from consolidation_pipeline.service.similarity.merge_groups import (
     build_units,
     load_contents,
     load_pair_rules,
-    name_merged,
     pair_units,
     split_units,
 )
@@ -54,7 +52,6 @@ from consolidation_pipeline.store.similarity.clusters import (
     count_group_sizes,
     find_changed_groups,
     load_group_details,
-    load_group_keys,
     replace_clusters,
     replace_details,
     summarize_cohesion,
@@ -69,7 +66,7 @@ _LISTED_PAIRS = 3
 
 @dataclass(frozen=True)
 class ClusterSummary:
-    """Summary of the groups: numbers per tier, cohesion of the merge groups, and a map of the project (SVG).
+    """Summary of the groups: numbers per tier, and cohesion of the merge groups.
 
     ``sizes``: by tier, number of groups by size. ``pairs_asked``: pairs that reach ``t_merge`` and that a person
     decides on. ``refused``: merge groups that the recall gate refuses. ``vetoed``: those that memory tests forbid.
@@ -82,7 +79,6 @@ class ClusterSummary:
     cohesion_mean: float | None
     cohesion_min: float | None
     pairs_asked: int
-    map_svg: str | None
     refused: Sequence[RefusedMerge]
     vetoed: Sequence[RefusedByTest]
 
@@ -138,8 +134,7 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
         refused = np.flatnonzero(np.isin(nodes.ids, to_ids([id_ for one in groups.refused for id_ in one.memories])))
         planned = replace(nodes, merged_into=_plan_merges(whole.nodes, rows, groups.units))
         note_groups(connection, run, planned, rules, open_groups=np.union1d(kept_apart, refused))
-        map_svg = _draw_map(connection, run, whole.nodes)
-        summary = _summarize(connection, run, groups, whole, map_svg)
+        summary = _summarize(connection, run, groups, whole)
     if not apart:
         run.refused_by_tests += groups.vetoed
     return summary
@@ -151,33 +146,6 @@ def _plan_merges(nodes: Nodes, rows: Labels, units: Units) -> Ids:
     of_row = units.unit_of_row
     into[rows] = np.where(units.merged[of_row], units.ids[of_row], into[rows])
     return into
-
-
-def _draw_map(connection: Connection, run: ProjectRun, nodes: Nodes) -> str | None:
-    """Return a map of a sample of the units: similar ones are near each other, the colour is the pattern group.
-
-    Of each unit the node with the smallest id is drawn. ``nodes``: all nodes.
-    """
-    merges: dict[str, list[UUID]] = defaultdict(list)
-    for id_, key in load_group_keys(connection, run.project.id, "merge").items():
-        merges[key].append(id_)
-    sources = {min(ids): sorted(ids) for ids in merges.values()}
-    drawn = np.ones(len(nodes), dtype=np.bool_)
-    others = to_ids([id_ for ids in sources.values() for id_ in ids[1:]])
-    drawn[np.isin(nodes.ids, others)] = False
-    units = np.flatnonzero(drawn)
-    if len(units) <= 1:
-        return None
-    shown = units[spread_evenly(len(units), MAX_POINTS)]
-    has_vector, x = load_grouping_vectors(connection, run, nodes.select(shown))
-    shown = shown[has_vector]
-    into = nodes.merged_into[shown]
-    ids = to_uuids(np.where(into == b"", nodes.ids[shown], into))
-    # A group that is about to be merged has the id that it will have.
-    ids = [name_merged(run, sources[id_]) if id_ in sources else id_ for id_ in ids]
-    keys = load_group_keys(connection, run.project.id, "pattern", ids)
-    found = np.unique([keys.get(id_, "") for id_ in ids], return_inverse=True)[1].reshape(-1)
-    return render_svg(project_to_plane(x), found - (len(keys) < len(ids)), total=len(units))
 
 
 def group_contents(
@@ -383,9 +351,7 @@ def _round(value: float) -> float | None:
     return round(value, 6) if np.isfinite(value) else None
 
 
-def _summarize(
-    connection: Connection, run: ProjectRun, groups: FormedGroups, whole: Contents, map_svg: str | None
-) -> ClusterSummary:
+def _summarize(connection: Connection, run: ProjectRun, groups: FormedGroups, whole: Contents) -> ClusterSummary:
     sizes = count_group_sizes(connection, run.project.id)
     mean, lowest = summarize_cohesion(connection, run.project.id, "merge")
     asked = whole.pairs.select(whole.verdict == ASK).at_least(run.thresholds["t_merge"])
@@ -397,7 +363,6 @@ def _summarize(
         cohesion_mean=None if mean is None else round(mean, 4),
         cohesion_min=lowest,
         pairs_asked=len(asked),
-        map_svg=map_svg,
         refused=groups.refused,
         vetoed=groups.vetoed,
     )

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.calibration.model_thresholds import find_profile
-from consolidation_pipeline.core.differences.pair_screen import find_mergeable, split_pairs
+from consolidation_pipeline.core.differences.pair_screen import (
+    concatenate_keys,
+    find_mergeable,
+    judge_pairs,
+    list_keys,
+    screen_pairs,
+    split_pairs,
+)
+from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, reaches
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.word_overlap import build_word_sets
@@ -24,8 +33,8 @@ Positions = npt.NDArray[np.int32]
 
 # Fewer pairs take no longer than the start of worker processes: about 5 s of one core.
 FEWEST_PAIRS = 20_000
-# Pairs that a worker process judges at a time. Texts in several portions are read in each.
-_PORTION = 10_000
+# Texts that a worker process reads at a time, and pairs that it judges. Texts in several portions are read in each.
+_PORTION_TEXTS, _PORTION_PAIRS = 2_000, 5_000
 
 
 def classify_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.int16]:
@@ -53,13 +62,19 @@ def classify_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs:
 
 
 def _find_mergeable(texts: Sequence[str], i: Positions, j: Positions) -> npt.NDArray[np.bool_]:
-    """Return for each pair (m,) if its texts may become one. Many pairs are shared among the cores."""
+    """Return for each pair (m,) if its texts may become one. Many pairs are shared among the cores.
+
+    In a large project a text is in hundreds of pairs. It is read once to screen them; few are left to be judged.
+    """
     if len(i) < FEWEST_PAIRS:
         return find_mergeable(texts, i, j, word_similarity)
-    parts = split_pairs(len(texts), i, j, size=_PORTION)
+    share = partial(compute_in_order, memories=len(i))
+    keys = concatenate_keys(share(list_keys, split_chunks(texts, size=_PORTION_TEXTS)))
+    found = screen_pairs(keys, i, j)
+    near = np.flatnonzero(found)
+    parts = [near[part] for part in split_pairs(len(texts), i[near], j[near], size=_PORTION_PAIRS)]
     portions = (_take_portion(texts, i[part], j[part]) for part in parts)
-    found = np.zeros(len(i), dtype=np.bool_)
-    for part, mergeable in zip(parts, compute_in_order(_judge_portion, portions, memories=len(i)), strict=True):
+    for part, mergeable in zip(parts, share(_judge_portion, portions), strict=True):
         found[part] = mergeable
     return found
 
@@ -72,4 +87,4 @@ def _take_portion(texts: Sequence[str], i: Positions, j: Positions) -> tuple[lis
 
 
 def _judge_portion(portion: tuple[list[str], Positions, Positions]) -> npt.NDArray[np.bool_]:
-    return find_mergeable(*portion, word_similarity)
+    return judge_pairs(*portion, word_similarity)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
-from consolidation_pipeline.core.differences.reading import read
+from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, reaches
 from consolidation_pipeline.core.vectors import find_positions

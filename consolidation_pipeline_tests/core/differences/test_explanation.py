@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, explain, explain_readings, may_merge_readings
-from consolidation_pipeline.core.differences.reading import read
+from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 MAY_MERGE = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.differences import pair_screen
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.differences.pair_screen import find_mergeable, split_pairs
-from consolidation_pipeline.core.differences.reading import read
+from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline_tests.core.differences.near_misses import PAIRS
 from consolidation_pipeline_tests.core.differences.test_explanation import MAY_MERGE, MUST_NOT_MERGE

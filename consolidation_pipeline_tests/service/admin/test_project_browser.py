@@ -22,3 +22,10 @@ def test_map_draws_groups_with_and_without_key(
     drawn = project_browser.draw_map(shared.engine, SLUG)
     assert drawn is not None
     assert "3 of 3 memories shown" in drawn
+
+
+def test_map_shows_units_of_a_consolidated_project(pipeline: Pipeline) -> None:
+    pipeline.add([])
+    assert project_browser.draw_map(pipeline.engine, SLUG) is None
+    pipeline.consolidate([note("a", LESSONS[0]), note("b", LESSONS[0]), note("c", LESSONS[1])])
+    assert "2 of 2 memories shown" in (project_browser.draw_map(pipeline.engine, SLUG) or "")

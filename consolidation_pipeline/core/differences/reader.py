@@ -1,0 +1,510 @@
+"""Reader: makes the reading of a text, clause by clause."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
+
+from consolidation_pipeline.core.differences.language import (
+    Language,
+    Phrase,
+    detect_language,
+    is_unspaced,
+    load_language,
+)
+from consolidation_pipeline.core.differences.lexer import (
+    PHRASE_MARKERS,
+    Piece,
+    drop_remarks,
+    join_negations,
+    join_particles,
+    move_tools,
+    read_copulas,
+    split_pieces,
+    unify_signs,
+)
+from consolidation_pipeline.core.differences.quantities import add_numbers, in_bytes, measure
+from consolidation_pipeline.core.differences.reading import VERB, Cue, Reading, Token
+from consolidation_pipeline.core.differences.times import join_times
+
+_NUMBER = re.compile(r"number:(-?\d+(?:\.\d+)?)")
+# An auxiliary after one, two or three words makes a question: "what is", "which steps should", "how many miles can".
+_LATEST_AUXILIARY = 4
+# Words of an opening that may hold a request: "could you please tell me".
+_LONGEST_OPENING = 8
+_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|ère|ème|e|º|ª)")
+# Twice; "every 30 seconds" also tells when.
+_DURATION = re.compile(r"number:[\d.]+ (?:s|min|h|d|month|year)")
+_TIMES = re.compile(r"number:[\d.]+ x")
+_ACRONYMS = re.compile(r"[A-Z]{2,}s")  # PDFs
+
+
+# Each pair that a text is in reads it again: the readings of 4,000 texts take about 40 MB.
+@lru_cache(maxsize=4096)
+def read(text: str) -> Reading:
+    """Read a text. A text of an unknown language is read with the word lists of English."""
+    return read_in(text, detect_language(text))
+
+
+def read_in(text: str, code: str | None) -> Reading:
+    """Read a text whose language is known from elsewhere, such as what stands around it."""
+    reader = _Reader(unify_signs(text), load_language(code or "en"))
+    reader.read()
+    ends, agents = tuple(reader.ends), frozenset(reader.agents)
+    return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame), ends, agents)
+
+
+class _Reader:
+    """State of reading one text, clause by clause."""
+
+    def __init__(self, text: str, language: Language) -> None:
+        self.text = text
+        self.language = language
+        self.tokens: list[Token] = []
+        self.cues: list[Cue] = []
+        self.frame: list[int | str] = []
+        self.ends: list[tuple[int, int, int, int]] = []
+        self.agents: set[int] = set()
+        self.clause = self.segment = self.conjunct = self.phrase = 0
+        self.governor = ""
+        self.gerund = -1  # number of tokens before the last "needs cleaning"
+        self.last_marker = ""  # of this clause
+        self.governed_from = 0  # number of tokens before the governor
+        self.words_before = 0
+        self.gap = "tight"
+        self.clause_start = 0
+        self.pointed = -1  # number of tokens before the last demonstrative
+        self.dated = -1  # number of tokens before the last article of a date
+        self.is_adverb = False  # of the next token: "first" tells when
+        self.passive: int | None = None  # number of tokens before the last auxiliary of the passive in this clause
+
+    def read(self) -> None:
+        """Fill ``tokens`` and ``cues``."""
+        language = self.language
+        pieces = join_times(list(split_pieces(self.text, language)), language, self.text)
+        pieces = join_negations(drop_remarks(pieces, language), language)
+        pieces = read_copulas(pieces, language) if language.copula_clitic else pieces
+        pieces = join_particles(pieces, language) if language.particles else pieces
+        pieces = move_tools(pieces, language)
+        at, is_opening, sentence_start, relative = 0, True, 0, -1
+        while at < len(pieces):
+            piece = pieces[at]
+            if piece.kind in ("stop", "comma"):
+                is_opening = is_opening or piece.kind == "stop"
+                if piece.kind == "stop":
+                    self._read_question(pieces[sentence_start:at], piece.text)
+                    self._end_sentence(piece.start + len(piece.text))
+                    sentence_start = at + 1
+                self._end_passive()
+                self.clause, self.segment, self.conjunct = self.clause + 1, self.segment + 1, self.conjunct + 1
+                self.phrase, self.governor, self.last_marker = self.phrase + 1, "", ""
+                self.passive, self.clause_start = None, len(self.tokens)
+                at += 1
+                continue
+            if is_opening and piece.lower in language.openings:
+                at += 1
+                continue
+            if piece.lower in language.articles and self._read_one(pieces, at):
+                is_opening, at = False, at + 2
+                continue
+            if piece.lower in language.relatives and self._opens_participle(pieces, at):
+                relative = at = at + 1  # "tickets that are tagged" are tagged tickets
+                continue
+            size, meaning = self._match_in_context(pieces, at)
+            role = meaning.role if meaning else ""
+            words = pieces[at : at + size]
+            if role == "label":
+                following = pieces[at + size].text if at + size < len(pieces) else ""
+                if is_opening and (size > 1 or following in (":", ",", "-")):
+                    at += size
+                    continue
+                size, meaning, role, words = 1, None, "", words[:1]
+            is_first, is_opening = is_opening, False
+            has_auxiliary = any(word.lower in language.passive_auxiliaries for word in words)
+            has_auxiliary = has_auxiliary or self.gerund == len(self.tokens)
+            if role in ("light", "cue") and has_auxiliary and at != relative:
+                self._end_passive()
+                self.passive = len(self.tokens)
+            is_agent = meaning and role == "marker" and meaning.key in language.agents
+            if is_agent and not language.has_late_participles and self._find_participle() is not None:
+                self.frame.append("link by ")
+                at = self._read_agent(pieces, at + size)
+                continue
+            if meaning and role in ("marker", "cue"):
+                category, pole = ("marker", meaning.key) if role == "marker" else (meaning.key, meaning.pole)
+                written, start = self._quote(words), words[0].start
+                self.cues.append(Cue(written, category, pole, len(self.tokens), self.clause, start))
+            if meaning and role == "marker":
+                self.last_marker = words[0].lower
+            if meaning and role == "marker" and meaning.key not in PHRASE_MARKERS:
+                self._end_passive()
+                self.segment += 1
+                self.clause_start = len(self.tokens)
+            if meaning and role in ("light", "marker"):
+                self.phrase += 1
+                self._set_governor(words, meaning)
+            elif role != "cue":
+                size = self._read_content(pieces, at, size, meaning, is_first)
+            if meaning and role != "synonym":
+                self.words_before += size
+                self._widen_gap(words, meaning)
+            at += size
+        self._read_question(pieces[sentence_start:], "")
+        self._end_sentence(len(self.text))
+
+    def _match_in_context(self, pieces: Sequence[Piece], at: int) -> tuple[int, Phrase | None]:
+        """As ``_match``, for words whose meaning depends on those beside them."""
+        size, meaning = self._match(pieces, at)
+        language, word = self.language, pieces[at].lower
+        if word in language.participle_prepositions and self.tokens and not self.words_before:
+            return 1, Phrase("light")
+        if size == 1 and word in language.perfects and self._is_participle(pieces, at + 1):
+            return 1, Phrase("cue", "tense", "past")
+        if size == 1 and word in language.approximations and not self._counts(pieces, at + 1):
+            return 1, Phrase("light")
+        if word in language.gerund_verbs and at + 1 < len(pieces):  # "needs cleaning"
+            following = pieces[at + 1]
+            if following.kind == "word" and following.lower.endswith(language.gerund_endings):
+                self.gerund = len(self.tokens)
+                return 1, Phrase("cue", "modality", "required")
+        if meaning and meaning.key == "switch" and size > 1 and self._stands_before_noun(pieces, at + size):
+            return 1, language.phrases.get((word,))
+        if meaning and meaning.key == "until" and self.last_marker == "from" and self._ends_with_time():
+            return size, Phrase("marker", "to")  # "from May until June"
+        return size, meaning
+
+    def _ends_with_time(self) -> bool:
+        """Return True if at most one token stands behind the last preposition, or the last one is a time or number."""
+        if len(self.tokens) - self.governed_from < 2:
+            return True
+        return self.tokens[-1].key.startswith(("number:", "date:", "days-", "months-"))
+
+    def _counts(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if a number, a time or an amount begins at a piece: "about 30", "about an hour"."""
+        if at < len(pieces) and pieces[at].lower in self.language.determiners:
+            at += 1
+        if at >= len(pieces):
+            return False
+        piece, language = pieces[at], self.language
+        phrase = language.phrases.get((piece.lower,))
+        is_amount = phrase is not None and phrase.key == "quantity"
+        is_time = language.stem(piece.lower) in language.times or piece.lower in language.calendar
+        return piece.kind == "literal" or piece.lower in language.numbers or is_amount or is_time
+
+    def _is_participle(self, pieces: Sequence[Piece], at: int) -> bool:
+        return at < len(pieces) and self.language.is_participle(pieces[at].lower)
+
+    def _opens_participle(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if a relative clause in the passive begins at a piece, after a noun: "that are tagged"."""
+        if not self.tokens or self.words_before or at + 2 >= len(pieces):
+            return False
+        return pieces[at + 1].lower in self.language.passive_auxiliaries and self._is_participle(pieces, at + 2)
+
+    def _stands_before_noun(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if a noun phrase begins at a piece: "is on the desk", not "is on in the lab"."""
+        if at >= len(pieces) or pieces[at].kind in ("stop", "comma"):
+            return False
+        meaning, word = self.language.phrases.get((pieces[at].lower,)), pieces[at].lower
+        if meaning is None or meaning.role == "label":
+            return True
+        return word in self.language.determiners and word not in self.language.prepositions
+
+    def _end_sentence(self, end: int) -> None:
+        """Take note of a sentence that ends at an offset."""
+        self._end_passive()
+        self.ends.append((end, len(self.tokens), len(self.cues), len(self.frame)))
+
+    def _read_question(self, sentence: Sequence[Piece], end: str) -> None:
+        """Append a cue if a sentence asks: it ends with a question mark, or opens with "how can", "what is"."""
+        if not sentence or not (end == "?" or self._opens_question(sentence)):
+            return
+        spaced = {piece.lower: piece.start for piece in reversed(sentence)}
+        begin, text = sentence[0].start, self._quote(sentence)
+        found = {word: spaced.get(word, begin + text.find(word)) for word in self.language.questions}
+        asking = [word for word in found if word in spaced or (is_unspaced(word) and word in text)]
+        word = min(asking, key=lambda word: found[word], default="")
+        start = found.get(word, begin)
+        written = self.text[start : start + len(word or sentence[0].text)]
+        pole = self.language.questions.get(word, "truth")
+        self.cues.append(Cue(written, "question", pole, len(self.tokens), self.clause, start))
+
+    def _opens_question(self, sentence: Sequence[Piece]) -> bool:
+        first = self.language.phrases.get((sentence[0].lower,))
+        if first and first.key == "result":  # "so where is it"
+            sentence = sentence[1:] or sentence
+        opening = f" {' '.join(piece.lower for piece in sentence[:_LONGEST_OPENING])} "
+        if any(f" {request} " in opening for request in self.language.requests):
+            return True
+        if tuple(piece.lower for piece in sentence[:2]) in self.language.inversions:
+            return True
+        following = [self.language.phrases.get((piece.lower,)) for piece in sentence[1:_LATEST_AUXILIARY]]
+        asked = self.language.questions.get(sentence[0].lower)
+        has_auxiliary = any(phrase is not None and phrase.key in ("tense", "modality") for phrase in following)
+        return asked == "person" or (asked not in (None, "time") and has_auxiliary)
+
+    def _find_participle(self) -> int | None:
+        """Return the position of the participle after the last auxiliary of the passive, None if there is none."""
+        at, language = self.passive, self.language
+        if at is None:
+            return None
+        while at < len(self.tokens):
+            word = self.tokens[at].text.lower().partition(" ")[0]  # "set up"
+            is_gerund = at == self.gerund and word.endswith(language.gerund_endings)
+            if is_gerund or language.is_participle(word):
+                return at
+            if not word.endswith(language.adverb_endings) and not language.has_late_participles:
+                return None
+            at += 1
+        return None
+
+    def _end_passive(self, agent: Sequence[Token] = ()) -> None:
+        """Put the tokens of a passive clause into the order of the active one: agent, verb, subject, the rest."""
+        verb = self._find_participle()
+        if verb is not None and self.passive is not None:
+            tokens, subject, middle = self.tokens, self._find_subject(self.passive), self.passive
+            phrase, between = tokens[verb].phrase, tokens[middle:verb]
+            if self.language.has_late_participles:  # "wird von Ann täglich gelesen"
+                agent = [token for token in between if token.governor in self.language.agents]
+                between = [token for token in between if token not in agent]
+                first, rest = [tokens[verb]], [*between, *tokens[verb + 1 :]]
+                if all(token.governor for token in tokens[subject:middle]):  # "nach 30 Tagen werden Dateien gelöscht"
+                    rest, middle = [*between, *tokens[subject:middle], *tokens[verb + 1 :]], subject
+            else:
+                first, rest = tokens[middle : verb + 1], tokens[verb + 1 : len(tokens) - len(agent)]
+            agent = [token._replace(phrase=phrase, governor="") for token in agent]
+            self.agents.update(token.place for token in agent)
+            tokens[subject:] = [*agent, *first, *tokens[subject:middle], *rest]
+        self.passive = None
+
+    def _find_subject(self, before: int) -> int:
+        """Return the position of the noun phrase that ends before a position, with the phrases that belong to it."""
+        at = before
+        while at > self.clause_start:
+            phrase, governor = self.tokens[at - 1].phrase, self.tokens[at - 1].governor
+            while at > self.clause_start and self.tokens[at - 1].phrase == phrase:
+                at -= 1
+            if not governor:
+                break
+        return at
+
+    def _set_governor(self, words: Sequence[Piece], meaning: Phrase) -> None:
+        """Take note of a preposition or marker, which governs the tokens up to the end of the noun phrase."""
+        word = words[-1].lower
+        language = self.language
+        if word in language.demonstratives:
+            self.pointed = len(self.tokens)
+        if word in language.date_articles:
+            self.dated = len(self.tokens)
+        if meaning.role == "marker" or word in language.prepositions or word in language.participle_prepositions:
+            self.governor, self.governed_from = (meaning.key or word), len(self.tokens)
+        elif word not in self.language.determiners or self.governed_from < len(self.tokens):
+            self.governor = ""  # the noun of the preposition has come: "for each order the shop .."
+
+    def _widen_gap(self, words: Sequence[Piece], meaning: Phrase) -> None:
+        """Take note of what stands between two tokens."""
+        last, language = words[-1].lower, self.language
+        self.frame += [f"{self._classify(last, meaning)} {meaning.key} {meaning.pole}"] * len(words)
+        is_link = last in language.prepositions or last in language.participle_prepositions
+        self.conjunct += last in language.coordinators
+        if meaning.role == "marker" or (is_link and last not in language.genitives):
+            self.gap = "link"
+        elif last in language.genitives:
+            genitive = "s" if last in language.possessives else "of"
+            self.gap = genitive if self.gap != "link" else "link"
+        elif self.gap in ("tight", "loose"):
+            self.gap = "and" if last in language.coordinators else "loose"
+
+    def _classify(self, word: str, meaning: Phrase) -> str:
+        """Return the class of a function word, of which another one may stand in its place."""
+        if word in self.language.light_verbs:
+            return f"{VERB}{self.language.read_word(word)}"
+        if meaning.role == "cue":
+            return "cue" if meaning.key != "quantity" else "other"
+        if meaning.role == "marker":
+            return "link" if meaning.key in PHRASE_MARKERS else "clause"
+        if word in self.language.determiners:
+            return "determiner"
+        if word in self.language.genitives:
+            return "other"
+        is_link = word in self.language.prepositions or word in self.language.participle_prepositions
+        return "link" if is_link else "other"
+
+    def _read_agent(self, pieces: Sequence[Piece], at: int) -> int:
+        """Read the agent of a passive clause, and return the position of the piece after it."""
+        start = len(self.tokens)
+        self.phrase += 1
+        self.governor = ""
+        while at < len(pieces) and pieces[at].kind not in ("stop", "comma"):
+            size, meaning = self._match(pieces, at)
+            if meaning and (meaning.role == "marker" or len(self.tokens) > start):
+                break
+            if meaning and meaning.role == "cue":
+                written = self._quote(pieces[at : at + size])
+                self.cues.append(Cue(written, meaning.key, meaning.pole, start, self.clause, pieces[at].start))
+            elif not meaning or meaning.role in ("synonym", "label"):
+                is_phrase = meaning is not None and meaning.role == "synonym"
+                size = self._read_content(pieces, at, size if is_phrase else 1, meaning if is_phrase else None, False)
+            at += size
+        self._end_passive(self.tokens[start:])
+        self.clause_start = len(self.tokens)
+        self.passive = len(self.tokens)  # "is built by A and tested by B"
+        self.phrase += 1
+        return at
+
+    def _match(self, pieces: Sequence[Piece], at: int) -> tuple[int, Phrase | None]:
+        """Return the longest phrase of the lists that begins at a piece: the number of its pieces, and its meaning."""
+        if pieces[at].kind != "word":
+            return 1, None
+        language, first = self.language, pieces[at].lower
+        size, found = 1, None
+        if (longest := language.phrase_sizes.get(first, 0)) == 1:
+            found = language.phrases[(first,)]
+        elif longest:
+            size, found = _find_longest(pieces, at, longest, language.phrases, str)
+        if longest := language.synonym_sizes.get(language.stem(first), 0):
+            length, synonym = _find_longest(pieces, at, longest, language.synonym_phrases, language.stem)
+            if synonym and (length > size or not found):
+                return length, synonym
+        if found and found.role == "light" and size == 1 and self._is_acronym(pieces[at].text):
+            return 1, None
+        return size, found
+
+    def _is_acronym(self, word: str) -> bool:
+        """Return True for a word such as "US" or "IT" in a text that is not all in capitals."""
+        return 1 < len(word) < 4 and word.isupper() and not self.text.isupper()
+
+    def _read_content(self, pieces: Sequence[Piece], at: int, size: int, meaning: Phrase | None, is_first: bool) -> int:
+        """Append the token that begins at a piece, and return the number of its pieces."""
+        language, piece = self.language, pieces[at]
+        lower, kind = piece.lower, "value"
+        if meaning:  # a phrase with a synonym
+            key, kind = meaning.key, "word"
+            if lower in language.prepositions:  # "by accident" may stand anywhere, as any phrase with a preposition
+                self.phrase += 1
+                self._set_governor([piece], Phrase("light"))
+                self.gap = "link"
+        elif piece.kind in ("code", "sign"):
+            key, kind = piece.key, "code"
+        elif piece.kind == "literal":
+            key = piece.key
+            if key.startswith("identifier:") and piece.text.isalpha() and piece.text[0].isupper():
+                key, kind = lower, "name"  # GitHub, Github
+            elif written := _ORDINAL.fullmatch(lower):
+                key = f"ordinal:{written[1]}"
+            elif bare := _NUMBER.fullmatch(key):
+                size, measured = measure(Decimal(bare[1]), pieces, at, language)
+                key = measured if size > 1 else key  # "3.10" may be a version: it is not 3.1
+        elif lower in language.numbers:
+            words, number = add_numbers(pieces, at, language)
+            size, key = measure(number, pieces, at + words - 1, language)
+            size += words - 1
+        elif lower in language.alternations and (period := self._read_alternation(pieces, at)):
+            size, key = period
+        elif lower in language.ordinals:
+            key = f"ordinal:{language.ordinals[lower]}"
+            self.is_adverb = lower in language.order_adverbs and self._stands_alone(pieces, at)
+        elif (
+            day := language.short_calendar.get(piece.text)
+            or language.calendar.get(lower)
+            or language.calendar.get(language.stem(lower))
+        ):
+            key = day
+            if lower not in language.calendar and lower.endswith("s"):  # "on Mondays" may be every Monday
+                self.cues.append(Cue(piece.text, "quantity", "any", len(self.tokens), self.clause, piece.start))
+        elif _is_name(piece.text, is_first, language.code):
+            key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
+        else:
+            key, kind = language.read_word(lower), "word"
+        is_after_word = self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word"
+        if kind == "name" and is_after_word and self.governor:
+            self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
+        self._append(pieces[at : at + size], key, kind, is_phrase=meaning is not None)
+        if meaning and lower in language.prepositions:
+            self.phrase, self.governor = self.phrase + 1, ""
+        return size
+
+    def _append(self, pieces: Sequence[Piece], key: str, kind: str, *, is_phrase: bool = False) -> None:
+        governor = self.governor
+        if is_time := self.is_adverb or (not governor and self._is_time(pieces[-1].lower, key)):
+            governor, self.gap, self.is_adverb = "time", "link", False
+        where = self.clause, self.segment, self.conjunct, self.phrase, governor, self.words_before, self.gap
+        self.words_before, self.gap = 0, "loose" if is_time else "tight"
+        self.frame += [len(self.tokens)] * (1 if is_phrase else len(pieces))
+        self.tokens.append(Token(self._quote(pieces), in_bytes(key), kind, len(self.tokens), *where, pieces[0].start))
+
+    def _is_time(self, word: str, key: str) -> bool:
+        """Return True if the next token tells when, without a preposition: "every morning", "heute"."""
+        language = self.language
+        if word in language.time_adverbs or _TIMES.fullmatch(key):
+            return True
+        if self.dated == len(self.tokens) and (word in language.calendar or key.startswith("date:")):  # "el viernes"
+            return True
+        cue = self.cues[-1] if self.cues else None
+        is_said = cue is not None and cue.place == len(self.tokens) and cue.category in ("quantity", "tense", "order")
+        if is_said and (word in language.calendar or _DURATION.fullmatch(key)):
+            return True
+        is_said = is_said or self.pointed == len(self.tokens)  # "this morning"
+        is_counted = is_said or (self.tokens and _TIMES.fullmatch(self.tokens[-1].key))  # "twice a year"
+        return bool(is_counted) and language.stem(word) in language.times
+
+    def _stands_alone(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True if a piece opens or ends a clause: "first run it", "run it first", not "the first run"."""
+        following = pieces[at + 1] if at + 1 < len(pieces) else None
+        is_last = (
+            following is None or following.kind in ("stop", "comma") or following.lower in self.language.coordinators
+        )
+        return is_last or at == 0 or pieces[at - 1].kind in ("stop", "comma")
+
+    def _read_one(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Append the token of an article and the unit after it, "within an hour", and return True if they are one."""
+        if at == 0 or at + 1 >= len(pieces) or pieces[at + 1].kind != "word":
+            return False
+        before = self.language.phrases.get((pieces[at - 1].lower,))
+        if not before or (before.role != "marker" and pieces[at - 1].lower not in self.language.prepositions):
+            return False
+        size, key = measure(Decimal(1), pieces, at, self.language)
+        if size == 1:
+            return False
+        self._append(pieces[at : at + 2], key, "word")
+        return True
+
+    def _read_alternation(self, pieces: Sequence[Piece], at: int) -> tuple[int, str] | None:
+        """Return the size and key of a period at a piece: "every other week" is "every two weeks"."""
+        cue = self.cues[-1] if self.cues else None
+        if cue is None or (cue.place, cue.category) != (len(self.tokens), "quantity"):
+            return None
+        size, key = measure(Decimal(2), pieces, at, self.language)
+        day = self.language.calendar.get(pieces[at + 1].lower) if at + 1 < len(pieces) else None
+        return (2, f"{day} number:2") if day else (size, key) if size > 1 else None
+
+    def _quote(self, words: Sequence[Piece]) -> str:
+        """Return what is written from the first to the last of some pieces."""
+        if len(words) == 1:
+            return self.text[words[0].start : words[0].start + len(words[0].text)]
+        return self.text[words[0].start : max(word.start + len(word.text) for word in words)]
+
+
+def _find_longest(
+    pieces: Sequence[Piece],
+    at: int,
+    longest: int,
+    phrases: Mapping[tuple[str, ...], Phrase],
+    form: Callable[[str], str],
+) -> tuple[int, Phrase | None]:
+    """Return the longest phrase that begins at a piece, and its length; ``form``: of its words, in ``phrases``."""
+    words: list[str] = []
+    for piece in pieces[at : at + longest]:
+        if piece.kind != "word":
+            break
+        words.append(form(piece.lower))
+    for size in range(len(words), 0, -1):
+        if found := phrases.get(tuple(words[:size])):
+            return size, found
+    return 1, None
+
+
+def _is_name(text: str, is_first: bool, code: str) -> bool:
+    """Return True if a word is written as a name. German writes all nouns with a capital."""
+    if not text[1:].islower() and any(letter.isupper() for letter in text[1:]):
+        return True
+    return text[0].isupper() and not is_first and code != "de"
