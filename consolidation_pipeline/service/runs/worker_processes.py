@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import date
 from multiprocessing import current_process
 from threading import Thread
@@ -49,8 +50,9 @@ def start_processes() -> None:
 
 def _prepare_all() -> None:
     count = _count_processes()
-    for _ in _share(_prepare, range(count), count):
-        pass
+    # Other work that fails meanwhile ends the processes. The next work starts them again.
+    with suppress(Exception):
+        list(_share(_prepare, range(count), count))
 
 
 def _prepare(_: int) -> None:

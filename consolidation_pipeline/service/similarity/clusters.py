@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -20,8 +21,10 @@ from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summ
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
+from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
+from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, note_groups
 from consolidation_pipeline.service.similarity.graph_nodes import (
     load_grouping_vectors,
@@ -62,6 +65,8 @@ from consolidation_pipeline.store.similarity.similarity_graph import ASK, Nodes,
 _NO_DIFFERENCE = "no difference: another memory type, a merge that was undone, or a similarity below t_merge"
 # Pairs per suggest group that are listed with their reasons.
 _LISTED_PAIRS = 3
+# Pairs that a worker process explains at a time.
+_EXPLAINED_PAIRS = 500
 
 
 @dataclass(frozen=True)
@@ -292,13 +297,21 @@ def _find_reasons(
     reasons: dict[int, list[dict[str, Any]]] = defaultdict(list)
     judge = open_judge(run)
     answers = None if judge is None else PairAnswers(run, judge)
-    for i, j, similarity in zip(listed.i.tolist(), listed.j.tolist(), listed.similarity.tolist(), strict=True):
-        both = texts[raw_ids[i]], texts[raw_ids[j]]
-        explanation, judged = explain(*both, word_similarity), None if answers is None else answers.decide(both)
-        found = [str(difference) for difference in explanation.list_obstacles()] or [_NO_DIFFERENCE]
+    asked = list(zip(listed.i.tolist(), listed.j.tolist(), listed.similarity.tolist(), strict=True))
+    pairs_of_texts = [(texts[raw_ids[i]], texts[raw_ids[j]]) for i, j, _ in asked]
+    portions = split_chunks(pairs_of_texts, size=_EXPLAINED_PAIRS)
+    differences = chain.from_iterable(compute_in_order(_list_differences, portions, memories=len(asked)))
+    for (i, j, similarity), both, found in zip(asked, pairs_of_texts, differences, strict=True):
+        judged = None if answers is None else answers.decide(both)
         pair = {"a": str(unit_ids[i]), "b": str(unit_ids[j]), "similarity": round(similarity, 4)}
         reasons[int(labels[i])].append({**pair, "differences": found, **({"judged": judged} if judged else {})})
     return reasons
+
+
+def _list_differences(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Return the reasons that keep the texts of each pair apart."""
+    explained = (explain(*pair, word_similarity) for pair in pairs)
+    return [list(map(str, explanation.list_obstacles())) or [_NO_DIFFERENCE] for explanation in explained]
 
 
 def _build_unit_tier(

@@ -271,6 +271,8 @@ class WordTable:
         self._ids = rows.ids
         self._nodes = queries.nodes
         self._vocabulary: dict[str, int] = {}
+        # Position of each word among those of a query, -1 = it is none.
+        self._column = np.empty(0, np.int64)
         # Size, words and their counts, by row; of the memory whose text is a query by -1 - its node.
         self._words: dict[int, tuple[int, Integers, Integers]] = {}
         languages = [successor.language for successor in rows.texts]
@@ -290,9 +292,11 @@ class WordTable:
         """Return sizes (n,) of the texts of ``rows``, and how often each has each of the m words of a query (n, m)."""
         wanted = self._words[-1 - int(self._nodes[query])][1]
         found = [self._words[row] for row in rows.tolist()]
-        column = np.full(len(self._vocabulary), -1)
-        column[wanted] = np.arange(len(wanted))
-        columns = column[np.concatenate([words for _, words, _ in found])]
+        if len(self._column) < len(self._vocabulary):
+            self._column = np.full(2 * len(self._vocabulary), -1)
+        self._column[wanted] = np.arange(len(wanted))
+        columns = self._column[np.concatenate([words for _, words, _ in found])]
+        self._column[wanted] = -1
         of_row = np.repeat(np.arange(len(rows)), [len(words) for _, words, _ in found])
         is_wanted = columns >= 0
         counts = np.zeros((len(rows), len(wanted)), np.int64)

@@ -110,7 +110,7 @@ def test_unchanged_scopes_are_not_loaded(pipeline: Pipeline, monkeypatch: pytest
     monkeypatch.setattr(similarity_graph, "load_nodes_with_vectors", watch)
     done = pipeline.run()
     assert (done.graph.nodes, done.graph.compared, done.graph.rebuilt) == (19, 1, False)
-    assert loaded == [7]  # Bob's, to compare them
+    assert sum(loaded) == 7  # Bob's, to compare them
     assert done.clusters.contents == 19
     assert done.clusters.groups["merge"] == 9
     assert dump_groups(pipeline) == before
