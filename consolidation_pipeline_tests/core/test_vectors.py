@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from consolidation_pipeline.core import vectors
-from consolidation_pipeline.core.vectors import center, find_positions, find_unusable, normalize
+from consolidation_pipeline.core.vectors import center, find_positions, find_unusable, normalize, select_highest
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 matrices = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=6), elements=numbers)
@@ -119,3 +119,17 @@ def test_find_positions_compares_both_id_halves(shift):
     assert find_positions(ordered, wanted).tolist() == [2, -1, 0, -1]
     assert find_positions(ordered, wanted[:0]).tolist() == []
     assert find_positions(ordered[:0], wanted).tolist() == [-1] * 4
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 700), st.integers(0, 30), st.sampled_from([1, 5, 1000]))
+def test_highest_values_are_selected(seed: int, columns: int, size: int, distinct: int) -> None:
+    values = np.random.default_rng(seed).integers(0, distinct, (3, columns)).astype(np.float32)
+    values[0] = np.sort(values[0])
+    values[1, ::16] = -np.inf
+    size = min(size, columns)
+    found = select_highest(values, size)
+    assert found.shape == (3, size)
+    for row, chosen in zip(values, found, strict=True):
+        assert len({*chosen.tolist()}) == size
+        assert sorted(row[chosen].tolist()) == np.sort(row)[columns - size :].tolist()

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.search.recall import Places, compare_by_meaning, compare_by_text
+from consolidation_pipeline.core.vectors import select_highest
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import Contents, Units
 from consolidation_pipeline.service.similarity.recall_rows import (
@@ -35,8 +35,6 @@ from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 CANDIDATES = 200
 # Queries whose similarities are computed at a time.
 _BLOCK = 256
-# One of so many values is in a sample.
-_SAMPLED = 16
 
 Integers = npt.NDArray[np.int64]
 
@@ -147,24 +145,6 @@ def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable) -> dict
     return failing
 
 
-def _select_highest(values: npt.NDArray[np.floating[Any]], size: int) -> npt.NDArray[np.int64]:
-    """Return the columns of the ``size`` highest values of each row (m, size), in any order.
-
-    In long rows, only values are sorted that reach what twice as many of a sample would reach.
-    """
-    m, n = values.shape
-    if n <= _SAMPLED * size:
-        return np.argpartition(-values, size - 1, axis=1)[:, :size] if size else np.empty((m, 0), np.int64)
-    sample, rank = values[:, ::_SAMPLED], 2 * -(-size // _SAMPLED) + 1
-    limits = np.partition(sample, sample.shape[1] - rank, axis=1)[:, sample.shape[1] - rank]
-    found = np.empty((m, size), np.int64)
-    for row, limit in enumerate(limits.tolist()):
-        near = np.flatnonzero(values[row] >= limit)
-        near = near if len(near) >= size else np.arange(n)
-        found[row] = near[np.argpartition(-values[row, near], size - 1)[:size]]
-    return found
-
-
 def _find_candidates(
     rows: SearchedRows,
     queries: RecallQueries,
@@ -186,7 +166,7 @@ def _find_candidates(
             similarity = queries.vectors[block] @ vectors.T
             similarity[rows.groups[found][None, :] == queries.groups[block][:, None]] = -np.inf
             size = min(CANDIDATES, len(found))
-            nearest = _select_highest(similarity, size)
+            nearest = select_highest(similarity, size)
             values = np.take_along_axis(similarity, nearest, axis=1)
             candidates[block] = -1
             candidates[block, :size] = np.where(np.isfinite(values), found[nearest], -1)
