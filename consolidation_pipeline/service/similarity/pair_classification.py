@@ -11,7 +11,6 @@ import numpy.typing as npt
 from consolidation_pipeline.core.calibration.model_thresholds import find_profile
 from consolidation_pipeline.core.differences.pair_screen import (
     concatenate_keys,
-    find_mergeable,
     judge_pairs,
     list_keys,
     screen_pairs,
@@ -31,8 +30,6 @@ from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE,
 
 Positions = npt.NDArray[np.int32]
 
-# Fewer pairs take no longer than the start of worker processes: about 5 s of one core.
-FEWEST_PAIRS = 20_000
 # Texts that a worker process reads at a time, and pairs that it judges. Texts in several portions are read in each.
 _PORTION_TEXTS, _PORTION_PAIRS = 2_000, 5_000
 
@@ -66,8 +63,9 @@ def _find_mergeable(texts: Sequence[str], i: Positions, j: Positions) -> npt.NDA
 
     In a large project a text is in hundreds of pairs. It is read once to screen them; few are left to be judged.
     """
-    if len(i) < FEWEST_PAIRS:
-        return find_mergeable(texts, i, j, word_similarity)
+    if not len(i):
+        return np.zeros(0, dtype=np.bool_)
+    texts, i, j = _take_portion(texts, i, j)
     share = partial(compute_in_order, memories=len(i))
     keys = concatenate_keys(share(list_keys, split_chunks(texts, size=_PORTION_TEXTS)))
     found = screen_pairs(keys, i, j)

@@ -88,7 +88,6 @@ def test_portions_of_pairs_get_the_same_verdicts(pipeline: Pipeline, monkeypatch
     pipeline.run_phases(PHASES[:3])
     whole = pipeline.rows(query)
     pipeline.clear()
-    monkeypatch.setattr(pair_classification, "FEWEST_PAIRS", 1)
     monkeypatch.setattr(pair_classification, "_PORTION_TEXTS", 5)
     monkeypatch.setattr(pair_classification, "_PORTION_PAIRS", 7)
     pipeline.add(corpus())
