@@ -47,17 +47,22 @@ def list_keys(texts: Iterable[str]) -> TextKeys:
 
 
 def _list_keys(readings: Iterable[Reading]) -> TextKeys:
-    words, values, word_counts, value_counts = [], [], [], []
+    words: list[int] = []
+    values: list[int] = []
+    word_counts, value_counts = [], []
     for reading in readings:
-        own = {_hash(token.key): token.kind == "value" for token in reading.tokens}
-        own |= {_hash(token.key): True for token in reading.tokens if token.kind == "value"}
-        of_values = [key for key, is_value in own.items() if is_value]
+        own = {_hash(token.key) for token in reading.tokens}
+        of_values = {_hash(token.key) for token in reading.tokens if token.kind == "value"}
         words += own
         values += of_values
         word_counts.append(len(own))
         value_counts.append(len(of_values))
-    hashes = (np.array(keys, dtype=np.uint64) for keys in (words, values))
-    return TextKeys(*hashes, *(np.array(counts, dtype=np.int64) for counts in (word_counts, value_counts)))
+    return TextKeys(
+        np.array(words, dtype=np.uint64),
+        np.array(values, dtype=np.uint64),
+        np.array(word_counts, dtype=np.int64),
+        np.array(value_counts, dtype=np.int64),
+    )
 
 
 @lru_cache(maxsize=100_000)
