@@ -103,7 +103,7 @@ def _find_conditions(reading: Reading, ends: Sequence[tuple[int, int]]) -> set[i
 
 def _find_across_relative(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> int | None:
     """Return a phrase or adverb on the other side of "that": "today we agreed that it runs", "that it runs today"."""
-    found = [_find_relatives(one.text, language) for one in (a, b)]
+    found = [_find_relatives(one, language) for one in (a, b)]
     if any(len(one) != 1 for one in found) or found[0][0]["word"].lower() != found[1][0]["word"].lower():
         return None
     start, start_there = (one[0].start() for one in found)
@@ -123,7 +123,7 @@ def _differ_in_relatives(a: Reading, b: Reading, language: Language) -> bool:
 
     Or if the clause tells of a noun of another gender: "der Freund der Mieterin, der", "der Freund der Mieterin, die".
     """
-    found = [_find_relatives(one.text, language) for one in (a, b)]
+    found = [_find_relatives(one, language) for one in (a, b)]
     if len(found[0]) != len(found[1]):
         return False
     words, words_there = ([one["word"].lower() for one in matches] for matches in found)
@@ -132,9 +132,10 @@ def _differ_in_relatives(a: Reading, b: Reading, language: Language) -> bool:
     return [bool(one["comma"]) for one in found[0]] != [bool(one["comma"]) for one in found[1]]
 
 
-def _find_relatives(text: str, language: Language) -> list[re.Match[str]]:
+def _find_relatives(reading: Reading, language: Language) -> list[re.Match[str]]:
     """Return the relative pronouns of a text, each with the comma before it."""
-    return list(_compile(language.relatives, language.has_gendered_relatives).finditer(text))
+    pattern, end = _compile(language.relatives, language.has_gendered_relatives), reading.begin + len(reading.text)
+    return list(pattern.finditer(reading.source, reading.begin, end))
 
 
 @cache
@@ -155,7 +156,7 @@ def _tells_of_other_verb(a: Reading, b: Reading, at: int, places: Mapping[int, i
     relatives = (
         (word.end(), token)
         for reading, token in ((a, one), (b, other))
-        for word in _find_relatives(reading.text, language)[:1]
+        for word in _find_relatives(reading, language)[:1]
     )
     if [end < token.start for end, token in relatives] != [True, True]:
         return False

@@ -309,7 +309,7 @@ def _find_alike(one: _Side, paired: set[int], other: _Side, paired_other: set[in
 
 def _build_side(reading: Reading, places: Mapping[int, int], left: Sequence[Token], pairs: Mapping[int, int]) -> _Side:
     scopes = [frozenset(places[at] for at in near if at in places) for near in reading.scopes]
-    return _Side(reading.text, reading.tokens, reading.cues, reading.frame, scopes, left, pairs)
+    return _Side(reading.source, reading.tokens, reading.cues, reading.frame, scopes, left, pairs)
 
 
 def _find_demands(

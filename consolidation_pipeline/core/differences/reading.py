@@ -74,6 +74,8 @@ class Reading:
         frame: The words as written: the place of a token, the class and meaning of any other word.
         ends: End of each sentence: in the text, in ``tokens``, in ``cues`` and in ``frame``.
         agents: Places of the tokens that are agents of a passive: "by Ann".
+        whole: Of a sentence, the text that it is in, in which offsets count; else empty.
+        begin: Offset of the sentence in it.
     """
 
     text: str
@@ -83,6 +85,13 @@ class Reading:
     frame: tuple[int | str, ...] = ()
     ends: tuple[tuple[int, int, int, int], ...] = ()
     agents: frozenset[int] = frozenset()
+    whole: str = ""
+    begin: int = 0
+
+    @property
+    def source(self) -> str:
+        """The text in which offsets count."""
+        return self.whole or self.text
 
     # A text is compared with many: what does not depend on the other one is kept.
     @cached_property
@@ -149,7 +158,8 @@ class Reading:
         for end, next_token, next_cue, next_word in self.ends:
             if next_token > token:
                 tokens, cues, frame = self.tokens[token:next_token], self.cues[cue:next_cue], self.frame[word:next_word]
-                found.append(Reading(self.text[begin:end], self.language, tokens, cues, frame, (), self.agents))
+                sentence = self.text[begin:end]
+                found.append(Reading(sentence, self.language, tokens, cues, frame, (), self.agents, self.text, begin))
             begin, token, cue, word = end, next_token, next_cue, next_word
         return found
 

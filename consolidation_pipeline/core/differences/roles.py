@@ -43,8 +43,8 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
     if not found:
         return None
     return (
-        [_with_word_before(a.text, a.tokens[at]) for at in found],
-        [_with_word_before(b.text, b.tokens[places[at]]) for at in found],
+        [_with_word_before(a.source, a.tokens[at]) for at in found],
+        [_with_word_before(b.source, b.tokens[places[at]]) for at in found],
     )
 
 
@@ -135,7 +135,7 @@ def _differ_in_owner(a: Reading, b: Reading, one: Token, other: Token, language:
     """Return True if a thing has another owner: "his car", "her car"."""
     if not language.owners:
         return False
-    words = _match_before(a.text, one), _match_before(b.text, other)
+    words = _match_before(a.source, one), _match_before(b.source, other)
     owners = [language.owners.get(word[1].lower()) if word else None for word in words]
     return None not in owners and owners[0] != owners[1]
 
@@ -216,7 +216,7 @@ def _differ_in_day(a: Reading, b: Reading, one: Token, other: Token, language: L
         return False
     words = [
         found[1].lower() if (found := _match_before(text, day)) else ""
-        for text, day in ((a.text, one), (b.text, other))
+        for text, day in ((a.source, one), (b.source, other))
     ]
     is_this = [word in language.demonstratives for word in words]
     return is_this[0] != is_this[1] and words[is_this[0]] in language.date_articles
@@ -255,11 +255,11 @@ def _find_new_cases(a: Reading, b: Reading, places: Mapping[int, int], language:
 def _find_case(reading: Reading, word: Token, language: Language) -> str:
     """Return the case of a word by its article, relative pronoun or particle, "" = not known."""
     if language.has_late_focus:
-        found = _PARTICLE.match(reading.text, word.start + len(word.text))
+        found = _PARTICLE.match(reading.source, word.start + len(word.text))
         return language.cases.get(found[1], "") if found else ""
-    found = _match_before(reading.text, word)
+    found = _match_before(reading.source, word)
     case = language.cases.get(found[1].lower(), "") if found else ""
-    return f"relative {case}" if case and found and reading.text[: found.start()].rstrip().endswith(",") else case
+    return f"relative {case}" if case and found and reading.source[: found.start()].rstrip().endswith(",") else case
 
 
 def _match_before(text: str, word: Token) -> re.Match[str] | None:

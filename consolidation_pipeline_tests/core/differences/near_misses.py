@@ -303,6 +303,15 @@ NEAR_MISSES = [
         "The Kiel bus leaves at 9:30 and the Lund bus at 9:12.",
     ),
     ("水曜の朝までに古い機械を止める。", "水曜の朝まで古い機械を止める。"),
+    # in a sentence that moved
+    (
+        "The lamp in the hall is new. Jonas drives Ute to the station with his car.",
+        "Jonas drives Ute to the station with her car. The lamp in the hall is new.",
+    ),
+    (
+        "Das Licht im Flur ist neu. Der Scheduler überwacht den Worker seit dem Umbau.",
+        "Den Scheduler überwacht der Worker seit dem Umbau. Das Licht im Flur ist neu.",
+    ),
     # persons
     ("We owe the Kims a reply.", "The Kims owe us a reply."),
     ("Ida lent Max a ladder. He owes her a cake.", "Ida lent Max a ladder. She owes him a cake."),
