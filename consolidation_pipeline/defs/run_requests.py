@@ -63,7 +63,7 @@ def build_run_requests(consolidation: ConsolidationResource, pending: Sequence[R
             run_key=str(job.job_id),
             job_name=prefixed(job.job),
             partition_key=job.project,
-            tags={**build_job_tags(job), "dagster/max_runtime": str(job.timeout_seconds)},
+            tags={**build_job_tags(job), "dagster/max_runtime": str(job.timeout_seconds * len(job.phases))},
             asset_selection=None
             if job.phases == JOB_PHASES[job.job]
             else list(map(consolidation.asset_key, job.phases)),
@@ -87,7 +87,7 @@ def _build_batch_request(batch: Sequence[Task], triggered_by: str) -> dg.RunRequ
         tags={
             TRIGGERED_BY_TAG: triggered_by,
             "consolidation/jobs": str(len(batch)),
-            "dagster/max_runtime": str(sum(task.timeout_seconds for task in batch)),
+            "dagster/max_runtime": str(sum(task.timeout_seconds * len(JOB_PHASES[task.job]) for task in batch)),
         },
     )
 

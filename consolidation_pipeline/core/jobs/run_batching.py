@@ -23,7 +23,7 @@ _SECONDS_PER_MEMORY = 0.0005
 
 @dataclass(frozen=True)
 class Task:
-    """Pending job of a project with a number of active ``memories``. ``timeout_seconds``: the longest it may take."""
+    """Pending job of a project with a number of active ``memories``. ``timeout_seconds``: longest phase."""
 
     job_id: UUID
     project: str

@@ -111,7 +111,7 @@ class ProjectRun:
         plan: Decisions to apply, and no others; None = decide by the data.
         trigger_type: manual, scheduled or threshold.
         span: Span of the run in a trace; parent of the spans of its phases.
-        started: Start by ``time.monotonic``, in seconds.
+        longest: Seconds of the longest phase that was completed, and its name.
         model_slot: Returns for a phase the slot that it holds while it may call a paid model.
         compared: Vectors of the last graph update, kept for the phase that forms groups.
         query_embedder: Model for the queries of memory tests; None = opened with a short timeout.
@@ -138,7 +138,7 @@ class ProjectRun:
     plan: PlanDecisions | None = None
     trigger_type: str = "manual"
     span: Any = None
-    started: float = field(default_factory=time.monotonic)
+    longest: tuple[float, str] = (0.0, "")
     model_slot: Callable[[str], AbstractContextManager[object]] = nullcontext
     compared: ComparedVectors | None = None
     query_embedder: Embedder | None = None
@@ -236,7 +236,7 @@ class ProjectRun:
         Raises:
             JobCancelledError: The job was cancelled; what it wrote stays.
             JobEndedError: This run lost its lock with its connection, and another run took over.
-            TimeLimitError: The run has taken longer than ``timeout_seconds``; no further phase begins.
+            TimeLimitError: A phase has taken longer than ``timeout_seconds``; no further phase begins.
         """
         slug, job = self.project.slug, str(self.job_id)
         attributes = {"consolidation.phase": name, tracing.MEMORY_STORE_ID: slug, tracing.JOB_ID: job}
@@ -267,6 +267,8 @@ class ProjectRun:
             self.cancelled = True
             raise
         self.completed.append(name)
+        seconds = time.monotonic() - began
+        self.longest = max(self.longest, (seconds, name))
         result.metrics |= self._describe_spending(spent) | _describe_failing(self.failing[failing:])
         numbers = {key: value for key, value in result.metrics.items() if isinstance(value, int | float)}
         tracing.set_attributes({f"consolidation.{key.replace('/', '.')}": value for key, value in numbers.items()})
@@ -277,7 +279,7 @@ class ProjectRun:
                 self.job_id,
                 name,
                 planned=len(self.planned),
-                metrics={**result.metrics, "seconds": round(time.monotonic() - began, 3)},
+                metrics={**result.metrics, "seconds": round(seconds, 3)},
                 counters=result.counters,
             )
 
@@ -285,10 +287,11 @@ class ProjectRun:
         with self.reading() as connection:
             raise_if_ended(jobs.get_job(connection, self.job_id), f"{name} was not begun")
         limit = self.options.timeout_seconds
-        if time.monotonic() - self.started > limit:
+        seconds, phase = self.longest
+        if seconds > limit:
             raise TimeLimitError(
-                f"not begun: the run has taken longer than timeout_seconds = {limit}; "
-                "the next one goes on from here, or set a higher limit"
+                f"not begun: {phase} has taken longer than timeout_seconds = {limit}; "
+                "the next run goes on from here, or set a higher limit"
             )
 
     def record_stop(self, purpose: str, error: Exception) -> str:
