@@ -9,10 +9,12 @@ from itertools import pairwise
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
-from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.reading import PATH, Reading, Token, sort_as_written
 
 # Classes of markers of conditions.
 _CONDITIONS = frozenset(("if", "unless"))
+# Beginnings of the keys of paths and other literal names.
+_LITERAL_NAMES = (PATH, "url:", "identifier:")
 # Signs at which a sentence may go on.
 _WEAK_STOPS = ";:-–—"
 
@@ -49,7 +51,7 @@ def _find_new_sentence(a: Reading, b: Reading, places: Mapping[int, int]) -> int
     """Return a word whose phrase went to another sentence: "Wait. At night restart it", "Wait at night. Restart it".
 
     Or one that left the sentence of a condition: "if it rains, we train inside and the match is off", ".. inside. The
-    match is off".
+    match is off". A path or another literal name may stand in any sentence.
     """
     ends, new_ends = _list_ends(a), _list_ends(b)
     if max(len(ends), len(new_ends)) < 2:
@@ -66,7 +68,8 @@ def _find_new_sentence(a: Reading, b: Reading, places: Mapping[int, int]) -> int
         moves.setdefault(move, at)
     for (number, sentence, new_sentence), at in moves.items():
         phrase, here, new = phrases[number], members[sentence], new_members[new_sentence]
-        if here & new <= phrase and here - phrase and new - phrase:
+        is_literal = a.tokens[at].kind == "code" or a.tokens[at].key.startswith(_LITERAL_NAMES)
+        if here & new <= phrase and here - phrase and new - phrase and not is_literal:
             return at
         is_condition = sentence in conditions, new_sentence in new_conditions
         if both_open and is_condition[0] != is_condition[1] and (here < new or new < here):

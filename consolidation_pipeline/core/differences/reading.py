@@ -165,7 +165,7 @@ class Reading:
 
     @cached_property
     def bare_claims(self) -> list[tuple[str, str]]:
-        """What the sentences say that have no tokens: the cues of each."""
+        """The cues of the sentences that have no tokens, by category and pole."""
         begins = [(0, 0), *((tokens, cues) for _, tokens, cues, _ in self.ends)]
         empty = [(start, end) for (before, start), (after, end) in pairwise(begins) if before == after]
         return sorted((cue.category, cue.pole) for start, end in empty for cue in self.cues[start:end])

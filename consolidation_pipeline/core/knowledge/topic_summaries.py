@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from itertools import zip_longest
+from functools import partial
+from itertools import chain, zip_longest
+from typing import Any
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
@@ -20,7 +22,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
 from consolidation_pipeline.core.knowledge.pattern_titles import names_told
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
-from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
+from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO, split_chunks
 from consolidation_pipeline.core.knowledge.topic_lines import (
     READABLE,
     TopicGroup,
@@ -76,6 +78,10 @@ _FIELDS = re.compile(r"(?:^|(?<=\s))[A-Z][\w/-]*(?: [\w/-]+){0,2}:(?=\s)")
 _FIELD_TEXTS, _FIELD_SHARE = 5, 0.05
 # What tells nothing of the matter of a text.
 _ADDRESSES = ignore_case(r"https?://\S+|\(?mozilla/[^\n]*|user agent:?|build id:?|build identifier:?")
+# Forms that are read at a time.
+_READ_FORMS = 500
+# Applies a function to each portion, in order, as ``map`` does.
+Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,9 @@ class _Form:
     advises: bool
 
 
-def summarize_topics(texts: Sequence[str], days: Sequence[date], *, boilerplate: Collection[str] = ()) -> TopicSummary:
+def summarize_topics(
+    texts: Sequence[str], days: Sequence[date], *, boilerplate: Collection[str] = (), apply: Apply = map
+) -> TopicSummary:
     """Return a summary of memories with a line for each topic, the oldest topic first.
 
     It has an eighth of the characters of the memories (``TARGET_RATIO``), at least ``MIN_CHARS`` and at most
@@ -124,12 +132,13 @@ def summarize_topics(texts: Sequence[str], days: Sequence[date], *, boilerplate:
         texts: The memories.
         days: On which each was learned.
         boilerplate: Sentences (``boilerplate.find_boilerplate``) to leave out of memories that hold anything else.
+        apply: Reads the memories in portions, which are independent of each other.
 
     Raises:
         ValueError: All texts are blank.
     """
     own = strip_repeats(texts, boilerplate)
-    forms = _find_forms(own, days, _find_fields(own))
+    forms = _find_forms(own, days, _find_fields(own), apply)
     if not forms:
         raise ValueError(f"{len(texts)} texts given, none with a word; a summary needs at least one sentence")
     source_chars = sum(map(len, texts))
@@ -148,15 +157,27 @@ def _find_fields(texts: Sequence[str]) -> frozenset[str]:
     return frozenset(label for label, count in counts.items() if count >= fewest)
 
 
-def _find_forms(texts: Sequence[str], days: Sequence[date], fields: Collection[str]) -> list[_Form]:
+def _find_forms(texts: Sequence[str], days: Sequence[date], fields: frozenset[str], apply: Apply) -> list[_Form]:
     """Return the distinct texts with the days of each, sorted; texts that differ only in numbers are one."""
     found = defaultdict[str, list[int]](list)
     for at, text in enumerate(texts):
         if text:
             found[_NUMBER.sub("0", normalize_text(text))].append(at)
+    groups = list(found.values())
+    portions = ([[texts[at] for at in same] for same in part] for part in split_chunks(groups, size=_READ_FORMS))
+    read = chain.from_iterable(apply(partial(_read_forms, fields=fields), portions))
+    forms = [
+        replace(form, days=tuple(sorted(days[at] for at in same)), memories=tuple(same))
+        for same, form in zip(groups, read, strict=True)
+    ]
+    return sorted(forms, key=lambda form: (form.text, form.days))
+
+
+def _read_forms(groups: Sequence[Sequence[str]], fields: frozenset[str]) -> list[_Form]:
+    """Return the form of each group of texts that are the same but for numbers, without days and memories."""
     forms = []
-    for same in found.values():
-        text = _mark_slots([texts[at] for at in same])
+    for same in groups:
+        text = _mark_slots(same)
         # A field begins a sentence.
         text = _FIELDS.sub(lambda match: f"\n\n{match[0]}" if match[0] in fields else match[0], text)
         bare = _FIELDS.sub(lambda match: " " if match[0] in fields else match[0], _ADDRESSES.sub(" ", text))
@@ -166,9 +187,8 @@ def _find_forms(texts: Sequence[str], days: Sequence[date], fields: Collection[s
         asks |= len(lessons) == 1 and is_request(lessons[0].text)
         advises = any(lesson.role in ("rule", "warning") and not is_request(lesson.text) for lesson in lessons)
         is_lesson = not is_bug_report(text) and _has_lesson(sentences)
-        own_days = tuple(sorted(days[at] for at in same))
-        forms.append(_Form(text, bare, own_days, tuple(same), is_lesson, asks, advises))
-    return sorted(forms, key=lambda form: (form.text, form.days))
+        forms.append(_Form(text, bare, (), (), is_lesson, asks, advises))
+    return forms
 
 
 def _has_lesson(sentences: Sequence[Sentence]) -> bool:

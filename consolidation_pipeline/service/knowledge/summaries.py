@@ -20,7 +20,7 @@ from consolidation_pipeline.core.knowledge.summary_batches import (
     is_summary_due,
     split_chunks,
 )
-from consolidation_pipeline.core.knowledge.topic_summaries import TopicSummary, summarize_topics
+from consolidation_pipeline.core.knowledge.topic_summaries import Apply, TopicSummary, summarize_topics
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.map_reduce import (
@@ -53,6 +53,8 @@ JOB = "summarize"
 BATCH = 16
 # Chunks without a model, which cost less than to write them: each transaction and request for vectors takes time.
 EXTRACT_BATCH = 64
+# Memories of a part from which it is read by all cores.
+_LARGE_PART = 10_000
 # A summary lists which memories it tells something of if they are no more.
 MAX_TOLD = 200
 
@@ -261,12 +263,22 @@ def _extract_summaries(run: ProjectRun, parts: Sequence[_Part]) -> Iterator[Topi
     """Yield the extracted summary of each part."""
     texts = [[(memory.text, memory.learned_at.date()) for memory in part.memories] for part in parts]
     summarize = partial(_summarize_texts, boilerplate=run.boilerplate)
-    return compute_in_order(summarize, texts, memories=sum(map(len, texts)))
+    small = (own for own in texts if len(own) < _LARGE_PART)
+    found = compute_in_order(summarize, small, memories=sum(map(len, texts)))
+    for own in texts:
+        # A large part is read by all cores, a small one is written by one of them.
+        yield (
+            next(found)
+            if len(own) < _LARGE_PART
+            else summarize(own, apply=partial(compute_in_order, memories=len(own)))
+        )
 
 
-def _summarize_texts(memories: Sequence[tuple[str, date]], boilerplate: Collection[str]) -> TopicSummary:
+def _summarize_texts(
+    memories: Sequence[tuple[str, date]], boilerplate: Collection[str], apply: Apply = map
+) -> TopicSummary:
     texts, days = zip(*memories, strict=True)
-    return summarize_topics(texts, days, boilerplate=boilerplate)
+    return summarize_topics(texts, days, boilerplate=boilerplate, apply=apply)
 
 
 def _build_extract(

@@ -26,7 +26,7 @@ _SAMPLE = ("The build failed because the cache was full. Clear it before each bu
 
 
 class _Processes:
-    """When the processes were used last: the time of ``monotonic``, None = never."""
+    """State of the processes. ``used_at``: time of their last use by ``monotonic``, None = never."""
 
     used_at: float | None = None
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from psycopg import OperationalError
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq import ExecStatus
 from sqlalchemy import Connection, Engine
 
 
@@ -33,9 +33,8 @@ def execute_plain(connection: Connection, statements: str) -> None:
     if result.status == ExecStatus.COMMAND_OK:
         return
     error = error_from_result(result)
-    if driver.pgconn.status == ConnStatus.BAD and not error.sqlstate:  # Then the driver has no class for the error.
-        raise OperationalError(str(error))
-    raise error
+    # An error of the server has a code. Of one of the connection the driver knows no class.
+    raise error if error.sqlstate else OperationalError(str(error))
 
 
 def format_uuids(ids: Iterable[UUID | str]) -> str:

@@ -345,6 +345,10 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    (
+        "The payout workers skip locked rows. Keep the limit at 100, larger batches wait (ledger/payouts/batch.py).",
+        "In ledger/payouts/batch.py the payout workers skip locked rows. Keep the limit at 100, larger batches wait.",
+    ),
     ("The table has no index, which makes reports slow.", "The table has no index. That makes reports slow."),
     ("The form was sent to Ann by us.", "We sent the form to Ann."),
     ("If it rains, we train inside.", "We train inside if it rains."),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import date, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consolidation_pipeline.core.knowledge import topic_summaries
 from consolidation_pipeline.core.knowledge.topic_summaries import MAX_CHARS, MIN_CHARS, TopicSummary, summarize_topics
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
@@ -110,6 +113,22 @@ def test_field_of_a_form_is_no_topic() -> None:
 def test_summary_of_blank_texts_is_refused(texts: list[str]) -> None:
     with pytest.raises(ValueError, match="a summary needs"):
         summarize(texts)
+
+
+def test_summary_is_the_same_if_memories_are_read_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [*CACHE, *LOGIN, *CACHE, "TODO: later"]
+    days = [DAY + timedelta(days=at) for at in range(len(texts))]
+    whole, sizes = summarize_topics(texts, days), []
+    monkeypatch.setattr(topic_summaries, "_READ_FORMS", 2)
+
+    def apply(function: Callable[[Any], Any], portions: Iterable[Any]) -> list[Any]:
+        portions = list(portions)
+        sizes.extend(map(len, portions))
+        return [function(portion) for portion in portions]
+
+    assert summarize_topics(texts, days, apply=apply) == whole
+    assert len(sizes) > 2
+    assert max(sizes) == 2
 
 
 @settings(deadline=None, max_examples=examples(60))

@@ -14,6 +14,7 @@ import pytest
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE
 from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, InvalidReplyError
 from consolidation_pipeline.service.intake.exporter import export_memories
+from consolidation_pipeline.service.knowledge import summaries
 from consolidation_pipeline.service.knowledge.map_reduce import Condensed, Passage, reduce_passages
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult
 from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, edit_memory
@@ -283,6 +284,19 @@ def test_summaries_are_separate_for_each_user(pipeline: Pipeline) -> None:
     by_hand = run_summarize_job(pipeline)
     assert (by_hand["semantic_summaries"].created, by_hand["procedural_profile"].created) == (1, 1)
     assert {row.user_id for row in active_rows(pipeline, "summary")} == {"ann", "bob", "cem", None}
+
+
+def test_large_part_has_the_same_summary(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = [*hourly_notes(30, "a", user_id="ann"), *hourly_notes(40, "b", user_id="bob")]
+    pipeline.add(notes)
+    pipeline.run()
+    whole = [(row.user_id, row.content) for row in active_rows(pipeline, "summary")]
+    pipeline.clear()
+    monkeypatch.setattr(summaries, "_LARGE_PART", 35)
+    pipeline.add(notes)
+    pipeline.run()
+    assert [(row.user_id, row.content) for row in active_rows(pipeline, "summary")] == whole
+    assert len(whole) == 2
 
 
 def test_summary_covers_merged_but_not_archived(pipeline: Pipeline) -> None:
