@@ -41,7 +41,7 @@ def project_to_plane(x: NDArray[np.floating]) -> NDArray[np.float32]:
         raise ValueError(f"x has shape {rows.shape}; it must be a matrix (n, d) of finite numbers")
     points = np.zeros((len(rows), 2), dtype=np.float32)
     if rows.size:
-        sample = rows[spread_evenly(len(rows), _MAX_ROWS)]
+        sample = rows[_spread_evenly(len(rows), _MAX_ROWS)]
         mean = rows.mean(axis=0, dtype=np.float64)
         found = _project(rows, mean, _leading_directions(sample, sample.mean(axis=0, dtype=np.float64)))[:, :2]
         found[:, np.ptp(found, axis=0) <= _ROUNDING] = 0.0
@@ -68,7 +68,7 @@ def render_svg(
         ValueError: The shapes do not match, or a coordinate is not finite.
     """
     spots, groups = _check(points, labels)
-    shown = spread_evenly(len(spots), MAX_POINTS)
+    shown = _spread_evenly(len(spots), MAX_POINTS)
     placed = _to_pixels(spots[shown], width, height - _CAPTION_HEIGHT)
     caption = _describe(len(shown), groups, total or len(spots))
     return "\n".join(
@@ -84,7 +84,7 @@ def render_svg(
     )
 
 
-def spread_evenly(n: int, most: int) -> NDArray[np.int64]:
+def _spread_evenly(n: int, most: int) -> NDArray[np.int64]:
     """Return at most ``most`` of n positions, evenly spaced."""
     taken = min(n, most)
     return np.arange(taken) * n // max(1, taken)

@@ -17,6 +17,8 @@ _CONDITIONS = frozenset(("if", "unless"))
 _LITERAL_NAMES = (PATH, "url:", "identifier:")
 # Signs at which a sentence may go on.
 _WEAK_STOPS = ";:-–—"
+# Relative pronouns of two texts.
+Relatives = tuple[list[re.Match[str]], list[re.Match[str]]]
 
 
 def find_new_place(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
@@ -27,14 +29,16 @@ def find_new_place(a: Reading, b: Reading, places: Mapping[int, int], language: 
     """
     if not places:
         return None
+    relatives = _find_relatives(a, language), _find_relatives(b, language)
     at = _find_in_list(a, b, places, language)
     if at is None:
         at = _find_new_sentence(a, b, places)
-    if at is None:
-        at = _find_across_relative(a, b, places, language)
-    if at is None:
-        at = next((one for one in places if _tells_of_other_verb(a, b, one, places, language)), None)
-    if at is None and _differ_in_relatives(a, b, language):
+    if at is None and all(relatives):
+        at = _find_across_relative(a, b, places, relatives, language)
+    if at is None and all(relatives):
+        begins = [found[0].end() for found in relatives]
+        at = next((one for one in places if _tells_of_other_verb(a, b, one, places, begins, language)), None)
+    if at is None and _differ_in_relatives(relatives, language):
         at = min(places)
     return None if at is None else ([a.tokens[at]], [b.tokens[places[at]]])
 
@@ -104,35 +108,35 @@ def _find_conditions(reading: Reading, ends: Sequence[tuple[int, int]]) -> set[i
     return conditions
 
 
-def _find_across_relative(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> int | None:
+def _find_across_relative(
+    a: Reading, b: Reading, places: Mapping[int, int], relatives: Relatives, language: Language
+) -> int | None:
     """Return a phrase or adverb on the other side of "that": "today we agreed that it runs", "that it runs today"."""
-    found = [_find_relatives(one, language) for one in (a, b)]
-    if any(len(one) != 1 for one in found) or found[0][0]["word"].lower() != found[1][0]["word"].lower():
+    words = [[one["word"].lower() for one in found] for found in relatives]
+    if words[0] != words[1] or len(words[0]) != 1:
         return None
-    start, start_there = (one[0].start() for one in found)
+    start, start_there = (found[0].start() for found in relatives)
     sides = {at: (a.tokens[at].start > start, b.tokens[there].start > start_there) for at, there in places.items()}
     stays = {side[0] for side in sides.values() if side[0] == side[1]}
     moved = [at for at, side in sides.items() if side[0] != side[1]]
     is_phrase = len({a.tokens[at].phrase for at in moved}) == 1 and all(
-        token.governor or token.text.lower().endswith(language.adverb_endings or "?")
+        token.governor or token.text.lower().endswith(language.adverb_endings)
         for at in moved
         for token in (a.tokens[at], b.tokens[places[at]])
     )
     return moved[0] if is_phrase and len(stays) == 2 else None
 
 
-def _differ_in_relatives(a: Reading, b: Reading, language: Language) -> bool:
+def _differ_in_relatives(relatives: Relatives, language: Language) -> bool:
     """Return True if a relative clause tells which one in one text, and of all in the other: "tests, which fail, ..".
 
     Or if the clause tells of a noun of another gender: "der Freund der Mieterin, der", "der Freund der Mieterin, die".
     """
-    found = [_find_relatives(one, language) for one in (a, b)]
-    if len(found[0]) != len(found[1]):
+    if len(relatives[0]) != len(relatives[1]):
         return False
-    words, words_there = ([one["word"].lower() for one in matches] for matches in found)
-    if language.has_gendered_relatives or words != words_there:
-        return language.has_gendered_relatives and words != words_there
-    return [bool(one["comma"]) for one in found[0]] != [bool(one["comma"]) for one in found[1]]
+    words, words_there = ([one["word"].lower() for one in found] for found in relatives)
+    commas, commas_there = ([bool(one["comma"]) for one in found] for found in relatives)
+    return words != words_there if language.has_gendered_relatives else words == words_there and commas != commas_there
 
 
 def _find_relatives(reading: Reading, language: Language) -> list[re.Match[str]]:
@@ -148,20 +152,17 @@ def _compile(words: frozenset[str], has_comma: bool) -> re.Pattern[str]:
     return re.compile(rf"(?P<comma>,{'' if has_comma else '?'})\s+(?P<word>{alternatives})\b", re.IGNORECASE)
 
 
-def _tells_of_other_verb(a: Reading, b: Reading, at: int, places: Mapping[int, int], language: Language) -> bool:
+def _tells_of_other_verb(
+    a: Reading, b: Reading, at: int, places: Mapping[int, int], begins: Sequence[int], language: Language
+) -> bool:
     """Return True if an adverb tells of another verb: "jobs that fail quickly are retried", "are quickly retried".
 
-    Only a relative clause before it in both texts tells that there are two verbs.
+    Only a relative clause before it in both texts, which begins at ``begins``, tells that there are two verbs.
     """
     one, other = a.tokens[at], b.tokens[places[at]]
-    if not one.text.lower().endswith(language.adverb_endings or "?") or one.governor:
+    if not one.text.lower().endswith(language.adverb_endings) or one.governor:
         return False
-    relatives = (
-        (word.end(), token)
-        for reading, token in ((a, one), (b, other))
-        for word in _find_relatives(reading, language)[:1]
-    )
-    if [end < token.start for end, token in relatives] != [True, True]:
+    if one.start <= begins[0] or other.start <= begins[1]:
         return False
     beside, beside_there = _find_beside(a, one), _find_beside(b, other)
     beside = {places[word] for word in beside if word in places}

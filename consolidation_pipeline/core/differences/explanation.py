@@ -122,12 +122,13 @@ def explain_readings(
     if explained := _explain_whole_texts(a, b):
         return explained
     first, second = sorted((a, b), key=_rank)
+    alignment = Alignment(first, second, similarity)
     found = tuple(
         _build_difference(kind, *((one, other) if first is a else (other, one)))
-        for kind, one, other in _find_differences(first, second, Alignment(first, second, similarity), is_brief)
+        for kind, one, other in _find_differences(first, second, alignment, is_brief)
     )
     by_words = Explanation(_judge(found), found)
-    return _explain_by_sentences(a, b, by_words.may_merge, similarity) or by_words
+    return _explain_by_sentences(a, b, alignment, by_words.may_merge, similarity) or by_words
 
 
 def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = None) -> bool:
@@ -137,8 +138,9 @@ def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = N
     if _shares_too_little(a, b):
         return False
     first, second = sorted((a, b), key=_rank)
-    may_merge = _is_harmless(first, second, Alignment(first, second, similarity))
-    by_sentences = _explain_by_sentences(a, b, may_merge, similarity)
+    alignment = Alignment(first, second, similarity)
+    may_merge = _is_harmless(first, second, alignment)
+    by_sentences = _explain_by_sentences(a, b, alignment, may_merge, similarity)
     return by_sentences.may_merge if by_sentences else may_merge
 
 
@@ -153,10 +155,13 @@ def _is_harmless(a: Reading, b: Reading, alignment: Alignment) -> bool:
     return is_harmless and next(_find_subtle(a, b, alignment), None) is None
 
 
-def _explain_by_sentences(a: Reading, b: Reading, may_merge: bool, similarity: Similarity | None) -> Explanation | None:
+def _explain_by_sentences(
+    a: Reading, b: Reading, alignment: Alignment, may_merge: bool, similarity: Similarity | None
+) -> Explanation | None:
     """Return the explanation of two texts by their sentences, None if these prove nothing else than their words.
 
     Args:
+        alignment: Of the whole texts, in the order of ``_rank``.
         may_merge: By their words, the texts may become one. Then sentences that contradict each other may refuse it.
     """
     if not may_merge and _shares_too_little(a, b):
@@ -172,7 +177,6 @@ def _explain_by_sentences(a: Reading, b: Reading, may_merge: bool, similarity: S
     if (details := proof.find_details()) is None:
         return None
     first, second = sorted((a, b), key=_rank)
-    alignment = Alignment(first, second, similarity)
     if find_new_place(first, second, alignment.of_a, alignment.language):
         return None
     return Explanation("contains", (_build_difference("addition", *details),)) if any(details) else Explanation("same")

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from consolidation_pipeline.core.differences.explanation import MIN_COMMON, may_
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.grouping.linkage import connected_components
+from consolidation_pipeline.core.memories.memories import hash_text
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 # Raised when verdicts change: projects then compare their pairs again.
@@ -67,7 +67,7 @@ def _list_keys(readings: Iterable[Reading]) -> TextKeys:
 
 @lru_cache(maxsize=100_000)
 def _hash(key: str) -> int:
-    return int.from_bytes(blake2b(shorten(key).encode(), digest_size=8).digest(), "little")
+    return hash_text(shorten(key))
 
 
 def concatenate_keys(parts: Iterable[TextKeys]) -> TextKeys:

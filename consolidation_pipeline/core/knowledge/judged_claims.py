@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from struct import pack, unpack_from
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.supersession import Revision, revise_sentence
+from consolidation_pipeline.core.memories.memories import hash_text
 
 # Texts with more sentences are read again: the sentences that tell of a change are bits of one number.
 _MOST_SENTENCES = 64
@@ -41,7 +41,7 @@ class JudgedClaims:
 
     def tell_changes(self, text: str, claims: Sequence[str]) -> list[bool]:
         """Return for each of the ``claims`` of a text, its sentences, if it tells of a change."""
-        key = _hash(text)
+        key = hash_text(text)
         changes = self._known_texts.get(key)
         if changes is None:
             language = detect_language(text)
@@ -52,7 +52,7 @@ class JudgedClaims:
 
     def revise(self, was: str, now: str) -> Revision | None:
         """Return the revision of the sentence ``was`` by the later sentence ``now``, None if it does not revise it."""
-        key = _hash(f"{was}\0{now}")
+        key = hash_text(f"{was}\0{now}")
         known = self._known_pairs.get(key)
         if known is None:
             found = revise_sentence(was, now)
@@ -69,10 +69,6 @@ class JudgedClaims:
 
 def _to_rows(items: Iterable[tuple[int, int]], dtype: np.dtype[np.void]) -> np.ndarray:
     return np.array(sorted(items), dtype=dtype)
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _tells_change(sentence: str, language: str | None) -> bool:

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from uuid import UUID, uuid5
 
 from consolidation_pipeline.errors import InvalidMemoryError
@@ -103,6 +103,11 @@ def embedding_text(
 def content_hash(text: str) -> str:
     """Return the SHA-256 of the UTF-8 text as 64 hex digits. Raise UnicodeEncodeError for lone surrogates."""
     return sha256(text.encode()).hexdigest()
+
+
+def hash_text(text: str) -> int:
+    """Return a hash of 64 bits of the UTF-8 text, the same in each process."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def normalize_text(text: str) -> str:

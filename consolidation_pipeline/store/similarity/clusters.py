@@ -226,18 +226,13 @@ def summarize_cohesion(connection: Connection, project_id: UUID, tier: str) -> t
 
 _LOAD_GROUP_KEYS = """
     SELECT member_id, cluster_key FROM consolidation.memory_clusters
-    WHERE project_id = %(project)s AND tier = %(tier)s AND (%(ids)s::uuid[] IS NULL OR member_id = ANY(%(ids)s))
+    WHERE project_id = %(project)s AND tier = %(tier)s AND member_id = ANY(%(ids)s)
 """
 
 
-def load_group_keys(
-    connection: Connection, project_id: UUID, tier: str, ids: Sequence[UUID] | None = None
-) -> dict[UUID, str]:
-    """Return the cluster key of the group of a tier that each member is in, by member.
-
-    ``ids``: members to return; None = all.
-    """
-    bound = {"project": project_id, "tier": tier, "ids": None if ids is None else list(ids)}
+def load_group_keys(connection: Connection, project_id: UUID, tier: str, ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the cluster key of the group of a tier that each of the members ``ids`` is in, by member."""
+    bound = {"project": project_id, "tier": tier, "ids": list(ids)}
     return dict(fetch_rows(connection, _LOAD_GROUP_KEYS, bound))
 
 
