@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.knowledge.judged_claims import JudgedClaims
+from consolidation_pipeline.core.knowledge.claim_table import (
+    ClaimTable,
+    KnownClaims,
+    answer_pairs,
+    combine_hashes,
+    join_known,
+    join_tables,
+    list_answers,
+    read_claims,
+    to_revision,
+)
+from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.knowledge.supersession import (
     Revision,
     Supersession,
@@ -24,8 +34,7 @@ from consolidation_pipeline.core.knowledge.supersession import (
     judge_revision,
     split_claims,
 )
-from consolidation_pipeline.core.memories.memories import normalize_text
-from consolidation_pipeline.core.text.word_overlap import extract_content_words
+from consolidation_pipeline.core.vectors import find_positions
 
 # Sentences without change words are compared if they share this part of the words of the longer one.
 _SHARED_WORDS = 0.6
@@ -35,18 +44,30 @@ _MAX_COMPARED = 12
 _MAX_SENTENCES_OF_WORD = 500
 # A text that comes with more values than this is a series of measurements or events, and no changing fact.
 _MAX_VALUES = 5
-# Sentences with more words than this are lists or logs.
-_MAX_WORDS = 60
+# Sentences whose pairs are proposed at a time, and pairs whose words are counted at a time: about 50 MB.
+_BLOCK_SENTENCES, _BLOCK_PAIRS = 5_000, 100_000
+# Texts that are read, and pairs of sentences that are compared, at a time.
+_PORTION_TEXTS, _PORTION_PAIRS = 500, 500
 
-_DIGITS = re.compile(r"\d+")
+Integers = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+# Applies a function to each item, in order, as ``map`` does.
+Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+# Returns the texts of memories by id.
+LoadTexts = Callable[[Sequence[UUID]], Mapping[UUID, str]]
 
 
 @dataclass(frozen=True)
 class DatedMemory:
-    """A memory with a known date. ``scope``: equal for memories of one scope."""
+    """A memory with a known date. ``scope``: equal for memories of one scope.
+
+    ``content_hash`` is that of its text, ``normalized_hash`` that of the normal form: equal for exact repeats.
+    """
 
     id: UUID
-    text: str
+    content_hash: str
+    normalized_hash: str
     learned_at: datetime
     writer: Writer
     scope: str = ""
@@ -60,26 +81,12 @@ class FoundSupersession(NamedTuple):
     found: Supersession
 
 
-class ComparedScope(NamedTuple):
-    """Memories of one scope. ``judged``: what is known of their texts, see ``JudgedClaims``."""
-
-    memories: Sequence[DatedMemory]
-    judged: bytes
-
-
-class ScopeResult(NamedTuple):
-    """Supersessions in one scope. ``judged``: what is known of its texts by now."""
-
-    found: list[FoundSupersession]
-    judged: bytes
-
-
-# Applies a function to each scope, in order, as ``map`` does.
-Apply = Callable[[Callable[[ComparedScope], ScopeResult], Iterable[ComparedScope]], Iterable[ScopeResult]]
-
-
 def find_supersessions(
-    memories: Iterable[DatedMemory], *, judged: Mapping[str, bytes] | None = None, apply: Apply = map
+    memories: Iterable[DatedMemory],
+    load_texts: LoadTexts,
+    *,
+    known: Mapping[str, bytes] | None = None,
+    apply: Apply = map,
 ) -> tuple[list[FoundSupersession], dict[str, bytes]]:
     """Return which memories supersede which, sorted by ids, and what is known of the texts of each scope.
 
@@ -88,112 +95,221 @@ def find_supersessions(
 
     Args:
         memories: In any order.
-        judged: What an earlier call by the same version of the program returned, by scope. It changes no result.
-        apply: Compares the scopes, which are independent of each other.
+        load_texts: Returns texts that are not known, and those of sentences that are compared.
+        known: What an earlier call by the same version of the program returned, by scope. It changes no result.
+        apply: Reads texts and compares sentences, in portions.
     """
-    scopes: defaultdict[str, list[DatedMemory]] = defaultdict(list)
-    for memory in memories:
-        scopes[memory.scope].append(memory)
-    # Memories of one instant, such as those of an import without dates, do not supersede each other.
-    names = [name for name, scope in scopes.items() if len({memory.learned_at for memory in scope}) > 1]
-    known = judged or {}
-    results = list(apply(_find_in_scope, (ComparedScope(scopes[name], known.get(name, b"")) for name in names)))
-    found = sorted((one for result in results for one in result.found), key=lambda one: (one.newer_id, one.older_id))
-    return found, {name: result.judged for name, result in zip(names, results, strict=True)}
-
-
-def _find_in_scope(scope: ComparedScope) -> ScopeResult:
-    versions: defaultdict[str, list[DatedMemory]] = defaultdict(list)
-    for memory in sorted(scope.memories, key=lambda one: (one.learned_at, one.id)):
-        versions[normalize_text(memory.text)].append(memory)
-    groups = [versions[form] for form in sorted(versions)]
-    judged = JudgedClaims(scope.judged)
-    texts = [(group[0].text, group[0].learned_at, group[-1].learned_at) for group in groups]
-    revisions = _find_revisions(texts, judged)
+    versions = _list_versions(memories)
+    if not versions:
+        return [], {}
+    scopes = sorted({one.scope for one in versions})
+    stored = join_known(KnownClaims.from_bytes((known or {}).get(name, b"")) for name in scopes)
+    library = _Library(versions, load_texts, apply)
+    table = library.read_missing(stored.table)
+    revisions, answers = _find_revisions(_list_sentences(versions, table), library, stored.pairs)
     links = {
         (new.id, old.id): judge_revision(revision, old.writer, new.writer)
         for (was, now), revision in revisions.items()
-        for old, new in _pair_in_time(groups[was], groups[now])
+        for old, new in _pair_in_time(versions[was].memories, versions[now].memories)
     }
-    found = [FoundSupersession(newer, older, links[newer, older]) for newer, older in _drop_indirect(links)]
-    return ScopeResult(found, judged.to_bytes())
+    found = (FoundSupersession(newer, older, links[newer, older]) for newer, older in _drop_indirect(links))
+    known_now = _split_by_scope(versions, table, answers)
+    return sorted(found, key=lambda one: (one.newer_id, one.older_id)), known_now
 
 
-class _Sentence(NamedTuple):
-    text: str
-    group: int
-    words: frozenset[str]
-    is_change: bool
+class _Version(NamedTuple):
+    """The memories of a scope that are exact repeats of one text, the oldest first. ``text``: its hash."""
+
+    scope: str
+    text: int
+    memories: Sequence[DatedMemory]
+
+
+def _list_versions(memories: Iterable[DatedMemory]) -> list[_Version]:
+    """Return the distinct texts by scope, without the scopes whose memories are of one instant.
+
+    Memories of one instant, such as those of an import without dates, do not supersede each other.
+    """
+    ordered = sorted(memories, key=lambda one: (one.scope, one.normalized_hash, one.learned_at, one.id))
+    versions = []
+    for scope, grouped in groupby(ordered, key=lambda one: one.scope):
+        own = list(grouped)
+        if any(one.learned_at != own[0].learned_at for one in own):
+            repeats = (list(same) for _, same in groupby(own, key=lambda one: one.normalized_hash))
+            versions += [_Version(scope, int(same[0].content_hash[:16], 16), same) for same in repeats]
+    return versions
+
+
+class _Library:
+    """Texts of the versions, loaded when they are needed."""
+
+    def __init__(self, versions: Sequence[_Version], load_texts: LoadTexts, apply: Apply) -> None:
+        self._versions = versions
+        self._load_texts = load_texts
+        self._apply = apply
+
+    def read_missing(self, known: ClaimTable) -> ClaimTable:
+        """Return the claims of all texts; those that are not known are read."""
+        first = {version.text: at for at, version in reversed(list(enumerate(self._versions)))}
+        texts = np.array(sorted(first), np.uint64)
+        missing = [first[text] for text in texts[find_positions(known.texts["text"], texts) < 0].tolist()]
+        loaded = [(self._versions[at].text, text) for at, text in zip(missing, self.load(missing), strict=True)]
+        whole = join_tables([known, *self._apply(read_claims, split_chunks(loaded, size=_PORTION_TEXTS))])
+        return whole.select(find_positions(whole.texts["text"], texts))
+
+    def load(self, versions: Sequence[int]) -> list[str]:
+        """Return the texts of versions."""
+        ids = [self._versions[at].memories[0].id for at in versions]
+        loaded = self._load_texts(ids) if ids else {}
+        return [loaded[id_] for id_ in ids]
+
+    def load_sentences(self, versions: Integers, places: Integers) -> list[str]:
+        """Return sentences by their version and place in its text."""
+        distinct = np.unique(versions).tolist()
+        claims = dict(zip(distinct, map(split_claims, self.load(distinct)), strict=True))
+        return [claims[at][place] for at, place in zip(versions.tolist(), places.tolist(), strict=True)]
+
+    def compare(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
+        """Return the answers of pairs of sentences."""
+        return list(chain.from_iterable(self._apply(answer_pairs, split_chunks(pairs, size=_PORTION_PAIRS))))
+
+
+class _Sentences(NamedTuple):
+    """The sentences of all versions (m,), version by version.
+
+    ``claims``: their rows of a claim table. ``of_version``: number of the version; ``scopes``: of the scope. ``first``,
+    ``last``: microseconds at which the version was learned first and last. ``words``: of the rows.
+    """
+
+    claims: NDArray[np.void]
+    of_version: Integers
+    scopes: Integers
+    first: Integers
+    last: Integers
+    words: NDArray[np.uint32]
+
+
+def _list_sentences(versions: Sequence[_Version], table: ClaimTable) -> _Sentences:
+    texts = np.array([version.text for version in versions], np.uint64)
+    own = table.select(find_positions(table.texts["text"], texts))
+    of_version = np.repeat(np.arange(len(versions)), own.texts["count"])
+    scopes = np.unique([version.scope for version in versions], return_inverse=True)[1].reshape(-1)
+    instants = {one.learned_at for version in versions for one in (version.memories[0], version.memories[-1])}
+    rank = {instant: at for at, instant in enumerate(sorted(instants))}
+    first, last = (np.array([rank[version.memories[at].learned_at] for version in versions]) for at in (0, -1))
+    return _Sentences(own.claims, of_version, scopes[of_version], first[of_version], last[of_version], own.words)
+
+
+class _Answers(NamedTuple):
+    """The hashes of compared pairs of sentences, their answers, and their scopes (p,)."""
+
+    pairs: Hashes
+    answers: Integers
+    scopes: Integers
 
 
 def _find_revisions(
-    texts: Sequence[tuple[str, datetime, datetime]], judged: JudgedClaims
-) -> dict[tuple[int, int], Revision]:
-    """Return the revision of one text by another, by their positions (older, newer).
+    sentences: _Sentences, library: _Library, known: NDArray[np.void]
+) -> tuple[dict[tuple[int, int], Revision], _Answers]:
+    """Return the revision of one version by another, by their numbers (older, newer), and all answers.
 
-    Args:
-        texts: Text with the dates of its first and last memory.
-        judged: Reads and compares the sentences, if that was not done before.
+    ``known``: answers of earlier comparisons.
     """
-    claims_of = [split_claims(text) for text, _, _ in texts]
-    sentences = [
-        _Sentence(claim, group, extract_content_words(_DIGITS.sub(" ", claim)), is_change)
-        for group, claims in enumerate(claims_of)
-        for claim, is_change in zip(claims, judged.tell_changes(texts[group][0], claims), strict=True)
-    ]
-    sentences = [one for one in sentences if 0 < len(one.words) <= _MAX_WORDS]
-    series = _find_series(sentences)
-    same = [frozenset(claims) for claims in claims_of]
+    was, now = _list_candidates(sentences)
+    claims = sentences.claims
+    hashes = combine_hashes(claims["claim"][was], claims["claim"][now])
+    at = find_positions(known["pair"], hashes)
+    answers = np.append(known["answer"].astype(np.int64), -1)[at]  # -1 = not known
+
+    def load(rows: Integers) -> list[str]:
+        return library.load_sentences(sentences.of_version[rows], claims["place"][rows].astype(np.int64))
+
+    _, asked, of_pair = np.unique(hashes[answers < 0], return_index=True, return_inverse=True)
+    rows = np.flatnonzero(answers < 0)[asked]
+    texts = load(np.concatenate([was[rows], now[rows]]))
+    pairs = list(zip(texts[: len(rows)], texts[len(rows) :], strict=True))
+    answers[answers < 0] = np.array(library.compare(pairs), np.int64)[of_pair.reshape(-1)]
+
+    revised = np.flatnonzero(answers)
+    texts = load(np.concatenate([was[revised], now[revised]]))
     found: defaultdict[tuple[int, int], list[Revision]] = defaultdict(list)
-    for i, j in sorted(_propose_pairs(sentences, series)):
-        for was, now in ((sentences[i], sentences[j]), (sentences[j], sentences[i])):
-            if was.group == now.group or texts[was.group][1] >= texts[now.group][2]:
-                continue
-            if now.text in same[was.group] or was.text in same[now.group]:
-                continue
-            if revision := judged.revise(was.text, now.text):
-                found[was.group, now.group].append(revision)
+    numbers = zip(*(sentences.of_version[side[revised]].tolist() for side in (was, now)), strict=True)
+    for pair, old, new, answer in zip(
+        numbers, texts[: len(revised)], texts[len(revised) :], answers[revised].tolist(), strict=True
+    ):
+        found[pair].append(to_revision(old, new, answer))
     chosen = {pair: choose_revision(revisions) for pair, revisions in found.items()}
-    return _drop_series({pair: revision for pair, revision in chosen.items() if revision})
+    revisions = _drop_series({pair: revision for pair, revision in chosen.items() if revision})
+    return revisions, _Answers(hashes, answers, sentences.scopes[was])
 
 
-def _find_series(sentences: Sequence[_Sentence]) -> set[int]:
-    """Return the sentences that are one text with many different numbers."""
-    forms: defaultdict[str, set[str]] = defaultdict(set)
-    places: defaultdict[str, list[int]] = defaultdict(list)
-    for at, sentence in enumerate(sentences):
-        form = _DIGITS.sub("0", sentence.text.lower())
-        forms[form].add(sentence.text)
-        places[form].append(at)
-    return {at for form, texts in forms.items() if len(texts) > _MAX_VALUES for at in places[form]}
+def _split_by_scope(versions: Sequence[_Version], table: ClaimTable, answers: _Answers) -> dict[str, bytes]:
+    """Return what is known of the texts of each scope."""
+    names = sorted({version.scope for version in versions})
+    texts = np.array([version.text for version in versions], np.uint64)
+    rows = find_positions(table.texts["text"], texts)
+    ends = np.cumsum([0, *(len(list(own)) for _, own in groupby(versions, key=lambda one: one.scope))]).tolist()
+    order = np.argsort(answers.scopes, kind="stable")
+    cuts = np.searchsorted(answers.scopes[order], np.arange(len(names) + 1)).tolist()
+    known = {}
+    for at, name in enumerate(names):
+        own, part = np.unique(rows[ends[at] : ends[at + 1]]), order[cuts[at] : cuts[at + 1]]
+        pairs = list_answers(answers.pairs[part], answers.answers[part])
+        known[name] = KnownClaims(table.select(own), pairs).to_bytes()
+    return known
 
 
-def _propose_pairs(sentences: Sequence[_Sentence], series: set[int]) -> set[tuple[int, int]]:
-    """Return the pairs of sentences, by position, that may be about one matter."""
+def _list_candidates(sentences: _Sentences) -> tuple[Integers, Integers]:
+    """Return the pairs of an older and a newer sentence that may be about one matter, by position."""
+    i, j = _propose_pairs(sentences)
+    was, now = np.concatenate([i, j]), np.concatenate([j, i])
+    of, claims = sentences.of_version, sentences.claims["claim"]
+    is_later = (of[was] != of[now]) & (sentences.first[was] < sentences.last[now])
+    was, now = was[is_later], now[is_later]
+    # What both texts say is no revision.
+    said = combine_hashes(of.astype(np.uint64), claims)
+    is_new = ~np.isin(combine_hashes(of[was].astype(np.uint64), claims[now]), said)
+    is_new &= ~np.isin(combine_hashes(of[now].astype(np.uint64), claims[was]), said)
+    return was[is_new], now[is_new]
+
+
+def _find_series(sentences: _Sentences) -> NDArray[np.bool_]:
+    """Return which sentences (m,) are one text with many different numbers."""
+    forms = combine_hashes(sentences.scopes.astype(np.uint64), sentences.claims["form"])
+    of_form = np.unique(forms, return_inverse=True)[1].reshape(-1)
+    first = np.unique(combine_hashes(forms, sentences.claims["claim"]), return_index=True)[1]
+    values = np.bincount(of_form[first], minlength=1)
+    return np.asarray(values[of_form] > _MAX_VALUES)
+
+
+def _propose_pairs(sentences: _Sentences) -> tuple[Integers, Integers]:
+    """Return the pairs of sentences of one scope, by position (i < j), that may be about one matter."""
     matrix, counts = _build_matrix(sentences)
-    pairs = set(_propose_alike(sentences, matrix, counts, series))
-    pairs |= _propose_changes(sentences, matrix, counts)
-    return pairs
+    blocks = [*_propose_alike(sentences, matrix, counts), *_propose_changes(sentences, matrix, counts)]
+    size = len(sentences.claims)
+    pairs = np.unique(np.concatenate([np.empty(0, np.int64), *(i.astype(np.int64) * size + j for i, j in blocks)]))
+    return pairs // max(size, 1), pairs % max(size, 1)
 
 
-def _build_matrix(sentences: Sequence[_Sentence]) -> tuple[Any, NDArray[np.int64]]:
-    """Return the words of sentences as a sparse matrix of ones (n, v), and the number of sentences of each (v,)."""
+def _build_matrix(sentences: _Sentences) -> tuple[Any, Integers]:
+    """Return the words of sentences as a sparse matrix of ones (m, v), and the number of sentences of each (v,).
+
+    A word of two scopes is two words.
+    """
     from scipy.sparse import csr_array
 
-    numbers: dict[str, int] = {}
-    rows: list[int] = []
-    columns: list[int] = []
-    for at, sentence in enumerate(sentences):
-        rows += [at] * len(sentence.words)
-        columns += [numbers.setdefault(word, len(numbers)) for word in sorted(sentence.words)]
-    shape = len(sentences), max(1, len(numbers))
-    matrix = csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=shape)
-    return matrix, np.bincount(np.array(columns, np.int64), minlength=shape[1])
+    sizes = sentences.claims["size"].astype(np.int64)
+    scopes = np.repeat(sentences.scopes, sizes)
+    keys, columns = np.unique((scopes.astype(np.uint64) << np.uint64(32)) | sentences.words, return_inverse=True)
+    columns = columns.reshape(-1).astype(np.int64)
+    shape = len(sizes), max(1, len(keys))
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    matrix = csr_array((np.ones(len(columns), np.float32), columns, ends), shape=shape)
+    matrix.sort_indices()
+    return matrix, np.bincount(columns, minlength=shape[1])
 
 
-def _propose_alike(
-    sentences: Sequence[_Sentence], matrix: Any, counts: NDArray[np.int64], series: set[int]
-) -> Iterator[tuple[int, int]]:
+def _propose_alike(sentences: _Sentences, matrix: Any, counts: Integers) -> Iterator[tuple[Integers, Integers]]:
     """Yield the pairs of sentences with enough words in common.
 
     Two such sentences share one of the rarest words of each: of n words, the n - 0.6 n + 1 rarest.
@@ -201,41 +317,48 @@ def _propose_alike(
     from scipy.sparse import csr_array
 
     sizes = np.diff(matrix.indptr)
-    rows, words = np.repeat(np.arange(len(sentences)), sizes), matrix.indices
-    order = np.lexsort((words, counts[words], rows))
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    rank = np.empty(len(counts), np.int64)
+    rank[np.lexsort((np.arange(len(counts)), counts))] = np.arange(len(counts))
+    order = np.argsort(rows * len(counts) + rank[matrix.indices])
     # Rows keep their places in this order; inside a row, the rarest words are the first.
-    rows, words, places = rows[order], words[order], np.arange(len(rows)) - matrix.indptr[rows]
+    words, places = matrix.indices[order], np.arange(len(rows)) - matrix.indptr[rows]
     is_taken = places <= sizes[rows] - np.ceil(_SHARED_WORDS * sizes[rows])
-    is_taken &= (counts[words] <= _MAX_SENTENCES_OF_WORD) & ~np.isin(rows, list(series))
+    is_taken &= (counts[words] <= _MAX_SENTENCES_OF_WORD) & ~_find_series(sentences)[rows]
     rows, words = rows[is_taken], words[is_taken]
     prefixes = csr_array((np.ones(len(rows), np.float32), (rows, words)), shape=matrix.shape)
-    shared = (prefixes @ prefixes.T).tocoo()
-    i, j = shared.coords
-    above = i < j
-    i, j = i[above], j[above]
-    for start in range(0, len(i), 100_000):
-        a, b = i[start : start + 100_000], j[start : start + 100_000]
-        common = matrix[a].multiply(matrix[b]).sum(axis=1)
-        enough = common >= _SHARED_WORDS * np.maximum(sizes[a], sizes[b])
-        yield from zip(a[enough].tolist(), b[enough].tolist(), strict=True)
+    turned = prefixes.T.tocsr()
+    for begin in range(0, len(sizes), _BLOCK_SENTENCES):
+        shared = (prefixes[begin : begin + _BLOCK_SENTENCES] @ turned).tocoo()
+        i, j = shared.coords
+        above = i + begin < j
+        i, j = i[above].astype(np.int64) + begin, j[above].astype(np.int64)
+        for start in range(0, len(i), _BLOCK_PAIRS):
+            a, b = i[start : start + _BLOCK_PAIRS], j[start : start + _BLOCK_PAIRS]
+            common = matrix[a].multiply(matrix[b]).sum(axis=1)
+            enough = common >= _SHARED_WORDS * np.maximum(sizes[a], sizes[b])
+            yield a[enough], b[enough]
 
 
-def _propose_changes(sentences: Sequence[_Sentence], matrix: Any, counts: NDArray[np.int64]) -> set[tuple[int, int]]:
-    """Return the pairs of a sentence with change words and those with which it shares the rarest words."""
+def _propose_changes(sentences: _Sentences, matrix: Any, counts: Integers) -> Iterator[tuple[Integers, Integers]]:
+    """Yield the pairs of a sentence with change words and those with which it shares the rarest words."""
     from scipy.sparse import diags_array
 
-    changed = [at for at, sentence in enumerate(sentences) if sentence.is_change]
-    weights = np.where(counts <= _MAX_SENTENCES_OF_WORD, np.log((1 + len(sentences)) / counts), 0.0)
-    pairs = set()
-    for start in range(0, len(changed), 500):
-        part = changed[start : start + 500]
-        shared = (matrix[part] @ diags_array(weights) @ matrix.T).tocsr()
-        for at, row in zip(part, pairwise(shared.indptr.tolist()), strict=True):
-            others, scores = shared.indices[slice(*row)], shared.data[slice(*row)]
-            order = np.lexsort((others, -np.round(scores, 6)))
-            near = [other for other in others[order[: _MAX_COMPARED + 1]].tolist() if other != at]
-            pairs |= {(min(at, other), max(at, other)) for other in near}
-    return pairs
+    scope_of_word = np.zeros(len(counts), np.int64)
+    scope_of_word[matrix.indices] = np.repeat(sentences.scopes, np.diff(matrix.indptr))
+    in_scope = np.bincount(sentences.scopes, minlength=1)
+    weights = np.log((1 + in_scope[scope_of_word]) / np.maximum(counts, 1))
+    weighted = diags_array(np.where(counts <= _MAX_SENTENCES_OF_WORD, weights, 0.0)) @ matrix.T.tocsr()
+    changed = np.flatnonzero(sentences.claims["is_change"])
+    for start in range(0, len(changed), _BLOCK_SENTENCES):
+        part = changed[start : start + _BLOCK_SENTENCES]
+        shared = (matrix[part] @ weighted).tocoo()
+        rows, others = shared.coords
+        order = np.lexsort((others, -np.round(shared.data, 6), rows))
+        rows, others = rows[order], others[order].astype(np.int64)
+        own = part[rows]
+        is_near = (np.arange(len(rows)) - np.searchsorted(rows, rows) <= _MAX_COMPARED) & (own != others)
+        yield np.minimum(own, others)[is_near], np.maximum(own, others)[is_near]
 
 
 def _drop_series(revisions: Mapping[tuple[int, int], Revision]) -> dict[tuple[int, int], Revision]:

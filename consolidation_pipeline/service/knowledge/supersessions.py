@@ -11,6 +11,7 @@ from consolidation_pipeline.core.knowledge.supersession import Supersession
 from consolidation_pipeline.core.knowledge.supersession_search import FoundSupersession, find_supersessions
 from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
+from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -20,12 +21,13 @@ from consolidation_pipeline.store.knowledge.supersessions import (
     SupersessionChange,
     list_dated_scopes,
     load_dated_memories,
-    load_judged_claims,
+    load_known_claims,
     load_supersessions,
     load_undone,
     mark_scopes_compared,
     write_supersessions,
 )
+from consolidation_pipeline.store.memories.memories import load_texts
 
 # Relations per transaction step.
 BATCH_ROWS = 10_000
@@ -65,12 +67,12 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
         scopes = list_dated_scopes(connection, project, scope=option, code=code)
         changed_scopes = [one for one in scopes if not one.is_compared]
         memories = load_dated_memories(connection, project, changed_scopes, scope=option)
-        known = load_judged_claims(connection, project, changed_scopes, code=code)
+        known = load_known_claims(connection, project, changed_scopes, code=code)
     total = sum(one.size for one in scopes)
     if not changed_scopes:
         return SupersessionResult(total, 0, 0, 0, 0, 0, 0)
     compute = partial(compute_in_order, memories=len(memories))
-    pairs, judged = find_supersessions(memories, judged=known, apply=compute)
+    pairs, known = find_supersessions(memories, partial(_load_texts, run), known=known, apply=compute)
     found = {relation_id(run.project.slug, SUPERSEDES, one.newer_id, one.older_id): one for one in pairs}
     names = {one.scope for one in changed_scopes}
     with run.reading() as connection:
@@ -91,9 +93,23 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
         )
     if not refused:  # Else the next run tries again.
         with run.transaction() as connection:
-            mark_scopes_compared(connection, project, scopes, scope=option, code=code, judged=judged)
+            mark_scopes_compared(connection, project, scopes, scope=option, code=code, known=known)
     confirmed = sum(one.found.status == "confirmed" for one in found.values())
     return SupersessionResult(total, len(memories), len(found), confirmed, len(new), len(changed), len(withdrawn))
+
+
+def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> Mapping[UUID, str]:
+    """Return the texts of memories.
+
+    Raises:
+        ConflictError: Some were erased since the memories were listed.
+    """
+    with run.reading() as connection:
+        texts = load_texts(connection, ids)
+    if missing := sorted({*ids} - texts.keys()):
+        message = f"{len(missing)} memories of project {run.project.slug!r} were erased while they were compared;"
+        raise ConflictError(f"{message} the next run compares those that are left", tuple(map(str, missing)))
+    return texts
 
 
 def _build(id_: UUID, one: FoundSupersession, version: int | None = None) -> SupersessionChange:

@@ -429,9 +429,9 @@ compared_scopes = Table(
     _column("relations", Text, "Hash of the relations supersedes between them."),
     _optional("code", Text, "Version of the program that compared them."),
     _optional(
-        "judged_claims",
+        "known_claims",
         LargeBinary,
-        "Which sentences of the memories tell of a change, and which revise which, by hashes of them.",
+        "Hashes of the sentences and words of the memories, and which sentences revise which.",
     ),
     PrimaryKeyConstraint("project_id", "scope"),
     comment="Scopes whose memories supersessions has compared; it skips those that have not changed since.",

@@ -17,7 +17,6 @@ from consolidation_pipeline.store.database.schema import memory_relations
 from consolidation_pipeline.store.database.scope_keys import raw_scope_key
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
-from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 
 # Sources of memories that agents write as they learn them, so that the time of storing is that of learning.
 _LIVE_SOURCES = ("api", "mcp")
@@ -77,10 +76,10 @@ _FORGET_SCOPES = """
     DELETE FROM consolidation.compared_scopes WHERE project_id = :project AND scope <> ALL(CAST(:unchanged AS text[]))
 """
 _MARK_SCOPES_COMPARED = """
-    INSERT INTO consolidation.compared_scopes (project_id, scope, memories, relations, code, judged_claims)
-    SELECT :project, scope, memories, coalesce(relations, ''), :code, judged_claims
-    FROM unnest(CAST(:scopes AS text[]), CAST(:memories AS text[]), CAST(:judged AS bytea[]))
-            AS compared(scope, memories, judged_claims)
+    INSERT INTO consolidation.compared_scopes (project_id, scope, memories, relations, code, known_claims)
+    SELECT :project, scope, memories, coalesce(relations, ''), :code, known_claims
+    FROM unnest(CAST(:scopes AS text[]), CAST(:memories AS text[]), CAST(:known AS bytea[]))
+            AS compared(scope, memories, known_claims)
         LEFT JOIN (/* relations */) related USING (scope)
 """
 
@@ -92,11 +91,11 @@ def mark_scopes_compared(
     *,
     scope: str,
     code: str,
-    judged: Mapping[str, bytes],
+    known: Mapping[str, bytes],
 ) -> None:
     """Note that the relations of these scopes, all of a project, follow from their memories.
 
-    ``code``: version of the program; ``judged``: what it knows of the texts of the scopes that it compared.
+    ``code``: version of the program; ``known``: what it knows of the texts of the scopes that it compared.
     """
     relations = compose(_HASH_RELATIONS, scope=compose(_SCOPE, scope_key=raw_scope_key(scope)))
     unchanged = [one.scope for one in scopes if one.is_compared]
@@ -107,13 +106,14 @@ def mark_scopes_compared(
         "code": code,
         "scopes": [one.scope for one in changed],
         "memories": [one.memories for one in changed],
-        "judged": [judged.get(one.scope, b"") for one in changed],
+        "known": [known.get(one.scope, b"") for one in changed],
     }
     connection.execute(text(compose(_MARK_SCOPES_COMPARED, relations=relations)), bound)
 
 
 _LOAD_DATED_MEMORIES = """
-    SELECT t.id, t.learned_at, t.user_id, t.agent_id, t.session_id, t.writer, /* scope */ AS scope, /* columns */
+    SELECT t.id, t.learned_at, t.user_id, t.agent_id, t.session_id, t.writer, /* scope */ AS scope, t.content_hash,
+        t.normalized_hash
     FROM consolidation.task_memories t WHERE /* is_dated */ AND /* scope */ = ANY(:scopes) ORDER BY t.id
 """
 
@@ -125,27 +125,27 @@ def load_dated_memories(
 
     ``scope``: the project's option. The scope of a memory is the hash of its key.
     """
-    columns, named = ", ".join(f"t.{name}" for name in TEXT_COLUMNS), compose(_SCOPE, scope_key=raw_scope_key(scope))
-    statement = compose(_LOAD_DATED_MEMORIES, columns=columns, is_dated=_IS_DATED, scope=named)
-    bound = {"project": project_id, "scopes": [one.scope for one in scopes]}
+    named = compose(_SCOPE, scope_key=raw_scope_key(scope))
+    statement = compose(_LOAD_DATED_MEMORIES, is_dated=_IS_DATED, scope=named)
+    found = connection.execute(text(statement), {"project": project_id, "scopes": [one.scope for one in scopes]})
     return [
-        DatedMemory(id_, join_text_columns(texts), learned_at, Writer(user, agent, session, key), name)
-        for id_, learned_at, user, agent, session, key, name, *texts in connection.execute(text(statement), bound)
+        DatedMemory(id_, content, normal, learned_at, Writer(user, agent, session, key), name)
+        for id_, learned_at, user, agent, session, key, name, content, normal in found
     ]
 
 
-_LOAD_JUDGED_CLAIMS = """
-    SELECT scope, judged_claims FROM consolidation.compared_scopes
+_LOAD_KNOWN_CLAIMS = """
+    SELECT scope, known_claims FROM consolidation.compared_scopes
     WHERE project_id = :project AND code = :code AND scope = ANY(:scopes)
 """
 
 
-def load_judged_claims(
+def load_known_claims(
     connection: Connection, project_id: UUID, scopes: Sequence[DatedScope], *, code: str
 ) -> dict[str, bytes]:
     """Return what the version ``code`` of the program found about the texts of some scopes, by the scope's hash."""
     bound = {"project": project_id, "code": code, "scopes": [one.scope for one in scopes]}
-    return {scope: bytes(claims) for scope, claims in connection.execute(text(_LOAD_JUDGED_CLAIMS), bound)}
+    return {scope: bytes(claims) for scope, claims in connection.execute(text(_LOAD_KNOWN_CLAIMS), bound)}
 
 
 @dataclass(frozen=True)

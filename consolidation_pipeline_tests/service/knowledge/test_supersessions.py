@@ -100,9 +100,9 @@ def test_claims_of_another_version_are_judged_again(pipeline: Pipeline, monkeypa
     known: list[bool] = []
     find = supersessions.find_supersessions
 
-    def note(memories: Any, *, judged: Any, **how: Any) -> Any:
-        known.append(bool(judged))
-        return find(memories, judged=judged, **how)
+    def note(*what: Any, **how: Any) -> Any:
+        known.append(bool(how["known"]))
+        return find(*what, **how)
 
     monkeypatch.setattr(supersessions, "find_supersessions", note)
     pipeline.add(PORTS[:5])

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 import pytest
 
 from consolidation_pipeline.core.knowledge.supersession import Writer
-from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory, find_supersessions
 from consolidation_pipeline.service.runs import worker_processes
 from consolidation_pipeline.service.runs.worker_processes import (
     FEWEST_MEMORIES,
     compute_in_order,
     start_processes,
 )
+from consolidation_pipeline_tests.core.knowledge.dated_notes import DatedNote, find
 
 pytestmark = pytest.mark.usefixtures("two_cores")
 
@@ -60,7 +61,7 @@ def test_error_of_other_process_is_raised() -> None:
 def test_supersessions_of_scopes_are_same_in_processes() -> None:
     began = datetime(2026, 1, 5, tzinfo=UTC)
     memories = [
-        DatedMemory(
+        DatedNote.of(
             UUID(int=2 * scope + at),
             f"The export of shop {scope} runs at {2 + 3 * at} o'clock.",
             began + timedelta(days=at),
@@ -70,9 +71,7 @@ def test_supersessions_of_scopes_are_same_in_processes() -> None:
         for scope in range(6)
         for at in range(2)
     ]
-    alone = find_supersessions(memories)
-    shared = find_supersessions(
-        memories, apply=lambda find, scopes: compute_in_order(find, scopes, memories=FEWEST_MEMORIES)
-    )
+    alone = find(memories)
+    shared = find(memories, apply=partial(compute_in_order, memories=FEWEST_MEMORIES))
     assert alone
     assert shared == alone
