@@ -186,7 +186,7 @@ def group_contents(
     )
     tiers = [
         _build_merge_tier(contents, units, run.options.min_cluster_size),
-        _build_suggest_tier(connection, run, contents, units, unit_pairs),
+        _build_suggest_tier(connection, run, contents, units, unit_pairs, x),
         _build_unit_tier("pattern", x, units, topics),
     ]
     return FormedGroups(tiers, units, refused, vetoed)
@@ -252,8 +252,9 @@ def _describe_merge_groups(contents: Contents, units: Units, chosen: Labels) -> 
 
 
 def _build_suggest_tier(
-    connection: Connection, run: ProjectRun, contents: Contents, units: Units, unit_pairs: UnitPairs
+    connection: Connection, run: ProjectRun, contents: Contents, units: Units, unit_pairs: UnitPairs, x: Vectors
 ) -> TierGroups:
+    """Return the groups that a person decides on. ``x``: grouping vectors of the units (u, d)."""
     candidates = unit_pairs.pairs.select(unit_pairs.verdict >= ASK)
     labels = complete_linkage(len(units), candidates, run.thresholds["t_suggest"])
     rows = _sort_by_group(labels)
@@ -269,7 +270,7 @@ def _build_suggest_tier(
     new = _find_reasons(connection, run, contents, units, without, unit_pairs)
     reasons = [known[key] if key in known else new.get(number, []) for number, key in enumerate(keys)]
     details = [{"asked_pairs": listed, "calibration": version} for listed in reasons]
-    return _build_unit_tier("suggest", contents.x[units.representatives], units, labels, details)
+    return _build_unit_tier("suggest", x, units, labels, details)
 
 
 def _find_reasons(

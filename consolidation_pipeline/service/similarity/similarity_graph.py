@@ -84,7 +84,8 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         similarity_graph.prune_neighbors(connection, *key)
         # A memory that came after the check for boilerplate is left to the next update.
         is_checked = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, calibrated.checked_ids)
-        nodes, vectors = nodes.select(is_checked), vectors[is_checked]
+        if not is_checked.all():
+            nodes, vectors = nodes.select(is_checked), vectors[is_checked]
         known, new = split_known_and_new(nodes, vectors, snapshot.version)
         x = center_vectors(vectors, snapshot)
         found = compare_nodes(connection, run, nodes, x, known=known, new=new)

@@ -135,7 +135,7 @@ def load_dated_memories(
 
 
 _LOAD_KNOWN_CLAIMS = """
-    SELECT scope, known_claims FROM consolidation.compared_scopes
+    SELECT scope, coalesce(known_claims, '') FROM consolidation.compared_scopes
     WHERE project_id = :project AND code = :code AND scope = ANY(:scopes)
 """
 

@@ -145,13 +145,15 @@ def list_write_ids(connection: Connection, source_id: UUID, status: str) -> list
 # A write is dissolved if one of the memories whose rows it hides is in no merged memory any more, or in one of which
 # the store shows no row: nothing there would say any more what the hidden row says.
 _LIST_DISSOLVED = """
-    WITH hidden AS MATERIALIZED (
-        SELECT w.id AS write_id, w.source_id, t.consolidated_into_id AS merge_id
-        FROM consolidation.source_writes w CROSS JOIN LATERAL jsonb_object_keys(w.plan -> 'stamps') AS written (key)
-        JOIN consolidation.source_rows r ON r.source_id = w.source_id AND r.key = written.key
+    WITH written AS MATERIALIZED (
+        SELECT w.id AS write_id, w.source_id, stamp.key
+        FROM consolidation.source_writes w CROSS JOIN LATERAL jsonb_object_keys(w.plan -> 'stamps') AS stamp (key)
+        WHERE w.project_id = :project AND w.status = 'written' AND w.plan ->> 'keep' IS DISTINCT FROM stamp.key),
+    hidden AS MATERIALIZED (
+        SELECT w.write_id, w.source_id, t.consolidated_into_id AS merge_id
+        FROM written w JOIN consolidation.source_rows r ON r.source_id = w.source_id AND r.key = w.key
         JOIN consolidation.task_memories t ON t.id = r.memory_id
-        WHERE w.project_id = :project AND w.status = 'written' AND r.state = 'hidden'
-            AND w.plan ->> 'keep' IS DISTINCT FROM r.key AND t.archived_at IS NULL),
+        WHERE r.state = 'hidden' AND t.archived_at IS NULL),
     untold AS MATERIALIZED (
         SELECT source_id, merge_id FROM hidden
         EXCEPT
