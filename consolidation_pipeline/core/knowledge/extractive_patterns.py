@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -42,8 +42,8 @@ def extract_patterns(
     sightings: Sequence[Sightings | None] | None = None,
     writer: type[PatternWriter | PrincipleWriter] = PatternWriter,
     compute: Compute = map,
-) -> list[ExtractedPattern]:
-    """Return the text of each group.
+) -> Iterator[ExtractedPattern]:
+    """Yield the text of each group.
 
     It is the line of a template family, if most units are one. Otherwise it has a headline, the most central and
     general instruction or fact, with what to do, what to avoid and why, as far as the units say so. Where no sentence
@@ -88,7 +88,7 @@ def extract_patterns(
         GroupToWrite(writer, units, ranking, found, sighted or _count_sightings(units))
         for units, ranking, found, sighted in zip(chosen, rankings, terms, seen, strict=True)
     )
-    return list(compute(GroupToWrite.write, written))
+    return iter(compute(GroupToWrite.write, written))
 
 
 # Of groups of patterns: what they advise alike, or on one matter.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date
 from functools import cached_property, partial
+from itertools import islice
 from operator import attrgetter
 from typing import Literal
 from uuid import UUID
@@ -27,8 +28,9 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.abstractions import Origin, UnitRow, load_origins
 
-# Extracted texts that are written in one transaction.
-EXTRACT_BATCH = 1000
+# Most and fewest extracted texts that are written in one transaction, and the number of these up to the most. While one
+# part is written, processes extract the next.
+EXTRACT_BATCH, _FEWEST_EXTRACTED, _PARTS = 1000, 50, 4
 # The text of a group takes about as long (5 to 10 ms) as other work in worker processes on this many memories.
 _MEMORIES_OF_GROUP = 10
 # Units in a prompt. With ``MAX_TEXT_CHARS`` each, these are about 12,000 tokens at most.
@@ -49,7 +51,7 @@ class AbstractionKind:
     prompt: Callable[[Sequence[str], Sequence[str], Sequence[date | None]], Prompt]
     reply: type[AbstractionReply]
     judge: Callable[[float], Verdict]
-    extract: Callable[..., list[ExtractedPattern]]
+    extract: Callable[..., Iterator[ExtractedPattern]]
     needs_review: bool
 
 
@@ -197,10 +199,11 @@ def extract_texts(
     found = kind.extract(
         units, boilerplate=run.boilerplate, context=context, wanted=rows, sightings=sightings, compute=compute
     )
-    for batch in split_chunks(list(zip(wanted, found, strict=True)), size=EXTRACT_BATCH):
+    size = min(EXTRACT_BATCH, max(_FEWEST_EXTRACTED, -(-len(wanted) // _PARTS)))
+    for batch in split_chunks(wanted, size=size):
         yield [
             GroupDraft(group, _to_draft(kind, group, extracted) if extracted.is_shared else None)
-            for group, extracted in batch
+            for group, extracted in zip(batch, islice(found, len(batch)), strict=True)
         ]
 
 

@@ -17,6 +17,8 @@ R = TypeVar("R")
 FEWEST_MEMORIES = 5_000
 # Work on fewer memories takes no longer than to send it to processes that run.
 _FEWEST_TO_SEND = 500
+# After fewer new memories, little is read anew.
+_FEWEST_NEW = 200
 # Each process has its own modules and caches in memory.
 MOST_PROCESSES = 8
 # Seconds after which processes without work end. The next phase uses them again.
@@ -38,11 +40,14 @@ class _Processes:
 _processes = _Processes()
 
 
-def start_processes() -> None:
+def start_processes(*, memories: int, new: int) -> None:
     """Start the processes for work that is to come, and let them load what texts are read with, in the background.
 
-    Without it they start with the first work. Then less work than ``FEWEST_MEMORIES`` is shared, too.
+    Without it they start with the first work. Then less work than ``FEWEST_MEMORIES`` is shared, too. Nothing starts if
+    there are few ``memories``, or few of them are ``new``.
     """
+    if memories < FEWEST_MEMORIES or new < _FEWEST_NEW:
+        return
     if _count_processes() > 1 and not _processes.are_running():
         _processes.used_at = monotonic()
         Thread(target=_prepare_all, name="start-worker-processes", daemon=True).start()
@@ -75,8 +80,10 @@ def compute_in_order(function: Callable[[T], R], items: Iterable[T], *, memories
     if count == 1:
         yield from map(function, items)
         return
-    yield from _share(function, items, count)
-    _processes.used_at = monotonic()
+    try:
+        yield from _share(function, items, count)
+    finally:
+        _processes.used_at = monotonic()
 
 
 def _share(function: Callable[[T], R], items: Iterable[T], count: int) -> Iterator[R]:

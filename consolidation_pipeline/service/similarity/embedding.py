@@ -13,6 +13,7 @@ from consolidation_pipeline.embed.embedder import Embedder, describe_text, embed
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.worker_processes import start_processes
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.memories.embeddings import (
@@ -50,6 +51,8 @@ def embed_memories(run: ProjectRun) -> EmbeddingResult:
     with run.reading() as connection:
         counts = count_embedded(connection, run.project.id, model)
     waiting = [table for table, (_, missing) in counts.items() if missing]
+    embedded, missing = counts["task_memories"]
+    start_processes(memories=embedded + missing, new=missing)  # Later phases need them, and this one mostly waits.
     for table in waiting:
         with run.transaction() as connection:
             reused += reuse_embeddings(connection, run.project.id, table, model)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from consolidation_pipeline.core.similarity.scoped_join import iter_scoped_pairs
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, concatenate_pairs, reaches
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.runs.worker_processes import FEWEST_MEMORIES, start_processes
+from consolidation_pipeline.service.runs.worker_processes import start_processes
 from consolidation_pipeline.service.similarity.calibration import calibrate_thresholds
 from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, forget_groups
 from consolidation_pipeline.service.similarity.graph_nodes import (
@@ -42,8 +42,6 @@ from consolidation_pipeline.store.similarity.similarity_graph import (
 WRITE_BLOCK_PAIRS = 1_000_000
 # Pairs that are classified together: about 100 MB. Up to this number of pairs, each text is read once.
 CLASSIFY_BLOCK_PAIRS = 8_000_000
-# After fewer new memories, little is written anew.
-_FEWEST_NEW = 200
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,8 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         everything = similarity_graph.load_nodes(connection, *key, scope=run.options.scope)
         states = find_changed_scopes(connection, run, everything, load_pair_rules(connection, run.project.id))
         changed = states.select_changed()
-        if changed.sum() >= FEWEST_MEMORIES and np.sum(everything.graph_version != snapshot.version) >= _FEWEST_NEW:
-            start_processes()  # Patterns and summaries need them, and what follows here waits for the database.
+        # Patterns and summaries need them, and what follows here waits for the database.
+        start_processes(memories=int(changed.sum()), new=int(np.sum(everything.graph_version != snapshot.version)))
         nodes, vectors = load_graph_nodes(connection, run, only=None if changed.all() else everything.ids[changed])
         similarity_graph.prune_neighbors(connection, *key)
         # A memory that came after the check for boilerplate is left to the next update.

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -60,6 +61,10 @@ TEXTS = st.lists(PIECES, min_size=1, max_size=5).map("\n".join) | st.text(min_si
 TYPES = st.sampled_from(["warning", "decision", "learning", "change"])
 
 
+def extract(groups: Sequence[Iterable[Unit]], **how: Any) -> list[ExtractedPattern]:
+    return list(extract_patterns(groups, **how))
+
+
 @st.composite
 def unit_groups(draw: st.DrawFn) -> list[list[Unit]]:
     sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
@@ -84,7 +89,7 @@ def make_units(texts: list[str], memory_type: str = "learning") -> list[Unit]:
 
 
 def extract_first(texts: list[str]) -> ExtractedPattern:
-    return extract_patterns([make_units(texts), make_units(LOCKS)])[0]
+    return extract([make_units(texts), make_units(LOCKS)])[0]
 
 
 def test_extracted_pattern_summarizes_its_group() -> None:
@@ -108,22 +113,22 @@ def test_headline_keeps_what_most_units_say_around_it() -> None:
         "Sporadic 502 answers: the balancer reused connections that the server had closed. They stopped with 75 s.",
         "The balancer reused connections just closed by the server. A keep-alive of 75 s: the 502 answers stopped.",
     ]
-    (found, _) = extract_patterns([make_units(texts), make_units(LOCKS)])
+    (found, _) = extract([make_units(texts), make_units(LOCKS)])
     assert found.summary == f"{cause} With a keep-alive of 75 s the 502 answers stopped."
     assert found.content.split("\n")[-2] == found.summary
 
 
 def test_headline_says_nothing_twice() -> None:
     rule = "Keep the limit of a payout batch at 100, larger batches hold locks too long."
-    (found,) = extract_patterns([make_units([f"{rule} {rule[:-1]} as said."] * 3)])
+    (found,) = extract([make_units([f"{rule} {rule[:-1]} as said."] * 3)])
     assert found.summary.count("payout batch") == 1
 
 
 def test_last_line_tells_sightings_and_days() -> None:
     seen = Sightings(126, 4, date(2026, 4, 30), date(2026, 5, 12))
-    (found,) = extract_patterns([make_units(WEBHOOKS)], sightings=[seen])
+    (found,) = extract([make_units(WEBHOOKS)], sightings=[seen])
     assert found.content.endswith("\nSeen 126 times in 4 sessions, 30 April to 12 May 2026.")
-    (principle,) = extract_patterns([make_units(WEBHOOKS)], sightings=[replace(seen, patterns=5)])
+    (principle,) = extract([make_units(WEBHOOKS)], sightings=[replace(seen, patterns=5)])
     assert principle.content.endswith("\nSeen in 5 patterns in 4 sessions, 30 April to 12 May 2026.")
     assert "Seen" not in read_statements(principle.content)
 
@@ -135,9 +140,7 @@ def test_last_line_tells_how_few_say_the_headline() -> None:
         "Keep the rolls of the freight label out of the sun.",
         "Buy the paper of the freight label in March.",
     ]
-    (found,) = extract_patterns(
-        [make_units(texts)], sightings=[Sightings(4, None, date(2026, 5, 12), date(2026, 5, 12))]
-    )
+    (found,) = extract([make_units(texts)], sightings=[Sightings(4, None, date(2026, 5, 12), date(2026, 5, 12))])
     assert found.summary in texts
     assert found.content.endswith("\nSaid in 1 of 4 memories on the matter, 12 May 2026.")
     assert "Said in" not in read_statements(found.content)
@@ -157,7 +160,7 @@ def test_intentions_become_instructions() -> None:
         "My mistake was to forget the backup. I will check the backup first, then I will run the migration.",
         "I should have checked the backup. Next time, I will check the backup before I run the migration.",
     ]
-    (found,) = extract_patterns([make_units(texts)])
+    (found,) = extract([make_units(texts)])
     assert found.summary.startswith("Check the backup")
     assert not re.search(r"\bI will\b", found.content)
     assert found.pattern_type == "failure"
@@ -196,7 +199,7 @@ def test_new_features_are_told_as_changes() -> None:
         "Wire the list of invoices to the export",
         "Add a filter to the invoices of a custo...",
     ]
-    (found,) = extract_patterns([make_units(texts, "bugfix")])
+    (found,) = extract([make_units(texts, "bugfix")])
     assert "Changes, for example: " in found.content
     assert "Invoices: add paging to the list of invoices" in found.content
     assert "Add a filter to the invoices of a …" in found.content
@@ -246,7 +249,7 @@ def test_failed_attempt_is_told_with_what_is_right() -> None:
         "The function should round the sum of the freight invoice instead.",
         "The implementation is wrong because it rounds each row of the freight invoice twice.",
     ]
-    (found,) = extract_patterns([make_units(texts, "error_fix")])
+    (found,) = extract([make_units(texts, "error_fix")])
     assert "Tried, failed: an implementation that rounds each row" in found.content
     assert "To try: The function should round the sum of the freight invoice instead." in found.content
 
@@ -299,7 +302,7 @@ def test_newer_value_is_told_with_what_was() -> None:
     limits = [(3, date(2026, 1, 7)), (5, date(2026, 5, 12)), (3, date(2026, 2, 1))]
     texts = [f"Always set the retry limit of the payout queue to {count}." for count, _ in limits]
     units = [replace(unit, day=day) for unit, (_, day) in zip(make_units(texts), limits, strict=True)]
-    found = extract_patterns([units, make_units(LOCKS)])[0]
+    found = extract([units, make_units(LOCKS)])[0]
     told = "Always set the retry limit of the payout queue to 5 (since 12 May 2026; was 3)."
     assert (found.summary, found.best_practices, found.overruled) == (told, (told,), 2)
     assert found.content.endswith("\nSeen 3 times, 7 January to 12 May 2026.")
@@ -309,7 +312,7 @@ def test_newer_value_is_told_with_what_was() -> None:
 def test_overruled_sentence_is_never_practice_or_gotcha() -> None:
     texts = ["Never restart the worker after a deploy.", "Always restart the worker after a deploy.", *LOCKS]
     days = [date(2026, 1, 7), date(2026, 5, 12), *[None] * len(LOCKS)]
-    (found,) = extract_patterns([[replace(u, day=d) for u, d in zip(make_units(texts), days, strict=True)]])
+    (found,) = extract([[replace(u, day=d) for u, d in zip(make_units(texts), days, strict=True)]])
     _, *told = found.content.split("\n")
     lines = [*told, *found.best_practices, *found.gotchas]
     assert {line for line in lines if "restart" in line} == {
@@ -340,7 +343,7 @@ def read_sample(*ids: str) -> list[Unit]:
 )
 def test_sample_values_are_told_in_one_rule(ids: tuple[str, ...], told: str, overruled: int) -> None:
     for units in (read_sample(*ids), read_sample(*reversed(ids))):
-        (found,) = extract_patterns([units])
+        (found,) = extract([units])
         assert told in found.content
         assert found.content.count(told.split()[0]) == 1
         assert found.overruled == overruled
@@ -409,15 +412,15 @@ def test_unit_weight_shifts_pattern() -> None:
         Unit(id=str(at), text=text, memory_type="learning", weight=50.0 if at == 0 else 1.0)
         for at, text in enumerate(texts)
     ]
-    assert extract_patterns([heavy])[0].summary == "Redis keeps the session of a shop."
+    assert extract([heavy])[0].summary == "Redis keeps the session of a shop."
 
 
 def test_empty_group_and_zero_weight_are_refused() -> None:
     with pytest.raises(ValueError, match="group 1 has 2 units and no text"):
-        extract_patterns([make_units(LOCKS), make_units(["", " \n"])])
+        extract([make_units(LOCKS), make_units(["", " \n"])])
     with pytest.raises(ValueError, match="weight of unit a is 0"):
         Unit(id="a", text="b", memory_type="learning", weight=0.0)
-    assert extract_patterns([]) == []
+    assert extract([]) == []
 
 
 def test_blank_units_give_no_evidence() -> None:
@@ -429,14 +432,14 @@ def test_blank_units_give_no_evidence() -> None:
 def test_extraction_ignores_order_of_units_and_groups(groups: list[list[Unit]], seed: int) -> None:
     chance = random.Random(seed)
     order = chance.sample(range(len(groups)), len(groups))
-    shuffled = extract_patterns([chance.sample(groups[at], len(groups[at])) for at in order])
-    assert [shuffled[order.index(at)] for at in range(len(groups))] == extract_patterns(groups)
+    shuffled = extract([chance.sample(groups[at], len(groups[at])) for at in order])
+    assert [shuffled[order.index(at)] for at in range(len(groups))] == extract(groups)
 
 
 @settings(deadline=None, max_examples=examples(100))
 @given(unit_groups())
 def test_extracted_sentences_quote_whole_words(groups: list[list[Unit]]) -> None:
-    for group, found in zip(groups, extract_patterns(groups), strict=True):
+    for group, found in zip(groups, extract(groups), strict=True):
         numbered = sort_units(group)
         quotes = {" ".join(evidence.quote.split()) for evidence in found.evidence}
         for evidence in found.evidence:
@@ -457,7 +460,7 @@ def _ends_whole(quote: str, text: str) -> bool:
 def test_boilerplate_is_excluded_unless_nothing_else() -> None:
     filler = "Review the full content for insights."
     texts = [f"{text}\n- {filler}" for text in LOCKS]
-    (found,) = extract_patterns([make_units([*texts, filler])], boilerplate=("review the full content for insights",))
+    (found,) = extract([make_units([*texts, filler])], boilerplate=("review the full content for insights",))
     assert filler not in found.content
     assert "insights" not in found.key_terms
     assert [evidence.quote for evidence in found.evidence if filler in evidence.quote] == [filler]
@@ -467,10 +470,10 @@ def test_group_outside_context_affects_only_itself() -> None:
     locks = make_units(["Set a lock timeout in the migration.", "The migration waits for the table lock."])
     hooks = make_units(["Verify the webhook signature.", "A webhook with no signature is refused."])
     keys = make_units(["Pass the idempotency key on.", "The key is bound to the migration."])
-    beside = extract_patterns([locks, keys, hooks], context=[True, False, True])
-    assert [beside[0], beside[2]] == extract_patterns([locks, hooks])
-    assert beside[1] == extract_patterns([hooks, keys, locks], context=[True, False, True])[1]
-    assert extract_patterns([locks, keys, hooks], context=[True, False, True], wanted=[2, 1]) == beside[:0:-1]
+    beside = extract([locks, keys, hooks], context=[True, False, True])
+    assert [beside[0], beside[2]] == extract([locks, hooks])
+    assert beside[1] == extract([hooks, keys, locks], context=[True, False, True])[1]
+    assert extract([locks, keys, hooks], context=[True, False, True], wanted=[2, 1]) == beside[:0:-1]
 
 
 def test_groups_are_written_by_other_processes() -> None:
@@ -486,7 +489,7 @@ def test_groups_are_written_by_other_processes() -> None:
             alone.append(item.ranking.vectors.shape[0] == len(item.ranking.sentences))
             yield function(pickle.loads(sent))
 
-    assert extract_patterns(groups, compute=send) == extract_patterns(groups)
+    assert extract(groups, compute=send) == extract(groups)
     assert alone == [True] * len(groups)
 
 
@@ -546,7 +549,7 @@ def test_cause_of_failed_attempts_is_told_as_supposed() -> None:
         "The implementation fails because it rounds all rows of the invoice instead of only the sum.",
     ]
     units = [Unit(id=str(at), text=text, memory_type="error_fix", success=False) for at, text in enumerate(texts)]
-    content = extract_patterns([units])[0].content
+    content = extract([units])[0].content
     assert "Tried, failed: an implementation that " in content
     assert content.endswith("\nSeen 4 times; as the failed attempts suppose, not proven.")
     assert "Tried, failed: " in read_statements(content)

@@ -43,10 +43,23 @@ def test_much_work_goes_to_other_processes_in_order() -> None:
 
 
 def test_less_work_is_shared_once_processes_run() -> None:
-    start_processes()
+    start_processes(memories=FEWEST_MEMORIES, new=1_000)
     found = list(compute_in_order(tell_process, range(20), memories=FEWEST_MEMORIES - 1))
     assert [number for number, _ in found] == [*range(20)]
     assert os.getpid() not in {process for _, process in found}
+
+
+@pytest.mark.parametrize(("memories", "new"), [(FEWEST_MEMORIES, 10), (FEWEST_MEMORIES - 1, 1_000)])
+def test_few_memories_start_no_processes(memories: int, new: int) -> None:
+    start_processes(memories=memories, new=new)
+    assert not worker_processes._processes.are_running()
+
+
+def test_results_that_nobody_takes_keep_processes_known() -> None:
+    found = compute_in_order(tell_process, range(20), memories=FEWEST_MEMORIES)
+    assert next(found)[0] == 0
+    del found
+    assert worker_processes._processes.are_running()
 
 
 def divide(number: int) -> float:
