@@ -124,8 +124,6 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         known = find_discarded(connection, run, kind, (plan.group for plan in plans.values()))
     changed = len(targets) - len(plans)
     plans = {key: plan for key, plan in plans.items() if key not in known}
-    # Rows that later batches of this run write; earlier batches must not retire them.
-    pending = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
     drafts: list[GroupDraft] = []
     refused: set[UUID] = set()
 
@@ -133,8 +131,8 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         nonlocal superseded
         try:
             for batch in batches:
-                retired, left_out = _write_batch(run, kind, plans, batch, present_keys=present_keys, pending=pending)
-                superseded += retired
+                replaced, left_out = _write_batch(run, kind, plans, batch)
+                superseded += replaced
                 refused.update(left_out)
                 drafts.extend(batch)
         except STOP_ERRORS as error:
@@ -152,6 +150,11 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         stopped = write(mark_pending(extract_texts(run, kind, loaded, without_text))) or stopped
     run.record_failing(kind.name, len(unanswered), [error for _, error in failures], stopped)
     with run.transaction() as connection:
+        if drafts:
+            # Not those that were to be written, or replaced by what was to be written.
+            kept = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
+            existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
+            superseded += _retire_superseded(connection, run, kind, existing, present_keys=present_keys, kept=kept)
         note_discarded(connection, run, kind, discarded, present_keys=present_keys)
     written = [
         (plans[draft.group.cluster_key].target, draft.text)
@@ -222,11 +225,11 @@ def _retire_superseded(
     existing: Sequence[ExistingRow],
     *,
     present_keys: Collection[str],
-    pending: Collection[UUID] = (),
+    kept: Collection[UUID] = (),
 ) -> int:
-    """Retire the rows of ``find_superseded_rows`` that are not ``pending`` and may be written; return how many."""
+    """Retire the rows of ``find_superseded_rows`` that are not ``kept`` and may be written; return how many."""
     found = find_superseded_rows(present_keys, existing)
-    superseded = [(row, by) for row, by in found if row.id not in pending and run.may_write(row.id)]
+    superseded = [(row, by) for row, by in found if row.id not in kept and run.may_write(row.id)]
     supersede_rows(connection, run.author, superseded, operation=kind.name, now=run.now)
     return len(superseded)
 
@@ -236,14 +239,11 @@ def _write_batch(
     kind: AbstractionKind,
     plans: Mapping[str, PlannedAbstraction],
     drafts: Sequence[GroupDraft],
-    *,
-    present_keys: Collection[str],
-    pending: Collection[UUID],
 ) -> tuple[int, set[UUID]]:
-    """Write the rows of a batch and retire the rows that are superseded by now.
+    """Write the rows of a batch.
 
     Returns:
-        How many were retired, and the ids of rows that were not written, as they would break a memory test.
+        How many rows they replaced, and the ids of rows that were not written, as they would break a memory test.
     """
     texts = [(plans[draft.group.cluster_key], draft.text) for draft in drafts if draft.text is not None]
     if not texts:
@@ -251,9 +251,7 @@ def _write_batch(
 
     def write(connection: Connection, rows: Sequence[DerivedMemory]) -> int:
         write_derived(connection, run.author, rows, operation=kind.name, now=run.now)
-        existing = load_existing_rows(connection, run.project.id, kind.name, scope=run.options.scope)
-        retired = _retire_superseded(connection, run, kind, existing, present_keys=present_keys, pending=pending)
-        return sum(len(row.superseded) for row in rows) + retired
+        return sum(len(row.superseded) for row in rows)
 
     written, refused = write_checked(run, f"{kind.name}s", _build_rows(run, kind, texts), write, lambda row: [row.id])
     return sum(written), {row.id for row in refused}
