@@ -93,12 +93,13 @@ def join_tables(tables: Iterable[ClaimTable]) -> ClaimTable:
     return whole.select(np.unique(whole.texts["text"], return_index=True)[1])
 
 
-def read_claims(texts: Sequence[tuple[int, str]]) -> ClaimTable:
-    """Read texts with their hashes. Texts with equal hashes are equal."""
+def read_claims(texts: Sequence[tuple[int, str]]) -> tuple[ClaimTable, dict[int, tuple[str, ...]]]:
+    """Read texts with their hashes; also return the sentences of each by its hash. Equal hashes are equal texts."""
     rows, claims, words = [], [], []
+    sentences = {key: split_claims(text) for key, text in texts}
     for key, text in dict(texts).items():
         language, found = detect_language(text), 0
-        for place, claim in enumerate(split_claims(text)):
+        for place, claim in enumerate(sentences[key]):
             own = {_hash_word(word) for word in extract_content_words(_DIGITS.sub(" ", claim))}
             if 0 < len(own) <= _MAX_WORDS:
                 form = hash_text(_DIGITS.sub("0", claim.lower()))
@@ -107,7 +108,7 @@ def read_claims(texts: Sequence[tuple[int, str]]) -> ClaimTable:
                 found += 1
         rows.append((key, found))
     table = ClaimTable(np.array(rows, _TEXTS), np.array(claims, _CLAIMS), np.array(words, _WORDS))
-    return table.select(np.argsort(table.texts["text"]))
+    return table.select(np.argsort(table.texts["text"])), sentences
 
 
 @lru_cache(maxsize=1 << 16)

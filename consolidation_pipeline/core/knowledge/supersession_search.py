@@ -147,6 +147,8 @@ class _Library:
         self._versions = versions
         self._load_texts = load_texts
         self._apply = apply
+        # Sentences of the texts that were read, by hash.
+        self._sentences: dict[int, tuple[str, ...]] = {}
 
     def read_missing(self, known: ClaimTable) -> ClaimTable:
         """Return the claims of all texts; those that are not known are read."""
@@ -154,7 +156,11 @@ class _Library:
         texts = np.array(sorted(first), np.uint64)
         missing = [first[text] for text in texts[find_positions(known.texts["text"], texts) < 0].tolist()]
         loaded = [(self._versions[at].text, text) for at, text in zip(missing, self.load(missing), strict=True)]
-        whole = join_tables([known, *self._apply(read_claims, split_chunks(loaded, size=_PORTION_TEXTS))])
+        tables = [known]
+        for table, sentences in self._apply(read_claims, split_chunks(loaded, size=_PORTION_TEXTS)):
+            tables.append(table)
+            self._sentences |= sentences
+        whole = join_tables(tables)
         return whole.select(find_positions(whole.texts["text"], texts))
 
     def load(self, versions: Sequence[int]) -> list[str]:
@@ -165,9 +171,12 @@ class _Library:
 
     def load_sentences(self, versions: Integers, places: Integers) -> list[str]:
         """Return sentences by their version and place in its text."""
-        distinct = np.unique(versions).tolist()
-        claims = dict(zip(distinct, map(split_claims, self.load(distinct)), strict=True))
-        return [claims[at][place] for at, place in zip(versions.tolist(), places.tolist(), strict=True)]
+        hashes = {at: self._versions[at].text for at in np.unique(versions).tolist()}
+        missing = [at for at, text in hashes.items() if text not in self._sentences]
+        for at, text in zip(missing, self.load(missing), strict=True):
+            self._sentences[hashes[at]] = split_claims(text)
+        of_version = {at: self._sentences[text] for at, text in hashes.items()}
+        return [of_version[at][place] for at, place in zip(versions.tolist(), places.tolist(), strict=True)]
 
     def compare(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
         """Return the answers of pairs of sentences."""
@@ -225,10 +234,13 @@ def _find_revisions(
         return library.load_sentences(sentences.of_version[rows], claims["place"][rows].astype(np.int64))
 
     _, asked, of_pair = np.unique(hashes[answers < 0], return_index=True, return_inverse=True)
-    rows = np.flatnonzero(answers < 0)[asked]
+    # Pairs of one sentence follow each other, so that it is read once.
+    order = np.argsort(asked)
+    rows = np.flatnonzero(answers < 0)[asked[order]]
     texts = load(np.concatenate([was[rows], now[rows]]))
-    pairs = list(zip(texts[: len(rows)], texts[len(rows) :], strict=True))
-    answers[answers < 0] = np.array(library.compare(pairs), np.int64)[of_pair.reshape(-1)]
+    found_answers = np.empty(len(rows), np.int64)
+    found_answers[order] = library.compare(list(zip(texts[: len(rows)], texts[len(rows) :], strict=True)))
+    answers[answers < 0] = found_answers[of_pair.reshape(-1)]
 
     revised = np.flatnonzero(answers)
     texts = load(np.concatenate([was[revised], now[revised]]))

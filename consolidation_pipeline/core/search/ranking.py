@@ -114,20 +114,20 @@ def _check_lengths(rankings: Sequence[Any], numbers: Sequence[float]) -> None:
 def bm25(
     lengths: NDArray[Any], counts: NDArray[Any], statistics: TextStatistics, *, k1: float = 1.2, b: float = 0.75
 ) -> NDArray[np.float64]:
-    """Return the Okapi BM25 scores (n,) of texts (Robertson and Zaragoza 2009).
+    """Return the Okapi BM25 scores (n,) of texts (Robertson and Zaragoza 2009), or (q, n) of those of q searches.
 
     The weight of a word is ln(1 + (total - df + 0.5) / (df + 0.5)), which is never negative. A text without any of the
     words scores 0.
 
     Args:
-        lengths: Length of each text (n,), in any unit.
-        counts: Occurrences of each of the m query words in each text (n, m).
-        statistics: Statistics of the texts among which these were found, or of these.
+        lengths: Length of each text (n,) or (q, n), in any unit.
+        counts: Occurrences of each of the m query words in each text (n, m) or (q, n, m).
+        statistics: Statistics of the texts among which these were found, or of these; of q searches, each has q rows.
         k1: Saturation of repeated words.
         b: Share of the normalisation by length.
     """
     df = statistics.frequencies
     weights = np.log1p((statistics.total - df + 0.5) / (df + 0.5))
-    damped = counts + (k1 * (1 - b + b * lengths / statistics.mean_length))[:, None]
-    scores: NDArray[np.float64] = (counts * (k1 + 1) / damped) @ weights
+    damped = counts + (k1 * (1 - b + b * lengths / statistics.mean_length))[..., None]
+    scores: NDArray[np.float64] = ((counts * (k1 + 1) / damped) @ weights[..., None])[..., 0]
     return scores

@@ -1,15 +1,14 @@
-"""Recall of a merged memory: its place in a search for the text of a source, and the place that the source had."""
+"""Recall of merged memories: their places in searches for the texts of sources, and the places that these had."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.search.ranking import SCORE_WEIGHTS, bm25, sum_z_scores
-from consolidation_pipeline.core.search.words import count_texts
+from consolidation_pipeline.core.search.ranking import SCORE_WEIGHTS, bm25
+from consolidation_pipeline.core.search.words import TextStatistics
 
 # Places of a search in which a memory counts as found: the default limit of a search.
 SHOWN = 10
@@ -18,80 +17,100 @@ MIN_SIMILARITY = 0.30
 # A smaller difference of two scores is rounding: the memories are tied.
 _TIE = 1e-6
 
+Mask = NDArray[np.bool_]
+Scores = NDArray[np.float64]
 
-@dataclass(frozen=True)
-class Places:
-    """Places of a search, counted from 1: ``before`` of the best source, ``after`` of the successor.
 
-    ``above``: row of the best rival.
+class Places(NamedTuple):
+    """Places of q searches, counted from 1: ``before`` of the best source (q,), ``after`` of the successor (q,).
+
+    ``above`` (q,): column of the best rival, -1 = there is none.
     """
 
-    before: int
-    after: int
-    above: int
+    before: NDArray[np.int64]
+    after: NDArray[np.int64]
+    above: NDArray[np.int64]
 
     @property
-    def is_lower(self) -> bool:
-        """True if the best source was shown, and the successor stands lower."""
-        return self.before <= SHOWN and self.after > self.before
+    def are_lower(self) -> Mask:
+        """True (q,) where the best source was shown, and the successor stands lower."""
+        return (self.before <= SHOWN) & (self.after > self.before)
 
     @property
-    def is_lost(self) -> bool:
-        """True if the best source was shown, and the successor is not."""
-        return self.before <= SHOWN < self.after
+    def are_lost(self) -> Mask:
+        """True (q,) where the best source was shown, and the successor is not."""
+        return (self.before <= SHOWN) & (self.after > SHOWN)
 
 
 def compare_by_text(
-    similarities: NDArray[np.float64], lengths: NDArray[Any], counts: NDArray[Any], is_rival: NDArray[np.bool_]
+    similarities: Scores, lengths: NDArray[Any], counts: NDArray[Any], is_there: Mask, is_rival: Mask
 ) -> Places:
-    """Return the places in a search by meaning and words, fused as in ``weighted_z_scores``.
+    """Return the places in searches by meaning and words, fused as in ``weighted_z_scores``.
 
-    Rows are other memories first, then the sources, the successor last.
+    The columns of a search are other memories first, then the sources, the successor last.
 
     Args:
-        similarities: Cosines with the query (n,).
-        lengths: Lengths of the texts (n,) in any unit.
-        counts: Occurrences of each query word in each text (n, m).
-        is_rival: Of each other memory (o,), False if it says what the query says: it may stand above the successor.
+        similarities: Cosines with the query (q, n).
+        lengths: Lengths of the texts (q, n) in any unit.
+        counts: Occurrences of each query word in each text (q, n, m).
+        is_there: False for a column without a memory (q, n), as searches have different numbers of them.
+        is_rival: Of each other memory (q, o), False if it says what the query says: it may stand above the successor.
     """
-    rows, others = np.arange(len(similarities)), len(is_rival)
-    before, after = rows[:-1], np.delete(rows, rows[others:-1])
-    scores = (_score(similarities, lengths, counts, found) for found in (before, after))
-    return _compare(*scores, is_rival=is_rival)
+    others = is_rival.shape[1]
+    before, after = is_there.copy(), is_there.copy()
+    before[:, -1] = False
+    after[:, others:-1] = False
+    scores = (_score(similarities, lengths, counts, searched) for searched in (before, after))
+    return _compare(*scores, is_rival & is_there[:, :others])
 
 
-def _score(
-    similarities: NDArray[np.float64], lengths: NDArray[Any], counts: NDArray[Any], rows: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the fused scores (m,) of ``rows`` (m,); -inf for a row that neither retriever finds.
+def _score(similarities: Scores, lengths: NDArray[Any], counts: NDArray[Any], searched: Mask) -> Scores:
+    """Return the fused scores (q, n) of the memories that are ``searched``; -inf for one that neither retriever finds.
 
-    As in a search, a row that only its words find gets the lowest similarity that was found.
+    As in a search, a memory that only its words find gets the lowest similarity that was found.
     """
-    similarity, counted = similarities[rows], counts[rows]
-    has_words, is_near = counted.any(axis=1), similarity >= MIN_SIMILARITY
-    keyword = np.zeros(len(rows))
-    if has_words.any():
-        sizes, words = lengths[rows][has_words], counted[has_words]
-        keyword[has_words] = bm25(sizes, words, count_texts(sizes, words))
-    semantic = np.where(is_near, similarity, similarity[is_near].min() if is_near.any() else 0.0)
+    has_words = searched & counts.any(axis=2)
+    is_near = searched & (similarities >= MIN_SIMILARITY)
     found = has_words | is_near
-    scores = np.full(len(rows), -np.inf)
-    if found.any():
-        scores[found] = sum_z_scores(np.stack([semantic[found], keyword[found]]), SCORE_WEIGHTS)
-    return scores
+    keyword = np.where(has_words, bm25(lengths, counts, _count_texts(lengths, counts, has_words)), 0.0)
+    lowest = np.where(is_near, similarities, np.inf).min(axis=1, initial=np.inf)
+    semantic = np.where(is_near, similarities, np.where(np.isfinite(lowest), lowest, 0.0)[:, None])
+    z_scores = (_standardize(scores, found) for scores in (semantic, keyword))
+    fused = sum(weight * z for weight, z in zip(SCORE_WEIGHTS, z_scores, strict=True))
+    return np.where(found, fused, -np.inf)
 
 
-def compare_by_meaning(similarities: NDArray[np.float64], is_rival: NDArray[np.bool_]) -> Places:
-    """Return the places in a search by meaning alone; arguments as of ``compare_by_text``."""
-    after = np.append(similarities[: len(is_rival)], similarities[-1])
-    return _compare(similarities[:-1], after, is_rival=is_rival)
+def _count_texts(lengths: NDArray[Any], counts: NDArray[Any], counted: Mask) -> TextStatistics:
+    """Return the statistics of the texts of each search that are ``counted`` (q, n)."""
+    total = counted.sum(axis=1, keepdims=True)
+    frequencies = ((counts > 0) & counted[:, :, None]).sum(axis=1)
+    length = np.where(counted, lengths, 0).sum(axis=1, keepdims=True)
+    return TextStatistics(total, frequencies, np.where(length > 0, length / np.maximum(total, 1), 1.0))
 
 
-def _compare(before: NDArray[np.float64], after: NDArray[np.float64], *, is_rival: NDArray[np.bool_]) -> Places:
-    others = len(is_rival)
-    rivals = np.where(is_rival, after[:others], -np.inf)
+def _standardize(scores: Scores, counted: Mask) -> Scores:
+    """Return the z-scores (q, n) among the columns that are ``counted``; 0 where all of these are equal."""
+    number = np.maximum(counted.sum(axis=1, keepdims=True), 1)
+    mean = np.where(counted, scores, 0.0).sum(axis=1, keepdims=True) / number
+    offset = np.where(counted, scores - mean, 0.0)
+    highest = np.where(counted, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
+    lowest = np.where(counted, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    deviation = np.where(highest > lowest, np.sqrt((offset**2).sum(axis=1, keepdims=True) / number), 0.0)
+    return np.divide(offset, deviation, out=np.zeros_like(offset), where=deviation > 0)
+
+
+def compare_by_meaning(similarities: Scores, is_there: Mask, is_rival: Mask) -> Places:
+    """Return the places in searches by meaning alone; arguments as of ``compare_by_text``."""
+    found = np.where(is_there, similarities, -np.inf)
+    return _compare(found, found, is_rival & is_there[:, : is_rival.shape[1]])
+
+
+def _compare(before: Scores, after: Scores, is_rival: Mask) -> Places:
+    others = is_rival.shape[1]
+    best = before[:, others:-1].max(axis=1, keepdims=True, initial=-np.inf)
+    rivals = np.where(is_rival, after[:, :others], -np.inf)
     return Places(
-        before=1 + int((is_rival & (before[:others] > before[others:].max() + _TIE)).sum()),
-        after=1 + int((rivals > after[-1] + _TIE).sum()),
-        above=int(np.argmax(rivals)) if others else -1,
+        before=1 + (is_rival & (before[:, :others] > best + _TIE)).sum(axis=1),
+        after=1 + (rivals > after[:, -1:] + _TIE).sum(axis=1),
+        above=rivals.argmax(axis=1) if others else np.full(len(before), -1),
     )

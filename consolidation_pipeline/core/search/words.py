@@ -34,11 +34,14 @@ class WordFrequencies:
 
 @dataclass(frozen=True)
 class TextStatistics:
-    """Number of texts, of those with each of m words (m,), and their mean length, above 0."""
+    """Number of texts, of those with each of m words (m,), and their mean length, above 0.
 
-    total: int
+    Of q searches, these are arrays (q, 1), (q, m) and (q, 1).
+    """
+
+    total: int | NDArray[np.int64]
     frequencies: NDArray[np.int64]
-    mean_length: float
+    mean_length: float | NDArray[np.float64]
 
 
 def count_texts(

@@ -9,8 +9,9 @@ A memory that might itself be merged with the source says the same, so it is no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -33,8 +34,8 @@ from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 
 # Memories nearest to a query by meaning that compete with its group, as many as a search lists by each retriever.
 CANDIDATES = 200
-# Queries whose similarities are computed at a time.
-_BLOCK = 256
+# Queries whose similarities are computed at a time, and numbers of the vectors of memories that are compared at a time.
+_BLOCK, _COMPARED_NUMBERS = 256, 1 << 22
 
 Integers = npt.NDArray[np.int64]
 
@@ -57,6 +58,14 @@ class RefusedMerge:
     before: int
     after: int
     above: UUID
+
+
+class _Fall(NamedTuple):
+    """Place of the best source, place of the successor, and the row that is found first then."""
+
+    before: int
+    after: int
+    above: int
 
 
 def count_falls(refused: Iterable[RefusedMerge]) -> dict[str, int]:
@@ -82,9 +91,8 @@ def find_refused(
     rows = build_rows(connection, run, contents, units, plain, chosen, scopes=scopes, is_searched=is_searched)
     queries = list_queries(connection, run, contents, units, rows, plain)
     words = WordTable(connection, contents, rows, queries)
-    places = _judge(rows, queries, words)
-    worst: dict[int, tuple[Places, int]] = {}
-    for query, found in places.items():
+    worst: dict[int, tuple[_Fall, int]] = {}
+    for query, found in _judge(rows, queries, words).items():
         group = int(queries.groups[query])
         if group not in worst or found.after - found.before > worst[group][0].after - worst[group][0].before:
             worst[group] = found, query
@@ -117,8 +125,8 @@ def _list_changing(run: ProjectRun, contents: Contents, units: Units) -> Integer
     return np.flatnonzero(units.merged & (sizes >= run.options.min_cluster_size) & (is_open | (kinds > 1)))
 
 
-def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable) -> dict[int, Places]:
-    """Return the places of the queries for which a group is refused, by number.
+def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable) -> dict[int, _Fall]:
+    """Return from which place to which groups would fall, by the number of the query for which they are refused.
 
     Groups are refused until no more fail: the memories of a refused group are searched again.
     """
@@ -126,13 +134,12 @@ def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable) -> dict
     candidates = np.full((len(queries.groups), CANDIDATES), -1)
     lowest = np.full(len(queries.groups), -np.inf)
     is_refused = np.zeros(int(rows.groups.max(initial=-1)) + 1, np.bool_)
-    failing: dict[int, Places] = {}
+    failing: dict[int, _Fall] = {}
     pending = np.arange(len(queries.groups))
     while len(pending):
         _find_candidates(rows, queries, pending, active, candidates, lowest)
         words.load(candidates[pending])
-        places = ((query, _compare(rows, queries, words, query, candidates[query])) for query in pending.tolist())
-        failed = {query: found for query, found in places if found is not None}
+        failed = dict(_list_failed(rows, queries, words, pending, candidates))
         if not failed:
             break
         failing |= failed
@@ -143,6 +150,18 @@ def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable) -> dict
         touched = _find_touched(rows, queries, changed, candidates, lowest)
         pending = np.flatnonzero(touched & ~is_refused[queries.groups])
     return failing
+
+
+def _list_failed(
+    rows: SearchedRows, queries: RecallQueries, words: WordTable, pending: Integers, candidates: Integers
+) -> Iterator[tuple[int, _Fall]]:
+    """Yield the queries for which their group fails, and from which place to which it would fall."""
+    size = max(1, _COMPARED_NUMBERS // (candidates.shape[1] * rows.vectors.shape[1]))
+    for start in range(0, len(pending), size):
+        chosen = pending[start : start + size]
+        places, failed = _compare(rows, queries, words, chosen, candidates[chosen])
+        falls = zip(*(column[failed].tolist() for column in places), strict=True)
+        yield from zip(chosen[failed].tolist(), map(_Fall._make, falls), strict=True)
 
 
 def _find_candidates(
@@ -191,23 +210,45 @@ def _find_touched(
 
 
 def _compare(
-    rows: SearchedRows, queries: RecallQueries, words: WordTable, query: int, candidates: Integers
-) -> Places | None:
-    """Return the places of a query if the group fails for it, else None."""
-    group = int(queries.groups[query])
-    others = np.sort(candidates[candidates >= 0])
-    sources = queries.used.get(query, rows.members[group])
-    searched = np.r_[others, sources, rows.successors[group]]
-    vector = queries.vectors[query].astype(np.float64)
-    similarity = rows.vectors[searched].astype(np.float64) @ vector
-    is_rival = ~np.isin(rows.units[others], queries.alike.get(query, ()))
-    if queries.nodes[query] < 0:
-        places = compare_by_meaning(similarity, is_rival)
-        failed = places.is_lost
-    else:
-        sizes, counts = words.count(searched, query)
-        places = compare_by_text(similarity, sizes, counts, is_rival)
-        failed = places.is_lower
-    if not failed:
-        return None
-    return Places(places.before, places.after, int(searched[places.above]))
+    rows: SearchedRows, queries: RecallQueries, words: WordTable, chosen: Integers, candidates: Integers
+) -> tuple[Places, npt.NDArray[np.bool_]]:
+    """Return the places of the queries ``chosen`` (b,), and for which of them their groups fail (b,).
+
+    ``candidates`` (b, c): the rows that compete with each group, -1 = none. The places name rows.
+    """
+    groups = queries.groups[chosen]
+    sources = _pad(
+        [
+            queries.used.get(query, rows.members[group])
+            for query, group in zip(chosen.tolist(), groups.tolist(), strict=True)
+        ]
+    )
+    searched = np.concatenate([np.sort(candidates, axis=1), sources, rows.successors[groups][:, None]], axis=1)
+    is_there = searched >= 0
+    vectors = rows.vectors[searched].astype(np.float64)
+    similarity = (vectors @ queries.vectors[chosen].astype(np.float64)[:, :, None])[..., 0]
+    others = searched[:, : candidates.shape[1]]
+    is_rival = ~np.isin(queries.pair(chosen[:, None], rows.units[others]), queries.alike)
+    by_text = queries.nodes[chosen] >= 0
+    places, failed = Places(*np.zeros((3, len(chosen)), np.int64)), np.zeros(len(chosen), np.bool_)
+    if by_text.any():
+        sizes, counts = words.count(searched[by_text], chosen[by_text])
+        found = compare_by_text(similarity[by_text], sizes, counts, is_there[by_text], is_rival[by_text])
+        for column, values in zip(places, found, strict=True):
+            column[by_text] = values
+        failed[by_text] = found.are_lower
+    if not by_text.all():
+        found = compare_by_meaning(similarity[~by_text], is_there[~by_text], is_rival[~by_text])
+        for column, values in zip(places, found, strict=True):
+            column[~by_text] = values
+        failed[~by_text] = found.are_lost
+    above = np.take_along_axis(searched, places.above[:, None], axis=1)[:, 0]
+    return places._replace(above=above), failed
+
+
+def _pad(lists: Sequence[Integers]) -> Integers:
+    """Return arrays of different lengths as the rows of a matrix, filled up with -1."""
+    sizes = np.array([len(one) for one in lists])
+    padded = np.full((len(lists), sizes.max(initial=0)), -1)
+    padded[np.arange(padded.shape[1]) < sizes[:, None]] = np.concatenate(lists)
+    return padded

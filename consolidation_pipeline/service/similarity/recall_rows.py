@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
+from consolidation_pipeline.core.ranges import list_ranges
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import scope_keys
@@ -73,8 +73,8 @@ class RecallQueries:
     """Queries (q,) whose places are compared.
 
     ``groups``: of each. ``nodes``: the raw memory whose text it is, -1 = a query of a reader, of which only the vector
-    is known. ``used``: rows that helped its reader, by number of the query. ``alike``: units with a memory that may be
-    merged with it, by number.
+    is known. ``used``: rows that helped its reader, by number of the query. ``alike``: pairs of a query and a unit with
+    a memory that may be merged with it, as ``pair`` numbers them.
     """
 
     vectors: Vectors
@@ -82,7 +82,11 @@ class RecallQueries:
     scopes: Integers
     nodes: Integers
     used: Mapping[int, Integers]
-    alike: Mapping[int, Sequence[int]]
+    alike: Integers
+
+    def pair(self, queries: Integers, units: Integers) -> Integers:
+        """Return the number of each pair of a query and a unit."""
+        return units * len(self.groups) + queries
 
 
 def build_rows(
@@ -208,26 +212,26 @@ def list_queries(
     logged = _list_logged(connection, run, contents, rows, plain.shape[1])
     groups = np.r_[np.asarray(groups, np.int64), np.array([group for group, _ in logged], np.int64)]
     nodes = np.asarray(nodes, np.int64)
-    alike = _find_alike(contents, units)
-    return RecallQueries(
+    found = RecallQueries(
         vectors=np.concatenate([plain[nodes], *(vector[None] for vector, _ in logged.values())]),
         groups=groups,
         scopes=rows.scopes[rows.successors[groups]],
         nodes=np.r_[nodes, np.full(len(logged), -1)],
-        alike={number: alike.get(int(contents.content_of_row[node]), ()) for number, node in enumerate(nodes.tolist())},
         used={number: np.array(used) for number, (_, used) in enumerate(logged.values(), len(nodes))},
+        alike=np.empty(0, np.int64),
     )
+    return replace(found, alike=found.pair(*_find_alike(contents, units, nodes)))
 
 
-def _find_alike(contents: Contents, units: Units) -> Mapping[int, Sequence[int]]:
-    """Return by content the units with another content that may be merged with it."""
+def _find_alike(contents: Contents, units: Units, nodes: Integers) -> tuple[Integers, Integers]:
+    """Return the pairs of a query, the text of one of ``nodes``, and a unit with a memory that may be merged with it."""
     pairs = contents.pairs.select(contents.verdict == MERGE)
-    found: dict[int, list[int]] = defaultdict(list)
-    of_content = units.unit_of_content
-    for one, other in ((pairs.i, pairs.j), (pairs.j, pairs.i)):
-        for content, unit in zip(one.tolist(), of_content[other].tolist(), strict=True):
-            found[content].append(unit)
-    return found
+    content, other = np.concatenate([pairs.i, pairs.j]), np.concatenate([pairs.j, pairs.i])
+    order = np.argsort(content, kind="stable")
+    counts = np.bincount(content, minlength=contents.count)
+    asked = contents.content_of_row[nodes]
+    found = other[order][list_ranges(counts, asked)]
+    return np.repeat(np.arange(len(nodes)), counts[asked]), units.unit_of_content[found]
 
 
 def _list_distinct(successor: Successor) -> list[int]:
@@ -269,47 +273,71 @@ class WordTable:
     def __init__(self, connection: Connection, contents: Contents, rows: SearchedRows, queries: RecallQueries) -> None:
         self._connection = connection
         self._ids = rows.ids
-        self._nodes = queries.nodes
         self._vocabulary: dict[str, int] = {}
-        # Position of each word among those of a query, -1 = it is none.
-        self._column = np.empty(0, np.int64)
-        # Size, words and their counts, by row; of the memory whose text is a query by -1 - its node.
-        self._words: dict[int, tuple[int, Integers, Integers]] = {}
+        # The texts one after the other: size and number of words of each, and their words and how often each occurs.
+        # The first one has no words.
+        self._sizes, self._lengths = [0], [0]
+        self._words: list[int] = []
+        self._counts: list[int] = []
+        self._arrays: tuple[Integers, Integers, Integers, Integers] | None = None
+        # Position of the text of each row, -1 = not loaded, and of each query.
+        self._places = np.full(len(rows.ids), -1)
+        self._queries = np.zeros(len(queries.nodes), np.int64)
         languages = [successor.language for successor in rows.texts]
-        parsed = parse_words(connection, [successor.text for successor in rows.texts], languages)
-        for row, found in zip(rows.successors.tolist(), parsed, strict=True):
-            self._add(row, found)
-        asked = np.unique(queries.nodes[queries.nodes >= 0])
-        self._load(contents.nodes.ids[asked], (-1 - asked).tolist())
+        self._places[rows.successors] = self._add(
+            parse_words(connection, [successor.text for successor in rows.texts], languages)
+        )
+        asked, of_query = np.unique(queries.nodes[queries.nodes >= 0], return_inverse=True)
+        self._queries[queries.nodes >= 0] = self._load(contents.nodes.ids[asked])[of_query.reshape(-1)]
         self.load(np.concatenate(rows.members))
 
     def load(self, rows: Integers) -> None:
         """Load the words of ``rows``, of any shape; -1 = none."""
-        missing = [row for row in np.unique(rows).tolist() if row >= 0 and row not in self._words]
-        self._load(self._ids[missing], missing)
+        found = np.unique(rows)
+        missing = found[(found >= 0) & (self._places[found] < 0)]
+        self._places[missing] = self._load(self._ids[missing])
 
-    def count(self, rows: Integers, query: int) -> tuple[Integers, Integers]:
-        """Return sizes (n,) of the texts of ``rows``, and how often each has each of the m words of a query (n, m)."""
-        wanted = self._words[-1 - int(self._nodes[query])][1]
-        found = [self._words[row] for row in rows.tolist()]
-        if len(self._column) < len(self._vocabulary):
-            self._column = np.full(2 * len(self._vocabulary), -1)
-        self._column[wanted] = np.arange(len(wanted))
-        columns = self._column[np.concatenate([words for _, words, _ in found])]
-        self._column[wanted] = -1
-        of_row = np.repeat(np.arange(len(rows)), [len(words) for _, words, _ in found])
-        is_wanted = columns >= 0
-        counts = np.zeros((len(rows), len(wanted)), np.int64)
-        counts[of_row[is_wanted], columns[is_wanted]] = np.concatenate([n for *_, n in found])[is_wanted]
-        return np.array([size for size, *_ in found]), counts
+    def count(self, rows: Integers, queries: Integers) -> tuple[Integers, Integers]:
+        """Return sizes of the texts of ``rows`` (b, n), and how often each has each word of its query (b, n, m).
 
-    def _load(self, ids: Ids, keys: Sequence[int]) -> None:
+        ``rows``: -1 = none. ``queries`` (b,): their number; those with fewer than m words have others that no text has.
+        """
+        sizes, lengths, words, counts = self._list_arrays()
+        asked, texts = self._queries[queries], np.where(rows < 0, 0, self._places[rows])
+        most = int(lengths[asked].max(initial=0))
+        # Column of each word among those of each query, -1 = it is none of them.
+        columns = np.full((len(queries), len(self._vocabulary)), -1, np.int32)
+        of_query = np.repeat(np.arange(len(queries)), lengths[asked])
+        own = list_ranges(lengths, asked)
+        columns[of_query, words[own]] = np.arange(len(own)) - np.searchsorted(of_query, of_query)
+        at = list_ranges(lengths, texts.reshape(-1))
+        cell = np.repeat(np.arange(texts.size), lengths[texts.reshape(-1)])
+        found = columns[cell // max(1, texts.shape[1]), words[at]]
+        is_wanted = found >= 0
+        counted = np.zeros((texts.size, most), np.int64)
+        counted[cell[is_wanted], found[is_wanted]] = counts[at[is_wanted]]
+        return sizes[texts], counted.reshape(*texts.shape, most)
+
+    def _list_arrays(self) -> tuple[Integers, Integers, Integers, Integers]:
+        if self._arrays is None:
+            columns = (self._sizes, self._lengths, self._words, self._counts)
+            sizes, lengths, words, counts = (np.array(column, np.int64) for column in columns)
+            self._arrays = sizes, lengths, words, counts
+        return self._arrays
+
+    def _load(self, ids: Ids) -> Integers:
+        """Load the words of memories, and return their positions."""
         uuids = to_uuids(ids)
         loaded = load_words(self._connection, uuids) if uuids else {}
-        for id_, key in zip(uuids, keys, strict=True):
-            self._add(key, loaded[id_])
+        return self._add([loaded[id_] for id_ in uuids])
 
-    def _add(self, key: int, found: TextWords) -> None:
-        known = self._vocabulary
-        words = [known.setdefault(lexeme, len(known)) for lexeme in found.lexemes]
-        self._words[key] = found.size, np.array(words, np.int64), np.array(found.counts, np.int64)
+    def _add(self, texts: Sequence[TextWords]) -> Integers:
+        """Add the words of texts, and return their positions."""
+        known, first = self._vocabulary, len(self._sizes)
+        for size, lexemes, counts in texts:
+            self._sizes.append(size)
+            self._lengths.append(len(lexemes))
+            self._words += [known.setdefault(lexeme, len(known)) for lexeme in lexemes]
+            self._counts += counts
+        self._arrays = None
+        return np.arange(first, first + len(texts))

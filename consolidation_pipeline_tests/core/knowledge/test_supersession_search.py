@@ -106,7 +106,7 @@ def test_known_texts_and_pairs_are_not_read_again(monkeypatch: pytest.MonkeyPatc
 
 def test_long_text_is_known() -> None:
     text = " ".join(f"Rule {n} no longer holds for team {n}." for n in range(300))
-    table = read_claims([(7, text)])
+    table, _ = read_claims([(7, text)])
     assert table.texts.tolist() == [(7, 300)]
     assert table.claims["is_change"].all()
     known = KnownClaims.from_bytes(KnownClaims(table, KnownClaims.from_bytes(b"").pairs).to_bytes())
@@ -115,8 +115,8 @@ def test_long_text_is_known() -> None:
 
 def test_claims_of_texts_do_not_depend_on_their_order() -> None:
     texts = [(n, f"{row['older']} {row['newer']}") for n, row in enumerate(ROWS[:20])]
-    whole = read_claims(texts)
-    parts = join_tables([read_claims(texts[12:]), read_claims(texts[5:15]), read_claims(texts[:12][::-1])])
+    whole, _ = read_claims(texts)
+    parts = join_tables(read_claims(part)[0] for part in (texts[12:], texts[5:15], texts[:12][::-1]))
     assert all(map(np.array_equal, parts, whole))
 
 
