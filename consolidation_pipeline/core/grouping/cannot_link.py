@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from consolidation_pipeline.core.ranges import list_ranges
 from consolidation_pipeline.core.vectors import find_positions
 
 Ids = npt.NDArray[Any]
@@ -42,9 +43,9 @@ class CannotLink:
         forbidden = np.zeros(len(a), bool)
         # List the merges of each pair's first memory. Then check if the second memory was in the same merge.
         by_memory = np.argsort(at, kind="stable")
-        begin, end = np.searchsorted(at[by_memory], np.stack([a_at[pairs], a_at[pairs] + 1]))
-        of = np.repeat(np.arange(len(pairs)), end - begin)
-        first = by_memory[np.arange(len(of)) - np.repeat(np.cumsum(end - begin) - end, end - begin)]
+        sizes = np.bincount(at, minlength=len(known))
+        of = np.repeat(np.arange(len(pairs)), sizes[a_at[pairs]])
+        first = by_memory[list_ranges(sizes, a_at[pairs])]
         keys = self.merges.astype(np.int64) * len(known) + at
         by_key = np.argsort(keys)
         wanted = self.merges[first].astype(np.int64) * len(known) + b_at[pairs][of]

@@ -23,8 +23,8 @@ _MAX_WORDS = 60
 # What is known of a pair of sentences: no revision, or the fields of the revision.
 _FIELDS = (None, (True, True), (False, True), (False, False))
 
-_TEXTS = np.dtype([("text", "<u8"), ("count", "<u2")])
-_CLAIMS = np.dtype([("claim", "<u8"), ("form", "<u8"), ("place", "<u2"), ("size", "u1"), ("is_change", "?")])
+_TEXTS = np.dtype([("text", "<u8"), ("count", "<u4")])
+_CLAIMS = np.dtype([("claim", "<u8"), ("form", "<u8"), ("place", "<u4"), ("size", "u1"), ("is_change", "?")])
 _WORDS = np.dtype("<u4")
 _PAIRS = np.dtype([("pair", "<u8"), ("answer", "u1")])
 _SIZES = "<IIII"
@@ -55,7 +55,7 @@ class ClaimTable(NamedTuple):
 
 
 class KnownClaims(NamedTuple):
-    """What is known of some texts.
+    """The claims of some texts, and the answers of pairs of them.
 
     ``pairs``: ``pair`` is a hash of two sentences, ascending; ``answer``: if and how the later one revises the other.
     """

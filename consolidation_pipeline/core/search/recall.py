@@ -60,8 +60,8 @@ def compare_by_text(
     before, after = is_there.copy(), is_there.copy()
     before[:, -1] = False
     after[:, others:-1] = False
-    scores = (_score(similarities, lengths, counts, searched) for searched in (before, after))
-    return _compare(*scores, is_rival & is_there[:, :others])
+    scores = [_score(similarities, lengths, counts, searched) for searched in (before, after)]
+    return _compare(scores[0], scores[1], is_rival & is_there[:, :others])
 
 
 def _score(similarities: Scores, lengths: NDArray[Any], counts: NDArray[Any], searched: Mask) -> Scores:

@@ -224,7 +224,7 @@ def list_queries(
 
 
 def _find_alike(contents: Contents, units: Units, nodes: Integers) -> tuple[Integers, Integers]:
-    """Return the pairs of a query, the text of one of ``nodes``, and a unit with a memory that may be merged with it."""
+    """Return the pairs of a query, the text of a node, and a unit with a memory that may be merged with it."""
     pairs = contents.pairs.select(contents.verdict == MERGE)
     content, other = np.concatenate([pairs.i, pairs.j]), np.concatenate([pairs.j, pairs.i])
     order = np.argsort(content, kind="stable")

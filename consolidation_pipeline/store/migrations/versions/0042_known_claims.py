@@ -1,4 +1,4 @@
-"""What is known of the texts of a compared scope: also their sentences and words, so that no known text is loaded.
+"""Known claims of a compared scope: also its sentences and words, so that no known text is loaded again.
 
 Revision: 0042
 """
