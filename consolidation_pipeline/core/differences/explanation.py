@@ -164,7 +164,7 @@ def _explain_by_sentences(
         alignment: Of the whole texts, in the order of ``_rank``.
         may_merge: By their words, the texts may become one. Then sentences that contradict each other may refuse it.
     """
-    if not may_merge and _shares_too_little(a, b):
+    if len(a.sentences) + len(b.sentences) <= 2 or (not may_merge and _shares_too_little(a, b)):
         return None
     proof = SentenceProof(a, b, lambda x, y: _find_sentence_details(x, y, similarity))
     if may_merge:

@@ -121,11 +121,10 @@ _FAULT = re.compile(
     r"(?:does|do|did|[a-z]+s|[a-z]+ed)\b.*)$",
     re.IGNORECASE | re.DOTALL,
 )
-_ATTEMPT = re.compile(
+_ATTEMPT = ignore_case(
     r"\b(?:the|this|my|our) (?:\w+ )?(?:implementation|solution|attempt|algorithm)\b[^.]{0,60}?\b"
     r"(?:is|was|fail(?:s|ed)|does not|doesn['’]t)\b[^.]{0,20}?"
     r"(?:\b(?:incorrect|wrong|flawed|fail|because|pass)|\btests?\b)",
-    re.IGNORECASE,
 )
 _NO_ARTICLE = re.compile(r"(?:\w+\s+)?(?:code|logic)\b", re.IGNORECASE)
 # "The function should instead ..": what is right, rather than what was wrong.
@@ -137,10 +136,9 @@ _REQUIREMENT = re.compile(
 )
 _MISTAKE = ignore_case(r"\b(?:stuck|mistake|instead of|rather than|without|wrong(?:ly)?|continually|forgot)\b")
 # A bug report: what it tells to do leads to the bug.
-_REPRODUCTION = re.compile(
+_REPRODUCTION = ignore_case(
     r"\b(?:steps (?:how )?to reproduce|to reproduce|reproduce[: ]|(?:actual|expected) (?:results?|behaviou?r)|"
     r"user agent|str:)",
-    re.IGNORECASE,
 )
 # Commits: "fix(api): ..", "Merge branch ..", and verbs of a change without a full stop.
 _COMMIT = re.compile(
@@ -233,10 +231,9 @@ _DEFINITION = re.compile(
     re.IGNORECASE,
 )
 # Markup, tables, addresses, a list in a line, and the fields of a bug report.
-_MARKUP = re.compile(
-    r"\{\{|\}\}|\{code|\{noformat|<[a-z/!]|\|\w|https?://|[.:;]\s*\d{1,2}\.(?:\s+[A-Z]|$)|\*\*|\bUser Agent\b|"
-    r"\b(?:steps to reproduce|(?:actual|expected) (?:results?|behaviou?r))\b|Mozilla/",
-    re.IGNORECASE,
+_MARKUP = ignore_case(
+    r"\{\{|\}\}|\{code|\{noformat|<[a-z/!]|\|\w|https?://|[.:;]\s*\d{1,2}\.(?:\s+[a-z]|$)|\*\*|\buser agent\b|"
+    r"\b(?:steps to reproduce|(?:actual|expected) (?:results?|behaviou?r))\b|mozilla/",
 )
 
 

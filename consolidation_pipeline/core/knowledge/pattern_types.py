@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import fsum
 from typing import TYPE_CHECKING
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.knowledge.lesson_sentences import read_lesson
 from consolidation_pipeline.core.text.sentence_cues import is_choice, is_failure, is_sequence
 from consolidation_pipeline.core.text.sentences import extract_sentences
@@ -30,8 +31,8 @@ _BY_TYPE = {
     "change": "workflow",
 }
 # An attempt that failed, told by whoever made it.
-_FAILED = re.compile(
-    r"\b(?:I|we) (?:have |had )?(?:failed|was stuck|were stuck|got stuck|forgot|should(?:n['’]t| not)? have|could have|"
+_FAILED = ignore_case(
+    r"\b(?:i|we) (?:have |had )?(?:failed|was stuck|were stuck|got stuck|forgot|should(?:n['’]t| not)? have|could have|"
     r"didn['’]t|did not|wrongly|mistakenly|incorrectly|kept)\b|\b(?:my|our|the) (?:mistake|error|failure|attempt|plan|"
     r"approach"
     r"|previous attempt|last attempt) (?:was|failed|did not|didn['’]t)\b|\b(?:in|on|for) (?:my|the|our) next (?:trial|"
@@ -45,10 +46,9 @@ _FAILED = re.compile(
     r"no funcionó|fallé|mi error fue|el error fue|falló|n['’]a pas (?:fonctionné|marché)|j['’]ai échoué|mon erreur|"
     r"a échoué)\b"
     r"|失败了|没有成功|失敗し|うまくいかな",
-    re.IGNORECASE,
 )
 # A result that was reached.
-_SUCCEEDED = re.compile(
+_SUCCEEDED = ignore_case(
     r"\b(?:(?:it |this |that |which |now |all )?(?:works?|worked|working) (?:well|fine|now|great|reliably|again|"
     r"as expected|"
     r"perfectly|best|out)|(?:it|this|that) work(?:s|ed)\b|success(?:ful|fully|es)?|succeed(?:s|ed)?|solved|resolved|"
@@ -62,19 +62,17 @@ _SUCCEEDED = re.compile(
     r"hat (?:gut )?funktioniert|funktioniert (?:jetzt|nun|gut|wieder)|erfolgreich|behoben|gelöst|funcionó|con éxito|"
     r"resuelto|"
     r"ça marche|a fonctionné|avec succès|résolu)\b|成功|解决了|うまくいっ|解決し",
-    re.IGNORECASE,
 )
-_STEPS = re.compile(
+_STEPS = ignore_case(
     r"\b(?:first|zuerst|primero|d['’]abord)\b.*\b(?:then|next|finally|afterwards|dann|danach|luego|después|puis|"
     r"ensuite)\b|"
     r"(?:^|\n|\s)1[.)]\s.*(?:\n|\s)2[.)]\s|\(1\).*\(2\)|首先.*然后|まず.*次に",
-    re.IGNORECASE | re.DOTALL,
+    re.DOTALL,
 )
-_CHOICE = re.compile(
+_CHOICE = ignore_case(
     r"\b(?:wir haben (?:uns )?(?:entschieden|beschlossen)|entschieden uns|beschlossen|hemos decidido|decidimos|"
     r"se decidió|nous "
     r"avons (?:décidé|choisi)|on a (?:décidé|choisi))\b|决定|選択し|ことにし|決定し",
-    re.IGNORECASE,
 )
 
 

@@ -22,7 +22,7 @@ from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.clusters import form_clusters
 from consolidation_pipeline.service.similarity.merge_groups import name_merged
-from consolidation_pipeline.service.similarity.successors import merge_bodies, sort_by_source_count
+from consolidation_pipeline.service.similarity.successors import merge_bodies, select_bodies, sort_by_source_count
 from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED, REWRITE_PENDING
@@ -355,7 +355,8 @@ def _plan_merge(
     approved_texts = [row.content for row in approved]
     bodies = {s.id: s.body for s in sources if s.consolidated_into_id not in approved_ids}
     into = {s.id: s.consolidated_into_id for s in sources}
-    merged = merge_bodies({s.id: s.body for s in sources}, into, existing, max_chars=run.options.merge_max_chars)
+    joined = select_bodies({s.id: s.body for s in sources}, into, existing)
+    merged = merge_bodies(joined, max_chars=run.options.merge_max_chars)
     return PlannedMerge(
         id=existing[0].id if existing else new_id,
         cluster_key=key,

@@ -98,15 +98,15 @@ def find_refused(
             worst[group] = found, query
     if not worst:
         return []
-    ids, nodes = to_uuids(rows.ids), to_uuids(contents.nodes.ids)
+    ids = contents.nodes.ids
     return [
         RefusedMerge(
             unit=int(chosen[group]),
-            memories=[nodes[node] for node in np.flatnonzero(units.unit_of_row == chosen[group]).tolist()],
-            query=None if queries.nodes[query] < 0 else nodes[int(queries.nodes[query])],
+            memories=to_uuids(ids[units.unit_of_row == chosen[group]]),
+            query=None if queries.nodes[query] < 0 else to_uuids(ids[queries.nodes[[query]]])[0],
             before=found.before,
             after=found.after,
-            above=ids[found.above],
+            above=to_uuids(rows.ids[[found.above]])[0],
         )
         for group, (found, query) in sorted(worst.items())
     ]

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
+from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.ranges import list_ranges
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.service.similarity.graph_nodes import scope_keys
 from consolidation_pipeline.service.similarity.merge_groups import Contents, Units
-from consolidation_pipeline.service.similarity.successors import estimate_vectors, merge_bodies, sort_by_source_count
+from consolidation_pipeline.service.similarity.successors import (
+    estimate_vectors,
+    merge_all,
+    select_bodies,
+    sort_by_source_count,
+)
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
@@ -31,6 +40,8 @@ from consolidation_pipeline.store.similarity.similarity_graph import MERGE
 
 # Newest queries of readers that are repeated.
 MAX_LOGGED_QUERIES = 200
+# Groups whose texts a worker process merges at a time.
+_MERGED_GROUPS = 100
 
 Integers = npt.NDArray[np.int64]
 
@@ -173,22 +184,32 @@ def _build_successors(
     order = np.argsort(units.unit_of_row, kind="stable")
     ends = np.searchsorted(units.unit_of_row[order], np.arange(len(units) + 1))
     members = [order[ends[unit] : ends[unit + 1]] for unit in chosen.tolist()]
-    ids = to_uuids(nodes.ids)
-    loaded = load_bodies(connection, [ids[row] for rows in members for row in rows.tolist()])
-    into_ids = np.unique(nodes.merged_into[np.concatenate(members)])
+    joined = np.concatenate(members)
+    ids = dict(zip(joined.tolist(), to_uuids(nodes.ids[joined]), strict=True))
+    loaded = load_bodies(connection, [*ids.values()])
+    into_ids = np.unique(nodes.merged_into[joined])
     existing = load_consolidated(connection, to_uuids(into_ids[into_ids != b""]))
+    ordered = [
+        [first, *(row for row in rows.tolist() if row != first)]
+        for first, rows in zip(units.representatives[chosen].tolist(), members, strict=True)
+    ]
+    into = dict(zip(ids.values(), map(_to_uuid, nodes.merged_into[joined].tolist()), strict=True))
+    merged_of = [
+        sort_by_source_count(existing[id_] for id_ in {into[ids[row]] for row in rows} - {None} if id_ is not None)
+        for rows in ordered
+    ]
+    joined_bodies = [
+        select_bodies({ids[row]: loaded[ids[row]][0] for row in rows}, into, merged)
+        for rows, merged in zip(ordered, merged_of, strict=True)
+    ]
+    merge = partial(merge_all, max_chars=run.options.merge_max_chars)
+    portions = split_chunks(joined_bodies, size=_MERGED_GROUPS)
+    contents_of = chain.from_iterable(compute_in_order(merge, portions, memories=len(joined)))
     texts: list[Successor] = []
     vectors: list[Vectors | None] = []
-    for number, rows in zip(chosen.tolist(), members, strict=True):
-        first = int(units.representatives[number])
-        ordered = [first, *(row for row in rows.tolist() if row != first)]
-        into = {ids[row]: _to_uuid(nodes.merged_into[row]) for row in ordered}
-        merged = sort_by_source_count(existing[id_] for id_ in {*into.values()} - {None} if id_ is not None)
-        bodies = {row: loaded[ids[row]][0] for row in ordered}
-        of_ids = {ids[row]: body for row, body in bodies.items()}
-        content = merge_bodies(of_ids, into, merged, max_chars=run.options.merge_max_chars).content
-        language = most_frequent(loaded[ids[row]][1] for row in rows.tolist())
-        texts.append(Successor(content, language, bodies))
+    for rows, merged, content in zip(ordered, merged_of, contents_of, strict=True):
+        bodies = {row: loaded[ids[row]][0] for row in rows}
+        texts.append(Successor(content, most_frequent(loaded[ids[row]][1] for row in sorted(rows)), bodies))
         verbatim = next((plain[row] for row, body in bodies.items() if body == content), None)
         kept = next((merged_vectors[to_ids([row.id])[0]] for row in merged if row.content == content), None)
         vectors.append(verbatim if verbatim is not None else kept)

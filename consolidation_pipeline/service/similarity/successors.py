@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -17,12 +17,15 @@ from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 
 
-def merge_bodies(
-    bodies: Mapping[UUID, str], into: Mapping[UUID, UUID | None], existing: Sequence[Row[Any]], *, max_chars: int
-) -> MergedText:
-    """Return the text of the merged memory of some sources.
+class Bodies(NamedTuple):
+    """Texts that become one. Those that a person ``approved`` come first and replace the texts of their sources."""
 
-    Texts that a person approved come first and replace the texts of their sources. The other sources follow.
+    approved: Sequence[str]
+    others: Sequence[str]
+
+
+def select_bodies(bodies: Mapping[UUID, str], into: Mapping[UUID, UUID | None], existing: Sequence[Row[Any]]) -> Bodies:
+    """Return the texts that the merged memory of some sources is made of.
 
     Args:
         bodies: Text of each source, in the order in which they are joined: the representative first, then by id.
@@ -30,10 +33,20 @@ def merge_bodies(
         existing: These merged memories.
     """
     approved = {row.id: row.content for row in existing if APPROVED in row.details}
-    others = [body for id_, body in bodies.items() if into[id_] not in approved]
+    return Bodies([*approved.values()], [body for id_, body in bodies.items() if into[id_] not in approved])
+
+
+def merge_bodies(bodies: Bodies, *, max_chars: int) -> MergedText:
+    """Return the text of the merged memory of some sources."""
+    approved, others = bodies
     if not approved and len(set(others)) == 1 and len(others[0]) <= max_chars:
         return MergedText(others[0], ())
-    return merge_capped([*approved.values(), *others], max_chars=max_chars, keep_first=bool(approved))
+    return merge_capped([*approved, *others], max_chars=max_chars, keep_first=bool(approved))
+
+
+def merge_all(groups: Sequence[Bodies], *, max_chars: int) -> list[str]:
+    """Return the text of the merged memory of each group of sources."""
+    return [merge_bodies(bodies, max_chars=max_chars).content for bodies in groups]
 
 
 def sort_by_source_count(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
