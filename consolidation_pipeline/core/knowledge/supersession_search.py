@@ -44,8 +44,8 @@ _MAX_COMPARED = 12
 _MAX_SENTENCES_OF_WORD = 500
 # A text that comes with more values than this is a series of measurements or events, and no changing fact.
 _MAX_VALUES = 5
-# Sentences whose pairs are proposed at a time, and pairs whose words are counted at a time: about 50 MB.
-_BLOCK_SENTENCES, _BLOCK_PAIRS = 5_000, 100_000
+# Sentences whose pairs are proposed at a time, and pairs whose words are counted at a time: about 100 MB.
+_BLOCK_SENTENCES, _BLOCK_PAIRS = 2_000, 100_000
 # Texts that are read, and pairs of sentences that are compared, at a time.
 _PORTION_TEXTS, _PORTION_PAIRS = 500, 500
 
@@ -187,7 +187,7 @@ class _Sentences(NamedTuple):
     """The sentences of all versions (m,), version by version.
 
     ``claims``: their rows of a claim table. ``of_version``: number of the version; ``scopes``: of the scope. ``first``,
-    ``last``: microseconds at which the version was learned first and last. ``words``: of the rows.
+    ``last``: ranks of the instants at which the version was learned first and last. ``words``: of the rows.
     """
 
     claims: NDArray[np.void]
@@ -360,7 +360,8 @@ def _propose_changes(sentences: _Sentences, matrix: Any, counts: Integers) -> It
     scope_of_word[matrix.indices] = np.repeat(sentences.scopes, np.diff(matrix.indptr))
     in_scope = np.bincount(sentences.scopes, minlength=1)
     weights = np.log((1 + in_scope[scope_of_word]) / np.maximum(counts, 1))
-    weighted = diags_array(np.where(counts <= _MAX_SENTENCES_OF_WORD, weights, 0.0)) @ matrix.T.tocsr()
+    weighted = (diags_array(np.where(counts <= _MAX_SENTENCES_OF_WORD, weights, 0.0)) @ matrix.T).tocsr()
+    weighted.eliminate_zeros()  # Nearly all sentences of a large scope share a frequent word.
     changed = np.flatnonzero(sentences.claims["is_change"])
     for start in range(0, len(changed), _BLOCK_SENTENCES):
         part = changed[start : start + _BLOCK_SENTENCES]

@@ -217,31 +217,21 @@ def _compare(
     ``candidates`` (b, c): the rows that compete with each group, -1 = none. The places name rows.
     """
     groups = queries.groups[chosen]
-    sources = _pad(
-        [
-            queries.used.get(query, rows.members[group])
-            for query, group in zip(chosen.tolist(), groups.tolist(), strict=True)
-        ]
-    )
+    pairs = zip(chosen.tolist(), groups.tolist(), strict=True)
+    sources = _pad([queries.used.get(query, rows.members[group]) for query, group in pairs])
     searched = np.concatenate([np.sort(candidates, axis=1), sources, rows.successors[groups][:, None]], axis=1)
     is_there = searched >= 0
     vectors = rows.vectors[searched].astype(np.float64)
     similarity = (vectors @ queries.vectors[chosen].astype(np.float64)[:, :, None])[..., 0]
     others = searched[:, : candidates.shape[1]]
     is_rival = ~np.isin(queries.pair(chosen[:, None], rows.units[others]), queries.alike)
-    by_text = queries.nodes[chosen] >= 0
-    places, failed = Places(*np.zeros((3, len(chosen)), np.int64)), np.zeros(len(chosen), np.bool_)
-    if by_text.any():
-        sizes, counts = words.count(searched[by_text], chosen[by_text])
-        found = compare_by_text(similarity[by_text], sizes, counts, is_there[by_text], is_rival[by_text])
-        for column, values in zip(places, found, strict=True):
-            column[by_text] = values
-        failed[by_text] = found.are_lower
-    if not by_text.all():
-        found = compare_by_meaning(similarity[~by_text], is_there[~by_text], is_rival[~by_text])
-        for column, values in zip(places, found, strict=True):
-            column[~by_text] = values
-        failed[~by_text] = found.are_lost
+    places = compare_by_meaning(similarity, is_there, is_rival)
+    failed, by_text = places.are_lost, queries.nodes[chosen] >= 0
+    sizes, counts = words.count(searched[by_text], chosen[by_text])
+    found = compare_by_text(similarity[by_text], sizes, counts, is_there[by_text], is_rival[by_text])
+    for column, values in zip(places, found, strict=True):
+        column[by_text] = values
+    failed[by_text] = found.are_lower
     above = np.take_along_axis(searched, places.above[:, None], axis=1)[:, 0]
     return places._replace(above=above), failed
 

@@ -326,14 +326,17 @@ class WordTable:
         sizes, lengths, words, counts = self._list_arrays()
         asked, texts = self._queries[queries], np.where(rows < 0, 0, self._places[rows])
         most = int(lengths[asked].max(initial=0))
-        # Column of each word among those of each query, -1 = it is none of them.
-        columns = np.full((len(queries), len(self._vocabulary)), -1, np.int32)
         of_query = np.repeat(np.arange(len(queries)), lengths[asked])
-        own = list_ranges(lengths, asked)
-        columns[of_query, words[own]] = np.arange(len(own)) - np.searchsorted(of_query, of_query)
+        own = words[list_ranges(lengths, asked)]
+        # Number of each word among those of the queries, and its column among those of each query; -1 = it is none.
+        used, numbers = np.unique(own), np.full(len(self._vocabulary), -1)
+        numbers[used] = np.arange(len(used))
+        columns = np.full((len(queries), len(used)), -1)
+        columns[of_query, numbers[own]] = np.arange(len(own)) - np.searchsorted(of_query, of_query)
         at = list_ranges(lengths, texts.reshape(-1))
         cell = np.repeat(np.arange(texts.size), lengths[texts.reshape(-1)])
-        found = columns[cell // max(1, texts.shape[1]), words[at]]
+        at, cell = (part[numbers[words[at]] >= 0] for part in (at, cell))
+        found = columns[cell // max(1, texts.shape[1]), numbers[words[at]]]
         is_wanted = found >= 0
         counted = np.zeros((texts.size, most), np.int64)
         counted[cell[is_wanted], found[is_wanted]] = counts[at[is_wanted]]
