@@ -84,11 +84,15 @@ class _Merge:
 
 
 class _Source:
-    """One of the texts: its sentences, with the white space before each."""
+    """One of the texts: its sentences, with the white space before each.
+
+    ``wholes``: the text as one statement, and other texts that its sentences cover.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.whole = Statement(unwrap(text).strip())
+        self.wholes = [self.whole]
         self.pieces = list(split_pieces(text))
         self.sentences = [as_statement(sentence) for _, sentence in self.pieces]
 
@@ -102,8 +106,8 @@ class _Source:
         return self.whole.equals(other.whole) or all(map(self.covers_sentence, other.sentences))
 
     def covers_sentence(self, sentence: Statement) -> bool:
-        """Return True if a sentence of this text covers the other, or the whole text equals it."""
-        return self.whole.equals(sentence) or _is_covered(sentence, self.sentences)
+        """Return True if a sentence of this text covers the other, or a whole text that it covers equals it."""
+        return any(whole.equals(sentence) for whole in self.wholes) or _is_covered(sentence, self.sentences)
 
 
 def _is_covered(statement: Statement, others: Iterable[Statement]) -> bool:
@@ -172,6 +176,7 @@ def _drop_repeats(first: _Source, others: Iterable[_Source]) -> list[_Source]:
     new: list[_Source] = []
     for other in others:
         (covered if first.covers(other) else new).append(other)
+    first.wholes += [other.whole for other in covered]
     return [
         other
         for at, other in enumerate(new)

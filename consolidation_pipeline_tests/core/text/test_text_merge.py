@@ -173,6 +173,12 @@ def test_merge_keeps_every_literal(given_texts: list[str]) -> None:
 
 
 @settings(deadline=None, max_examples=examples(300))
+@example(
+    [
+        *("Use below). Use Use", "Use below). Use Use \n```python\nif x_1 == 2:\n\n    run('v3')\n```"),
+        *("use below). use use", "use below). use use \n```python\nif x_1 == 2:\n\n    run('v3')\n```"),
+    ]
+)
 @given(texts | recased)
 def test_merge_is_idempotent(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)

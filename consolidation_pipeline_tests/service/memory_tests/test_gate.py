@@ -9,6 +9,7 @@ import pytest
 from consolidation_pipeline.core.memory_tests.memory_test import MemoryTest, build_test
 from consolidation_pipeline.service.memory_tests.evaluation import MemoryTestResult, run_memory_tests
 from consolidation_pipeline.service.memory_tests.registry import add_memory_tests
+from consolidation_pipeline.service.similarity.successors import Bodies
 from consolidation_pipeline_tests.service.corpus import LESSONS, STALE, UNRELATED, note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
 
@@ -78,10 +79,10 @@ def lose_texts(monkeypatch: pytest.MonkeyPatch, lesson: str) -> None:
 
     merge = merged_memories.merge_bodies
 
-    def merge_badly(bodies: dict[Any, str], *rest: Any, **options: Any) -> MergedText:
-        if any(lesson in body for body in bodies.values()):
+    def merge_badly(bodies: Bodies, **options: Any) -> MergedText:
+        if any(lesson in body for body in bodies.others):
             return MergedText("Something was said about a release.", ())
-        return merge(bodies, *rest, **options)
+        return merge(bodies, **options)
 
     monkeypatch.setattr(merged_memories, "merge_bodies", merge_badly)
 
