@@ -80,24 +80,22 @@ class KnownClaims(NamedTuple):
 
 
 def join_known(parts: Iterable[KnownClaims]) -> KnownClaims:
-    """Return what is known of the texts of all parts."""
-    tables, pairs = zip(*parts, strict=True) if (parts := list(parts)) else ((), ())
-    found = np.concatenate([np.empty(0, _PAIRS), *pairs])
-    return KnownClaims(join_tables(tables), found[np.unique(found["pair"], return_index=True)[1]])
+    """Return what is known of the texts of all parts, at least one."""
+    tables, pairs = zip(*parts, strict=True)
+    return KnownClaims(join_tables(tables), _sort_pairs(np.concatenate(pairs)))
 
 
 def join_tables(tables: Iterable[ClaimTable]) -> ClaimTable:
-    """Return the claims of the texts of all tables, each text once."""
-    empty = ClaimTable(np.empty(0, _TEXTS), np.empty(0, _CLAIMS), np.empty(0, _WORDS))
-    whole = ClaimTable(*map(np.concatenate, zip(empty, *tables, strict=True)))
+    """Return the claims of the texts of all tables, at least one, each text once."""
+    whole = ClaimTable(*map(np.concatenate, zip(*tables, strict=True)))
     return whole.select(np.unique(whole.texts["text"], return_index=True)[1])
 
 
 def read_claims(texts: Sequence[tuple[int, str]]) -> tuple[ClaimTable, dict[int, tuple[str, ...]]]:
-    """Read texts with their hashes; also return the sentences of each by its hash. Equal hashes are equal texts."""
+    """Read distinct texts with their hashes; also return the sentences of each by its hash."""
     rows, claims, words = [], [], []
     sentences = {key: split_claims(text) for key, text in texts}
-    for key, text in dict(texts).items():
+    for key, text in texts:
         language, found = detect_language(text), 0
         for place, claim in enumerate(sentences[key]):
             own = {_hash_word(word) for word in extract_content_words(_DIGITS.sub(" ", claim))}
@@ -140,7 +138,12 @@ def list_answers(pairs: Hashes, answers: NDArray[np.integer]) -> NDArray[np.void
     """Return answers by the hash of the pair, ascending."""
     found = np.zeros(len(pairs), _PAIRS)
     found["pair"], found["answer"] = pairs, answers
-    return found[np.unique(pairs, return_index=True)[1]]
+    return _sort_pairs(found)
+
+
+def _sort_pairs(pairs: NDArray[np.void]) -> NDArray[np.void]:
+    """Return answers by the hash of the pair, ascending, each pair once."""
+    return pairs[np.unique(pairs["pair"], return_index=True)[1]]
 
 
 def combine_hashes(one: Hashes, other: Hashes) -> Hashes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from consolidation_pipeline.core.checks import check_count
 from consolidation_pipeline.core.jobs.triggers import Due
@@ -24,6 +24,9 @@ IDENTITY_VERSION = "1"
 SESSION_IDLE = timedelta(minutes=30)
 
 _T = TypeVar("_T")
+
+# Applies a function to each portion, in order, as ``map`` does.
+Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 
 def split_chunks(items: Sequence[_T], *, size: int = CHUNK_SIZE) -> list[Sequence[_T]]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from consolidation_pipeline.core.knowledge.claim_table import (
     read_claims,
     to_revision,
 )
-from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
+from consolidation_pipeline.core.knowledge.summary_batches import Apply, split_chunks
 from consolidation_pipeline.core.knowledge.supersession import (
     Revision,
     Supersession,
@@ -52,8 +52,6 @@ _PORTION_TEXTS, _PORTION_PAIRS = 500, 500
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
-# Applies a function to each item, in order, as ``map`` does.
-Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 # Returns the texts of memories by id.
 LoadTexts = Callable[[Sequence[UUID]], Mapping[UUID, str]]
 
@@ -102,19 +100,22 @@ def find_supersessions(
     versions = _list_versions(memories)
     if not versions:
         return [], {}
-    scopes = sorted({one.scope for one in versions})
-    stored = join_known(KnownClaims.from_bytes((known or {}).get(name, b"")) for name in scopes)
+    names = sorted({one.scope for one in versions})
+    stored = join_known(KnownClaims.from_bytes((known or {}).get(name, b"")) for name in names)
     library = _Library(versions, load_texts, apply)
     table = library.read_missing(stored.table)
-    revisions, answers = _find_revisions(_list_sentences(versions, table), library, stored.pairs)
+    rows = find_positions(table.texts["text"], np.array([one.text for one in versions], np.uint64))
+    scopes = np.searchsorted(names, [one.scope for one in versions])
+    sentences = _list_sentences(versions, table.select(rows), scopes)
+    revisions, answers = _find_revisions(sentences, library, stored.pairs)
     links = {
         (new.id, old.id): judge_revision(revision, old.writer, new.writer)
         for (was, now), revision in revisions.items()
         for old, new in _pair_in_time(versions[was].memories, versions[now].memories)
     }
     found = (FoundSupersession(newer, older, links[newer, older]) for newer, older in _drop_indirect(links))
-    known_now = _split_by_scope(versions, table, answers)
-    return sorted(found, key=lambda one: (one.newer_id, one.older_id)), known_now
+    known_now = _split_by_scope(table, rows, scopes, answers)
+    return sorted(found, key=lambda one: (one.newer_id, one.older_id)), dict(zip(names, known_now, strict=True))
 
 
 class _Version(NamedTuple):
@@ -198,11 +199,9 @@ class _Sentences(NamedTuple):
     words: NDArray[np.uint32]
 
 
-def _list_sentences(versions: Sequence[_Version], table: ClaimTable) -> _Sentences:
-    texts = np.array([version.text for version in versions], np.uint64)
-    own = table.select(find_positions(table.texts["text"], texts))
+def _list_sentences(versions: Sequence[_Version], own: ClaimTable, scopes: Integers) -> _Sentences:
+    """Return the sentences of versions. ``own``: claims of each; ``scopes``: number of the scope of each (v,)."""
     of_version = np.repeat(np.arange(len(versions)), own.texts["count"])
-    scopes = np.unique([version.scope for version in versions], return_inverse=True)[1].reshape(-1)
     instants = {one.learned_at for version in versions for one in (version.memories[0], version.memories[-1])}
     rank = {instant: at for at, instant in enumerate(sorted(instants))}
     first, last = (np.array([rank[version.memories[at].learned_at] for version in versions]) for at in (0, -1))
@@ -255,20 +254,22 @@ def _find_revisions(
     return revisions, _Answers(hashes, answers, sentences.scopes[was])
 
 
-def _split_by_scope(versions: Sequence[_Version], table: ClaimTable, answers: _Answers) -> dict[str, bytes]:
-    """Return what is known of the texts of each scope."""
-    names = sorted({version.scope for version in versions})
-    texts = np.array([version.text for version in versions], np.uint64)
-    rows = find_positions(table.texts["text"], texts)
-    ends = np.cumsum([0, *(len(list(own)) for _, own in groupby(versions, key=lambda one: one.scope))]).tolist()
+def _split_by_scope(table: ClaimTable, rows: Integers, scopes: Integers, answers: _Answers) -> Iterator[bytes]:
+    """Yield what is known of the texts of each scope.
+
+    Args:
+        table: Claims of all texts.
+        rows: Row of the text of each version (v,).
+        scopes: Number of the scope of each version (v,), ascending.
+        answers: All answers.
+    """
     order = np.argsort(answers.scopes, kind="stable")
-    cuts = np.searchsorted(answers.scopes[order], np.arange(len(names) + 1)).tolist()
-    known = {}
-    for at, name in enumerate(names):
-        own, part = np.unique(rows[ends[at] : ends[at + 1]]), order[cuts[at] : cuts[at + 1]]
+    numbers = np.arange(scopes[-1] + 2)
+    ends, cuts = (np.searchsorted(found, numbers) for found in (scopes, answers.scopes[order]))
+    for (begin, end), (first, last) in zip(pairwise(ends.tolist()), pairwise(cuts.tolist()), strict=True):
+        part = order[first:last]
         pairs = list_answers(answers.pairs[part], answers.answers[part])
-        known[name] = KnownClaims(table.select(own), pairs).to_bytes()
-    return known
+        yield KnownClaims(table.select(np.unique(rows[begin:end])), pairs).to_bytes()
 
 
 def _list_candidates(sentences: _Sentences) -> tuple[Integers, Integers]:
@@ -331,7 +332,7 @@ def _propose_alike(sentences: _Sentences, matrix: Any, counts: Integers) -> Iter
     sizes = np.diff(matrix.indptr)
     rows = np.repeat(np.arange(len(sizes)), sizes)
     rank = np.empty(len(counts), np.int64)
-    rank[np.lexsort((np.arange(len(counts)), counts))] = np.arange(len(counts))
+    rank[np.argsort(counts, kind="stable")] = np.arange(len(counts))
     order = np.argsort(rows * len(counts) + rank[matrix.indices])
     # Rows keep their places in this order; inside a row, the rarest words are the first.
     words, places = matrix.indices[order], np.arange(len(rows)) - matrix.indptr[rows]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from itertools import chain, zip_longest
-from typing import Any
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
@@ -22,7 +21,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
 from consolidation_pipeline.core.knowledge.pattern_titles import names_told
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
-from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO, split_chunks
+from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO, Apply, split_chunks
 from consolidation_pipeline.core.knowledge.topic_lines import (
     READABLE,
     TopicGroup,
@@ -80,8 +79,6 @@ _FIELD_TEXTS, _FIELD_SHARE = 5, 0.05
 _ADDRESSES = ignore_case(r"https?://\S+|\(?mozilla/[^\n]*|user agent:?|build id:?|build identifier:?")
 # Forms that are read at a time.
 _READ_FORMS = 500
-# Applies a function to each portion, in order, as ``map`` does.
-Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True)

@@ -95,14 +95,20 @@ def sum_z_scores(
 ) -> NDArray[np.float64]:
     """Return the weighted sum (n,) of the z-scores of a table (m, n) with a row of scores for each ranking.
 
-    ``inside`` (n,): the columns of which mean and standard deviation are taken; None, or none of them = all.
+    Of q tables (q, m, n) it returns (q, n). ``inside`` (n,) or (q, n): the columns of which mean and standard
+    deviation are taken; None, or none of a table = all.
     """
-    counted = table if inside is None or not inside.any() else table[:, inside]
-    spread = counted.max(axis=1) > counted.min(axis=1)
-    deviation = np.where(spread, counted.std(axis=1), 0.0)[:, None]
-    z = np.divide(table - counted.mean(axis=1)[:, None], deviation, out=np.zeros_like(table), where=deviation > 0)
+    counted = np.ones(table.shape[-1], np.bool_) if inside is None else inside | ~inside.any(axis=-1, keepdims=True)
+    counted = np.broadcast_to(counted[..., None, :], table.shape)
+    number = counted.sum(axis=-1, keepdims=True)
+    offset = table - np.where(counted, table, 0.0).sum(axis=-1, keepdims=True) / number
+    highest = np.where(counted, table, -np.inf).max(axis=-1, keepdims=True)
+    lowest = np.where(counted, table, np.inf).min(axis=-1, keepdims=True)
+    variance = np.where(counted, offset**2, 0.0).sum(axis=-1, keepdims=True) / number
+    deviation = np.where(highest > lowest, np.sqrt(variance), 0.0)
+    z = np.divide(offset, deviation, out=np.zeros_like(table), where=deviation > 0)
     # Summed from the smallest to the largest term, so that the order of the rankings does not matter.
-    summed: NDArray[np.float64] = np.sort(z * np.array(weights)[:, None], axis=0).sum(axis=0)
+    summed: NDArray[np.float64] = np.sort(z * np.array(weights)[:, None], axis=-2).sum(axis=-2)
     return summed
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.search.ranking import SCORE_WEIGHTS, bm25
+from consolidation_pipeline.core.search.ranking import SCORE_WEIGHTS, bm25, sum_z_scores
 from consolidation_pipeline.core.search.words import TextStatistics
 
 # Places of a search in which a memory counts as found: the default limit of a search.
@@ -75,8 +75,7 @@ def _score(similarities: Scores, lengths: NDArray[Any], counts: NDArray[Any], se
     keyword = np.where(has_words, bm25(lengths, counts, _count_texts(lengths, counts, has_words)), 0.0)
     lowest = np.where(is_near, similarities, np.inf).min(axis=1, initial=np.inf)
     semantic = np.where(is_near, similarities, np.where(np.isfinite(lowest), lowest, 0.0)[:, None])
-    z_scores = (_standardize(scores, found) for scores in (semantic, keyword))
-    fused = sum(weight * z for weight, z in zip(SCORE_WEIGHTS, z_scores, strict=True))
+    fused = sum_z_scores(np.stack([semantic, keyword], axis=1), SCORE_WEIGHTS, found)
     return np.where(found, fused, -np.inf)
 
 
@@ -86,17 +85,6 @@ def _count_texts(lengths: NDArray[Any], counts: NDArray[Any], counted: Mask) -> 
     frequencies = ((counts > 0) & counted[:, :, None]).sum(axis=1)
     length = np.where(counted, lengths, 0).sum(axis=1, keepdims=True)
     return TextStatistics(total, frequencies, np.where(length > 0, length / np.maximum(total, 1), 1.0))
-
-
-def _standardize(scores: Scores, counted: Mask) -> Scores:
-    """Return the z-scores (q, n) among the columns that are ``counted``; 0 where all of these are equal."""
-    number = np.maximum(counted.sum(axis=1, keepdims=True), 1)
-    mean = np.where(counted, scores, 0.0).sum(axis=1, keepdims=True) / number
-    offset = np.where(counted, scores - mean, 0.0)
-    highest = np.where(counted, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
-    lowest = np.where(counted, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
-    deviation = np.where(highest > lowest, np.sqrt((offset**2).sum(axis=1, keepdims=True) / number), 0.0)
-    return np.divide(offset, deviation, out=np.zeros_like(offset), where=deviation > 0)
 
 
 def compare_by_meaning(similarities: Scores, is_there: Mask, is_rival: Mask) -> Places:

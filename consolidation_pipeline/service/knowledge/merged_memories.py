@@ -350,13 +350,9 @@ def _plan_merge(
         sources: the representative first, then by id: the order in which their texts are joined.
     """
     new_id = name_merged(run, [s.id for s in sources])
-    approved = [row for row in existing if APPROVED in row.details]
-    approved_ids = {row.id for row in approved}
-    approved_texts = [row.content for row in approved]
-    bodies = {s.id: s.body for s in sources if s.consolidated_into_id not in approved_ids}
     into = {s.id: s.consolidated_into_id for s in sources}
-    joined = select_bodies({s.id: s.body for s in sources}, into, existing)
-    merged = merge_bodies(joined, max_chars=run.options.merge_max_chars)
+    bodies = select_bodies({s.id: s.body for s in sources}, into, existing)
+    merged = merge_bodies(bodies, max_chars=run.options.merge_max_chars)
     return PlannedMerge(
         id=existing[0].id if existing else new_id,
         cluster_key=key,
@@ -365,8 +361,8 @@ def _plan_merge(
         absorbed=[s for s in sources if not existing or s.consolidated_into_id != existing[0].id],
         existing=existing,
         merged=merged,
-        verbatim_id=next((id_ for id_, body in bodies.items() if body == merged.content), None),
-        texts=(*approved_texts, *(bodies[id_] for id_ in sorted(bodies))),
+        verbatim_id=next((id_ for id_, body in bodies.others.items() if body == merged.content), None),
+        texts=(*bodies.approved, *(bodies.others[id_] for id_ in sorted(bodies.others))),
     )
 
 

@@ -16,11 +16,12 @@ from consolidation_pipeline.core.knowledge.inherited_columns import most_frequen
 from consolidation_pipeline.core.knowledge.summary_batches import (
     IDENTITY_VERSION,
     MIN_MEMORIES,
+    Apply,
     compression_ratio,
     is_summary_due,
     split_chunks,
 )
-from consolidation_pipeline.core.knowledge.topic_summaries import Apply, TopicSummary, summarize_topics
+from consolidation_pipeline.core.knowledge.topic_summaries import TopicSummary, summarize_topics
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.map_reduce import (

@@ -224,7 +224,7 @@ def _compare(
     vectors = rows.vectors[searched].astype(np.float64)
     similarity = (vectors @ queries.vectors[chosen].astype(np.float64)[:, :, None])[..., 0]
     others = searched[:, : candidates.shape[1]]
-    is_rival = ~np.isin(queries.pair(chosen[:, None], rows.units[others]), queries.alike)
+    is_rival = ~queries.are_alike(chosen[:, None], rows.units[others])
     places = compare_by_meaning(similarity, is_there, is_rival)
     failed, by_text = places.are_lost, queries.nodes[chosen] >= 0
     sizes, counts = words.count(searched[by_text], chosen[by_text])

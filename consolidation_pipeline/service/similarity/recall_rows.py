@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from uuid import UUID
@@ -84,8 +84,8 @@ class RecallQueries:
     """Queries (q,) whose places are compared.
 
     ``groups``: of each. ``nodes``: the raw memory whose text it is, -1 = a query of a reader, of which only the vector
-    is known. ``used``: rows that helped its reader, by number of the query. ``alike``: pairs of a query and a unit with
-    a memory that may be merged with it, as ``pair`` numbers them.
+    is known. ``used``: rows that helped its reader, by number of the query. ``alike`` (p,): pairs of a query and a unit
+    with a memory that may be merged with it.
     """
 
     vectors: Vectors
@@ -93,11 +93,12 @@ class RecallQueries:
     scopes: Integers
     nodes: Integers
     used: Mapping[int, Integers]
-    alike: Integers
+    alike: tuple[Integers, Integers]
 
-    def pair(self, queries: Integers, units: Integers) -> Integers:
-        """Return the number of each pair of a query and a unit."""
-        return units * len(self.groups) + queries
+    def are_alike(self, queries: Integers, units: Integers) -> npt.NDArray[np.bool_]:
+        """Return for each query and unit, of any shape, if they are ``alike``."""
+        wanted, known = (one * len(self.groups) + other for one, other in ((units, queries), self.alike[::-1]))
+        return np.isin(wanted, known)
 
 
 def build_rows(
@@ -233,15 +234,14 @@ def list_queries(
     logged = _list_logged(connection, run, contents, rows, plain.shape[1])
     groups = np.r_[np.asarray(groups, np.int64), np.array([group for group, _ in logged], np.int64)]
     nodes = np.asarray(nodes, np.int64)
-    found = RecallQueries(
+    return RecallQueries(
         vectors=np.concatenate([plain[nodes], *(vector[None] for vector, _ in logged.values())]),
         groups=groups,
         scopes=rows.scopes[rows.successors[groups]],
         nodes=np.r_[nodes, np.full(len(logged), -1)],
         used={number: np.array(used) for number, (_, used) in enumerate(logged.values(), len(nodes))},
-        alike=np.empty(0, np.int64),
+        alike=_find_alike(contents, units, nodes),
     )
-    return replace(found, alike=found.pair(*_find_alike(contents, units, nodes)))
 
 
 def _find_alike(contents: Contents, units: Units, nodes: Integers) -> tuple[Integers, Integers]:

@@ -18,10 +18,13 @@ from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 
 
 class Bodies(NamedTuple):
-    """Texts that become one. Those that a person ``approved`` come first and replace the texts of their sources."""
+    """Texts that become one. Those that a person ``approved`` come first and replace the texts of their sources.
+
+    ``others``: texts of the other sources by id, in the order in which they are joined.
+    """
 
     approved: Sequence[str]
-    others: Sequence[str]
+    others: Mapping[UUID, str]
 
 
 def select_bodies(bodies: Mapping[UUID, str], into: Mapping[UUID, UUID | None], existing: Sequence[Row[Any]]) -> Bodies:
@@ -33,12 +36,12 @@ def select_bodies(bodies: Mapping[UUID, str], into: Mapping[UUID, UUID | None], 
         existing: These merged memories.
     """
     approved = {row.id: row.content for row in existing if APPROVED in row.details}
-    return Bodies([*approved.values()], [body for id_, body in bodies.items() if into[id_] not in approved])
+    return Bodies([*approved.values()], {id_: body for id_, body in bodies.items() if into[id_] not in approved})
 
 
 def merge_bodies(bodies: Bodies, *, max_chars: int) -> MergedText:
     """Return the text of the merged memory of some sources."""
-    approved, others = bodies
+    approved, others = bodies.approved, [*bodies.others.values()]
     if not approved and len(set(others)) == 1 and len(others[0]) <= max_chars:
         return MergedText(others[0], ())
     return merge_capped([*approved, *others], max_chars=max_chars, keep_first=bool(approved))

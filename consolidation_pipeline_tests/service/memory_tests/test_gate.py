@@ -80,7 +80,7 @@ def lose_texts(monkeypatch: pytest.MonkeyPatch, lesson: str) -> None:
     merge = merged_memories.merge_bodies
 
     def merge_badly(bodies: Bodies, **options: Any) -> MergedText:
-        if any(lesson in body for body in bodies.others):
+        if any(lesson in body for body in bodies.others.values()):
             return MergedText("Something was said about a release.", ())
         return merge(bodies, **options)
 
