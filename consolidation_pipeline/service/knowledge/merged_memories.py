@@ -303,13 +303,14 @@ def plan_merges(
     plans, skipped = [], 0
     for key, members in groups.items():
         found = [sources[id_] for id_ in members if id_ in sources]
-        into_ids = {s.consolidated_into_id for s in found}
-        if len(found) < len(members):
+        into_ids = {s.consolidated_into_id for s in found if s.consolidated_into_id is not None}
+        existing = sort_by_source_count(merged[id_] for id_ in into_ids if id_ in merged)
+        is_whole = all(set(row.source_memory_ids).issubset(members) for row in existing)
+        if len(found) < len(members) or len(existing) < len(into_ids) or not is_whole:
             skipped += 1
             continue
-        existing = sort_by_source_count(merged[id_] for id_ in into_ids if id_ is not None)
         is_pending = is_rewriting(run) and any(REWRITE_PENDING in row.details for row in existing)
-        if None in into_ids or len(into_ids) > 1 or is_pending:
+        if len(into_ids) != 1 or any(s.consolidated_into_id is None for s in found) or is_pending:
             plans.append(_plan_merge(run, key, found, existing))
     with run.reading() as connection:
         plans = find_retired(connection, plans)

@@ -19,9 +19,11 @@ from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.intake.agent_memories import give_feedback
 from consolidation_pipeline.service.knowledge import merged_memories
-from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
+from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion
+from consolidation_pipeline.service.review.suggestions import list_suggestions
+from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, corpus, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
-from consolidation_pipeline_tests.service.pipeline_runner import STEPS, Pipeline, note_id, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, STEPS, Pipeline, note_id, run_phases
 from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
@@ -276,6 +278,22 @@ def test_merge_skips_group_that_lost_member(pipeline: Pipeline) -> None:
     assert (done.created, done.skipped) == (0, 1)
     assert pipeline.run().merging.created == 1
     assert list_merged(pipeline)[0].source_count == 2
+
+
+def test_merge_skips_group_whose_memory_got_another_source(pipeline: Pipeline) -> None:
+    pipeline.configure_new(t_merge=0.82, t_suggest=0.75, t_pattern=0.5)
+    first, near_miss = NEAR_MISSES[0]
+    pipeline.add([note("first", first), note("near miss", near_miss)])
+    pipeline.run()
+    pipeline.add([note("again", f"Note to self: {first}")])
+    with pipeline.open() as run:
+        run_phases(run, list(STEPS)[:4])
+        (waiting,) = list_suggestions(pipeline.engine, SLUG).suggestions
+        approve_suggestion(pipeline.engine, waiting.id, decided_by="ann", settings=pipeline.settings)
+        done = merged_memories.merge_clusters(run)
+    assert (done.created, done.extended, done.skipped) == (0, 0, 1)
+    assert [row.source_count for row in list_merged(pipeline)] == [2]
+    assert find_broken_rules(pipeline) == []
 
 
 class InterruptingEmbedder(WordEmbedder):
