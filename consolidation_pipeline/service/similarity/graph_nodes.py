@@ -23,7 +23,7 @@ from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
-from consolidation_pipeline.store.similarity.similarity_graph import Nodes
+from consolidation_pipeline.store.similarity.similarity_graph import ComparedVectors, Nodes
 
 Mask = npt.NDArray[np.bool_]
 
@@ -67,15 +67,16 @@ def load_grouping_vectors(connection: Connection, run: ProjectRun, nodes: Nodes)
 
     Vectors that this run has just compared are taken from the run, the others are loaded.
     """
-    snapshot = run.calibration
-    rows, x = _find_compared(run, nodes)
+    compared, rows = _find_compared(run, nodes)
     loaded, vectors = load_graph_nodes(connection, run, only=nodes.ids[rows < 0])
+    if run.calibration is not None:
+        vectors = center_vectors(vectors, run.calibration)
     # A node whose vector went since the nodes were loaded is left out.
     has_vector = (rows >= 0) | np.isin(nodes.ids, loaded.ids)
-    x = _take_rows(x, rows[has_vector], loaded.ids, vectors, nodes.ids[has_vector])
-    if snapshot is None or snapshot.center is None:
-        return has_vector, x.copy()  # The run's vectors are written to by ``load_plain_vectors``.
-    return has_vector, center_vectors(x, snapshot)
+    known = None if compared is None else compared.centered
+    x = _take_rows(known, rows[has_vector], loaded.ids, vectors, nodes.ids[has_vector])
+    # ``load_plain_vectors`` writes to the run's vectors.
+    return has_vector, x.copy() if compared is not None and x is compared.vectors else x
 
 
 def load_plain_vectors(connection: Connection, run: ProjectRun, nodes: Nodes, wanted: Mask) -> Vectors:
@@ -83,34 +84,36 @@ def load_plain_vectors(connection: Connection, run: ProjectRun, nodes: Nodes, wa
 
     The run releases the vectors that it has just compared.
     """
-    rows, x = _find_compared(run, nodes)
+    compared, rows = _find_compared(run, nodes)
     run.compared = None
     stripped = to_ids(list(load_text_hashes(connection, run.project.id, run.embedder.name)))
     rows[np.isin(nodes.ids, stripped)] = -1
     loaded, vectors = load_graph_nodes(connection, run, plain=True, only=nodes.ids[wanted & (rows < 0)])
-    return _take_rows(x, rows, loaded.ids, vectors, nodes.ids)
+    return _take_rows(None if compared is None else compared.vectors, rows, loaded.ids, vectors, nodes.ids)
 
 
-def _find_compared(run: ProjectRun, nodes: Nodes) -> tuple[npt.NDArray[np.int64], Vectors]:
+def _find_compared(run: ProjectRun, nodes: Nodes) -> tuple[ComparedVectors | None, npt.NDArray[np.int64]]:
     """Return the vectors that this run has just compared, and their row for each of ``nodes`` (n,), -1 = none."""
     compared, version = run.compared, None if run.calibration is None else run.calibration.version
     if compared is None or (compared.model, compared.version) != (run.embedder.name, version):
-        return np.full(len(nodes), -1, dtype=np.int64), np.empty((0, 0), dtype=np.float32)
+        return None, np.full(len(nodes), -1, dtype=np.int64)
     rows = find_positions(compared.ids, nodes.ids)
     rows[nodes.graph_version != compared.version] = -1
-    return rows, compared.vectors
+    return compared, rows
 
 
-def _take_rows(x: Vectors, rows: npt.NDArray[np.int64], loaded_ids: Ids, loaded: Vectors, ids: Ids) -> Vectors:
+def _take_rows(x: Vectors | None, rows: npt.NDArray[np.int64], loaded_ids: Ids, loaded: Vectors, ids: Ids) -> Vectors:
     """Return the vectors (n, d) of ``ids``: ``rows`` of ``x``, of those with -1 the loaded ones, or zeros.
 
     If these are all rows of ``x`` in order, the loaded ones are written to it: a copy takes seconds.
     """
     is_missing = rows < 0
-    if len(rows) == len(x) and ((rows == np.arange(len(x))) | is_missing).all():
+    if x is None or not len(x):
+        taken = np.zeros((len(ids), loaded.shape[1]), dtype=np.float32)
+    elif len(rows) == len(x) and ((rows == np.arange(len(x))) | is_missing).all():
         taken = x
     else:
-        taken = x[rows] if len(x) else np.zeros((len(ids), loaded.shape[1]), dtype=np.float32)
+        taken = x[rows]
     if is_missing.any():
         at = find_positions(loaded_ids, ids[is_missing])
         taken[is_missing] = np.where(at[:, None] >= 0, loaded[at], 0.0) if len(loaded) else 0.0

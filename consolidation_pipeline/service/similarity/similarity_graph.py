@@ -91,7 +91,7 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         added = similarity_graph.append_neighbors(connection, *key, found, new=compared)
         similarity_graph.mark_compared(connection, compared, snapshot.version)
         forget_groups(connection, run, states)
-    run.compared = ComparedVectors(run.embedder.name, snapshot.version, nodes.ids, vectors)
+    run.compared = ComparedVectors(run.embedder.name, snapshot.version, nodes.ids, vectors, x)
     judged = judge_graph(run, nodes)
     rebuilt = bool(len(new)) and not (everything.graph_version == snapshot.version).any()
     return GraphUpdate(len(everything), len(new), added, rebuilt, snapshot.version, walls, judged)

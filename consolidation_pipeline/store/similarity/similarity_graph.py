@@ -67,19 +67,22 @@ class Nodes:
 class ComparedVectors:
     """Grouping vectors (n, d) of the nodes ``ids`` that a run compared under calibration ``version`` of ``model``.
 
-    They are not centred. A vector is current as long as its node has that graph version: whatever changes a vector
-    clears the version.
+    ``centered``: the same array as ``vectors`` under a calibration without a mean vector. A vector is current as long
+    as its node has that graph version: whatever changes a vector clears the version.
     """
 
     model: str
     version: int
     ids: Ids
     vectors: Vectors
+    centered: Vectors
 
 
-# SQL that is true if the raw memory `t` is a node. The sources of an archived merged memory are none.
-IS_NODE = """NOT t.is_archived AND NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories archived
-    WHERE archived.id = t.consolidated_into_id AND archived.retired_at IS NOT NULL)"""
+# SQL that is true if the raw memory `t` is a node. The sources of an archived merged memory are none. Merged memories
+# are looked up by id: the planner expects few retired ones, and an anti-join compares each source with all of them.
+IS_NODE = """NOT t.is_archived AND (t.consolidated_into_id IS NULL OR (
+    SELECT into_.retired_at FROM consolidation.consolidated_memories into_ WHERE into_.id = t.consolidated_into_id
+) IS NULL)"""
 
 # Columns of the node queries. A UUID of zeros reads as an empty id, as NumPy drops trailing zero bytes. 32 digits of a
 # hash tell texts apart.
