@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Reason, find_ids, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.lifecycle.manual_actions import ManualChange
 
-Memories = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids of memories of any kind and project.")]
+Memories = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of memories of any kind and project.")]
 
 
 def archive(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> None:
@@ -25,7 +24,11 @@ def archive(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> 
     from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 
     engine, _ = open_store()
-    _print_result("archived", archive_manually(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
+    _print_result(
+        "archived",
+        archive_manually(engine, find_ids(engine, ids), reason=reason, changed_by=get_actor()),
+        as_json=as_json,
+    )
 
 
 def restore(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> None:
@@ -36,7 +39,11 @@ def restore(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> 
     from consolidation_pipeline.service.lifecycle.manual_actions import restore_memories
 
     engine, _ = open_store()
-    _print_result("restored", restore_memories(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
+    _print_result(
+        "restored",
+        restore_memories(engine, find_ids(engine, ids), reason=reason, changed_by=get_actor()),
+        as_json=as_json,
+    )
 
 
 def pin(
@@ -52,7 +59,7 @@ def pin(
     from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 
     engine, _ = open_store()
-    done = pin_memories(engine, ids, pinned=not off, reason=reason, changed_by=get_actor())
+    done = pin_memories(engine, find_ids(engine, ids), pinned=not off, reason=reason, changed_by=get_actor())
     _print_result("unpinned" if off else "pinned", done, as_json=as_json)
 
 

@@ -10,6 +10,9 @@ import typer
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import Engine
 
@@ -39,6 +42,13 @@ def open_store() -> tuple[Engine, Settings]:
 
     settings = read_settings()
     return open_engine(settings), settings
+
+
+def find_ids(engine: Engine, references: Sequence[str]) -> list[UUID]:
+    """Return the ids of memories that were given whole or by their first digits, as a context tells them."""
+    from consolidation_pipeline.service.undo.lineage import find_memory_id
+
+    return [find_memory_id(engine, reference) for reference in references]
 
 
 def get_actor() -> str:

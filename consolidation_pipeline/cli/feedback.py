@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from typing import Annotated
-from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.cli_context import find_ids, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json
 
 Session = Annotated[str, typer.Option(help="Session that used them; each counts apart. Default: the user.")]
 
 
 def used(
-    ids: Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids of memories and playbook entries.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of memories and playbook entries.")],
     query: Annotated[str, typer.Option(help="Query or task for which they helped: they rise for similar ones.")] = "",
     session: Session = "",
     as_json: JsonFlag = False,
@@ -26,7 +25,7 @@ def used(
     from consolidation_pipeline.service.intake.memory_uses import report_used
 
     engine, settings = open_store()
-    done = report_used(engine, ids, voter=_identify_voter(session), query=query, settings=settings)
+    done = report_used(engine, find_ids(engine, ids), voter=_identify_voter(session), query=query, settings=settings)
     if as_json:
         print_json(vars(done))
         return
@@ -34,7 +33,7 @@ def used(
 
 
 def feedback(
-    id_: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a memory.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Id of a memory.")],
     helpful: Annotated[bool | None, typer.Option("--helpful/--misleading", help="Whether it helped.")] = None,
     note: Annotated[str, typer.Option(help="Reason, kept in the ledger.")] = "",
     session: Session = "",
@@ -45,7 +44,8 @@ def feedback(
 
     engine, _ = open_store()
     voter = _identify_voter(session)
-    done = give_feedback(engine, id_, helpful=helpful, note=note or None, changed_by=get_actor(), voter=voter)
+    (found,) = find_ids(engine, [id_])
+    done = give_feedback(engine, found, helpful=helpful, note=note or None, changed_by=get_actor(), voter=voter)
     if as_json:
         print_json(done)
         return

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Limit, Project, Reason, get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Limit, Project, Reason, find_ids, get_actor, open_store
 from consolidation_pipeline.cli.output import (
     JsonFlag,
     fact_table,
@@ -25,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="List, show, edit and delete memori
 _SOURCE = "cli"
 _TEXT_WIDTH = 60
 
-Id = Annotated[UUID, typer.Argument(metavar="ID", help="Id of a memory.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Id of a memory.")]
 Type = Annotated[str | None, typer.Option("--type", help="Memory type.")]
 Goal = Annotated[str | None, typer.Option(help="Goal of the task.")]
 Result = Annotated[str | None, typer.Option(help="Result of the task.")]
@@ -131,7 +130,7 @@ def show(id_: Id, as_json: JsonFlag = False) -> None:
     from consolidation_pipeline.service.intake.agent_memories import get_memory
 
     engine, _ = open_store()
-    found = get_memory(engine, id_)
+    found = get_memory(engine, *find_ids(engine, [id_]))
     if as_json:
         print_json(found)
         return
@@ -175,7 +174,8 @@ def edit(
     fields = _collect_fields(text, type_, goal, result, lessons_learned, tag, file, success, importance)
     given = {name: _empty(value) for name, value in fields.items() if value is not None}
     engine, settings = open_store()
-    done = edit_memory(engine, id_, given, changed_by=get_actor(), reason=reason, version=version)
+    (found,) = find_ids(engine, [id_])
+    done = edit_memory(engine, found, given, changed_by=get_actor(), reason=reason, version=version)
     embed_edited(engine, done, settings=settings)
     if as_json:
         print_json(vars(done))
@@ -187,7 +187,7 @@ def edit(
 
 @app.command()
 def delete(
-    ids: Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids of memories of one project.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of memories of one project.")],
     reason: Reason = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -198,7 +198,7 @@ def delete(
     from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories
 
     engine, _ = open_store()
-    done = delete_memories(engine, ids, changed_by=get_actor(), reason=reason)
+    done = delete_memories(engine, find_ids(engine, ids), changed_by=get_actor(), reason=reason)
     if as_json:
         print_json(vars(done))
         return

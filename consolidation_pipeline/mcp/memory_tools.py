@@ -59,5 +59,4 @@ def get_memory(ctx: ToolContext, memory_id: MemoryId, project: Project = "") -> 
     from consolidation_pipeline.service.intake.agent_memories import get_memory as read
 
     caller = get_caller(ctx)
-    caller.check_owner(memory_id, "memory", project=project)
-    return MemoryAnswer(read(caller.engine, memory_id))
+    return MemoryAnswer(read(caller.engine, caller.find_memory(memory_id, project=project)))

@@ -152,5 +152,5 @@ def trace_memory_lineage(
     from consolidation_pipeline.service.undo.lineage import trace_memory
 
     caller = get_caller(ctx)
-    caller.check_owner(memory_id, "memory", project=project)
-    return LineageAnswer(trace_memory(caller.engine, str(memory_id), depth=depth))
+    id_ = caller.find_memory(memory_id, project=project)
+    return LineageAnswer(trace_memory(caller.engine, str(id_), depth=depth))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated
-from uuid import UUID
 
 from pydantic import Field
 
@@ -58,4 +57,21 @@ MemoryType = Annotated[
         json_schema_extra={"enum": list(MEMORY_TYPES)},
     ),
 ]
-MemoryId = Annotated[UUID, Field(description="Id of a memory or playbook entry, as a search returned it.")]
+# Whole, or as a context tells it.
+_ID_PATTERN = r"^[0-9A-Fa-f-]{8,36}$"
+MemoryId = Annotated[
+    str,
+    Field(
+        description="Id of a memory or playbook entry, as a search or context returned it, or at least its first 8 "
+        "digits.",
+        pattern=_ID_PATTERN,
+    ),
+]
+MemoryIds = Annotated[
+    list[Annotated[str, Field(pattern=_ID_PATTERN)]],
+    Field(
+        description="Ids of memories and playbook entries from search or context, or at least their first 8 digits.",
+        min_length=1,
+        max_length=100,
+    ),
+]

@@ -111,6 +111,25 @@ class Caller:
             raise ToolError(f"forbidden: this key is for scope {own} only")
         return own or scope or None
 
+    def find_memory(self, reference: str, *, project: str = "") -> UUID:
+        """Return the id of a memory or playbook entry that an agent named, whole or by its first digits.
+
+        Raises:
+            UsageError: Several ids begin with these digits.
+            NotFoundError: There is none, or it belongs to another project; see ``check_owners``.
+        """
+        return self.find_memories([reference], project=project)[0]
+
+    def find_memories(self, references: Sequence[str], *, project: str = "") -> list[UUID]:
+        """Return the ids of memories and playbook entries; see ``find_memory``."""
+        from consolidation_pipeline.service.undo.lineage import find_memory_id
+
+        bound = self.principal.project is not None or project
+        project_id = self.find_project(project).id if bound else None
+        ids = [find_memory_id(self.engine, reference, project_id=project_id) for reference in references]
+        self.check_owners(ids, "memory", project=project)
+        return ids
+
     def check_owner(self, id_: UUID, noun: str, *, project: str = "") -> None:
         """Raise NotFoundError if a row belongs to another project; see ``check_owners``."""
         self.check_owners([id_], noun, project=project)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
 
 from pydantic import Field
 
@@ -15,7 +14,7 @@ from consolidation_pipeline.mcp.output_schemas import (
     FeedbackAnswer,
     UsesAnswer,
 )
-from consolidation_pipeline.mcp.tool_arguments import MemoryId, MemoryType, Project, Reason, SessionId
+from consolidation_pipeline.mcp.tool_arguments import MemoryId, MemoryIds, MemoryType, Project, Reason, SessionId
 from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def edit_memory(
     from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory as edit
 
     caller = get_caller(ctx, of_scope=True)
-    caller.check_owner(memory_id, "memory", project=project)
+    id_ = caller.find_memory(memory_id, project=project)
     texts = {
         "content": content,
         "memory_type": memory_type,
@@ -142,7 +141,7 @@ def edit_memory(
     fields = {name: value for name, value in (texts | others).items() if value not in ("", None)}
     done = edit(
         caller.engine,
-        memory_id,
+        id_,
         fields,
         changed_by=caller.name,
         reason=reason or None,
@@ -165,10 +164,10 @@ def delete_memory(
     from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories
 
     caller = get_caller(ctx, of_scope=True)
-    caller.check_owner(memory_id, "memory", project=project)
+    id_ = caller.find_memory(memory_id, project=project)
     done = delete_memories(
         caller.engine,
-        [memory_id],
+        [id_],
         changed_by=caller.name,
         reason=reason or None,
         editor=_get_editor(caller.principal),
@@ -201,10 +200,10 @@ def memory_feedback(
     from consolidation_pipeline.service.intake.agent_memories import give_feedback
 
     caller = get_caller(ctx)
-    caller.check_owner(memory_id, "memory", project=project)
+    id_ = caller.find_memory(memory_id, project=project)
     feedback = give_feedback(
         caller.engine,
-        memory_id,
+        id_,
         helpful=helpful,
         note=note or None,
         changed_by=caller.name,
@@ -215,10 +214,7 @@ def memory_feedback(
 
 def report_used_memories(
     ctx: ToolContext,
-    ids: Annotated[
-        list[UUID],
-        Field(description="Ids of memories and playbook entries from search or context.", min_length=1, max_length=100),
-    ],
+    ids: MemoryIds,
     query: Annotated[
         str,
         Field(description="The query or task for which they helped: they rise for similar ones.", max_length=10_000),
@@ -235,10 +231,9 @@ def report_used_memories(
     from consolidation_pipeline.service.intake.memory_uses import report_used
 
     caller = get_caller(ctx)
-    caller.check_owners(ids, "memory", project=project)
     done = report_used(
         caller.engine,
-        ids,
+        caller.find_memories(ids, project=project),
         voter=caller.principal.identify_voter(session_id),
         query=query,
         settings=caller.settings,

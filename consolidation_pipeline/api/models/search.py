@@ -52,7 +52,7 @@ class SearchRequest(Body):
     )
 
     project: ProjectReference
-    query: str = Field(min_length=3, max_length=MAX_QUERY_CHARS, description="Question or keywords.")
+    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS, description="Question or keywords.")
     limit: int = Field(10, ge=1, le=MAX_LIMIT)
     levels: list[Annotated[int, Field(ge=0, le=3)]] | None = Field(
         None,
@@ -274,6 +274,9 @@ class ContextMemory(Reply):
     confidence_score: ConfidenceScore
     relevance_score: float
     tags: list[str]
+    created_at: datetime = Field(
+        validation_alias=AliasChoices("created_at", "learned_at"), description="Time at which it was learned."
+    )
 
 
 class ContextReply(Reply):
@@ -293,6 +296,7 @@ class ContextReply(Reply):
                     "confidence_score": 0.92,
                     "relevance_score": 0.85,
                     "tags": ["auth"],
+                    "created_at": "2026-01-08T10:30:00Z",
                 }
             ],
             "playbook_entries": [

@@ -17,7 +17,7 @@ _OPTIONAL_MARKERS = frozenset(
     "to by through against above during because result although if between from object".split()
 )
 # Cues of what is not done yet.
-_UNDONE = {("modality", "required"), ("tense", "future"), ("request", "action")}
+_UNDONE = {("modality", "required"), ("modality", "advised"), ("tense", "future"), ("request", "action")}
 # Poles of a category that say the same in one place: "may park", "can park"; "once it is green", "when it is green".
 _ALIKE = {
     ("modality", "able", "permitted"),

@@ -78,6 +78,7 @@ denying_verbs: Words of the negative pole that are verbs: beside another verb th
 neutral: Category = poles that may stand in one text alone.
 synonyms.groups: Words that are read as one: spellings, forms, abbreviations, and words of one meaning in any sentence.
 antonyms.pairs: Words that must not stand for each other.
+antonyms.things: Those of them that name things: what is said of one contradicts nothing that is said of the other.
 """
 
 import re
@@ -214,6 +215,7 @@ class Language(FunctionWords):
     groups: Mapping[str, frozenset[int]]
     verbs: frozenset[str]
     antonyms: frozenset[frozenset[str]]
+    things: frozenset[str]
     opposites: Mapping[str, frozenset[str]]
     light_verbs: frozenset[str]
     questions: Mapping[str, str]
@@ -388,6 +390,7 @@ def load_language(code: str) -> Language:
         "groups": {key: frozenset(numbers) for key, numbers in groups.items()},
         "verbs": frozenset(stem(line.partition(",")[0]) for line in lists.get("forms", ())),
         "antonyms": antonyms,
+        "things": frozenset(synonyms.get(stem(word), stem(word)) for word in raw["antonyms"].get("things", ())),
         "opposites": {
             word: frozenset(one for pair in antonyms if word in pair for one in pair - {word}) for word in opposed
         },

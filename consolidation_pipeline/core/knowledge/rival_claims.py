@@ -100,6 +100,8 @@ def _compare_claims(first: Reading, other: Reading, found: Explanation) -> Compa
     )
     if found.verdict != "contradicts":
         return _tell_whole(sides)
+    if any(names_things(one, first, other) for one in found.differences):
+        return None
     denials = [one for one in found.differences if is_denial(one, first)]
     kinds = {kind for side in sides for kind, spans in side.spans.items() if spans}
     if kinds <= _VALUE_KINDS and all(side.spans["value"] for side in sides):
@@ -161,6 +163,25 @@ def is_denial(difference: Difference, first: Reading) -> bool:
         return difference.kind in ("polarity", "opposite")
     start = difference.spans_a[0][0]
     return all(cue.category in _DENIALS for cue in first.cues if cue.start == start)
+
+
+def names_things(difference: Difference, first: Reading, other: Reading) -> bool:
+    """Return True for opposites that name two things, such as staging and production: both claims may hold.
+
+    Args:
+        first: The text ``a`` of the difference.
+        other: The text ``b``.
+    """
+    if difference.kind != "opposite":
+        return False
+    things = load_language(first.language or "en").things
+    sides = (first, difference.spans_a), (other, difference.spans_b)
+    return all(
+        token.key in things
+        for reading, spans in sides
+        for token in reading.tokens
+        if any(start <= token.start < end for start, end in spans)
+    )
 
 
 def is_name(token: Token) -> bool:

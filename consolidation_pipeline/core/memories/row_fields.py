@@ -22,6 +22,41 @@ INT32_MAX = 2**31 - 1
 
 # Text with fewer digits is a year or a calendar date.
 _EPOCH_TEXT = re.compile(r"\d{9,}(\.\d+)?")
+# A language of two letters (ISO 639-1), perhaps with a script and country (BCP 47), and the text search configuration
+# of each; PostgreSQL has none for other languages.
+_LANGUAGE_TAG = re.compile(r"([a-z]{2})(?:[-_][a-z0-9]{2,8})*")
+_LANGUAGES_BY_CODE = {
+    "ar": "arabic",
+    "hy": "armenian",
+    "eu": "basque",
+    "ca": "catalan",
+    "da": "danish",
+    "nl": "dutch",
+    "en": "english",
+    "fi": "finnish",
+    "fr": "french",
+    "de": "german",
+    "el": "greek",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "id": "indonesian",
+    "ga": "irish",
+    "it": "italian",
+    "lt": "lithuanian",
+    "ne": "nepali",
+    "no": "norwegian",
+    "nb": "norwegian",
+    "nn": "norwegian",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sr": "serbian",
+    "es": "spanish",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+    "yi": "yiddish",
+}
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -74,8 +109,10 @@ def _read_type(_key: str, value: object) -> str:
 
 def _read_language(key: str, value: object) -> str:
     language = _read_text(key, value).strip().lower()
+    if code := _LANGUAGE_TAG.fullmatch(language):
+        return _LANGUAGES_BY_CODE.get(code[1], "simple")
     if language not in LANGUAGES:
-        raise invalid_field(key, value, f"one of {', '.join(LANGUAGES)}")
+        raise invalid_field(key, value, f"a code such as de or pt-BR, or one of {', '.join(LANGUAGES)}")
     return language
 
 

@@ -31,6 +31,8 @@ _POINTER_SHARE, _SMALL_BUDGET, _MAX_POINTERS = 0.05, 1_000, 5
 # Number of the derived memories that are weighed against what they would displace, the best ones. The better half of
 # the memories is never displaced.
 _MAX_DERIVED, _SAFE_SHARE = 5, 0.5
+# Memories without room, the best ones, that are compared with those that have room.
+_MAX_CHECKED = 20
 # Coverage per token that a derived memory needs, as a multiple of that of the memories which it displaces.
 _LEAST_GAIN = 3.0
 
@@ -70,10 +72,18 @@ def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSele
             first = {one.id for one in place}
             queue = [*place, piece, *(one for one in queue if one.id not in first)]
             packing = _Packing(budget - reserved, entries, queue)
+    outdated: list[ContextPiece] = []
+    while found := packing.find_outdated():
+        # Half of a contradiction would be told as a fact, and the older half.
+        older, newer = found
+        outdated.append(older)
+        queue = [newer if one is older else one for one in queue if one is not newer]
+        packing = _Packing(budget - reserved, entries, queue)
     told = {one.piece.id for one in packing.selected}
     pointers = list_pointers((piece for piece in derived if piece.id not in told), packing.left_out)
     packing.add_pointers(pointers[:_MAX_POINTERS], budget)
-    return ContextSelection(packing.sort(), packing.left_out, packing.contradictions, packing.pointers)
+    left_out = [*packing.left_out, *outdated]
+    return ContextSelection(packing.sort(), left_out, packing.contradictions, packing.pointers)
 
 
 def _rank(pieces: Iterable[ContextPiece]) -> list[ContextPiece]:
@@ -124,6 +134,16 @@ class _Packing:
     def sort(self) -> list[SelectedPiece]:
         """Return the pieces in the order of the chapters, else as they were added."""
         return sorted(self.selected, key=lambda one: (one.piece.kind != PLAYBOOK, one.piece.is_related))
+
+    def find_outdated(self) -> tuple[ContextPiece, ContextPiece] | None:
+        """Return a memory and a newer one without room that contradicts it; None if there are none."""
+        for piece in self.left_out[:_MAX_CHECKED]:
+            for sentence in parse_sentences(piece.text) if piece.kind != PLAYBOOK else ():
+                if found := self._index.find_contradicted(sentence):
+                    known = self._pieces[found[0]]
+                    if known.kind not in (*DERIVED, PLAYBOOK) and known.learned_at < piece.learned_at:
+                        return known, piece
+        return None
 
     def add_pointers(self, pointers: Iterable[MemoryPointer], budget: int) -> None:
         """Add the pointers that fit into a larger budget, then further memories."""

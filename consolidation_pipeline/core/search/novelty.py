@@ -13,7 +13,7 @@ from itertools import count
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, Spans, explain_readings
 from consolidation_pipeline.core.differences.reading import Reading, Token
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.rival_claims import is_name
+from consolidation_pipeline.core.knowledge.rival_claims import is_name, names_things
 from consolidation_pipeline.core.literals.literals import KINDS, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentence_splitter import BULLET, split_sentences
@@ -125,6 +125,8 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     found = explain_readings(*readings).differences
     contradicting = next((one for one in found if PROOFS[one.kind] == "contradicts"), None)
     if contradicting is None or not all(map(_tells_fact, readings)):
+        return None
+    if any(names_things(one, *readings) for one in found):
         return None
     one, other = contradicting.a.split(), contradicting.b.split()
     words = {difference.kind: {*difference.a.split(), *difference.b.split()} for difference in found}

@@ -439,7 +439,7 @@ def build_merged_columns(plan: PlannedMerge) -> dict[str, Any]:
         "importance": max([s.importance for s in new] + [row.importance for row in existing]),
         "success": any_success(s.success for s in sources),
         "pinned": any(s.pinned for s in new) or any(row.pinned for row in existing),
-        "learned_at": min(s.learned_at for s in sources),
+        "learned_at": max(s.learned_at for s in sources),
         "cluster_key": plan.cluster_key,
         "scope_key": sources[0].scope_key,
         "language": most_frequent(s.language for s in sources),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -87,13 +88,31 @@ def trace_memory(engine: Engine, reference: str, *, depth: int) -> Lineage:
     )
 
 
-def _find_one(connection: Connection, reference: str) -> TracedMemory:
+def find_memory_id(engine: Engine, reference: str, *, project_id: UUID | None = None) -> UUID:
+    """Return the id of a memory or playbook entry. Whether a whole id exists is not checked.
+
+    Args:
+        reference: The id, or at least its first 8 hexadecimal digits, as a context tells it.
+        project_id: Only ids of this project begin with it; None = of all.
+
+    Raises:
+        UsageError: The reference is no id, or several ids begin with it.
+        NotFoundError: No id begins with it.
+    """
+    with suppress(ValueError):
+        return UUID(reference)
+    with engine.connect() as connection:
+        return _find_one(connection, reference, project_id).id
+
+
+def _find_one(connection: Connection, reference: str, project_id: UUID | None = None) -> TracedMemory:
     digits = reference.lower().replace("-", "")
     if not _ID.fullmatch(digits):
         raise UsageError(
             f"{reference!r} is not the id of a memory: give the id or its first {SHORTEST_PREFIX} or more digits"
         )
-    found = find_memories(connection, UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f")), limit=3)
+    first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+    found = find_memories(connection, first, last, project_id=project_id, limit=3)
     if not found:
         raise NotFoundError(f"there is no memory {reference}")
     if len(found) > 1:

@@ -54,6 +54,7 @@ _FIND_MEMORIES = compose(
         SELECT id, project_id, 'playbook', 4, category, status, content, created_at
         FROM consolidation.playbook_entries WHERE id BETWEEN :first AND :last) m
         JOIN consolidation.projects p ON p.id = m.project_id
+    WHERE CAST(:project AS uuid) IS NULL OR m.project_id = :project
     ORDER BY m.id LIMIT :limit
     """,
     raw_status=RAW_STATUS,
@@ -61,9 +62,15 @@ _FIND_MEMORIES = compose(
 )
 
 
-def find_memories(connection: Connection, first: UUID, last: UUID, *, limit: int) -> list[TracedMemory]:
-    """Return up to ``limit`` memories and playbook entries with ids from ``first`` to ``last``, by id."""
-    rows = connection.execute(text(_FIND_MEMORIES), {"first": first, "last": last, "limit": limit})
+def find_memories(
+    connection: Connection, first: UUID, last: UUID, *, project_id: UUID | None = None, limit: int
+) -> list[TracedMemory]:
+    """Return up to ``limit`` memories and playbook entries with ids from ``first`` to ``last``, by id.
+
+    ``project_id``: only of this project; None = of all.
+    """
+    bound = {"first": first, "last": last, "project": project_id, "limit": limit}
+    rows = connection.execute(text(_FIND_MEMORIES), bound)
     return [TracedMemory(*row) for row in rows]
 
 

@@ -1,6 +1,13 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
 NEAR_MISSES = [
+    ("Every release must be signed by two maintainers.", "Every release should be signed by two maintainers."),
+    ("The worker must not block", "The worker should never block"),
+    ("The crash is caused by the new driver.", "The crash is probably caused by the new driver."),
+    ("Alle Rechnungen sollten geprüft werden.", "Alle Rechnungen müssen geprüft werden."),
+    ("Der Absturz liegt am Treiber.", "Der Absturz liegt vermutlich am Treiber."),
+    ("Las facturas deben revisarse.", "Las facturas deberían revisarse."),
+    ("Les factures doivent être vérifiées.", "Les factures devraient être vérifiées."),
     # numbers and units
     ("timeout 30 s", "timeout 60 s"),
     ("Set the timeout to 30 seconds", "Set the timeout to 30 ms"),
@@ -405,7 +412,7 @@ PROVEN_REWORDINGS = [
     ("Nobody reads the log", "The log is read by nobody"),
     ("Don't use eval", "Avoid using eval"),
     ("I was unable to reproduce the crash", "I could not reproduce the crash"),
-    ("The worker must not block", "The worker should never block"),
+    ("The worker must not block", "The worker must never block"),
     ("Make sure not to leak the handle", "Do not leak the handle"),
     ("Refuse to start without a key", "Do not start without a key"),
     ("The oven stays at 180 degrees Celsius.", "The oven stays at 180 °C."),

@@ -235,7 +235,7 @@ def test_parser_reads_times_as_utc(given_time: object, instant: datetime) -> Non
         ({"meta": "text"}, "meta is 'text': expected a JSON object"),
         ({"other": {1, 2}}, "other is .*: expected a JSON value"),
         ({"other": math.inf}, "other is inf: expected a finite number"),
-        ({"language": "klingon"}, "language is 'klingon': expected one of arabic"),
+        ({"language": "klingon"}, "language is 'klingon': expected a code such as de or pt-BR, or one of arabic"),
         ({"embedding": [0.1]}, "embedding_model is None: expected the name of the model"),
         ({"embedding": [[0.1]], "embedding_model": "m"}, "embedding is .*: expected a flat list of numbers"),
         ({"embedding": [True], "embedding_model": "m"}, "embedding is .*: expected a flat list of numbers"),
@@ -282,7 +282,14 @@ def test_parser_output_of_any_json_row_is_storable(row: dict[str, object]) -> No
     assert parse_memory(row, source="notes") == memory
 
 
+CODES = (
+    ({"language": "de"}, "german"),
+    ({"language": "pt-BR"}, "portuguese"),
+    ({"language": "zh_Hans_CN"}, "simple"),
+)
+
+
 def test_parser_applies_default_language() -> None:
     assert parse_row().language == "english"
-    for row, language in (({}, "german"), ({"language": ""}, "german"), ({"language": " Dutch"}, "dutch")):
+    for row, language in (({}, "german"), ({"language": ""}, "german"), ({"language": " Dutch"}, "dutch"), *CODES):
         assert parse_memory({"content": "x", **row}, source="s", default_language="german").language == language

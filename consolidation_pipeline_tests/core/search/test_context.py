@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.differences.explanation import explain, explain_readings
+from consolidation_pipeline.core.differences.reader import read
+from consolidation_pipeline.core.knowledge.rival_claims import names_things
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.search import novelty
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
@@ -231,8 +233,33 @@ def test_near_misses_are_told_with_a_warning() -> None:
         selection = select_pieces(pieces, budget=2000)
         told = {sentence for one in selection.selected for sentence in split_sentences(one.text)}
         assert told >= {*split_sentences(asked), *split_sentences(other)}
-        if is_near and explain(asked, other).verdict == "contradicts":
+        found = explain(asked, other)
+        # What holds in staging contradicts nothing that holds in production.
+        holds_both = any(names_things(one, read(asked), read(other)) for one in found.differences)
+        if is_near and found.verdict == "contradicts" and not holds_both:
             assert {side.id.int for one in selection.contradictions for side in one.sides} == {1, 2}
+
+
+def test_claims_on_two_things_are_no_contradiction() -> None:
+    pieces = [
+        piece(1, "raw", "Redis in staging has 4 GB of memory."),
+        piece(2, "raw", "Redis in production has 4 GB of memory."),
+        piece(3, "raw", "Redis in production has 8 GB of memory."),
+    ]
+    assert list_sides(select_pieces(pieces[:2], budget=UNLIMITED)) == []
+    assert list_sides(select_pieces(pieces, budget=UNLIMITED)) == [("value", [(3, "8 GB"), (2, "4 GB")])]
+
+
+def test_older_side_is_not_told_alone() -> None:
+    older = piece(1, "raw", "The maintenance window is Sunday 02:00-04:00 CET.", score=0.9)
+    newer = piece(2, "raw", "The maintenance window is Saturday 02:00-04:00 CET.", score=0.8)
+    both = select_pieces([older, newer, piece(3, "raw", FACT, score=0.7)], budget=UNLIMITED)
+    assert list_sides(both) == [("value", [(2, "Saturday"), (1, "Sunday")])]
+    for budget in range(estimate_tokens(both.selected[0].text)):
+        selection = select_pieces([older, newer], budget=budget)
+        assert older.text not in {one.text for one in selection.selected} or selection.contradictions
+    alone = select_pieces([older, newer], budget=30)
+    assert (list_texts(alone), alone.left_out) == ([("raw", newer.text)], [older])
 
 
 def test_number_of_comparisons_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

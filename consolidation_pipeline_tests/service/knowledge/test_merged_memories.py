@@ -65,7 +65,7 @@ def test_merge_unites_all_fields_of_sources(pipeline: Pipeline) -> None:
     assert sorted(row.tags) == ["db", "deploy", "ops"]
     assert (row.reuse_count, row.importance, row.success, row.pinned) == (7, 0.9, True, True)
     assert row.last_accessed_at.isoformat() == "2024-03-09T08:00:00+00:00"
-    assert row.learned_at.isoformat() == "2024-03-02T08:00:00+00:00"
+    assert row.learned_at.isoformat() == "2024-03-09T08:00:00+00:00"
     assert (row.kind, row.abstraction_level, row.memory_type, row.confidence_score) == ("merged", 1, "learning", 0.95)
     assert (row.version, row.source_count, sorted(row.source_memory_ids)) == (1, 3, memory_ids("a", "b", "c"))
     files = pipeline.rows("SELECT path FROM {s}.memory_files WHERE owner_id = :id ORDER BY path", id=row.id)
