@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -46,9 +47,8 @@ def erase(
         else:
             print(words)
         return
-    if certificate is not None and certificate.exists():
-        raise UsageError(f"{certificate} exists: name a new file for the certificate")
-    done = erase_memories(engine, chosen, project=project, user_id=user, reason=reason, changed_by=get_actor())
+    with _reserve(certificate):
+        done = erase_memories(engine, chosen, project=project, user_id=user, reason=reason, changed_by=get_actor())
     content = format_certificate(done)
     if certificate is None:
         print(content)
@@ -67,6 +67,31 @@ def erase(
     if not done.is_clean:
         print_note(f"something is left: {format_value(dict(done.scan['places']))}")
         raise typer.Exit(1)
+
+
+@contextmanager
+def _reserve(certificate: Path | None) -> Iterator[None]:
+    """Create the file of a certificate before anything is erased; remove it if nothing is.
+
+    Raises:
+        UsageError: The file is there, or cannot be written.
+    """
+    if certificate is None:
+        yield
+        return
+    try:
+        certificate.touch(exist_ok=False)
+    except FileExistsError:
+        raise UsageError(f"{certificate} exists: name a new file for the certificate") from None
+    except OSError as error:
+        raise UsageError(
+            f"the certificate cannot be written to {certificate}: {error.strerror}; nothing was erased"
+        ) from error
+    try:
+        yield
+    except BaseException:
+        certificate.unlink()
+        raise
 
 
 def _count(memories: Sequence[object]) -> str:

@@ -301,6 +301,8 @@ def _describe_suggestions(run: Mapping[str, Any]) -> str | None:
     ended = run["metrics"].get("archived_memories", {}).get("suggestions_superseded", 0)
     made, waiting = done.get("suggestions_created", 0), done.get("suggestions_waiting", 0) - ended
     beyond = f", {count} beyond review_limit" if (count := done.get("groups_beyond_limit", 0)) else ""
+    if count := done.get("groups_left_by_plan", 0):
+        beyond = f", {count} left to a run without a plan, which proposes them"
     listing = f"consolidation suggestions list {run['project']}"
     archived = f", {ended} ended as an original was archived" if ended else ""
     return f"{made} created{archived}, {waiting} waiting{beyond}: {listing}" if waiting or beyond else None

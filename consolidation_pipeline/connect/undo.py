@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from consolidation_pipeline.connect.mapping import Links, table_identifier
 from consolidation_pipeline.connect.references import find_references
+from consolidation_pipeline.connect.row_forms import RowForm, find_forms
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
 from consolidation_pipeline.connect.store import Conflict
 from consolidation_pipeline.connect.write_back import set_links
@@ -57,7 +58,11 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
     if found is None:
         return []
     images = [_Image(*row) for row in _load_images(connection, write_id)]
-    conflicts = _find_conflicts(connection, table, images)
+    touched = dict.fromkeys(each.table for each in images)
+    forms, conflicts = find_forms(connection, touched, found[0].get("columns", {}))
+    if conflicts:
+        return conflicts
+    conflicts = _find_conflicts(connection, table, images, forms)
     if not found[0]["inserted"] and not table.find_present(connection, [found[0]["successor"]]):
         conflicts.append(Conflict(table.mapping.table, found[0]["successor"], "the kept row was deleted"))
     elif found[0]["inserted"]:
@@ -67,11 +72,12 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
         ]
     if conflicts:
         return conflicts
-    _delete_inserted(connection, table, [each for each in images if each.action == "inserted"])
-    _restore_deleted(connection, table, [each for each in reversed(images) if each.action == "deleted"])
+    _delete_inserted(connection, table, [each for each in images if each.action == "inserted"], forms)
+    _restore_deleted(connection, [each for each in reversed(images) if each.action == "deleted"], forms)
     for links in table.mapping.links:
         updated = [each for each in images if each.action == "updated" and each.table == links.table]
-        _restore_links(connection, table, links, updated, successor=found[0]["successor"])
+        if updated:
+            _restore_links(connection, table, links, updated, forms[links.table], successor=found[0]["successor"])
     connection.execute("UPDATE consolidation_sidecar.writes SET undone_at = now() WHERE id = %s", [write_id])
     return []
 
@@ -84,12 +90,14 @@ def _load_images(connection: Connection[Any], write_id: UUID) -> list[tuple[Any,
     ).fetchall()
 
 
-def _find_conflicts(connection: Connection[Any], table: SourceTable, images: Sequence[_Image]) -> list[Conflict]:
+def _find_conflicts(
+    connection: Connection[Any], table: SourceTable, images: Sequence[_Image], forms: Mapping[str, RowForm]
+) -> list[Conflict]:
     conflicts = []
     for name in dict.fromkeys(each.table for each in images if each.action != "updated"):
         key = _key_columns(table, name)
         mine = [each for each in images if each.table == name]
-        now = _load_rows(connection, name, key, {each.key for each in mine})
+        now = _load_rows(connection, name, key, {each.key for each in mine}, forms[name])
         for image in mine:
             rows = now.get(image.key, [])
             if image.action == "deleted" and rows and not _is_own(rows, mine):
@@ -111,11 +119,13 @@ def _key_columns(table: SourceTable, name: str) -> tuple[str, ...]:
     return table.mapping.other_tables[name]
 
 
-def _load_rows(connection: Connection[Any], name: str, key: Sequence[str], keys: set[str]) -> dict[str, list[str]]:
-    """Return the present rows with ``keys`` as text, by key, locked."""
+def _load_rows(
+    connection: Connection[Any], name: str, key: Sequence[str], keys: set[str], form: RowForm
+) -> dict[str, list[str]]:
+    """Return the present rows with ``keys`` as images, by key, locked."""
     rows = connection.execute(
-        sql.SQL("SELECT {key}, t::text FROM {table} t WHERE {key} = ANY(%s) FOR UPDATE").format(
-            key=key_sql(key), table=table_identifier(name)
+        sql.SQL("SELECT {key}, {text} FROM {table} t WHERE {key} = ANY(%s) FOR UPDATE").format(
+            key=key_sql(key), text=form.text, table=table_identifier(name)
         ),
         [sorted(keys)],
     )
@@ -125,45 +135,55 @@ def _load_rows(connection: Connection[Any], name: str, key: Sequence[str], keys:
     return found
 
 
-def _delete_inserted(connection: Connection[Any], table: SourceTable, images: Sequence[_Image]) -> None:
+def _delete_inserted(
+    connection: Connection[Any], table: SourceTable, images: Sequence[_Image], forms: Mapping[str, RowForm]
+) -> None:
     for image in reversed(images):
         connection.execute(
-            sql.SQL("DELETE FROM {} t WHERE {} = %s AND t::text = %s").format(
-                table_identifier(image.table), key_sql(_key_columns(table, image.table))
+            sql.SQL("DELETE FROM {} t WHERE {} = %s AND {} = %s").format(
+                table_identifier(image.table), key_sql(_key_columns(table, image.table)), forms[image.table].text
             ),
             [image.key, image.after],
         )
 
 
-def _restore_deleted(connection: Connection[Any], table: SourceTable, images: Sequence[_Image]) -> None:
+def _restore_deleted(connection: Connection[Any], images: Sequence[_Image], forms: Mapping[str, RowForm]) -> None:
     for image in images:
-        names = sql.SQL(", ").join(map(sql.Identifier, table.writable_columns(image.table)))
+        form = forms[image.table]
         connection.execute(
             sql.SQL(
-                "INSERT INTO {table} ({names}) OVERRIDING SYSTEM VALUE SELECT {names} FROM (SELECT (%s::{table}).*) r"
-            ).format(table=table_identifier(image.table), names=names),
+                "INSERT INTO {table} ({names}) OVERRIDING SYSTEM VALUE SELECT {names} FROM (SELECT (%s::{type}).*) r"
+            ).format(table=table_identifier(image.table), names=form.names, type=form.type),
             [image.before],
         )
 
 
 def _restore_links(
-    connection: Connection[Any], table: SourceTable, links: Links, images: Sequence[_Image], *, successor: str
+    connection: Connection[Any],
+    table: SourceTable,
+    links: Links,
+    images: Sequence[_Image],
+    form: RowForm,
+    *,
+    successor: str,
 ) -> None:
     """Put arrays of links back: as they were, or, if they were changed since, with the hidden keys added again.
 
     Several writes that changed one array may be undone in any order: when an array has again the keys that an image of
     it shows, it has them in the order of that image.
     """
-    now = _load_rows(connection, links.table, links.key, {each.key for each in images})
+    now = _load_rows(connection, links.table, links.key, {each.key for each in images}, form)
     merged: dict[str, list[str]] = {}
     for image in images:
         row = now.get(image.key, [None])[0]
         if row is None:  # The store removed it, with all that it linked.
             continue
         if row == image.after:
-            _replace_row(connection, table, links, image)
+            _replace_row(connection, links, image, form)
             continue
-        before, after, present = (_read_array(connection, links, each) for each in (image.before, image.after, row))
+        before, after, present = (
+            _read_array(connection, links, each, form) for each in (image.before, image.after, row)
+        )
         added = successor not in before
         merged[image.key] = [
             *(each for each in present if not (added and each == successor)),
@@ -171,7 +191,8 @@ def _restore_links(
         ]
     if not merged:
         return
-    for key, keys in merged.items():
+    # Images of other writes may be of other forms.
+    for key, keys in merged.items() if form.is_current else ():
         merged[key] = _find_order(connection, links, key, keys)
     set_links(connection, table, links, merged)
 
@@ -192,19 +213,18 @@ def _find_order(connection: Connection[Any], links: Links, key: str, keys: list[
     return keys if found is None else [str(each) for each in found[0]]
 
 
-def _replace_row(connection: Connection[Any], table: SourceTable, links: Links, image: _Image) -> None:
-    names = sql.SQL(", ").join(map(sql.Identifier, table.writable_columns(links.table)))
+def _replace_row(connection: Connection[Any], links: Links, image: _Image, form: RowForm) -> None:
     connection.execute(
         sql.SQL(
-            "UPDATE {table} t SET ({names}) = (SELECT {names} FROM (SELECT (%s::{table}).*) r) WHERE {key} = %s"
-        ).format(table=table_identifier(links.table), names=names, key=key_sql(links.key)),
+            "UPDATE {table} t SET ({names}) = (SELECT {names} FROM (SELECT (%s::{type}).*) r) WHERE {key} = %s"
+        ).format(table=table_identifier(links.table), names=form.names, type=form.type, key=key_sql(links.key)),
         [image.before, image.key],
     )
 
 
-def _read_array(connection: Connection[Any], links: Links, image: str | None) -> list[str]:
+def _read_array(connection: Connection[Any], links: Links, image: str | None, form: RowForm) -> list[str]:
     row = connection.execute(
-        sql.SQL("SELECT {} FROM (SELECT (%s::{}).*) t").format(links.keys.as_json(), table_identifier(links.table)),
+        sql.SQL("SELECT {} FROM (SELECT (%s::{}).*) t").format(links.keys.as_json(), form.type),
         [image],
     ).fetchone()
     value = None if row is None else row[0]

@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 
 from consolidation_pipeline.connect.mapping import Field, Fill, Links, table_identifier
 from consolidation_pipeline.connect.references import check_unreferenced
+from consolidation_pipeline.connect.row_forms import describe_columns
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
 from consolidation_pipeline.connect.store import GroupWrite, Receipt, check_stamps
 from consolidation_pipeline.errors import UsageError
@@ -53,7 +54,15 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
     connection.execute(
         "UPDATE consolidation_sidecar.writes SET receipt = %s WHERE id = %s",
         [
-            Jsonb({"successor": successor, "inserted": receipt.inserted, "hidden": hidden, "links": changed}),
+            Jsonb(
+                {
+                    "successor": successor,
+                    "inserted": receipt.inserted,
+                    "hidden": hidden,
+                    "links": changed,
+                    "columns": describe_columns(connection, [table.mapping.table, *table.mapping.other_tables]),
+                }
+            ),
             images.write_id,
         ],
     )

@@ -23,6 +23,7 @@ def consolidation_suggestions(run: ProjectRun, phase: PhaseResult) -> None:
         "groups_asked_before": result.proposed_before,
         "groups_skipped": result.skipped,
         "groups_beyond_limit": result.beyond_limit,
+        "groups_left_by_plan": result.left_by_plan,
         "texts_by_model": result.rewritten,
         "texts_refused": result.refused,
         "texts_failed": len(result.failures),

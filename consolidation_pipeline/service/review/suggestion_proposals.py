@@ -61,6 +61,7 @@ class ProposalResult:
     proposed_before: int = 0
     skipped: int = 0
     beyond_limit: int = 0
+    left_by_plan: int = 0
     superseded: int = 0
     outranked: int = 0
     waiting: int = 0
@@ -103,7 +104,8 @@ def propose_merges(run: ProjectRun) -> ProposalResult:
         created=len(chosen),
         proposed_before=ranking.proposed_before - len(outranked),
         skipped=ranking.inactive,
-        beyond_limit=len(ranking.groups) - len(chosen) + len(outranked),
+        beyond_limit=len(ranking.groups) - len(chosen) + len(outranked) if run.plan is None else 0,
+        left_by_plan=0 if run.plan is None else len(ranking.groups),
         superseded=superseded,
         outranked=len(outranked),
         waiting=waiting,

@@ -209,6 +209,46 @@ def test_row_written_again_by_its_program_is_a_conflict(mem0_store: Store, pipel
     assert count_writes(pipeline) == {"written": GROUPS}
 
 
+def test_undo_keeps_a_column_that_was_added_since(mem0_store: Store, pipeline: Pipeline) -> None:
+    listing = "SELECT id, vector::text, payload FROM mem0 ORDER BY id"
+    before = mem0_store.connection.execute(listing).fetchall()
+    outcome = consolidate(pipeline, mem0_store)
+    write_all(pipeline)
+    mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN extra int NOT NULL DEFAULT 3")
+    mem0_store.connection.execute("ALTER TABLE mem0_entities ADD COLUMN noted boolean")
+    pipeline.roll_back(outcome.job_id)
+    assert mem0_store.connection.execute(listing).fetchall() == before
+    assert mem0_store.connection.execute("SELECT DISTINCT extra FROM mem0").fetchall() == [(3,)]
+
+
+def test_new_row_goes_although_a_column_was_added(mem0_store: Store, pipeline: Pipeline) -> None:
+    listing = "SELECT id, payload FROM mem0 ORDER BY id"
+    mem0_store.add(PARTIAL)
+    before = mem0_store.connection.execute(listing).fetchall()
+    outcome = consolidate(pipeline, mem0_store)
+    assert write_all(pipeline).inserted == 1
+    mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN extra int DEFAULT 3")
+    pipeline.roll_back(outcome.job_id)
+    assert mem0_store.connection.execute(listing).fetchall() == before
+
+
+def test_undo_is_refused_while_a_column_is_missing(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN title text")
+    mem0_store.connection.execute("UPDATE mem0 SET title = 'Title of ' || id")
+    count = len(mem0_store.texts())
+    outcome = consolidate(pipeline, mem0_store)
+    hidden = write_all(pipeline).hidden
+    mem0_store.connection.execute("ALTER TABLE mem0 DROP COLUMN title, ADD COLUMN reviewer text")
+    with pytest.raises(ConflictError, match="column title was dropped or changed since"):
+        pipeline.roll_back(outcome.job_id)
+    assert len(mem0_store.texts()) == count - hidden
+    mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN title text")
+    pipeline.roll_back(outcome.job_id)
+    assert len(mem0_store.texts()) == count
+    told = "SELECT count(*), count(reviewer) FROM mem0 WHERE title = 'Title of ' || id"
+    assert mem0_store.connection.execute(told).fetchone() == (hidden, 0)
+
+
 def test_link_added_since_survives_the_undo(mem0_store: Store, pipeline: Pipeline) -> None:
     consolidate(pipeline, mem0_store)
     before = dict(mem0_store.connection.execute("SELECT id, payload FROM mem0_entities").fetchall())
