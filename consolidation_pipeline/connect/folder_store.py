@@ -19,6 +19,7 @@ from consolidation_pipeline.connect.folder_links import find_links
 from consolidation_pipeline.connect.folder_patch import FileChange, format_patch
 from consolidation_pipeline.connect.folder_writes import FolderWrites, Notes
 from consolidation_pipeline.connect.store import (
+    MIRROR_ONLY,
     Conflict,
     GroupWrite,
     Receipt,
@@ -62,7 +63,7 @@ class FolderStore:
         parts = sum(not is_whole(row.key) for row in memories)
         warnings = [f"not read: {problem}" for problem in problems[:_SHOWN]]
         if not can_write:
-            warnings.append("this user may not change the folder: only mode mirror works")
+            warnings.append(f"this user may not change the folder: {MIRROR_ONLY}")
         if parts:
             warnings.append(f"{parts} memories are parts of files: they may be kept in a merge, and are never moved")
         return Recognition(

@@ -10,7 +10,7 @@ from psycopg import Connection, sql
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.connect.mapping import table_identifier
 from consolidation_pipeline.connect.source_table import SourceTable
-from consolidation_pipeline.connect.store import Recognition, Rights
+from consolidation_pipeline.connect.store import MIRROR_ONLY, Recognition, Rights
 from consolidation_pipeline.errors import UsageError
 
 _OLDEST_POSTGRES = 130000
@@ -133,9 +133,9 @@ def _find_warnings(
     mapping = table.mapping
     found = []
     if not rights.write:
-        found.append("this user may not change these tables: only mode mirror works")
+        found.append(f"this user may not change these tables: {MIRROR_ONLY}")
     elif not rights.create_schema:
-        found.append(f"this user may not create schema {sidecar.SCHEMA}: only mode mirror works")
+        found.append(f"this user may not create schema {sidecar.SCHEMA}: {MIRROR_ONLY}")
     if not rights.watch:
         found.append("this user may make no trigger: changes are found by reading all rows at each sync")
     if len(dimensions) > 1:

@@ -1,7 +1,8 @@
 """Schema ``consolidation_sidecar`` in the database of a store: images of changed rows, and an outbox of changes.
 
 It holds all that undo needs, so that a store can be put back without our database and even without this program: an
-image is a whole row as Postgres writes it, and ``INSERT INTO t SELECT (image::t).*`` brings it back.
+image is a whole row as Postgres writes it, and ``INSERT INTO t SELECT (image::t).*`` brings it back. The receipt of a
+write has the columns of the tables then.
 """
 
 from __future__ import annotations

@@ -328,7 +328,7 @@ def _as_text_or_null(field: Field | None) -> sql.Composable:
 
 
 def _check_present(table: str, columns: Mapping[str, Column], wanted: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in columns]
+    missing = [name for name in dict.fromkeys(wanted) if name not in columns]
     if missing:
         raise UsageError(f"table {table} has no column {', '.join(missing)}: it has {', '.join(columns)}")
 

@@ -13,6 +13,9 @@ from uuid import UUID
 
 from consolidation_pipeline.errors import ConflictError
 
+# End of the warnings about rights without which a store is only read.
+MIRROR_ONLY = "only mode mirror works"
+
 
 @dataclass(frozen=True)
 class SourceRow:

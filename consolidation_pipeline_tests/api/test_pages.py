@@ -52,6 +52,11 @@ def test_page_labels_cover_all_stored_values() -> None:
     assert {*LEVELS, "playbook"} == set(KIND_LABELS)
 
 
+def test_page_of_no_postgres_text_is_not_found(visitor: PageVisitor) -> None:
+    for path in ("/projects/%00", "/projects/%00/history", "/projects/%00/map.svg"):
+        assert visitor.get(path).status_code == 404
+
+
 def test_review_page_highlights_differences(visitor: PageVisitor) -> None:
     page = visitor.get("/review").text
     for text in (

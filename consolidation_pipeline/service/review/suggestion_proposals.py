@@ -47,12 +47,13 @@ class ProposalResult:
     """Counts of the phase.
 
     ``groups``: groups that a person decides on; ``by_terms``: those of them that were grouped by their terms.
-    ``created``: new suggestions. ``proposed_before``: groups that were proposed as they are, or share a memory with a
-    pending suggestion. ``skipped``: groups with a member that is not active any more. ``beyond_limit``: groups that
-    wait until there is room. ``superseded``: suggestions whose originals have changed; ``outranked``: those that made
-    room for groups worth more. ``waiting``: suggestions that wait for a person now. ``rewritten``, ``refused``: texts
-    of the model that were taken, and that would have lost a fact. ``failures``: suggestion or group and error of texts
-    without a reply. ``stopped``: why the model was not asked for all texts.
+    ``created``: new suggestions. ``proposed_before``: groups that were proposed as they are, or share a memory with
+    a pending suggestion. ``skipped``: groups with a member that is not active any more. ``beyond_limit``: groups
+    that wait until there is room; ``left_by_plan``: that a run of a plan left to the next one. ``superseded``:
+    suggestions whose originals have changed; ``outranked``: those that made room for groups worth more.
+    ``waiting``: suggestions that wait for a person now. ``rewritten``, ``refused``: texts of the model that were
+    taken, and that would have lost a fact. ``failures``: suggestion or group and error of texts without a reply.
+    ``stopped``: why the model was not asked for all texts.
     """
 
     groups: int = 0

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.connect.restore import restore_database
-from consolidation_pipeline.connect.store import Conflict, MemoryStore, Recognition, StoreConfig
+from consolidation_pipeline.connect.store import MIRROR_ONLY, Conflict, MemoryStore, Recognition, StoreConfig
 from consolidation_pipeline.core.memories.memories import check_memory_type
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.options import parse_options
@@ -131,7 +131,8 @@ def _examine(store: MemoryStore, name: str, mode: str) -> Recognition:
     if not found.is_table:
         raise UsageError(f"mode {mode} needs a table, and {found.table} is none: connect what it reads, or mode mirror")
     if not (found.rights.write and found.rights.create_schema):
-        raise UsageError(f"mode {mode} needs more rights: {'; '.join(found.warnings)}")
+        lacking = [warning for warning in found.warnings if warning.endswith(MIRROR_ONLY)]
+        raise UsageError(f"mode {mode} needs more rights: {'; '.join(lacking)}")
     other = store.find_writer(name)
     if other is not None:
         raise ConflictError(f"{found.table} is connected as {other} there: use that name", (other,))

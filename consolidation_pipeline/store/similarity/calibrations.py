@@ -36,11 +36,6 @@ class Calibration:
     report: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
 
-    @property
-    def is_measured(self) -> bool:
-        """True if the project had enough memories to measure; else the model's profile is used."""
-        return "recommended" in self.report
-
 
 _LOAD_CALIBRATION = """
     SELECT version, center::text AS center, thresholds, memories, boilerplate, options, report, created_at

@@ -236,17 +236,6 @@ def load_group_keys(connection: Connection, project_id: UUID, tier: str, ids: Se
     return dict(fetch_rows(connection, _LOAD_GROUP_KEYS, bound))
 
 
-_COUNT_GROUPS = """
-    SELECT count(*) FROM consolidation.memory_clusters
-    WHERE project_id = :project AND tier = :tier AND is_representative
-"""
-
-
-def count_groups(connection: Connection, project_id: UUID, tier: str) -> int:
-    """Return the number of groups of a tier."""
-    return int(connection.execute(text(_COUNT_GROUPS), {"project": project_id, "tier": tier}).scalar_one())
-
-
 _LOAD_CLUSTERS = """
     SELECT tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, details
     FROM consolidation.memory_clusters WHERE project_id = :project AND tier = :tier
