@@ -19,7 +19,7 @@ Columns = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class RowForm:
-    """How images of the rows of one table are read and compared.
+    """Form in which images of the rows of one table are read and compared.
 
     ``type``: SQL of the type that an image is cast to. ``text``: SQL of the image that row ``t`` would have. ``names``:
     columns that come back from an image. ``is_current``: the table has the columns of the images.

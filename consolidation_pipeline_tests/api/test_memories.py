@@ -138,7 +138,7 @@ def test_search_filters_narrow_hits(reader: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ({"query": "ab"}, 422),
+        ({"query": ""}, 422),
         ({"query": "abc", "limit": 101}, 422),
         ({"query": "abc", "abstraction_levels": ["4"]}, 422),
         ({"query": "abc", "pattern_types": ["magic"]}, 422),

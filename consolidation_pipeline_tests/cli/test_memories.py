@@ -62,17 +62,15 @@ def test_erase_command_writes_certificate(cli: Cli, engine: Engine, tmp_path: Pa
     assert cli("erase", id_, "--dry-run").out.startswith("notes: would erase 1 memory for good; rows: task_memories 1")
     unconfirmed = cli("erase", id_)
     assert (unconfirmed.code, "confirm with --yes" in unconfirmed.err) == (2, True)
+    lost = cli("erase", id_, "--yes", "--certificate", str(tmp_path / "missing" / "certificate.json"))
+    assert (lost.code, "No such file or directory; nothing was erased" in lost.err) == (2, True)
     file = tmp_path / "certificate.json"
     done = cli("erase", id_, "--yes", "--certificate", str(file), "--reason", "asked for")
     assert (done.code, "notes: erased 1 memory" in done.err) == (0, True), done
     content = json.loads(file.read_text())
     assert (content["is_clean"], content["reason"], id_ in file.read_text()) == (True, "asked for", False)
     assert cli("erase", id_, "--yes").code == 2
-    other = find_merged_note(engine)
-    lost = cli("erase", other, "--yes", "--certificate", str(tmp_path / "missing" / "certificate.json"))
-    assert (lost.code, "No such file or directory; nothing was erased" in lost.err) == (2, True)
-    assert cli("memories", "show", other).code == 0
-    missing = tmp_path / "other.json"
-    assert (cli("erase", id_, "--yes", "--certificate", str(missing)).code, missing.exists()) == (2, False)
+    unused = tmp_path / "unused.json"
+    assert (cli("erase", id_, "--yes", "--certificate", str(unused)).code, unused.exists()) == (2, False)
     kept = cli("erase", id_, "--yes", "--certificate", str(file))
     assert (kept.code, file.read_text() == json.dumps(content, indent=2) + "\n") == (2, True)
