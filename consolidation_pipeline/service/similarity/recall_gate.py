@@ -3,7 +3,7 @@
 The state that is searched is the one after the run: all other groups are merged, except those that the gate refuses.
 What it finds for a source's text is compared twice, with the sources of the group and with their successor. So the
 result does not depend on the order of the groups, and the next run, which finds the others merged, decides alike.
-A memory that might itself be merged with the source says the same, so it is no rival.
+A memory that might itself be merged with the source, or has its text in another scope, says the same: it is no rival.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class RecallQueries:
 
     ``groups``: of each. ``nodes``: the raw memory whose text it is, -1 = a query of a reader, of which only the vector
     is known. ``used``: rows that helped its reader, by number of the query. ``alike`` (p,): pairs of a query and a unit
-    with a memory that may be merged with it.
+    with a memory that says the same.
     """
 
     vectors: Vectors
@@ -245,14 +245,24 @@ def list_queries(
 
 
 def _find_alike(contents: Contents, units: Units, nodes: Integers) -> tuple[Integers, Integers]:
-    """Return the pairs of a query, the text of a node, and a unit with a memory that may be merged with it."""
+    """Return the pairs of a query, the text of a node, and a unit with a memory that says the same.
+
+    It may be merged with the node, or has its text, in another scope or of another memory type.
+    """
     pairs = contents.pairs.select(contents.verdict == MERGE)
     content, other = np.concatenate([pairs.i, pairs.j]), np.concatenate([pairs.j, pairs.i])
     order = np.argsort(content, kind="stable")
     counts = np.bincount(content, minlength=contents.count)
     asked = contents.content_of_row[nodes]
     found = other[order][list_ranges(counts, asked)]
-    return np.repeat(np.arange(len(nodes)), counts[asked]), units.unit_of_content[found]
+    text = np.unique(contents.nodes.repeats, return_inverse=True)[1].reshape(-1)
+    repeats = np.bincount(text)
+    repeating = np.argsort(text, kind="stable")[list_ranges(repeats, text[nodes])]
+    every = np.arange(len(nodes))
+    return (
+        np.concatenate([np.repeat(every, counts[asked]), np.repeat(every, repeats[text[nodes]])]),
+        np.concatenate([units.unit_of_content[found], units.unit_of_row[repeating]]),
+    )
 
 
 def _list_distinct(successor: Successor) -> list[int]:

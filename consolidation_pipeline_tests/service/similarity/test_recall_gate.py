@@ -76,6 +76,14 @@ def test_gate_reads_vectors_of_its_scopes_only(pipeline: Pipeline, monkeypatch: 
     assert [set(to_uuids(ids)) for ids in loaded] == [memories_of([*(row["id"] for row in of_ann), "of-all"])]
 
 
+def test_same_text_in_another_scope_is_no_rival(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS, scope="user_id")
+    of_ann = [{**row, "user_id": "ann"} for row in notes(SHORT, LONG)]
+    pipeline.add([*of_ann, note("of-all", SHORT), note("again", f"{SHORT} Seen again today.")])
+    done = pipeline.run()
+    assert (done.clusters.refused, done.merging.created) == ([], 2)
+
+
 def test_search_agrees_with_the_gate(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS, recall_gate=False)
     pipeline.add(notes(SHORT, LONG, OTHER))
