@@ -26,6 +26,8 @@ _TASKS = frozenset(
 )
 # A label before a task: "Client: update the year".
 _LABEL = re.compile(r"^[\w.-]+:\s")
+# Words that end as past forms do.
+_NO_PAST = frozenset("need needed speed feed seed bed red memcached".split())
 # Participles that open rules too: "Set the limit to 5".
 _SAME_FORMS = frozenset("set put read run let cut".split())
 # English forms of what happened, how a question opens that has no question mark, and adverbs of a state after an event.
@@ -166,6 +168,6 @@ def _is_event(claim: Claim) -> bool:
     auxiliaries = load_language("en").passive_auxiliaries | {"has", "have", "had"}
     opening = words[1] if len(words) > 1 and words[0] in ("i", "we") else words[0] if words else ""
     if opening.endswith("ed") or opening in load_language("en").participles - _SAME_FORMS:
-        return opening not in ("need", "needed")
+        return opening not in _NO_PAST
     done = _DONE | load_language("en").past_forms
     return any(word in done and words[max(0, at - 1)] not in auxiliaries for at, word in enumerate(words))

@@ -134,7 +134,8 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
         shares = ((-count / max(len(words), len(words_of[number])), number) for number, count in shared.items())
         for _, number in sorted(one for one in shares if -one[0] >= _SHARED_WORDS)[:_MAX_COMPARED]:
             first = read_sentence(matters[number][0].text, language)
-            if comparison := compare_sentences(first, read_sentence(text, language)):
+            comparison = compare_sentences(first, read_sentence(text, language))
+            if comparison and comparison.relation != "apart":
                 matters[number].append(_Sentence(text, positions, comparison))
                 break
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from consolidation_pipeline.core.differences.explanation import Difference, Explanation, explain_readings
@@ -40,7 +40,7 @@ _OPERATOR_BEFORE, _OPERATOR_AFTER = re.compile(r"[*/^]\s*$|[\w)]\s+\+\s+$"), re.
 # Cues that stand at the verb of a clause.
 _VERB_CUES = ("modality", "polarity")
 
-Relation = Literal["agrees", "replaces", "renames", "elsewhere"]
+Relation = Literal["agrees", "replaces", "renames", "elsewhere", "apart"]
 Span = tuple[int, int]
 
 
@@ -58,7 +58,8 @@ class Comparison:
 
     Attributes:
         relation: ``agrees``; ``replaces``: another value of the same thing, or the opposite; ``renames``: another name
-            or code, and both may hold; ``elsewhere``: the same said of another thing.
+            or code, and both may hold; ``elsewhere``: the same said of another thing; ``apart``: of two things whose
+            names are opposites, so that nothing is in dispute.
         thing: What it is said of; empty if of the same thing as the first sentence.
         claim: What is said. Equal claims on one thing agree.
         first, other: The words of both sentences that differ; None if the sentences agree.
@@ -101,7 +102,7 @@ def _compare_claims(first: Reading, other: Reading, found: Explanation) -> Compa
     if found.verdict != "contradicts":
         return _tell_whole(sides)
     if any(names_things(one, first, other) for one in found.differences):
-        return None
+        return replace(_tell_whole(sides), relation="apart")
     denials = [one for one in found.differences if is_denial(one, first)]
     kinds = {kind for side in sides for kind, spans in side.spans.items() if spans}
     if kinds <= _VALUE_KINDS and all(side.spans["value"] for side in sides):

@@ -46,6 +46,26 @@ def test_change_words_confirm_what_others_wrote() -> None:
 
 
 @pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Logs are kept for 14 days in Loki.", "Logs are no longer kept for 14 days but for 30 days in Loki."),
+        ("Contoso is on the enterprise plan with 100 seats.", "Contoso is on the enterprise plan with 150 seats."),
+        ("Litware is on the team plan with 20 seats.", "Litware now is on the team plan with 30 seats."),
+        ("Memcached has 4 GB of memory.", "Memcached has 8 GB of memory."),
+        ("Der Tarif Enterprise-Plan hat 100 Plätze.", "Der Tarif Enterprise-Plan hat 150 Plätze."),
+    ],
+)
+def test_newer_value_supersedes(older: str, newer: str) -> None:
+    assert compare(older, newer) is not None
+
+
+def test_noun_is_no_plan() -> None:
+    assert not is_plan("Litware is on the team plan with 20 seats.", "en")
+    for plan in ("We plan to move it.", "The plan is to move it.", "He plans on moving it.", "A move is planned."):
+        assert is_plan(plan, "en")
+
+
+@pytest.mark.parametrize(
     ("same_writer", "status", "rule"), [(True, "confirmed", "same writer"), (False, "candidate", "dates")]
 )
 def test_same_writer_confirms_new_value(same_writer: bool, status: str, rule: str) -> None:
