@@ -78,7 +78,7 @@ def test_bad_row_is_reported_by_index(empty_project: Pipeline) -> None:
     assert [at for at, id_ in enumerate(done.ids) if id_ is not None] == [0]
     messages = dict(done.errors)
     assert "content is ' '" in messages[1]
-    assert "language is 'klingon': expected one of arabic" in messages[2]
+    assert "language is 'klingon': expected a code such as de or pt-BR, or one of arabic" in messages[2]
     assert "raw memories are never rewritten" in messages[3]
     assert "embedding has 1 numbers: expected 256" in messages[4]
 
