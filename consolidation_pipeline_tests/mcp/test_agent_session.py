@@ -48,7 +48,8 @@ def test_agent_uses_all_tools_in_one_session(connect_agent: ConnectAgent, pipeli
         named = merged["id"].replace("-", "")[:12]
         judged = agent.call("memory_feedback", memory_id=named, helpful=True, note="[1] was right")
         assert agent.call("get_memory", memory_id=named)["id"] == merged["id"]
-        assert agent.call("report_used_memories", ids=[named])["recorded"] == 1
+        used = agent.call("report_used_memories", ids=[named])
+        assert used["recorded"] + used["repeated"] == 1
         assert judged["importance"] > judged["importance_before"]
         reverted = agent.call("rollback_consolidation", target=judged["group_id"])
         assert (reverted["changes"], reverted["redone"]) == (1, False)
