@@ -56,11 +56,11 @@ def print_note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def make_table(*columns: str, title: str | None = None, header: bool = True) -> Table:
+def make_table(*columns: str, title: str | None = None) -> Table:
     """Return an empty table without borders, with its title on the left."""
     from rich.table import Table
 
-    return Table(*columns, title=title, title_justify="left", show_header=header, box=None)
+    return Table(*columns, title=title, title_justify="left", box=None)
 
 
 def fact_table(title: str, rows: Mapping[str, Any]) -> Table:

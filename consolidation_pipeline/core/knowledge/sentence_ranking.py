@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
-from consolidation_pipeline.core.text.key_terms import NO_BACKGROUND, BackgroundTerms, count_terms, extract_terms
+from consolidation_pipeline.core.text.key_terms import (
+    NO_BACKGROUND,
+    BackgroundTerms,
+    count_terms,
+    extract_terms,
+    normalize_rows,
+)
 from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences
 
 # A sentence repeats another if the other's terms have this share of its squared weight, and it adds no literal.
@@ -174,7 +180,7 @@ def _score(sentences: Sequence[str], layout: _Layout, weight: NDArray[np.float64
     having = np.bincount(context.nonzero()[1], minlength=text_counts.shape[1])
     having[: len(terms)] += np.array([layout.background.frequency.get(term, 0) for term in terms], dtype=np.int64)
     idf = np.log((1 + context.shape[0] + layout.background.texts) / (1 + having)) + 1
-    vectors, text_vectors = (_normalize(part.log1p().multiply(idf)) for part in (counts, text_counts))
+    vectors, text_vectors = (normalize_rows(part.log1p().multiply(idf)) for part in (counts, text_counts))
     centres, group_of = of_group @ text_vectors, group_of_text[text_of]
     own = np.asarray(vectors.multiply(text_vectors[text_of]).sum(axis=1))
     all_texts = np.asarray(vectors.multiply(centres[group_of]).sum(axis=1))
@@ -184,15 +190,6 @@ def _score(sentences: Sequence[str], layout: _Layout, weight: NDArray[np.float64
         mean = (all_texts - weight[text_of] * own) / others
     speaking = np.bincount(group_of_text, weights=np.bincount(text_of, minlength=texts) > 0, minlength=groups)
     return np.where(speaking[group_of] == 1, own, mean), vectors
-
-
-def _normalize(matrix: Any) -> Any:
-    """Return the rows divided by their L2 norm; a row of zeros stays."""
-    from scipy.sparse import diags_array
-
-    rows = matrix.tocsr()
-    length = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)))
-    return diags_array(1.0 / np.where(length > 0, length, 1.0)).tocsr() @ rows
 
 
 def _dense(vectors: Any, rows: Sequence[int]) -> NDArray[np.float64]:

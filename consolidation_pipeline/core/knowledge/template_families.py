@@ -34,12 +34,11 @@ _LITERAL = re.compile(r"[\"'`]|.*\d|.*[/\\@]|\w+\.\w+|\w+_\w+|[a-z]+[A-Z]")
 class TemplateFamily:
     """A template with its slots in braces: "Queue {mail, search} grew: {1640 … 1646} -> {2100, 2900}".
 
-    ``members``: positions of its texts, ascending. ``fixed``: the words outside of slots.
+    ``members``: positions of its texts, ascending.
     """
 
     text: str
     members: tuple[int, ...]
-    fixed: tuple[str, ...]
 
 
 def find_template(texts: Sequence[str], weights: Sequence[float] | None = None) -> TemplateFamily | None:
@@ -121,7 +120,7 @@ def _render(
     for match, slot, count in reversed(list(zip(_TOKEN.finditer(text), is_slot, counts, strict=True))):
         if slot:
             text = f"{text[: match.start()]}{{{_tell_values(count)}}}{text[match.end() :]}"
-    return TemplateFamily(" ".join(text.split()), tuple(members), tuple(fixed))
+    return TemplateFamily(" ".join(text.split()), tuple(members))
 
 
 def _tell_values(count: Mapping[str, float]) -> str:

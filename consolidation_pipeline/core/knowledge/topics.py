@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.text.key_terms import count_terms
+from consolidation_pipeline.core.text.key_terms import count_terms, normalize_rows
 
 # A text that is less similar to the centre of every topic is in none (cosine of term vectors).
 _FLOOR = 0.3
@@ -72,7 +72,7 @@ def _build_vectors(texts: Sequence[str]) -> Any:
     having = np.bincount(matrix.nonzero()[1], minlength=matrix.shape[1])
     # Without the usual 1 as the least weight: what all texts have tells no topic from another.
     idf = np.log((1 + len(texts)) / (1 + having))
-    return _normalize(matrix.log1p().multiply(idf))
+    return normalize_rows(matrix.log1p().multiply(idf))
 
 
 def _open_topics(vectors: Any, weights: NDArray[np.float64], most: int) -> Any | None:
@@ -101,7 +101,7 @@ def _open_topics(vectors: Any, weights: NDArray[np.float64], most: int) -> Any |
             continue
         left[about] = 0
         centres.append(_sum_rows(vectors, about, weights))
-    return _normalize(vstack(centres)) if centres else None
+    return normalize_rows(vstack(centres)) if centres else None
 
 
 def _sum_rows(vectors: Any, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> Any:
@@ -140,13 +140,4 @@ def _move_centres(vectors: Any, weights: NDArray[np.float64], nearest: NDArray[n
 
     rows = np.flatnonzero(nearest >= 0)
     members = csr_array((weights[rows], (nearest[rows], rows)), shape=(centres.shape[0], vectors.shape[0]))
-    return _normalize(members @ vectors)
-
-
-def _normalize(matrix: Any) -> Any:
-    """Return the rows divided by their L2 norm; a row of zeros stays."""
-    from scipy.sparse import diags_array
-
-    rows = matrix.tocsr()
-    length = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    return diags_array(1.0 / np.where(length > 0, length, 1.0)).tocsr() @ rows
+    return normalize_rows(members @ vectors)

@@ -208,3 +208,12 @@ def _split_unspaced(written: str) -> Iterator[Term]:
         end = run.end()
     if term := _parse_term(written[end:]):
         yield term
+
+
+def normalize_rows(matrix: Any) -> Any:
+    """Return the rows of a sparse matrix divided by their L2 norm; a row of zeros stays."""
+    from scipy.sparse import diags_array
+
+    rows = matrix.tocsr()
+    length = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    return diags_array(1.0 / np.where(length > 0, length, 1.0)).tocsr() @ rows

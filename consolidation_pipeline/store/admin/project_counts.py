@@ -305,10 +305,10 @@ _LIST_RAW_VERSIONS = """
     SELECT p.slug, count(m.id), concat_ws('-', count(m.id),
         coalesce(sum(hashtextextended(m.content_hash, 0)::numeric), 0), count(m.archived_at))
     FROM consolidation.projects p LEFT JOIN consolidation.task_memories m ON m.project_id = p.id
-    WHERE CAST(:project AS uuid) IS NULL OR p.id = :project GROUP BY p.slug ORDER BY p.slug
+    GROUP BY p.slug ORDER BY p.slug
 """
 
 
-def list_raw_versions(connection: Connection, *, project_id: UUID | None = None) -> list[RawVersion]:
-    """Return the version of the raw memories of all projects, or of one, by slug."""
-    return [RawVersion(*row) for row in connection.execute(text(_LIST_RAW_VERSIONS), {"project": project_id})]
+def list_raw_versions(connection: Connection) -> list[RawVersion]:
+    """Return the version of the raw memories of all projects, by slug."""
+    return [RawVersion(*row) for row in connection.execute(text(_LIST_RAW_VERSIONS))]
