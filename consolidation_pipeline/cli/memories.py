@@ -15,6 +15,7 @@ from consolidation_pipeline.cli.output import (
     make_console,
     make_table,
     print_json,
+    print_note,
     shorten,
 )
 from consolidation_pipeline.errors import InvalidMemoryError, UsageError
@@ -56,7 +57,7 @@ def add(
     as_json: JsonFlag = False,
 ) -> None:
     """Add one memory to a project. Adding the same again changes nothing."""
-    from consolidation_pipeline.service.intake.agent_memories import add_memories
+    from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory
 
     engine, settings = open_store()
     fields = _collect_fields(
@@ -67,11 +68,18 @@ def add(
     done = add_memories(engine, project, [given], source=_SOURCE, changed_by=get_actor(), settings=settings)
     for _, message in done.errors:
         raise InvalidMemoryError(message)
+    (id_,) = done.ids
+    assert id_ is not None
     status = "added" if done.added else "existing"
     if as_json:
-        print_json({"id": done.ids[0], "project": project, "status": status})
+        print_json({"id": id_, "project": project, "status": status})
         return
-    print(f"{'added' if done.added else 'stored before'}: {done.ids[0]}")
+    print(f"{'added' if done.added else 'stored before'}: {id_}")
+    hidden = "" if done.added else get_memory(engine, id_)["status"]
+    if hidden == "deleted":
+        print_note(f"it was deleted since, and stays hidden: `consolidation history {project}` shows what to roll back")
+    elif hidden == "archived":
+        print_note(f"it is archived: `consolidation restore {id_}` brings it back")
 
 
 @app.command("list")

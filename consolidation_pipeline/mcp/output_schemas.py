@@ -169,6 +169,7 @@ class AddedMemory(Answer):
     project: str
     id: UUID
     added: bool = Field(description="False: the same memory existed before; nothing was changed.")
+    status: str = Field(description="active, merged, archived or deleted. No search finds an archived or deleted one.")
 
 
 class FeedbackAnswer(Answer):

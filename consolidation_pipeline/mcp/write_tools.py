@@ -59,7 +59,7 @@ def add_memory(
     Put one lesson into each memory. Repeating a known lesson is fine: the next consolidation merges duplicates. Adding
     the same memory again changes nothing. Free.
     """
-    from consolidation_pipeline.service.intake.agent_memories import add_memories
+    from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory
 
     caller = get_caller(ctx, of_scope=True)
     slug = caller.resolve_project(project)
@@ -92,7 +92,10 @@ def add_memory(
     )
     for _, message in done.errors:
         raise InvalidMemoryError(message)
-    return AddedMemory(project=slug, id=done.ids[0], added=bool(done.added))
+    (id_,) = done.ids
+    assert id_ is not None
+    status = "active" if done.added else get_memory(caller.engine, id_)["status"]
+    return AddedMemory(project=slug, id=id_, added=bool(done.added), status=status)
 
 
 def _find_writer(principal: Principal) -> str | None:

@@ -54,6 +54,12 @@ def test_delete_command_tells_what_goes_and_undo(cli: Cli, engine: Engine) -> No
     assert cli("memories", "list", "notes", "--status", "deleted", "--json").json["memories"][0]["id"] == id_
     twice = cli("memories", "delete", id_)
     assert (twice.code, "is deleted or in quarantine already" in twice.err) == (3, True)
+    text = cli("memories", "show", id_, "--json").json["content"]
+    again = cli("add", "notes", text, "--id", "again")
+    new = again.out.split()[-1]
+    assert cli("add", "notes", text, "--id", "again").err == ""
+    assert cli("memories", "delete", new).code == 0
+    assert "it was deleted since, and stays hidden" in cli("add", "notes", text, "--id", "again").err
     assert cli("rollback", done.out.split()[-1]).code == 0
 
 

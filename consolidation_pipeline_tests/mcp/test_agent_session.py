@@ -17,7 +17,7 @@ def test_agent_uses_all_tools_in_one_session(connect_agent: ConnectAgent, pipeli
         added = [agent.call("add_memory", project=SLUG, content=text, tags=["db"]) for text in LESSONS]
         assert all(one["added"] for one in added)
         again = agent.call("add_memory", project=SLUG, content=LESSONS[0], tags=["db"])
-        assert (again["id"], again["added"]) == (added[0]["id"], False)
+        assert (again["id"], again["added"], again["status"]) == (added[0]["id"], False, "active")
 
         planned = agent.call("plan_consolidation", project=SLUG)
         assert planned["totals"]["merge_groups"] == 1
