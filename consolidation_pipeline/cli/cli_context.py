@@ -44,11 +44,16 @@ def open_store() -> tuple[Engine, Settings]:
     return open_engine(settings), settings
 
 
-def find_ids(engine: Engine, references: Sequence[str]) -> list[UUID]:
-    """Return the ids of memories that were given whole or by their first digits, as a context tells them."""
+def find_id(engine: Engine, reference: str) -> UUID:
+    """Return the id of a memory that was given whole or by its first digits, as a context tells it."""
     from consolidation_pipeline.service.undo.lineage import find_memory_id
 
-    return [find_memory_id(engine, reference) for reference in references]
+    return find_memory_id(engine, reference)
+
+
+def find_ids(engine: Engine, references: Sequence[str]) -> list[UUID]:
+    """Return the ids of memories; see ``find_id``."""
+    return [find_id(engine, reference) for reference in references]
 
 
 def get_actor() -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import find_ids, get_actor, open_store
+from consolidation_pipeline.cli.cli_context import find_id, find_ids, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json
 
 Session = Annotated[str, typer.Option(help="Session that used them; each counts apart. Default: the user.")]
@@ -44,8 +44,8 @@ def feedback(
 
     engine, _ = open_store()
     voter = _identify_voter(session)
-    (found,) = find_ids(engine, [id_])
-    done = give_feedback(engine, found, helpful=helpful, note=note or None, changed_by=get_actor(), voter=voter)
+    memory_id = find_id(engine, id_)
+    done = give_feedback(engine, memory_id, helpful=helpful, note=note or None, changed_by=get_actor(), voter=voter)
     if as_json:
         print_json(done)
         return

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Limit, Project, Reason, find_ids, get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Limit, Project, Reason, find_id, find_ids, get_actor, open_store
 from consolidation_pipeline.cli.output import (
     JsonFlag,
     fact_table,
@@ -138,7 +138,7 @@ def show(id_: Id, as_json: JsonFlag = False) -> None:
     from consolidation_pipeline.service.intake.agent_memories import get_memory
 
     engine, _ = open_store()
-    found = get_memory(engine, *find_ids(engine, [id_]))
+    found = get_memory(engine, find_id(engine, id_))
     if as_json:
         print_json(found)
         return
@@ -182,8 +182,8 @@ def edit(
     fields = _collect_fields(text, type_, goal, result, lessons_learned, tag, file, success, importance)
     given = {name: _empty(value) for name, value in fields.items() if value is not None}
     engine, settings = open_store()
-    (found,) = find_ids(engine, [id_])
-    done = edit_memory(engine, found, given, changed_by=get_actor(), reason=reason, version=version)
+    memory_id = find_id(engine, id_)
+    done = edit_memory(engine, memory_id, given, changed_by=get_actor(), reason=reason, version=version)
     embed_edited(engine, done, settings=settings)
     if as_json:
         print_json(vars(done))

@@ -64,7 +64,8 @@ def get_project(connection: Connection, slug: str) -> Project:
     Raises:
         NotFoundError: There is none; the message lists existing projects.
     """
-    found = fetch_rows(connection, _GET_PROJECT, {"slug": slug})
+    # Postgres takes no text with a NUL character.
+    found = [] if "\0" in slug else fetch_rows(connection, _GET_PROJECT, {"slug": slug})
     if not found:
         known = ", ".join(connection.scalars(text(_LIST_FIRST_SLUGS))) or "none"
         raise NotFoundError(f"there is no project {slug!r}; projects: {known}")
