@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -59,7 +60,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stage = _Stage.HEAD
-        self._since = self.loop.time()
+        self._since = monotonic()  # Of the loop's time, connections made in the same millisecond have the same.
         self._received = 0  # bytes of the current head or body
         self._deadline: asyncio.TimerHandle | None = None
         self._write_deadline: asyncio.TimerHandle | None = None
@@ -133,7 +134,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _enter(self, stage: _Stage) -> None:
         if self._stage is _Stage.BODY:
             self.limits.held -= self._received
-        self._stage, self._since, self._received = stage, self.loop.time(), 0
+        self._stage, self._since, self._received = stage, monotonic(), 0
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -141,7 +142,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _watch(self) -> None:
         """Set the deadline of a head or body that is not complete."""
         if self._deadline is None and self._stage in (_Stage.HEAD, _Stage.BODY):
-            self._deadline = self.loop.call_at(self._since + self._allowed(), self._expire)
+            self._deadline = self.loop.call_later(self._since + self._allowed() - monotonic(), self._expire)
 
     def _allowed(self) -> float:
         if self._stage is _Stage.HEAD:
@@ -156,8 +157,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def _expire(self) -> None:
         self._deadline = None
         if self._is_ours():
-            self._since = self.loop.time()
-        if self.loop.time() < self._since + self._allowed():
+            self._since = monotonic()
+        if monotonic() < self._since + self._allowed():
             self._watch()
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "timeout", "the request was not complete in time")
