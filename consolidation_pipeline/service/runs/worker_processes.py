@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import date
+from itertools import takewhile
 from multiprocessing import current_process
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic
+from traceback import format_exc
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -91,7 +94,27 @@ def _share(function: Callable[[T], R], items: Iterable[T], count: int) -> Iterat
 
     # Unlike multiprocessing, joblib does not import the main module again.
     parallel = Parallel(count, return_as="generator", max_nbytes=None, idle_worker_timeout=_IDLE_SECONDS)
-    yield from parallel(delayed(function)(item) for item in items)
+    stopped = Event()
+    wanted = takewhile(lambda _: not stopped.is_set(), items)
+    results = parallel(delayed(_attempt)(function, item) for item in wanted)
+    try:
+        for result, error in results:
+            if error is not None:
+                raise error
+            yield result
+    finally:
+        # Work under way is awaited: joblib would kill the processes, and a thread of it may fail meanwhile.
+        stopped.set()
+        with suppress(Exception):
+            deque(results, maxlen=0)
+
+
+def _attempt(function: Callable[[T], R], item: T) -> tuple[R, None] | tuple[None, Exception]:
+    try:
+        return function(item), None
+    except Exception as error:
+        error.add_note(f"In a worker process:\n{format_exc()}")
+        return None, error
 
 
 def _count_processes() -> int:

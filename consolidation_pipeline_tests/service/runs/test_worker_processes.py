@@ -62,13 +62,25 @@ def test_results_that_nobody_takes_keep_processes_known() -> None:
     assert worker_processes._processes.are_running()
 
 
+def test_processes_outlive_work_that_stops() -> None:
+    before = {process for _, process in compute_in_order(tell_process, range(20), memories=FEWEST_MEMORIES)}
+    stopped = compute_in_order(tell_process, range(2_000), memories=FEWEST_MEMORIES)
+    next(stopped)
+    stopped.close()
+    with pytest.raises(ZeroDivisionError):
+        list(compute_in_order(divide, [0] * 2_000, memories=FEWEST_MEMORIES))
+    after = {process for _, process in compute_in_order(tell_process, range(20), memories=FEWEST_MEMORIES)}
+    assert after <= before
+
+
 def divide(number: int) -> float:
     return 1 / number
 
 
 def test_error_of_other_process_is_raised() -> None:
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as caught:
         list(compute_in_order(divide, [2, 1, 0], memories=FEWEST_MEMORIES))
+    assert "return 1 / number" in caught.value.__notes__[0]
 
 
 def test_supersessions_of_scopes_are_same_in_processes() -> None:
