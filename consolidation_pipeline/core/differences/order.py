@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, product
 
 from consolidation_pipeline.core.differences.alignment import OF_COMPOUNDS
 from consolidation_pipeline.core.differences.language import Language
@@ -10,6 +10,10 @@ from consolidation_pipeline.core.differences.reading import VERB, Reading, Token
 
 # Words of an item of a list, or of the last item with the phrase behind it.
 _LONGEST_ITEM = 4
+# Words of each part of an exchange: "the web app".
+_LONGEST_EXCHANGED = 3
+# Governors that set the words on their sides in order.
+_IN_TIME = ("before", "after")
 # Texts with more words in the place of others are compared as reworded ones.
 _MOST_REPLACED = 2
 # Classes of function words of which none stands in the place of the other.
@@ -21,18 +25,48 @@ Reordered = tuple[list[Token], list[Token]]
 
 
 def find_exchange(a: Sequence[Token], b: Sequence[Token]) -> Reordered | None:
-    """Return two words that changed places in texts that are equal else: "A calls B", "B calls A"."""
+    """Return words that changed places in texts that are equal else: "A calls B", "B calls A"."""
     if len(a) != len(b):
         return None
     moved = [at for at, (one, other) in enumerate(zip(a, b, strict=True)) if one.key != other.key]
-    if len(moved) != 2 or moved[1] - moved[0] == 1:
+    if not 2 <= len(moved) <= 2 * _LONGEST_EXCHANGED:
         return None
-    words, others = [a[at] for at in moved], [b[at] for at in moved]
-    if words[0].governor != words[1].governor and any(
-        one.governor == other.governor not in ("", "of", "s") for one, other in zip(words, others[::-1], strict=True)
-    ):
-        return None  # a phrase that moved with its preposition
-    return (words, others) if [one.key for one in words] == [one.key for one in others[::-1]] else None
+    # What stands before and behind the exchanged words is equal.
+    part = slice(moved[0], moved[-1] + 1)
+    a, b = a[part], b[part]
+    keys, others = [token.key for token in a], [token.key for token in b]
+    for size, size_there in product(range(1, _LONGEST_EXCHANGED + 1), repeat=2):
+        end, end_there = len(a) - size_there, len(b) - size
+        if size <= end and keys == [*others[end_there:], *others[size_there:end_there], *others[:size_there]]:
+            first, last, there, last_there = a[:size], a[end:], b[:size_there], b[end_there:]
+            is_exchange = (
+                _are_in_time(last, last_there) if size == end else not _are_moved(first, last, there, last_there)
+            )
+            is_exchange &= all(
+                len({token.phrase for token in words}) == 1 for words in (first, last, there, last_there)
+            )
+            return ([*first, *last], [*there, *last_there]) if is_exchange else None
+    return None
+
+
+def _are_in_time(words: Sequence[Token], others: Sequence[Token]) -> bool:
+    """Return True if words of two texts stand behind "before", or behind "after"."""
+    return words[0].governor == others[0].governor in _IN_TIME
+
+
+def _are_moved(
+    first: Sequence[Token], last: Sequence[Token], there: Sequence[Token], last_there: Sequence[Token]
+) -> bool:
+    """Return True if one of the words moved with its preposition.
+
+    Args:
+        first, last: Words of one text.
+        there, last_there: The words in their places in the other text.
+    """
+    return first[0].governor != last[0].governor and any(
+        one.governor == other.governor not in ("", "of", "s")
+        for one, other in ((first[0], last_there[0]), (last[0], there[0]))
+    )
 
 
 def is_turned(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> bool:

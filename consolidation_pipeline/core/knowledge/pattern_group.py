@@ -101,7 +101,7 @@ class PatternGroup:
         self.language = detect_language("\n".join(self.texts.values()))
         self.weight = sum(units[at].weight for at in self.texts)
         clear = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
-        usable, self.overruled = settle_disputes(clear or ranking.sentences, units)
+        usable, self.overruled, self._disputing = settle_disputes(clear or ranking.sentences, units)
         if self.weigh_texts(at for at, text in self.texts.items() if judges_attempt(text)) >= _ATTEMPTS:
             # Guesses on failures differ by nature, so none of them is told with what the others say.
             usable = list(clear or ranking.sentences)[:MAX_SENTENCES]
@@ -140,13 +140,21 @@ class PatternGroup:
         speaking = [at for at, found in self.sentences.items() if len(found) > 1 or at in near]
         if weight < _ON_MATTER_SHARE * sum(self.units[at].weight for at in speaking) or weight < _FEWEST_WEIGHT:
             return False
-        compared = sorted((other for other in cosines if other[1] >= _SUPPORTS), key=lambda pair: -pair[1])
-        against = {
+        return sum(self.units[at].weight for at in self._list_opponents(one)) < _AGAINST * weight
+
+    def measure_agreement(self, one: Candidate) -> float:
+        """Return the share of the units, by weight, that have a sentence like this one and none that says the opposite."""
+        opponents = self._list_opponents(one) | self._disputing.get(one.ranked.row, frozenset())
+        return self.weigh_texts(self.list_supporters(one) - opponents | {one.ranked.text})
+
+    def _list_opponents(self, one: Candidate) -> set[int]:
+        """Return the positions of the texts that say the opposite of a sentence."""
+        compared = sorted((other for other in self.compare(one) if other[1] >= _SUPPORTS), key=lambda pair: -pair[1])
+        return {
             other.text
             for other, _ in compared[:_MAX_COMPARED]
             if other.row != one.ranked.row and self._is_against(one, self.read(other))
         }
-        return sum(self.units[at].weight for at in against) < _AGAINST * weight
 
     def is_contested(self, one: Candidate) -> bool:
         """Return True if other attempts want what a sentence calls wrong, or call wrong what it wants.

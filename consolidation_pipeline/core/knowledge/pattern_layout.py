@@ -24,7 +24,7 @@ class Sightings:
 
     ``sessions``: None if no session is known. ``first``, ``last``: None if no day is known. ``patterns``: number of
     patterns that a principle is made of, told in place of ``count``; None for a pattern. ``said``: number of the
-    memories that say the headline, told if it is less than half of them; None if it is not known.
+    memories that say the headline; None if it is not known.
     """
 
     count: int
@@ -210,7 +210,7 @@ def read_statements(content: str) -> str:
 
 def _tell_sightings(seen: Sightings, labels: _Labels, language: str) -> str:
     parts = [labels.seen_once if seen.count == 1 else labels.seen.format(seen.count)]
-    if seen.said is not None and 2 * seen.said < seen.count:
+    if seen.said is not None and seen.said < seen.count:
         parts = [labels.said_in.format(seen.said, seen.count)]
     if seen.patterns is not None:
         parts = [labels.seen_in_patterns.format(seen.patterns)]

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from textwrap import shorten
+from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.explanation import explain_readings, may_merge_readings
+from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings, may_merge_readings
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled
 from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
@@ -91,14 +92,16 @@ def excludes(one: Candidate, other: Candidate) -> bool:
 
 @lru_cache(maxsize=1 << 10)
 def _exclude(one: str, other: str) -> bool:
-    for found in explain_readings(read(one), read(other)).differences:
-        if found.kind in ("code", "value"):
-            return True
-        if found.kind == "polarity":
-            denied, affirmed = extract_content_words(found.a or found.b), other if found.a else one
-            if denied and denied <= extract_content_words(affirmed) and not negates(affirmed):
-                return True
-    return False
+    differences = explain_readings(read(one), read(other)).differences
+    return any(found.kind in ("code", "value") or _denies_said(found, one, other) for found in differences)
+
+
+def _denies_said(found: Difference, one: str, other: str) -> bool:
+    """Return True for a negation in one text of words that the other one has without it."""
+    if found.kind != "polarity":
+        return False
+    denied, affirmed = extract_content_words(found.a or found.b), other if found.a else one
+    return bool(denied) and denied <= extract_content_words(affirmed) and not negates(affirmed)
 
 
 # Both are asked of the same pairs again, in either order.
@@ -109,11 +112,27 @@ def _may_merge(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _contradict(one: str, other: str) -> bool:
-    return explain_readings(read(one), read(other), is_brief=True).verdict == "contradicts"
+    differences = explain_readings(read(one), read(other), is_brief=True).differences
+    return any(
+        PROOFS[found.kind] == "contradicts" and (found.kind != "polarity" or _denies_said(found, one, other))
+        for found in differences
+    )
 
 
-def settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> tuple[list[RankedSentence], int]:
-    """Return the sentences with one in place of those that dispute each other, and the number of overruled units."""
+class SettledSentences(NamedTuple):
+    """Sentences of which one tells what is disputed.
+
+    ``overruled``: number of the overruled units. ``disputing``: the units whose sentences contradict one of these
+    sentences, by its row.
+    """
+
+    sentences: list[RankedSentence]
+    overruled: int
+    disputing: dict[int, frozenset[int]]
+
+
+def settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> SettledSentences:
+    """Return the sentences with one in place of those that dispute each other."""
     ranked = ranked[:MAX_SENTENCES]
     statements = [Statement(one.sentence.text, one.text, units[one.text].day) for one in ranked]
     disputes = find_disputes(statements)
@@ -128,7 +147,8 @@ def settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> 
     }
     left_out = {at for dispute in disputes for at in dispute.others}
     usable = [told.get(at, one) for at, one in enumerate(ranked) if at not in left_out]
-    return usable, len(list_overruled(statements, disputes))
+    disputing = {ranked[one.rule].row: frozenset(list_overruled(statements, [one])) for one in disputes}
+    return SettledSentences(usable, len(list_overruled(statements, disputes)), disputing)
 
 
 def list_evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:

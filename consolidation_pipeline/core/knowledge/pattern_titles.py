@@ -44,6 +44,12 @@ _THIRD_PERSON = re.compile(
     r"(?:appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|happen|hinge|include|indicate|iterate|lead|mean|need|"
     r"occur|receive|remove|replace|require|return|say|send|show|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
 )
+# Verbs of a clause behind its subject in the plural: "workers share", "retries create double". Words that are often nouns,
+# such as "cache" and "report", are not among them.
+_AFTER_PLURAL = re.compile(
+    r"(?<=s) (?:appear|become|break|calculate|cause|contain|create|depend|exist|fail|get|go|happen|include|keep|lead|let|"
+    r"lose|make|mean|need|occur|receive|remain|remove|require|say|send|share|stay|take|use)\b"
+)
 _VALUES = frozenset(("true", "false"))
 # Verbs by their ending.
 _TITLE_VERB = re.compile(r"\w+(?:[^\W\d_]i[sz]e|ify)", re.IGNORECASE)
@@ -155,6 +161,7 @@ def _is_clause(phrase: str) -> bool:
     is_verb |= _AND_VERB.search(phrase) is not None
     # "Lengths and false for odd" says what is returned.
     is_value = not _VALUES.isdisjoint(words)
+    is_verb |= _AFTER_PLURAL.search(phrase.lower()) is not None
     return is_past or is_verb or is_value or any(_THIRD_PERSON.fullmatch(word) for word in words)
 
 

@@ -127,7 +127,7 @@ class PatternWriter(PatternGroup):
             headline = " ".join([*(line if SENTENCE_END.search(line) else f"{line}." for line in before), last])
             support = self.measure_support(best)
             # One memory that says what to do does not make all on the matter say so.
-            said = max(1, round(support * sightings.count))
+            said = max(1, round(self.measure_agreement(best) * sightings.count))
             parts = self._find_parts(best, passage)
             practices, gotchas = (
                 self.choose(found, most=_MAX_LISTED, max_chars=_LISTED_CHARS) for found in (rules, pitfalls)

@@ -110,7 +110,7 @@ def _compare_claims(first: Reading, other: Reading, found: Explanation) -> Compa
     if kinds <= _NAME_KINDS and all(side.spans["name"] for side in sides):
         return _compare_names(sides)
     is_denied = kinds <= _STATEMENT_KINDS and _deny_each_other(denials, sides)
-    is_exchanged = kinds == {"exchange"} and not sides[0].is_heading
+    is_exchanged = "exchange" in kinds <= {"exchange", "moved cue"} and not sides[0].is_heading
     return _tell_whole(sides) if is_denied or is_exchanged or differs_in_cues else None
 
 
