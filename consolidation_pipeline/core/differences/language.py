@@ -472,6 +472,8 @@ def split_words(text: str) -> tuple[str, ...]:
 
 # Words of a text without function words that names something and claims nothing: "shopping list".
 _MOST_WORDS_OF_NAME = 2
+# It tells no language: CI, IT.
+_ACRONYM = re.compile(r"\b[A-Z]{2,}\b")
 
 
 @lru_cache(maxsize=8192)
@@ -483,7 +485,7 @@ def detect_language(text: str) -> str | None:
     is not French. A text with fewer than one function word in eight is of the language that knows at least a quarter of
     its words, more than any other does. Otherwise, and if it is a name of one or two words, it is of no known language.
     """
-    words = split_words(text)
+    words = split_words(_ACRONYM.sub(" ", text)) or split_words(text)
     if not words:
         return "en"
     if not text.isascii():

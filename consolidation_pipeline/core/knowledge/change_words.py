@@ -24,8 +24,9 @@ from consolidation_pipeline.core.case_blind import CaseBlindPattern, ignore_case
 Form = Literal["from", "contrast", "ended", "now"]
 Span = tuple[int, int]
 
-# What was before, and what took its place, end at a comma or where another phrase begins.
-_PARTS = {"WAS": r"(?P<was>[^,;:()。，；]{1,80}?)", "NOW": r"(?P<now>[^,;:()。，；]{1,80}?)"}
+# What was before, and what took its place, end at a comma or where another phrase begins. Times and addresses have colons.
+_WORDS = r"(?:[^,;:()。，；]|:(?=[\d/])){1,80}?"
+_PARTS = {"WAS": rf"(?P<was>{_WORDS})", "NOW": rf"(?P<now>{_WORDS})"}
 _PLACEHOLDER = re.compile(r"<([A-Z]+)>")
 _EDGE, _GROUP_NAME = r"\b", re.compile(r"\(\?P<\w+>")
 
@@ -78,7 +79,7 @@ def _load(language: str) -> _ChangeWords:
 
 def _fill(pattern: str, raw: Mapping[str, Any]) -> str:
     """Return a pattern with its parts in place."""
-    return _PLACEHOLDER.sub(lambda match: _PARTS.get(match[1]) or raw[match[1].lower()], pattern)
+    return _PLACEHOLDER.sub(lambda match: _PARTS.get(match[1]) or _fill(raw[match[1].lower()], raw), pattern)
 
 
 def is_plan(sentence: str, language: str) -> bool:

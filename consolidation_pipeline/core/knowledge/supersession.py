@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import groupby
 from typing import Literal
 
-from consolidation_pipeline.core.differences.language import detect_language, load_language
+from consolidation_pipeline.core.differences.language import detect_language, load_language, split_words
 from consolidation_pipeline.core.differences.reading import Token
 from consolidation_pipeline.core.knowledge.change_words import Change, Span
 from consolidation_pipeline.core.knowledge.claims import ADVERBS, Claim
@@ -44,6 +45,13 @@ _FAULTS = _WRONG | frozenset(
     "bug issue problem error mistake because fails failed causing expected properly correctly".split()
 )
 _VALUE_KINDS = ("value", "name", "code")
+# Most words that take the place of others.
+_LONGEST_SLOT = 4
+# Verbs that say where or how something is, by the keys of their tokens.
+_STATE_VERBS = frozenset(
+    "be do has have hold keep lie listen live reside run sit start stay store use".split() + ["do with"]
+)
+_COPULAS = frozenset("is are am".split())
 
 
 @dataclass(frozen=True)
@@ -184,12 +192,16 @@ def revise_sentence(was: str, now: str) -> Revision | None:
         return None
     if _ends_any(before, after):
         return Revision(was, now, True)
+    if _uses_gone(before, after):
+        return Revision(was, now, False, False)
     if not may_be_states:
         return None
     comparison = compare_sentences(before.reading, after.reading)
     if comparison is None or comparison.relation not in ("replaces", "renames"):
         return None
     if any(claim.asks or claim.is_reported or not claim.is_statement for claim in (before, after)):
+        return None
+    if any(change.form == "contrast" for claim in (before, after) for change in claim.changes):
         return None
     if not _have_same_words(before, after):
         return None
@@ -232,6 +244,8 @@ def _ends(before: Claim, after: Claim, change: Change) -> bool:
 def _names_former(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``before`` says, of the thing that changed, what ``after`` names as former."""
     former, present = after.inside(change.was), after.inside(change.now)
+    if _is_gone(change) and not _may_be_gone(before, after, change):
+        return False
     if change.form == "contrast":
         # "By the id of the event, not by the id of the delivery" is a contrast of event and delivery.
         inside = {token.start for token in former}
@@ -246,14 +260,53 @@ def _names_former(before: Claim, after: Claim, change: Change) -> bool:
         return False
     told = {token.start for token in (*former, *present)} | {token.start for token in after.inside(change.cue)[:1]}
     topic = [token for token in after.tokens if token.start not in told]
-    rest = [token for token in before.tokens if token.key not in {one.key for one in former}]
+    named = {one.key for one in former} | {one.text.lower() for one in former}
+    rest = [token for token in before.tokens if named.isdisjoint((token.key, token.text.lower()))]
     if change.form == "contrast" and _finds_fault(after, _FAULTS):
         return False
     # "Logs now go to B instead of A" tells a change, "log to B instead of A" may be a rule.
     is_told = change.form == "from" or any(after.quote(other.cue) in ADVERBS for other in after.changes)
     if not is_told and not _is_same_frame(before, after, topic, rest):
         return False
-    return _is_same_topic(before, after, topic, rest)
+    if any(token.key in {one.key for one in topic} for token in rest):
+        return _is_same_topic(before, after, topic, rest)
+    # "The job queue moved off Redis" has a subject of its own.
+    subject = [token for token in topic if token.start < change.cue[0] and token.key not in _STATE_VERBS]
+    return len(rest) <= _FEW_WORDS and not any(token.kind != "value" for token in subject)
+
+
+def _uses_gone(before: Claim, after: Claim) -> bool:
+    """Return True if ``before`` speaks of what ``after`` says is gone, whatever else it says."""
+    return any(
+        _is_gone(change)
+        and _may_be_gone(before, after, change)
+        and {token.key for token in after.inside(change.was)} <= before.keys
+        for change in after.changes
+    )
+
+
+def _is_gone(change: Change) -> bool:
+    """Return True for "X was deleted"."""
+    return change.form == "from" and change.now is None and change.was is not None and change.was < change.cue
+
+
+def _may_be_gone(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if what is gone is named, and ``before``, which does not say so too, may have spoken of it."""
+    verbs = {token.key for token in after.inside(change.cue)}
+    return (
+        before.is_state
+        and not before.is_denied
+        and _is_named(after, after.inside(change.was))
+        and verbs.isdisjoint(before.keys)
+    )
+
+
+def _is_named(claim: Claim, words: Sequence[Token]) -> bool:
+    """Return True if words tell which thing is meant: a name or several words, or a word without "the" or "a"."""
+    if len(words) != 1 or words[0].kind in _VALUE_KINDS:
+        return bool(words)
+    before = split_words(claim.reading.text[: words[0].start])[-1:]
+    return load_language(claim.language).determiners.isdisjoint(before)
 
 
 def _is_same_frame(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
@@ -271,7 +324,7 @@ def _finds_fault(claim: Claim, faults: frozenset[str]) -> bool:
 
 
 def _says(claim: Claim, former: Sequence[Token], at: Span | None = None) -> bool:
-    """Return True if a claim has the values and names among ``former``, or else two thirds of its words."""
+    """Return True if a claim has the values and names among ``former``, or else two thirds of the words."""
     keys = {token.key for token in (claim.inside(at) if at else claim.tokens)}
     texts = {token.text.lower() for token in (claim.inside(at) if at else claim.tokens)}
 
@@ -287,18 +340,15 @@ def _says(claim: Claim, former: Sequence[Token], at: Span | None = None) -> bool
     literal = [token for token in former if token.kind in _VALUE_KINDS]
     if literal:
         return all(map(has, literal))
-    return 3 * sum(map(has, former)) >= 2 * len(former)
+    # Tokens of these languages are characters.
+    share = 1 if claim.language in ("zh", "ja") else 2 / 3
+    return sum(map(has, former)) >= share * len(former)
 
 
 def _is_same_topic(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
-    """Return True if what two sentences say beside the change is about one thing."""
+    """Return True if what two sentences say beside the change, with words in common, is about one thing."""
     shared = {token.key for token in topic} & {token.key for token in rest}
-    if not shared:
-        has_names = any(map(is_name, topic)) and any(map(is_name, rest))
-        return len(rest) <= _FEW_WORDS and not has_names
-    if 4 * len(shared) < len(rest):
-        return False
-    return not _are_apart(before, after, topic, rest)
+    return 4 * len(shared) >= len(rest) and not _are_apart(before, after, topic, rest)
 
 
 def _ends_claim(before: Claim, after: Claim, change: Change) -> bool:
@@ -347,33 +397,72 @@ def _has_other_subject(before: Claim, topic: Sequence[Token], end: int) -> bool:
 def _states_present(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``after`` without its change words says something else of the same thing than ``before``."""
     text = after.reading.text
-    bare = f"{text[: change.cue[0]]} {text[change.cue[1] :]}".strip(" ,:，、")
+    # "Went up to 5" says what is.
+    verb = " is" if after.quote(change.cue).endswith(" to") else ""
+    bare = f"{text[: change.cue[0]]}{verb} {text[change.cue[1] :]}".strip(" ,:，、")
     stripped = Claim.of(" ".join(bare.split()), after.language)
     if sorted(token.key for token in before.tokens) == sorted(token.key for token in stripped.tokens):
         return before.is_denied != stripped.is_denied
     comparison = compare_sentences(before.reading, stripped.reading)
     if comparison is not None and comparison.relation != "elsewhere":
         return comparison.relation != "agrees" and _is_one_slot(before, stripped, comparison)
-    cue = {token.start for token in after.inside(change.cue)}
-    topic = [token for token in after.tokens if token.start not in cue]
-    new, old = (
-        [t for t in side if t.kind in _VALUE_KINDS and t.key not in other.keys]
-        for side, other in ((topic, before), (before.tokens, after))
-    )
-    if len(new) != 1 or len(old) != 1 or _measure(new[0]) != _measure(old[0]):
+    return _fill_one_slot(before, after, change.cue)
+
+
+def _fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
+    """Return True if two sentences say the same but for one run of words, in the same place of both.
+
+    The words of ``cue`` and verbs of a state, such as "runs" and "uses", count for neither.
+    """
+    behind = next((token.start for token in after.tokens if token.start >= cue[1]), -1)
+    words = [token for token in before.tokens if token.key not in _STATE_VERBS]
+    others = [token for token in after.tokens if token.key not in _STATE_VERBS and not cue[0] <= token.start < cue[1]]
+    shared = {token.key for token in words} & {token.key for token in others}
+    told = {token.clause for token in others if token.key in shared or token.start == behind}
+    others = [token for token in others if token.clause in told]
+    old, new = _find_runs(words, shared), _find_runs(others, shared)
+    if not shared or len(old) != 1 or len(new) != 1 or max(len(old[0]), len(new[0])) > _LONGEST_SLOT:
         return False
-    words, others = (
-        [t for t in side if t.start != one.start] for side, one in ((topic, new[0]), (before.tokens, old[0]))
-    )
-    shared = {t.key for t in words} & {t.key for t in others}
-    is_short = len(words) == len(others) == 1
-    if len(shared) < (1 if is_short else 2) or len(shared) < _SAME_CLAIM * min(len(words), len(others)):
+    if len(old[0]) > len(shared) and not any(token.kind in _VALUE_KINDS for token in old[0]):
         return False
-    if 2 * len(shared) < len(others):
+    if any(len({token.phrase for token in run}) > 1 for run in (*old, *new)):
         return False
-    return (
-        not _are_apart(before, after, words, others) and not _is_label(before, old[0]) and not _is_label(after, new[0])
+    was, now = old[0][0], new[0][0]
+    if now.start != behind and not _is_same_place((before, words, was), (after, others, now)):
+        return False
+    # "Has vanished" and "has disappeared" are no values.
+    is_value = any(token.kind in _VALUE_KINDS for token in (*old[0], *new[0])) or was.gap == now.gap == "link"
+    if not is_value and now.start != behind and was is not words[0]:
+        return False
+    if was.kind == now.kind == "value" and _measure(was) != _measure(now):
+        return False
+    topic, rest = ([token for token in side if token.key in shared] for side in (others, words))
+    return not _are_apart(before, after, topic, rest) and not any(
+        _is_label(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run
     )
+
+
+def _is_same_place(*sides: tuple[Claim, Sequence[Token], Token]) -> bool:
+    """Return True if a word of one sentence stands where another word of the other does.
+
+    Args:
+        sides: Each sentence, its words, and the word.
+    """
+    (_, words, was), (_, others, now) = sides
+    at, there = words.index(was), others.index(now)
+    if bool(at) != bool(there):
+        # "Tom is the contact", "the contact is Eva"
+        return all(not _COPULAS.isdisjoint(claim.words) and word.kind != "value" for claim, _, word in sides)
+    if was.governor == now.governor:
+        return True
+    # "listens on port 1", "uses port 2"
+    before = words[at - 1], others[there - 1]
+    return before[0].key == before[1].key and before[0].phrase == was.phrase and before[1].phrase == now.phrase
+
+
+def _find_runs(tokens: Sequence[Token], shared: Collection[str]) -> list[list[Token]]:
+    """Return the runs of tokens between those whose keys are shared."""
+    return [[*run] for is_shared, run in groupby(tokens, key=lambda token: token.key in shared) if not is_shared]
 
 
 def _measure(token: Token) -> str:
@@ -385,8 +474,8 @@ def _measure(token: Token) -> str:
 def _are_apart(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
     """Return True if two sentences are about different things of one kind: the web app, the mobile app."""
     new, old = (
-        {t.key: t for t in topic if t.key not in before.keys},
-        {t.key: t for t in rest if t.key not in after.keys},
+        {t.key: t for t in topic if t.key not in before.keys | _STATE_VERBS},
+        {t.key: t for t in rest if t.key not in after.keys | _STATE_VERBS},
     )
     opposites = load_language(after.language).opposites
     if any(opposites.get(key, frozenset()) & old.keys() for key in new):
@@ -474,4 +563,8 @@ def _is_label(claim: Claim, token: Token) -> bool:
     if at == 0 or token.gap != "tight":
         return False
     word = claim.tokens[at - 1]
+    if ":" in claim.reading.text[word.start : token.start]:
+        return False  # "Limit: 5"
+    if word.kind == "name" and word.text.istitle() and at > 1:
+        return False  # "runs on Node 20"
     return word.text.lower() in _LABELS or (at == 1 and len(claim.tokens) > 2)  # "Phase 2 takes ..", "Gate 4 opens .."
