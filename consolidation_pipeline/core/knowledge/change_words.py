@@ -24,7 +24,7 @@ from consolidation_pipeline.core.case_blind import CaseBlindPattern, ignore_case
 Form = Literal["from", "contrast", "ended", "now"]
 Span = tuple[int, int]
 
-# What was before, and what took its place, end at a comma or where another phrase begins. Times and addresses have colons.
+# What was before, and what took its place, end at a comma or where another phrase begins. Times and URLs have colons.
 _WORDS = r"(?:[^,;:()。，；]|:(?=[\d/])){1,80}?"
 _PARTS = {"WAS": rf"(?P<was>{_WORDS})", "NOW": rf"(?P<now>{_WORDS})"}
 _PLACEHOLDER = re.compile(r"<([A-Z]+)>")

@@ -143,7 +143,7 @@ class PatternGroup:
         return sum(self.units[at].weight for at in self._list_opponents(one)) < _AGAINST * weight
 
     def measure_agreement(self, one: Candidate) -> float:
-        """Return the share of the units, by weight, that have a sentence like this one and none that says the opposite."""
+        """Return the share of the units, by weight, that have a sentence like this one and none that denies it."""
         opponents = self._list_opponents(one) | self._disputing.get(one.ranked.row, frozenset())
         return self.weigh_texts(self.list_supporters(one) - opponents | {one.ranked.text})
 

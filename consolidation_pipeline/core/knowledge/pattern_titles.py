@@ -44,11 +44,11 @@ _THIRD_PERSON = re.compile(
     r"(?:appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|happen|hinge|include|indicate|iterate|lead|mean|need|"
     r"occur|receive|remove|replace|require|return|say|send|show|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
 )
-# Verbs of a clause behind its subject in the plural: "workers share", "retries create double". Words that are often nouns,
-# such as "cache" and "report", are not among them.
+# Verbs of a clause behind its subject in the plural: "workers share", "retries create double". Words that are often
+# nouns, such as "cache" and "report", are not among them.
 _AFTER_PLURAL = re.compile(
-    r"(?<=s) (?:appear|become|break|calculate|cause|contain|create|depend|exist|fail|get|go|happen|include|keep|lead|let|"
-    r"lose|make|mean|need|occur|receive|remain|remove|require|say|send|share|stay|take|use)\b"
+    r"(?<=s) (?:appear|become|break|calculate|cause|contain|create|depend|exist|fail|get|go|happen|include|keep|lead|"
+    r"let|lose|make|mean|need|occur|receive|remain|remove|require|say|send|share|stay|take|use)\b"
 )
 _VALUES = frozenset(("true", "false"))
 # Verbs by their ending.

@@ -49,7 +49,7 @@ _VALUE_KINDS = ("value", "name", "code")
 _LONGEST_SLOT = 4
 # Verbs that say where or how something is, by the keys of their tokens.
 _STATE_VERBS = frozenset(
-    "be do has have hold keep lie listen live reside run sit start stay store use".split() + ["do with"]
+    ("do with", *"be do has have hold keep lie listen live reside run sit start stay store use".split())
 )
 _COPULAS = frozenset("is are am".split())
 
