@@ -54,8 +54,9 @@ def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSele
     """Select the most relevant pieces within a ``budget`` of tokens, no sentence twice.
 
     Playbook entries come first, up to a share of the budget, then raw and merged memories by score. A sentence is left
-    out if another one says the same. A relevant derived memory is added if there is room, or if it adds clearly more
-    coverage per token than the last memories, which it displaces; else it only points to those that found no room.
+    out if another one says the same, or if one of a memory that supersedes its own contradicts it. A relevant derived
+    memory is added if there is room, or if it adds clearly more coverage per token than the last memories, which it
+    displaces; else it only points to those that found no room.
     """
     memories = [piece for piece in pieces if piece.kind not in (*DERIVED, PLAYBOOK)]
     others = [piece for piece in pieces if piece.kind in (*DERIVED, PLAYBOOK)]
@@ -139,7 +140,7 @@ class _Packing:
         """Return a memory and a newer one without room that contradicts it; None if there are none."""
         for piece in self.left_out[:_MAX_CHECKED]:
             for sentence in parse_sentences(piece.text) if piece.kind != PLAYBOOK else ():
-                if found := self._index.find_contradicted(sentence):
+                if found := self._find_contradicted(piece, sentence):
                     known = self._pieces[found[0]]
                     if known.kind not in (*DERIVED, PLAYBOOK) and known.learned_at < piece.learned_at:
                         return known, piece
@@ -165,19 +166,34 @@ class _Packing:
             return False
         if not new:
             return True
-        selected = [*self.selected, SelectedPiece(piece, tuple(new), len(new) == len(parsed))]
-        contradictions = self.contradictions
+        contradictions, told = self.contradictions, list[Sentence]()
         for sentence in new:
-            if contradicted := self._index.find_contradicted(sentence):
+            contradicted = self._find_contradicted(piece, sentence)
+            if contradicted and self._pieces[contradicted[0]].id in piece.newer_ids:
+                continue  # It is settled: the newer memory holds.
+            told.append(sentence)
+            if contradicted:
                 contradictions = self._add_contradiction(contradictions, (piece, sentence), *contradicted)
+        if not told:
+            return True
+        selected = [*self.selected, SelectedPiece(piece, tuple(told), len(told) == len(parsed))]
         spent = _count_tokens(selected, contradictions, self.pointers)
         if spent > self.budget:
             return False
         self.selected, self.contradictions, self.spent = selected, contradictions, spent
-        for sentence in new:
+        for sentence in told:
             self._index.add(sentence)
             self._pieces[sentence] = piece
         return True
+
+    def _find_contradicted(self, piece: ContextPiece, sentence: Sentence) -> tuple[Sentence, Difference] | None:
+        """Return the sentence of the packing that one of a piece contradicts; two users may differ."""
+
+        def is_comparable(other: Sentence) -> bool:
+            known = self._pieces[other].scope
+            return not known or not piece.scope or known == piece.scope
+
+        return self._index.find_contradicted(sentence, is_comparable)
 
     def _add_contradiction(
         self,

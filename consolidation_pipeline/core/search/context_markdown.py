@@ -7,7 +7,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.playbook_markdown import ID_DIGITS
 from consolidation_pipeline.core.search.results import Contradiction, MemoryPointer
-from consolidation_pipeline.core.text.sentence_splitter import split_sentences
+from consolidation_pipeline.core.text.sentence_splitter import keep_sentences
 
 INSTRUCTIONS, KNOWN, DISPUTED = "Instructions", "Known", "Disputed or changed"
 RELATED, WHERE_TO_LOOK, NEXT_STEPS = "Possibly related", "Where to look", "Next steps"
@@ -36,12 +36,14 @@ def label_memory(kind: str, count: int, newer_ids: Iterable[UUID] = ()) -> str:
 
 def format_contradiction(contradiction: Contradiction) -> str:
     """Return a contradiction as an item of a Markdown list, with a line for each side and its date."""
-    words = " / ".join(side.words or "-" for side in contradiction.sides)
+    words = [side.words for side in contradiction.sides]
+    # A side without words of its own differs in what the others have.
+    label = f"{' / '.join(words)} (newest first)" if all(words) else "Newest first"
     sides = (
         f"  - {side.learned_at:%Y-%m-%d} [{short_id(side.id)}] {' '.join(side.content.split())}\n"
         for side in contradiction.sides
     )
-    return f"- {words} (newest first)\n{''.join(sides)}"
+    return f"- {label}\n{''.join(sides)}"
 
 
 def format_pointer(pointer: MemoryPointer) -> str:
@@ -55,11 +57,9 @@ def format_recommendation(recommendation: str) -> str:
 
 
 def leave_out_told(id_: UUID, text: str, contradictions: Collection[Contradiction]) -> str:
-    """Return a text without the sentences that the contradictions tell of the same memory, each on a line then."""
+    """Return a text without the sentences that the contradictions tell of the same memory."""
     told = {side.content for one in contradictions for side in one.sides if side.id == id_}
-    if not told:
-        return text
-    return "\n".join(sentence for sentence in split_sentences(text) if sentence not in told)
+    return keep_sentences(text, lambda sentence: sentence not in told) if told else text
 
 
 def short_id(id_: UUID) -> str:

@@ -10,8 +10,9 @@ from functools import cached_property
 from uuid import UUID
 
 from consolidation_pipeline.core.search.context_markdown import format_item, label_memory, leave_out_told
-from consolidation_pipeline.core.search.novelty import Sentence
+from consolidation_pipeline.core.search.novelty import Sentence, parse_sentences
 from consolidation_pipeline.core.search.results import Contradiction
+from consolidation_pipeline.core.text.sentence_splitter import keep_sentences
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
@@ -44,7 +45,7 @@ class ContextPiece:
     ``score``: 0 to 1, the logistic function of z-scores. ``raw_ids``: the raw memories it was made from, or its own
     id. ``learned_at``: of a playbook entry, when the newest of them was learned. ``category``: that of a playbook
     entry. ``is_related``: it may be about something else than the task. ``newer_ids``: memories that supersede it.
-    ``pattern_ids``: patterns that were made from it.
+    ``pattern_ids``: patterns that were made from it. ``scope``: key of its scope; empty if that does not matter.
     """
 
     id: UUID
@@ -57,6 +58,7 @@ class ContextPiece:
     is_related: bool = False
     newer_ids: tuple[UUID, ...] = ()
     pattern_ids: frozenset[UUID] = frozenset()
+    scope: str = ""
 
     @cached_property
     def rank(self) -> tuple[float, UUID]:
@@ -96,8 +98,18 @@ class SelectedPiece:
 
     @cached_property
     def text(self) -> str:
-        """The whole text of the piece, or the sentences on a line each."""
-        return self.piece.text.strip() if self.is_whole else "\n".join(one.text for one in self.sentences)
+        """The text of the piece without the sentences that another piece says."""
+        if self.is_whole:
+            return self.piece.text.strip()
+        own, told = ({one.text for one in side} for side in (parse_sentences(self.piece.text), self.sentences))
+
+        def is_new(sentence: str) -> bool:
+            if sentence not in told:
+                return sentence not in own
+            told.remove(sentence)
+            return True
+
+        return keep_sentences(self.piece.text, is_new)
 
     def count_tokens(self, contradictions: Iterable[Contradiction] = ()) -> int:
         """Return the tokens of the item of the piece, without what the contradictions tell of it."""

@@ -7,6 +7,7 @@ consolidation merges the memories that say the same.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from itertools import count
 
@@ -95,9 +96,11 @@ class SentenceIndex:
         """Return True if a sentence has the same normal form."""
         return sentence.normal_form in self._forms
 
-    def find_contradicted(self, sentence: Sentence) -> tuple[Sentence, Difference] | None:
+    def find_contradicted(
+        self, sentence: Sentence, is_comparable: Callable[[Sentence], bool] = lambda _: True
+    ) -> tuple[Sentence, Difference] | None:
         """Return the most similar sentence that a new one contradicts, and how the new one (a) differs from it (b)."""
-        for other in self._find_similar(sentence):
+        for other in filter(is_comparable, self._find_similar(sentence)):
             if contradiction := _find_contradiction(sentence, other):
                 return other, contradiction
         return None

@@ -43,6 +43,7 @@ from consolidation_pipeline.store.search.context import (
     has_consolidated_memories,
     load_patterns,
     load_raw_sources,
+    load_scopes,
     load_supported_entries,
 )
 
@@ -193,10 +194,12 @@ def _find_candidates(
     engine: Engine, project: Project, task: str, settings: Settings, scope: str | None, as_of: datetime | None
 ) -> _Candidates:
     query = SearchQuery(task, limit=MAX_LIMIT, scope=scope, as_of=as_of)
+    scope_option = effective_options(project, settings).scope
     results = search_project(engine, project, query, settings=settings, count_use=False)
     hits = {hit.id: hit for hit in results.results}
     with engine.connect() as connection:
         sources, patterns = load_raw_sources(connection, list(hits)), load_patterns(connection, list(hits))
+        scopes = load_scopes(connection, list(hits), scope_option) if scope is None else {}
         pieces = [
             ContextPiece(
                 hit.id,
@@ -208,6 +211,7 @@ def _find_candidates(
                 is_related=not _is_about(hit, task),
                 newer_ids=_list_newer(hit),
                 pattern_ids=patterns.get(hit.id, frozenset()),
+                scope=scopes.get(hit.id, ""),
             )
             for hit in results.results
         ]
@@ -217,7 +221,7 @@ def _find_candidates(
             project.id,
             list(frozenset[UUID]().union(*(piece.raw_ids for piece in sound))),
             scope=scope,
-            scope_option=effective_options(project, settings).scope,
+            scope_option=scope_option,
             as_of=as_of,
         )
         categories = count_categories(connection, project.id)

@@ -40,6 +40,24 @@ def load_patterns(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, fro
     return {row.id: frozenset(row.pattern_ids) for row in rows}
 
 
+_LOAD_SCOPES = """
+    SELECT id, /* raw_key */ AS scope FROM consolidation.task_memories t WHERE id = ANY(:ids) UNION ALL
+    SELECT id, scope_key FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
+"""
+
+
+def load_scopes(connection: Connection, ids: Sequence[UUID], option: str) -> dict[UUID, str]:
+    """Return the key of the scope of each memory; nothing for a project without walls.
+
+    Args:
+        option: The project's option ``scope``.
+    """
+    if not has_walls(option):
+        return {}
+    rows = connection.execute(text(compose(_LOAD_SCOPES, raw_key=raw_scope_key(option))), {"ids": list(ids)})
+    return {row.id: row.scope or "" for row in rows}
+
+
 @dataclass(frozen=True)
 class SupportedEntry:
     """Active playbook entry.

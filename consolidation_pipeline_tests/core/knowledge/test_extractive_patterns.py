@@ -126,7 +126,7 @@ def test_reverse_of_headline_does_not_count_as_said() -> None:
     ]
     (found,) = extract([make_units(texts)])
     assert found.summary == "Deploy the API before the web app (others say “Deploy the web app before the API”)."
-    assert found.content.endswith("\nSaid in 2 of 3 memories on the matter.")
+    assert found.content.endswith("\nSaid in 2 of 3 memories.")
 
 
 def test_headline_says_nothing_twice() -> None:
@@ -138,7 +138,7 @@ def test_headline_says_nothing_twice() -> None:
 def test_last_line_tells_sightings_and_days() -> None:
     seen = Sightings(126, 4, date(2026, 4, 30), date(2026, 5, 12))
     (found,) = extract([make_units(WEBHOOKS)], sightings=[seen])
-    assert found.content.endswith("\nSaid in 94 of 126 memories on the matter in 4 sessions, 30 April to 12 May 2026.")
+    assert found.content.endswith("\nSaid in 94 of 126 memories in 4 sessions, 30 April to 12 May 2026.")
     (principle,) = extract([make_units(WEBHOOKS)], sightings=[replace(seen, patterns=5)])
     assert principle.content.endswith("\nSeen in 5 patterns in 4 sessions, 30 April to 12 May 2026.")
     assert "Seen" not in read_statements(principle.content)
@@ -153,7 +153,7 @@ def test_last_line_tells_how_few_say_the_headline() -> None:
     ]
     (found,) = extract([make_units(texts)], sightings=[Sightings(4, None, date(2026, 5, 12), date(2026, 5, 12))])
     assert found.summary in texts
-    assert found.content.endswith("\nSaid in 1 of 4 memories on the matter, 12 May 2026.")
+    assert found.content.endswith("\nSaid in 1 of 4 memories, 12 May 2026.")
     assert "Said in" not in read_statements(found.content)
 
 
@@ -286,7 +286,7 @@ def test_labels_follow_language_of_texts() -> None:
     found = extract_first(texts)
     assert found.summary == texts[0]
     assert f"\nVermeiden: {texts[1]}\n" in found.content
-    assert found.content.endswith("\nIn 2 von 3 Notizen zum Thema gesagt.")
+    assert found.content.endswith("\nIn 2 von 3 Notizen gesagt.")
 
 
 def test_summary_avoids_context_dependent_opener() -> None:
@@ -316,7 +316,7 @@ def test_newer_value_is_told_with_what_was() -> None:
     found = extract([units, make_units(LOCKS)])[0]
     told = "Always set the retry limit of the payout queue to 5 (since 12 May 2026; was 3)."
     assert (found.summary, found.best_practices, found.overruled) == (told, (told,), 2)
-    assert found.content.endswith("\nSaid in 1 of 3 memories on the matter, 7 January to 12 May 2026.")
+    assert found.content.endswith("\nSaid in 1 of 3 memories, 7 January to 12 May 2026.")
     assert {(one.unit, one.quote) for one in found.evidence} == set(enumerate(texts, start=1))
 
 

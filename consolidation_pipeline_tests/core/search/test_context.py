@@ -140,6 +140,27 @@ def test_newer_piece_comes_before_what_it_supersedes() -> None:
     ]
 
 
+def test_sentence_that_a_newer_memory_settles_is_left_out() -> None:
+    old = replace(piece(1, "raw", f"The cache has 4 GB. {OTHER}", score=0.9), newer_ids=(UUID(int=2),))
+    new = piece(2, "raw", "The cache has 8 GB.", score=0.8)
+    selection = select_pieces([old, new], budget=UNLIMITED)
+    assert list_texts(selection) == [("raw", new.text), ("raw", OTHER)]
+    assert not selection.contradictions
+
+
+def test_two_users_may_differ() -> None:
+    texts = ["The user works in the office on Monday.", "The user works in the office on Friday."]
+    for scopes, disputed in ((("ann", "ben"), 0), (("ann", "ann"), 1), (("ann", ""), 1)):
+        pieces = [replace(piece(at, "raw", texts[at]), scope=scope) for at, scope in enumerate(scopes)]
+        assert len(select_pieces(pieces, budget=UNLIMITED).contradictions) == disputed
+
+
+def test_layout_stays_around_a_sentence_that_is_left_out() -> None:
+    table = "| host | port |\n|---|---|\n| api | 8080 |\n\n  at handler (api.js:4)\n  at run (loop.js:9)"
+    selection = select_pieces([piece(1, "raw", FACT, score=0.9), piece(2, "raw", f"{FACT}\n{table}")], budget=UNLIMITED)
+    assert list_texts(selection) == [("raw", FACT), ("raw", table)]
+
+
 def test_short_piece_ranks_above_longer_one() -> None:
     short, long = "Use port 8080.", f"Use port 8080. {FACT} {OTHER} {FACT}"
     for texts in ((short, long), (long, short)):
@@ -200,6 +221,12 @@ def test_contradiction_unites_all_sides() -> None:
         "  - 2026-05-02 [000000000000] The release job runs on Node 22.\n"
         "  - 2026-05-01 [000000000000] The release job runs on Node 18.\n"
     )
+
+
+def test_label_of_contradiction_has_words_of_all_sides_or_none() -> None:
+    texts = ["Never run the migrations by hand.", "Run the migrations by hand."]
+    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts, 1)], budget=UNLIMITED)
+    assert format_contradiction(selection.contradictions[0]).split("\n")[0] == "- Newest first"
 
 
 def test_context_adds_source_that_contradicts() -> None:
