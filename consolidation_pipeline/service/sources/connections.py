@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import Connection
+
 from consolidation_pipeline.connect.restore import restore_database
-from consolidation_pipeline.connect.store import MIRROR_ONLY, Conflict, MemoryStore, Recognition, StoreConfig
+from consolidation_pipeline.connect.store import (
+    MIRROR_ONLY,
+    Conflict,
+    MemoryStore,
+    Recognition,
+    SourceRow,
+    StoreConfig,
+)
 from consolidation_pipeline.core.memories.memories import check_memory_type
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.options import parse_options
@@ -20,6 +30,8 @@ from consolidation_pipeline.service.sources.stores import open_notes, open_store
 from consolidation_pipeline.service.sources.write_back import undo_writes
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SOURCE_MODES
+from consolidation_pipeline.store.memories.memories import find_sources_of
+from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.sources.source_writes import list_writes
 from consolidation_pipeline.store.sources.sources import (
     Source,
@@ -32,6 +44,8 @@ from consolidation_pipeline.store.sources.sources import (
 
 # Sources of memories that are added one by one over HTTP, the command line and MCP.
 _TAKEN_NAMES = ("api", "cli", "mcp")
+# Rows that are looked for among the memories of other sources.
+_SAMPLE = 100
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,8 @@ def connect_source(
     Raises:
         UsageError: The name is one of ours, the configuration does not fit the store, the user has too few rights for
             the mode, or the project would mix scopes of the store.
-        ConflictError: The name is taken, or the same table is connected already.
+        ConflictError: The name is taken, the same table is connected already, or its rows are memories of
+            another source.
         StoreError: The database cannot be reached.
     """
     check_mode(mode)
@@ -83,12 +98,15 @@ def connect_source(
     wanted = normalize_scope(",".join(names)) if names else NO_WALLS
     with open_store(checked.dump()) as store:
         found = _examine(store, name, mode)
+        with store.snapshot():
+            sample = list(islice(store.iter_rows(), _SAMPLE)) if found.memories else []
     with engine.connect() as connection:
         _check_unconnected(list_sources(connection), checked)  # Before a project is made.
     owner = ensure_project(engine, project, {"scope": wanted} if names else {})
     _check_walls(parse_options(owner.config).scope, wanted, project)
     with engine.begin() as connection:
         _check_unconnected(list_sources(connection), checked)
+        _check_new(connection, owner, name, checked, sample)
         source = create_source(connection, owner.id, name, config=checked.dump(), mode=mode)
     if mode != "mirror":
         with open_store(source.config) as store:
@@ -177,6 +195,20 @@ def _check_unconnected(sources: list[Source], config: StoreConfig) -> None:
     for source in sources:
         if config.overlaps(read_config(source.config)):
             raise ConflictError(f"{config.place} is connected as {source.name} already", (source.name,))
+
+
+def _check_new(
+    connection: Connection, project: Project, name: str, config: StoreConfig, sample: Sequence[SourceRow]
+) -> None:
+    """Raise ConflictError if most rows of a store are memories of the project already, by another name."""
+    found = find_sources_of(connection, project.id, [row.key for row in sample], [row.text for row in sample])
+    other = max(found, key=lambda source: found[source], default=name)
+    if other != name and 2 * found[other] >= len(sample):
+        raise ConflictError(
+            f"the rows of {config.place} are memories of {project.slug} already, with the source {other}: connect them "
+            f"by the name {other}, or erase these memories first",
+            (other,),
+        )
 
 
 def list_connected(engine: Engine, project_id: UUID | None = None) -> list[Source]:

@@ -101,6 +101,22 @@ _COUNT_STORED = """
 """
 
 
+_FIND_SOURCES = """
+    SELECT m.source, count(*) FROM consolidation.task_memories m
+        JOIN unnest(CAST(:external_ids AS text[]), CAST(:texts AS text[])) AS row (external_id, content)
+        ON m.external_id = row.external_id AND btrim(m.execution_summary) = btrim(row.content)
+    WHERE m.project_id = :project GROUP BY m.source ORDER BY m.source
+"""
+
+
+def find_sources_of(
+    connection: Connection, project_id: UUID, external_ids: Sequence[str], texts: Sequence[str]
+) -> dict[str, int]:
+    """Return the sources of memories with these external ids and texts, and how many of them each has."""
+    bound = {"project": project_id, "external_ids": list(external_ids), "texts": list(texts)}
+    return {row[0]: row[1] for row in connection.execute(text(_FIND_SOURCES), bound)}
+
+
 def append_memories(
     connection: Connection, project_id: UUID, slug: str, rows: Iterable[tuple[int, NewMemory]]
 ) -> AppendResult:

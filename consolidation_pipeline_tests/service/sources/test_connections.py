@@ -243,7 +243,19 @@ def test_table_is_connected_once(mem0_store: Store, pipeline: Pipeline) -> None:
         connect_source(pipeline.engine, "again", project="other", config=CONFIG)
     assert pipeline.value("SELECT count(*) FROM {s}.projects WHERE slug = 'other'") == 0
     disconnect_source(pipeline.engine, SOURCE, restore=True)
-    connect_source(pipeline.engine, "again", project=PROJECT, config=CONFIG)
+    connect_source(pipeline.engine, "again", project="other", config=CONFIG)
+
+
+def test_rows_of_a_former_source_are_connected_by_its_name(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    sync_source(pipeline.engine, SOURCE)
+    disconnect_source(pipeline.engine, SOURCE, restore=False)
+    with pytest.raises(ConflictError, match="with the source shop: connect them by the name shop, or erase"):
+        connect_source(pipeline.engine, "again", project=PROJECT, config=CONFIG)
+    connect_source(pipeline.engine, "again", project="other", config=CONFIG)
+    disconnect_source(pipeline.engine, "again", restore=False)
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=CONFIG)
+    assert sync_source(pipeline.engine, SOURCE).added == 0
 
 
 def test_name_is_given_once(mem0_store: Store, pipeline: Pipeline) -> None:

@@ -84,6 +84,7 @@ def test_erased_row_is_not_copied_by_another_connection(mem0_store: Store, pipel
     connect(pipeline, mem0_store, "mirror")
     erase_memories(pipeline.engine, [find_memory(pipeline, CANARY)], changed_by="tester")
     disconnect_source(pipeline.engine, SOURCE, restore=False)
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE payload ->> 'data' <> %s", (CANARY,))
     config = {**mem0_store.kind.config, "url_env": URL_ENV, "table": "public.mem0"}
     connect_source(pipeline.engine, "again", project=PROJECT, config=config)
     result = sync_source(pipeline.engine, "again")

@@ -284,6 +284,8 @@ class StoreArguments:
             "find_named_memories": {"hashes": ["h"], "ids": self.raw},
             "list_proposals": {"most": 5},
             "delete_memory_tests": {"ids": self.raw, "texts": ["Do."]},
+            "load_scopes": {"option": "user_id"},
+            "find_sources_of": {"external_ids": ["a"], "texts": ["Do."]},
             "append_label": labelled | {"same": True, "labelled_by": "test"},
             "find_label": labelled,
             "delete_label": labelled,
