@@ -48,7 +48,7 @@ def status(
         "error": found["error_message"],
         "failing model": [describe_model_failure(one) for one in found["metrics"].get("failing", [])] or None,
         "failures": f"{found['retry_count']} in a row of at most {found['max_retries']}"
-        if found["retry_count"]
+        if found["retry_count"] and found["status"] == "failed"
         else None,
         "dead": "retried by its schedule, or by `consolidation run`" if found["dead"] else None,
     }

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.lifecycle.feedback import adjust_importance
 from consolidation_pipeline.core.memories.memories import NewMemory, invalid_field, memory_id
-from consolidation_pipeline.core.memories.row_fields import check_characters
+from consolidation_pipeline.core.memories.row_fields import FIELD_ALIASES, check_characters
 from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
 from consolidation_pipeline.options import parse_options
@@ -32,6 +33,7 @@ from consolidation_pipeline.service.runs.effective_options import effective_opti
 from consolidation_pipeline.service.similarity.embedding import embed_raw_memories
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.memories.archive import MemoryUpdate, edit_rows
 from consolidation_pipeline.store.memories.memories import (
@@ -40,9 +42,11 @@ from consolidation_pipeline.store.memories.memories import (
     load_memory,
 )
 from consolidation_pipeline.store.memories.votes import has_rated, set_vote
-from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.projects import Project, get_project
 
 MAX_NOTE_CHARS = 2000
+# Fields by which a row names its id.
+_ID_FIELDS = ("external_id", FIELD_ALIASES["external_id"])
 # Fields that an agent sets about its own memory.
 _CLAIMS = ("user_id", "agent_id", "session_id", "success", "importance")
 
@@ -74,7 +78,8 @@ def add_memories(
 ) -> AddResult:
     """Add memories to an existing project. Good rows are stored even if others are bad.
 
-    Adding is idempotent on (source, id, content). The id of a row without one is derived from its content. Keyword
+    Adding is idempotent on (source, id, content). The id of a row without one is derived from its content; if that
+    memory has another text by now, as somebody edited it, the row becomes a new memory. Keyword
     search finds the memories at once. Vector search finds them at once if the project's embedding model is free and
     ``settings`` are given, else after the next run.
 
@@ -102,18 +107,35 @@ def add_memories(
             errors |= _find_other_scopes(parsed, scope, parse_options(project.config).scope)
             parsed = {i: memory for i, memory in parsed.items() if i not in errors}
         vectors, model = ({}, "") if settings is None else embed_if_free(project, parsed, settings)
-        stored = get_group_commit(engine).append(engine, project, parsed, vectors, model)
-        errors |= dict.fromkeys(stored.changed, CHANGED_CONTENT)
+        added, changed = _store(engine, project, parsed, vectors, model)
+        edited = {i: parsed[i] for i in changed if all(rows[i].get(name) in (None, "") for name in _ID_FIELDS)}
+        attempts = count(2)
+        while edited:
+            number = next(attempts)
+            named = {i: replace(one, external_id=f"{one.external_id}@{number}") for i, one in edited.items()}
+            parsed |= named
+            more, left = _store(engine, project, named, vectors, model)
+            added |= more
+            edited, changed = {i: edited[i] for i in left}, changed - (edited.keys() - left)
+        errors |= dict.fromkeys(changed, CHANGED_CONTENT)
         ids = {i: memory_id(slug, row.source, row.external_id) for i, row in parsed.items() if i not in errors}
         if len(rows) == 1 and ids:
             tracing.set_attributes({tracing.MEMORY_RECORD_ID: str(ids[0])})
     distinct = list(dict.fromkeys(ids.values()))
     return AddResult(
-        added=[id_ for id_ in distinct if id_ in stored.ids],
-        existing=[id_ for id_ in distinct if id_ not in stored.ids],
+        added=[id_ for id_ in distinct if id_ in added],
+        existing=[id_ for id_ in distinct if id_ not in added],
         errors=sorted(errors.items()),
         ids=[ids.get(i) for i in range(len(rows))],
     )
+
+
+def _store(
+    engine: Engine, project: Project, memories: Mapping[int, NewMemory], vectors: Mapping[int, Vectors], model: str
+) -> tuple[set[UUID], set[int]]:
+    """Store memories; return the ids of new ones, and the indices of rows whose id has another text."""
+    stored = get_group_commit(engine).append(engine, project, memories, vectors, model)
+    return set(stored.ids), set(stored.changed)
 
 
 def _parse_rows(

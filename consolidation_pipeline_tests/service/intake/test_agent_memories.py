@@ -11,6 +11,7 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageErr
 from consolidation_pipeline.service.intake.agent_memories import AddResult, add_memories, get_memory, give_feedback
 from consolidation_pipeline.service.intake.importer import BATCH_ROWS, ensure_project
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
+from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
@@ -62,6 +63,18 @@ def test_adding_same_row_again_returns_same_memory(empty_project: Pipeline) -> N
     assert (len(first.added), first.existing, first.errors) == (2, [], [])
     assert (len(again.added), again.existing) == (1, first.added)
     assert first.ids == [first.added[0], first.added[0], first.added[1]]
+
+
+def test_text_that_was_edited_away_can_be_added_again(empty_project: Pipeline) -> None:
+    first = add(empty_project, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"})
+    for id_ in first.added:
+        edit_memory(empty_project.engine, id_, {"content": "Use OAuth."}, changed_by="tester")
+    for _ in range(2):  # the second one was edited, too
+        again = add(empty_project, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"})
+        assert [index for index, _ in again.errors] == [1]
+        assert add(empty_project, {"content": "Use JWT."}).existing == again.added
+        edit_memory(empty_project.engine, again.added[0], {"content": "Use mTLS."}, changed_by="tester")
+    assert empty_project.value("SELECT count(*) FROM {s}.task_memories") == 4
 
 
 def test_bad_row_is_reported_by_index(empty_project: Pipeline) -> None:
