@@ -33,6 +33,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import contests, names
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # A sentence of lower readability is a heading, a fragment or markup. It is never a practice or gotcha, and in the text
 # only if there is nothing else.
@@ -65,6 +66,8 @@ _SUPPORTS = 0.3
 # A unit is on the matter of a sentence if one of its own has this cosine with it. Of the units that say more than what
 # they are about, this share must be on it, and in all this weight of them.
 _ON_MATTER, _ON_MATTER_SHARE, _FEWEST_WEIGHT = 0.12, 0.6, 2.0
+# A unit says a sentence if one of its own shares this part of the content words of the shorter one, and two words.
+_SAYS, _FEWEST_SHARED = 0.5, 2
 # Sentences that are searched for the opposite, and the share of units on a matter that may say it.
 _MAX_COMPARED, _AGAINST = 24, 0.34
 # Share of the attempts on a matter that contest a guess, from which it is not told.
@@ -143,9 +146,14 @@ class PatternGroup:
         return sum(self.units[at].weight for at in self._list_opponents(one)) < _AGAINST * weight
 
     def measure_agreement(self, one: Candidate) -> float:
-        """Return the share of the units, by weight, that have a sentence like this one and none that denies it."""
+        """Return the share of the units, by weight, that have a sentence in the same words and none that denies it.
+
+        Unlike the support, it does not depend on the other groups: it is told, and a text stays the same without cause.
+        """
+        words = extract_content_words(one.ranked.sentence.quote)
+        agreeing = {other.text for other in self.ranking.sentences if _have_same_words(words, other.sentence.quote)}
         opponents = self._list_opponents(one) | self._disputing.get(one.ranked.row, frozenset())
-        return self.weigh_texts(self.list_supporters(one) - opponents | {one.ranked.text})
+        return self.weigh_texts(agreeing - opponents | {one.ranked.text})
 
     def _list_opponents(self, one: Candidate) -> set[int]:
         """Return the positions of the texts that say the opposite of a sentence."""
@@ -269,3 +277,10 @@ class PatternGroup:
             vector[own.indices] = own.data
             self._cosines[row] = (self._vectors @ vector).tolist()
         return self._cosines[row]
+
+
+def _have_same_words(words: frozenset[str], text: str) -> bool:
+    """Return True if a sentence says about the same as the content words of another one."""
+    others = extract_content_words(text)
+    shared = len(words & others)
+    return shared >= max(_FEWEST_SHARED, _SAYS * min(len(words), len(others)))

@@ -138,7 +138,7 @@ def test_headline_says_nothing_twice() -> None:
 def test_last_line_tells_sightings_and_days() -> None:
     seen = Sightings(126, 4, date(2026, 4, 30), date(2026, 5, 12))
     (found,) = extract([make_units(WEBHOOKS)], sightings=[seen])
-    assert found.content.endswith("\nSaid in 94 of 126 memories in 4 sessions, 30 April to 12 May 2026.")
+    assert found.content.endswith("\nSeen 126 times in 4 sessions, 30 April to 12 May 2026.")
     (principle,) = extract([make_units(WEBHOOKS)], sightings=[replace(seen, patterns=5)])
     assert principle.content.endswith("\nSeen in 5 patterns in 4 sessions, 30 April to 12 May 2026.")
     assert "Seen" not in read_statements(principle.content)

@@ -66,7 +66,7 @@ def test_pattern_consists_of_source_sentences(topics: Pipeline) -> None:
     assert set(read_statements(hooks.content).split("\n")) <= set(WEBHOOKS)
     assert set(read_statements(moves.content).split("\n")) <= set(MIGRATIONS)
     assert hooks.content.startswith(hooks.details["summary"])
-    assert "Seen 4 times in 4 sessions, " in hooks.content
+    assert "Said in 3 of 4 memories in 4 sessions, " in hooks.content
     assert sorted(hooks.source_memory_ids) == memory_ids("hook", 4)
     assert load_parents(topics, hooks.id) == dict.fromkeys(memory_ids("hook", 4), "raw")
     assert (hooks.kind, hooks.abstraction_level, hooks.memory_type, hooks.user_id) == ("pattern", 2, "learning", None)
