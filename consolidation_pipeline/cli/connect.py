@@ -9,6 +9,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json, print_note, show_progress
+from consolidation_pipeline.core.text.counted_nouns import counted
 
 if TYPE_CHECKING:
     from consolidation_pipeline.connect.store import Recognition
@@ -94,14 +95,15 @@ def connect(
     connected = connect_source(engine, source_name, project=project, config=config, mode=mode)
     result = None
     if sync:
-        with show_progress(f"copying {found.memories:,} memories", as_json=as_json):
+        with show_progress(f"copying {counted(found.memories, 'memory')}", as_json=as_json):
             result = sync_source(engine, source_name)
     if as_json:
         print_json({"source": source_name, "project": project, "mode": mode, "found": found, "sync": result})
         return
     if result is not None:
         print(
-            f"{result.added:,} memories added, {result.with_vectors:,} with their vectors; {result.refused:,} refused"
+            f"{counted(result.added, 'memory')} added, {result.with_vectors:,} with their vectors; "
+            f"{result.refused:,} refused"
         )
         for note in result.notes:
             print_note(f"note: {note}")
@@ -132,7 +134,7 @@ def _show(found: Recognition, name: str, project: str, mode: str) -> None:
     ]
     rows = {
         "table": f"{found.table} ({found.kind}), {found.server}",
-        "memories": f"{found.memories:,} in {found.scopes:,} scopes; {found.skipped:,} other rows are left out",
+        "memories": f"{found.memories:,} in {counted(found.scopes, 'scope')}; {found.skipped:,} other rows left out",
         "vectors": "none" if found.dimension is None else f"of {found.dimension} dimensions",
         "rights": ", ".join(rights),
         "will do": f"copy them into project {project}; " + _describe_mode(mode, found.sidecar_name),

@@ -23,6 +23,7 @@ from consolidation_pipeline.cli.output import (
     show_progress,
 )
 from consolidation_pipeline.cli.run import describe_archived, run_and_describe
+from consolidation_pipeline.core.text.counted_nouns import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -118,13 +119,16 @@ def _make_report_table(found: DemoReport, run: dict[str, Any]) -> Table:
     table = Table(title=f"{found.project}: {state}", title_justify="left", title_style="bold", show_header=False)
     table.add_row("memories in", str(counts.memories))
     if run["status"] != "unchanged":
-        table.add_row("merged by this run", f"{run['groups_merged']} groups, {run['memories_merged']} memories")
+        table.add_row(
+            "merged by this run",
+            f"{counted(run['groups_merged'], 'group')}, {counted(run['memories_merged'], 'memory')}",
+        )
         table.add_row("archived by this run", describe_archived(run))
-    table.add_row("left to a person", f"{counts.suggest_groups} groups")
-    table.add_row("active now", f"{counts.units} memories: {counts.active} raw, {counts.merged} merged")
+    table.add_row("left to a person", counted(counts.suggest_groups, "group"))
+    table.add_row("active now", f"{counted(counts.units, 'memory')}: {counts.active} raw, {counts.merged} merged")
     reduction = format_percent(counts.reduction) or "none"
-    table.add_row("merged away", f"{counts.consolidated} memories, reduction {reduction}")
-    table.add_row("archived", f"{counts.archived} memories")
+    table.add_row("merged away", f"{counted(counts.consolidated, 'memory')}, reduction {reduction}")
+    table.add_row("archived", counted(counts.archived, "memory"))
     for merged in found.merged:
         table.add_section()
         table.add_row("merged", shorten(merged.content, 2 * _TEXT_WIDTH))
@@ -147,7 +151,8 @@ def _make_report_table(found: DemoReport, run: dict[str, Any]) -> Table:
 
 def _format_learned(learned: KnowledgeSample) -> str:
     waiting = f", {learned.waiting} wait for review" if learned.waiting else ""
-    return f"{learned.count}{waiting}; the best supported has {learned.sources} memories behind it ({learned.method})"
+    memories = counted(learned.sources, "memory")
+    return f"{learned.count}{waiting}; the best supported has {memories} behind it ({learned.method})"
 
 
 def _next_steps(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -12,6 +12,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, print_json, print_note
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import UsageError
 
 
@@ -95,4 +96,4 @@ def _reserve(certificate: Path | None) -> Iterator[None]:
 
 
 def _count(memories: Sequence[object]) -> str:
-    return "1 memory" if len(memories) == 1 else f"{len(memories):,} memories"
+    return counted(len(memories), "memory")

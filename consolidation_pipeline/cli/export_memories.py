@@ -8,6 +8,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note, show_progress
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import UsageError
 
 
@@ -40,9 +41,9 @@ def export(
             file,
             format=format,
             with_derived=with_derived,
-            progress=lambda so_far: update(f"{so_far.memories} memories"),
+            progress=lambda so_far: update(counted(so_far.memories, "memory")),
         )
     if as_json:
         print_json(vars(done))
     else:
-        print_note(f"{project}: {done.memories} memories and {done.derived} derived rows written to {file}")
+        print_note(f"{project}: {counted(done.memories, 'memory')} and {done.derived} derived rows written to {file}")

@@ -10,6 +10,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import Limit, Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, make_table, print_json, shorten
+from consolidation_pipeline.core.text.counted_nouns import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,8 +68,8 @@ def _print_activity(lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _describe_activity(line: Mapping[str, Any]) -> str:
-    counted = "1 change" if line["changes"] == 1 else f"{line['changes']:,} changes"
-    details = [f"{line['kind']} by {line['changed_by']}, {counted}"]
+    changes = counted(line["changes"], "change")
+    details = [f"{line['kind']} by {line['changed_by']}, {changes}"]
     if line["is_run"] and line["groups"]:
         details.append(format_value(line["groups"]))
     if line["reason"]:

@@ -10,6 +10,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json, shorten, show_progress
+from consolidation_pipeline.core.text.counted_nouns import counted
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.plan.plan_document import (
@@ -66,14 +67,14 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     totals = plan.count_totals()
     return {
         "memories": plan.memories,
-        "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",
+        "merges": f"{counted(totals['merge_groups'], 'group')}, {counted(totals['memories_merged'], 'memory')}",
         "not merged": _describe_refused(plan),
-        "refused by tests": f"{len(plan.refused_by_tests)} changes" if plan.refused_by_tests else None,
+        "refused by tests": counted(len(plan.refused_by_tests), "change") if plan.refused_by_tests else None,
         "left to a person": _describe_review(totals),
-        "archived": f"{totals['memories_archived']} memories{f' now; {later}' if later else ''}{held_back}",
+        "archived": f"{counted(totals['memories_archived'], 'memory')}{f' now; {later}' if later else ''}{held_back}",
         "kept apart": _describe_walls(plan),
         "dissolved": f"{len(plan.dissolved)} made of several scopes" if plan.dissolved else None,
-        "on one topic": f"{plan.pattern_groups} groups",
+        "on one topic": counted(plan.pattern_groups, "group"),
         **{name: _count_actions(plan, kind) for kind, name in _KINDS.items()},
         "calibration": calibration,
         "pair judge": _describe_judge(plan),
@@ -89,8 +90,8 @@ def _describe_walls(plan: Plan) -> str | None:
         return None
     sampled = f" among {walls.compared:,} texts" if walls.similar_pairs else ""
     return (
-        f"{walls.scopes:,} scopes ({walls.scope}); {walls.repeats:,} exact repeats and {walls.similar_pairs:,} similar "
-        f"pairs{sampled} are not merged, as they are of different scopes"
+        f"{counted(walls.scopes, 'scope')} ({walls.scope}); {walls.repeats:,} exact repeats and "
+        f"{walls.similar_pairs:,} similar pairs{sampled} are not merged, as they are of different scopes"
     )
 
 
@@ -124,7 +125,8 @@ def _plan_lines(plan: Plan, limit: int) -> Iterator[str]:
         for item in items[:limit]:
             yield from _knowledge_lines(item)
     for dissolved in plan.dissolved[:limit]:
-        yield f"dissolve: {dissolved.kind} of {dissolved.scopes} scopes: {shorten(dissolved.text, _TEXT_WIDTH)}"
+        scopes = counted(dissolved.scopes, "scope")
+        yield f"dissolve: {dissolved.kind} of {scopes}: {shorten(dissolved.text, _TEXT_WIDTH)}"
     for archive in plan.archives[:limit]:
         yield f"archive: {archive.reason} ({archive.policy}): {shorten(archive.text, _TEXT_WIDTH)}"
     counts = [
@@ -171,14 +173,19 @@ def _unwanted_lines(refused: RefusedByTest) -> Iterator[str]:
 
 def _describe_refused(plan: Plan) -> str | None:
     count = len(plan.merges_refused_by_recall)
-    return f"{count} groups that search would find lower (recall_gate)" if count else None
+    return f"{counted(count, 'group')} that search would find lower (recall_gate)" if count else None
 
 
 def _describe_review(totals: Mapping[str, int]) -> str:
     """Return how many groups a person decides on, and how many of them are proposed, were, or wait."""
     parts = {"proposed": "proposed", "beyond_limit": "beyond review_limit", "asked_before": "asked before"}
     counts = ((totals.get(f"groups_{name}", 0), words) for name, words in parts.items())
-    return ", ".join([f"{totals['suggest_groups']} groups", *(f"{count} {words}" for count, words in counts if count)])
+    return ", ".join(
+        [
+            counted(totals["suggest_groups"], "group"),
+            *(f"{count} {words}" for count, words in counts if count),
+        ]
+    )
 
 
 def _question_lines(question: Question) -> Iterator[str]:

@@ -9,6 +9,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import AS_OF_HELP, Limit, Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import UsageError
 
 
@@ -58,7 +59,7 @@ def _print_entries(found: Mapping[str, Any], status: str) -> None:
     for row in found["entries"]:
         confidence = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
         writers = "1 writer" if row["writers"] == 1 else f"{row['writers']} writers"
-        evidence = f"{row['evidence']} memories of {writers}"
+        evidence = f"{counted(row['evidence'], 'memory')} of {writers}"
         details = f"{row['category']}, priority {row['priority']}, {evidence}{confidence}"
         lines = [f"  {line}" for line in row["content"].splitlines() if line.strip()]
         lines += [f"  careful: {risk}" for risk in row["risks"]]

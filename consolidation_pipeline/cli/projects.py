@@ -18,6 +18,7 @@ from consolidation_pipeline.cli.output import (
     print_json,
     print_note,
 )
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -182,4 +183,7 @@ def delete(
     if as_json:
         print_json({"project": deleted.slug, "project_id": deleted.id, "memories": counts.memories})
     else:
-        print(f"project {deleted.slug} deleted with {counts.memories} memories; its ledger stays under {deleted.id}")
+        print(
+            f"project {deleted.slug} deleted with {counted(counts.memories, 'memory')}; "
+            f"its ledger stays under {deleted.id}"
+        )

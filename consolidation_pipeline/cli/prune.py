@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from consolidation_pipeline.cli.cli_context import get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note, show_progress
+from consolidation_pipeline.core.text.counted_nouns import counted
 
 
 def prune(as_json: JsonFlag = False) -> None:
@@ -25,6 +26,6 @@ def prune(as_json: JsonFlag = False) -> None:
         removals = {one.project: dict(one.summary) for one in done.removals}
         print_json({"changes": done.changes, "events": events, "removals": removals, "busy": list(done.busy)})
         return
-    print(f"removed: {done.changes:,} changes of {len(done.removals)} projects, {events:,} events")
+    print(f"removed: {counted(done.changes, 'change')} of {counted(len(done.removals), 'project')}, {events:,} events")
     if done.busy:
         print_note(f"skipped, as a run or rollback holds them: {', '.join(done.busy)}")

@@ -10,6 +10,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, shorten
+from consolidation_pipeline.core.text.counted_nouns import counted
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.lifecycle.quarantine import BlastRadius, WriterFilter
@@ -85,7 +86,7 @@ def _print_radius(found: BlastRadius, *, as_json: bool) -> None:
 
 
 def _format(found: BlastRadius) -> Iterator[str]:
-    memories = "1 memory" if len(found.memories) == 1 else f"{len(found.memories):,} memories"
+    memories = counted(len(found.memories), "memory")
     yield f"{found.project}: {memories} out of use; derived from them: {format_value(found.totals) or 'nothing'}"
     if found.shown_again:
         yield f"other memories that are active again: {found.shown_again:,}"

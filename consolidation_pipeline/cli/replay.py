@@ -18,6 +18,7 @@ from consolidation_pipeline.cli.output import (
     shorten,
     show_progress,
 )
+from consolidation_pipeline.core.text.counted_nouns import counted
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.shadow.replay import DifferenceInDecision
@@ -47,7 +48,7 @@ def replay(
     else:
         rows = {
             "as of": done.as_of,
-            "decisions": f"{done.decisions}, {done.changes} changes",
+            "decisions": f"{done.decisions}, {counted(done.changes, 'change')}",
             "recorded": done.recorded,
             "replayed": done.replayed,
             "differing": f"{done.differing} decisions" if done.differing else None,

@@ -10,6 +10,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import Project, Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note, shorten
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge in review.")
@@ -40,7 +41,7 @@ def list_(
     out = make_console()
     if found["supersessions"]:
         command = f"consolidation relations list {project} --type supersedes --status candidate"
-        print_note(f"{found['supersessions']} memories may take the place of older ones: {command}")
+        print_note(f"{counted(found['supersessions'], 'memory')} may take the place of older ones: {command}")
     if not found["waiting"]:
         out.print(f"{project}: nothing waits for review" + (f" of kind {kind}" if kind else ""))
         return

@@ -21,6 +21,7 @@ from consolidation_pipeline.cli.output import (
     print_json,
     print_note,
 )
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import BudgetExhaustedError, ConsolidationError, LLMError, UsageError
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def _combine_exit_codes(codes: list[int]) -> int:
 def _count_refused(run: Mapping[str, Any]) -> str | None:
     """Return how many changes memory tests refused; None without any."""
     count = len(run["refused_by_tests"])
-    return f"{count} changes that would have made a memory test fail" if count else None
+    return f"{counted(count, 'change')} that would have made a memory test fail" if count else None
 
 
 def _make_run_table(run: dict[str, Any]) -> Any:
@@ -257,7 +258,7 @@ def _make_run_table(run: dict[str, Any]) -> Any:
         {
             "phases": run["phases_completed"],
             "failed phases": run["phases_failed"] or None,
-            "merged": f"{run['groups_merged']} groups, {run['memories_merged']} memories",
+            "merged": f"{counted(run['groups_merged'], 'group')}, {counted(run['memories_merged'], 'memory')}",
             "not merged": describe_refused(run["metrics"]),
             "refused by tests": _count_refused(run),
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
@@ -312,7 +313,7 @@ def _describe_summaries(run: Mapping[str, Any]) -> str | None:
     """Return how many summaries a run made, and of how many memories; None if none."""
     done = run["metrics"].get("semantic_summaries", {})
     made = done.get("summaries_created")
-    return f"{made}, of {done['memories_summarized']} memories" if made else None
+    return f"{made}, of {counted(done['memories_summarized'], 'memory')}" if made else None
 
 
 def describe_archived(run: Mapping[str, Any]) -> str:
@@ -321,4 +322,4 @@ def describe_archived(run: Mapping[str, Any]) -> str:
     if done.get("held_back"):
         command = done["to_archive_them"]
         return f"none: {done['held_back']} are unused, too many to archive without a plan; archive them with {command}"
-    return f"{run['memories_archived']} memories"
+    return counted(run["memories_archived"], "memory")

@@ -9,6 +9,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import AS_OF_HELP, SCOPE_HELP, Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json, print_note, shorten
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _result_lines(rank: int, hit: SearchHit, *, explain: bool) -> list[str]:
     details.append(f"match {hit.match:.2f}")
     details += [f"similarity {hit.similarity:.2f}"] if hit.similarity is not None else []
     details += [f"rank {hit.keyword_rank} by words"] if hit.keyword_rank is not None else []
-    details += [f"{hit.source_count} memories"] if hit.source_count else []
+    details += [counted(hit.source_count, "memory")] if hit.source_count else []
     lines = [f"{rank}. {hit.id}  ({', '.join(details)})", f"   {shorten(hit.content, _TEXT_WIDTH)}"]
     lines += [f"   superseded {_describe_version(one)}" for one in hit.superseded_by]
     lines += [f"   was {_describe_version(one)}" for one in hit.supersedes]

@@ -21,6 +21,7 @@ from consolidation_pipeline.cli.output import (
     shorten,
     show_progress,
 )
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def diff(
     planned = plan_writes(engine, name, quiet_seconds=0)
     outcomes: dict[UUID, Rehearsed] = {}
     if gate:
-        with show_progress(f"trying {len(planned):,} groups in the store", as_json=as_json):
+        with show_progress(f"trying {counted(len(planned), 'group')} in the store", as_json=as_json):
             outcomes = rehearse_writes(engine, name, planned, copy_url_env=copy_url_env)
     if patch is not None:
         data = make_patch(engine, name, planned)
@@ -144,8 +145,8 @@ def diff(
             print(f"  gate  {_describe_outcome(outcomes[plan.memory_id])}")
     hidden = sum(len(plan.hidden) for plan in planned)
     refused = sum(outcome.refusal is not None for outcome in outcomes.values())
-    told = f"; {refused:,} groups would be refused" if gate else ""
-    print(f"{len(planned):,} groups; {hidden:,} rows would be hidden{told}")
+    told = f"; {counted(refused, 'group')} would be refused" if gate else ""
+    print(f"{counted(len(planned), 'group')}; {counted(hidden, 'row')} would be hidden{told}")
     if len(planned) > limit:
         print_note(f"note: {limit:,} groups are shown; --limit {len(planned)} shows all")
     if not planned:
@@ -208,8 +209,8 @@ def write(
         print_json({"source": name, "write": result})
         return
     print(
-        f"{name}: {result.written:,} groups written, {result.hidden:,} rows hidden, {result.inserted:,} added; "
-        f"{result.waiting:,} groups wait, {len(result.refused):,} refused"
+        f"{name}: {counted(result.written, 'group')} written, {counted(result.hidden, 'row')} hidden, "
+        f"{result.inserted:,} added; {result.waiting:,} waiting, {len(result.refused):,} refused"
     )
     if result.restored:
         print(f"{result.restored:,} earlier writes undone, as their merged memories are not there any more")
@@ -284,7 +285,7 @@ def _end(conflicts: Mapping[UUID, Sequence[Conflict]], message: str, *, as_json:
     if conflicts:
         lines = [f"{id_}: {each.reason}, {each.table} {each.key}" for id_, found in conflicts.items() for each in found]
         raise ConflictError(
-            f"{len(conflicts)} groups are not undone, as the store's program changed what was written: "
+            f"{counted(len(conflicts), 'group')} not undone, as the store's program changed what was written: "
             f"{'; '.join(lines[:5])}",
             tuple(each.key for found in conflicts.values() for each in found),
         )

@@ -15,6 +15,7 @@ from consolidation_pipeline.cli.output import (
     make_console,
     print_json,
 )
+from consolidation_pipeline.core.text.counted_nouns import counted
 
 
 def status(
@@ -38,9 +39,9 @@ def status(
         "progress": format_percent(found["progress"]),
         "phases done": found["phases_completed"],
         "phases failed": found["phases_failed"] or None,
-        "merged": f"{found['clusters_merged']} groups, {found['memories_merged']} memories",
+        "merged": f"{counted(found['clusters_merged'], 'group')}, {counted(found['memories_merged'], 'memory')}",
         "not merged": describe_refused(found["metrics"]),
-        "archived": f"{found['memories_archived']} memories",
+        "archived": counted(found["memories_archived"], "memory"),
         "changes": found["consolidation_changes_total"],
         "requested": f"{format_value(found['created_at'])} by {found['triggered_by']} ({found['trigger_type']})",
         "began": found["started_at"],

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.defs.asset_checks import Check, evaluate_check, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.names import RESOURCE, asset_key, prefixed
@@ -187,6 +188,8 @@ def _describe(one: SourceUpdate) -> str:
         sync = one.sync
         parts.append(f"{sync.added} added, {sync.revised} revised, {sync.gone} gone, {sync.refused} refused")
     if one.write is not None:
-        parts.append(f"{one.write.written} groups written, {one.write.waiting} wait, {len(one.write.refused)} refused")
+        parts.append(
+            f"{counted(one.write.written, 'group')} written, {one.write.waiting} wait, {len(one.write.refused)} refused"
+        )
     parts += [each for each in (one.error, one.waits) if each is not None]
     return "; ".join(parts)

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from consolidation_pipeline.core.text.counted_nouns import counted, plural, plural_of
 from consolidation_pipeline.store.database.schema import OPERATIONS
 
 KIND_LABELS = {
@@ -22,15 +23,6 @@ KIND_LABELS = {
     "principle": "principle",
     "procedural": "profile",
     "playbook": "playbook entry",
-}
-PLURALS = {
-    "memory": "memories",
-    "merged memory": "merged memories",
-    "summary": "summaries",
-    "playbook entry": "playbook entries",
-    "entry": "entries",
-    "is": "are",
-    "waits": "wait",
 }
 # Operations of the ledger in words that need no knowledge of it.
 OPERATION_WORDS = {
@@ -76,21 +68,6 @@ STATUS_LABELS = {
     "failed": "failed",
     "cancelled": "cancelled",
 }
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 memory``, ``2,000 memories``."""
-    return f"{number:,} {plural(number, noun)}"
-
-
-def plural(number: int, noun: str) -> str:
-    """Return the form of a noun for a number: ``memory`` or ``memories``."""
-    return noun if number == 1 else plural_of(noun)
-
-
-def plural_of(noun: str) -> str:
-    """Return the plural of a noun: ``memories``."""
-    return PLURALS.get(noun, noun + "s")
 
 
 def format_day(when: datetime | None) -> str:
@@ -156,7 +133,7 @@ def _create_environment() -> Environment:
     filters = (*formats, person_name, spaced, one_line, excerpt, plural, plural_of)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {
-        "format_count": format_count,
+        "counted": counted,
         "query_string": query_string,
         "kind_labels": KIND_LABELS,
         "operation_labels": OPERATION_LABELS,

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.jobs.triggers import is_due, next_cron_time
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
 from consolidation_pipeline.service.runs.effective_options import effective_options
@@ -147,7 +148,8 @@ def describe_refused(metrics: Mapping[str, Any]) -> str | None:
     if not found.get("merges_refused_by_recall"):
         return None
     falls = ", ".join(f"place {fall}: {n}" for fall, n in found["recall_falls"].items())
-    return f"{found['merges_refused_by_recall']} groups that search would find lower ({falls}); option recall_gate"
+    groups = counted(found["merges_refused_by_recall"], "group")
+    return f"{groups} that search would find lower ({falls}); option recall_gate"
 
 
 def describe_refused_by_test(refused: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from consolidation_pipeline.core.jobs.triggers import next_cron_time
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.service.jobs.job_status import describe_counts
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
 from consolidation_pipeline.service.lifecycle.archive import explain_how_to_archive
@@ -74,7 +75,7 @@ def _describe_tests(own: Mapping[str, Any]) -> str:
         return "none"
     refused = own["refused_by_tests"]
     return f"{own['memory_tests'] - own['memory_tests_failing']} of {own['memory_tests']} pass" + (
-        f"; {refused} changes refused, as they would have made one fail" if refused else ""
+        f"; {counted(refused, 'change')} refused, as they would have made one fail" if refused else ""
     )
 
 

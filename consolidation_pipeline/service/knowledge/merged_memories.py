@@ -13,6 +13,7 @@ import numpy as np
 from consolidation_pipeline.core.knowledge.inherited_columns import any_success, most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.core.text.text_merge import MergedText
 from consolidation_pipeline.errors import ConflictError, JobEndedError
 from consolidation_pipeline.service.knowledge import llm_gateway
@@ -126,7 +127,7 @@ class PlannedMerge:
     @property
     def reason(self) -> str:
         """Reason that the ledger shows."""
-        return f"near-duplicates: {len(self.sources)} memories say the same"
+        return f"near-duplicates: {counted(len(self.sources), 'memory')} say the same"
 
     @property
     def version(self) -> int | None:

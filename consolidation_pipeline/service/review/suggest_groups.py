@@ -15,6 +15,7 @@ from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.knowledge.merge_proposals import measure_closeness
 from consolidation_pipeline.core.similarity.term_similarity import T_TERMS, join_terms
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.review.suggestion_texts import split_text
 from consolidation_pipeline.store.database.engine import Connection
@@ -48,7 +49,7 @@ class SuggestGroup:
         alike = "" if self.similarity is None else f" (lowest similarity {self.similarity:.2f})"
         remarks = [reason for reason in self.reasons if _kind(reason) not in PROOFS]
         remarks += ["the pair judge says the same"] if self.confirmed else []
-        return "; ".join([f"{len(self.members)} memories may say the same{alike}", *remarks])
+        return "; ".join([f"{counted(len(self.members), 'memory')} may say the same{alike}", *remarks])
 
     @property
     def kinds(self) -> set[str]:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection
-
 from consolidation_pipeline.connect.restore import restore_database
 from consolidation_pipeline.connect.store import (
     MIRROR_ONLY,
@@ -28,7 +26,7 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.folder_reader import read_folder_config
 from consolidation_pipeline.service.sources.stores import open_notes, open_store, read_config
 from consolidation_pipeline.service.sources.write_back import undo_writes
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.schema import SOURCE_MODES
 from consolidation_pipeline.store.memories.memories import find_sources_of
 from consolidation_pipeline.store.projects import Project
