@@ -138,7 +138,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         refused_by_tests=_list_refused_by_tests(
             run, [*vetoed, *refused, *not_learned, *not_archived], {item.id: item.text for item in knowledge.items}
         ),
-        questions=_list_questions(run, asked, term_groups, order),
+        questions=_list_questions(run, asked, term_groups, order, merges),
         review=review,
         knowledge=items,
         archives=_list_archives(run, archiving, merges),
@@ -283,6 +283,7 @@ def _list_questions(
     groups: Mapping[str, Sequence[ClusterMember]],
     term_groups: Sequence[SuggestGroup],
     order: Sequence[str],
+    merges: Sequence[PlannedMerge],
 ) -> list[Question]:
     """Return the groups of the suggest tier, members by cluster key, and those formed by terms.
 
@@ -299,6 +300,7 @@ def _list_questions(
     places = {key: place for place, key in enumerate(order)}
     found.sort(key=lambda question: (places.get(question[0], len(places)), question[0]))
     texts = _load_texts(run, [id_ for _, ids, _ in found for id_ in ids])
+    texts |= {merge.id: merge.merged.content for merge in merges}
     return [
         Question(
             cluster_key=key,

@@ -293,6 +293,16 @@ def test_plan_archives_memories_held_back_by_run(pipeline: Pipeline) -> None:
     assert gone == len(made.archives)
 
 
+def test_question_has_the_text_of_what_the_plan_merges(pipeline: Pipeline) -> None:
+    one, other = NEAR_MISSES[0]
+    pipeline.add([note("a", one), note("b", f"Note to self: {one}"), note("c", other)])
+    made = pipeline.plan()
+    [merge], [question] = made.merges, made.questions
+    assert merge.id in question.members
+    assert question.texts[merge.id] == merge.text
+    assert other in question.texts.values()
+
+
 def test_groups_to_be_archived_are_not_proposed(pipeline: Pipeline) -> None:
     (pair, other), fresh = NEAR_MISSES[:2], [note(f"n{at}", text) for at, text in enumerate(UNRELATED)]
     pipeline.add([note("a", pair[0], **STALE), note("b", pair[1]), note("c", other[0]), note("d", other[1]), *fresh])
