@@ -135,7 +135,14 @@ class _Sync:
     @cached_property
     def dimensions(self) -> int | None:
         """Length of the vectors that are taken along; None = they are made anew here."""
-        if not (self.store.has_vectors and shares_model(self.config, self.project)):
+        if not self.store.has_vectors:
+            return None
+        if not shares_model(self.config, self.project):
+            if self.source.synced_at is None:
+                theirs = self.config.embedding_model or "a model that --embedding-model does not name"
+                ours = parse_options(self.project.config).embedding_model
+                told = f"vectors are made anew, not taken along: the store's are of {theirs}, the project's of {ours}"
+                self.result.notes = (*self.result.notes, told)
             return None
         try:
             return StoreEmbedder(self.engine, self.project, self.config, self.store).check()

@@ -247,6 +247,15 @@ def test_source_is_deleted_with_its_project(mem0_store: Store, pipeline: Pipelin
     assert pipeline.value("SELECT count(*) FROM {s}.source_rows") == 0
 
 
+def test_why_vectors_are_left_out_is_told_once(mem0_store: Store, pipeline: Pipeline) -> None:
+    config = {**mem0_store.kind.config, "url_env": URL_ENV, "embedding_model": None}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+    (note,) = sync_source(pipeline.engine, SOURCE).notes
+    assert "of a model that --embedding-model does not name, the project's of local" in note
+    mem0_store.add([("ann", "Deploys need an approval.")])
+    assert sync_source(pipeline.engine, SOURCE).notes == ()
+
+
 @pytest.mark.parametrize("value", ["'[1,2,3]'", "(SELECT array_agg(-v)::vector FROM unnest(vector::real[]) v)"])
 @pytest.mark.parametrize("share", ["", " WHERE payload ->> 'user_id' = 'alice'"])
 def test_vectors_of_another_model_are_left_out(mem0_store: Store, pipeline: Pipeline, value: str, share: str) -> None:
