@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Literal
 
+from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.language import detect_language, load_language, split_words
 from consolidation_pipeline.core.differences.reading import Token
 from consolidation_pipeline.core.knowledge.change_words import Change, Span
@@ -51,7 +52,9 @@ _LONGEST_SLOT = 4
 _STATE_VERBS = frozenset(
     ("do with", *"be do has have hold keep lie listen live reside run sit start stay store use".split())
 )
-_COPULAS = frozenset("is are am".split())
+# What stands behind and before the holder of a part that one has.
+_HOLDS = ignore_case(r"\s+(?:owns|leads|maintains|manages|heads|chairs|(?:is|are) (?:the|our|my)\b)")
+_HELD = ignore_case(r"\b(?:is|are)\s+(?:now\s+)?(?:the\s+|our\s+)?$")
 
 
 @dataclass(frozen=True)
@@ -244,8 +247,12 @@ def _ends(before: Claim, after: Claim, change: Change) -> bool:
 def _names_former(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``before`` says, of the thing that changed, what ``after`` names as former."""
     former, present = after.inside(change.was), after.inside(change.now)
-    if _is_gone(change) and not _may_be_gone(before, after, change):
-        return False
+    if _is_gone(change):
+        # "Old rows were deleted" may tell what happened once. A name may open the one sentence and not the other.
+        texts = {token.text.lower() for token in former}
+        names = {token.text.lower() for token in (*former, *before.tokens) if token.kind in _VALUE_KINDS}
+        if not _may_be_gone(before, after, change) or texts.isdisjoint(names):
+            return False
     if change.form == "contrast":
         # "By the id of the event, not by the id of the delivery" is a contrast of event and delivery.
         inside = {token.start for token in former}
@@ -428,36 +435,39 @@ def _fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
     if any(len({token.phrase for token in run}) > 1 for run in (*old, *new)):
         return False
     was, now = old[0][0], new[0][0]
-    if now.start != behind and not _is_same_place((before, words, was), (after, others, now)):
-        return False
-    # "Has vanished" and "has disappeared" are no values.
-    is_value = any(token.kind in _VALUE_KINDS for token in (*old[0], *new[0])) or was.gap == now.gap == "link"
-    if not is_value and now.start != behind and was is not words[0]:
-        return False
     if was.kind == now.kind == "value" and _measure(was) != _measure(now):
         return False
-    topic, rest = ([token for token in side if token.key in shared] for side in (others, words))
-    return not _are_apart(before, after, topic, rest) and not any(
-        _is_label(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run
+    if any(_is_label(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run):
+        return False
+    if now.start == behind:
+        return True
+    if was is words[0] or now is others[0]:
+        return _names_holder(before, was) and _names_holder(after, now)
+    return _is_same_place(before, was, after, now) and all(
+        _is_value_of(one, word) for one, word in ((before, was), (after, now))
     )
 
 
-def _is_same_place(*sides: tuple[Claim, Sequence[Token], Token]) -> bool:
-    """Return True if a word of one sentence stands where another word of the other does.
+def _names_holder(claim: Claim, word: Token) -> bool:
+    """Return True if a sentence says who has a part that one has: "Ann owns it", "the lead is Ann"."""
+    rest = claim.text[word.start + len(word.text) :]
+    return _HOLDS.match(rest) is not None or _HELD.search(claim.text[: word.start]) is not None
 
-    Args:
-        sides: Each sentence, its words, and the word.
-    """
-    (_, words, was), (_, others, now) = sides
-    at, there = words.index(was), others.index(now)
-    if bool(at) != bool(there):
-        # "Tom is the contact", "the contact is Eva"
-        return all(not _COPULAS.isdisjoint(claim.words) and word.kind != "value" for claim, _, word in sides)
+
+def _is_same_place(before: Claim, was: Token, after: Claim, now: Token) -> bool:
+    """Return True if a word of one sentence stands where another word of the other does."""
     if was.governor == now.governor:
         return True
     # "listens on port 1", "uses port 2"
-    before = words[at - 1], others[there - 1]
-    return before[0].key == before[1].key and before[0].phrase == was.phrase and before[1].phrase == now.phrase
+    one, other = (claim.tokens[claim.tokens.index(word) - 1] for claim, word in ((before, was), (after, now)))
+    return one.key == other.key and one.phrase == was.phrase and other.phrase == now.phrase
+
+
+def _is_value_of(claim: Claim, word: Token) -> bool:
+    """Return True for a value, a word behind a preposition or "is the", and a name behind a verb of a state."""
+    at = claim.tokens.index(word)
+    is_used = word.kind in _VALUE_KINDS and at > 0 and claim.tokens[at - 1].key in _STATE_VERBS
+    return word.kind == "value" or word.gap == "link" or is_used or _HELD.search(claim.text[: word.start]) is not None
 
 
 def _find_runs(tokens: Sequence[Token], shared: Collection[str]) -> list[list[Token]]:
