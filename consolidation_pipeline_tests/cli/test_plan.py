@@ -70,10 +70,10 @@ def test_plan_run_and_status_tell_of_refused_merges(cli: Cli, write: Write) -> N
     cli("projects", "configure", "calls", "t_merge=0.5", "t_suggest=0.5", "t_pattern=0.5")
     shown = cli("plan", "calls").out
     assert "at place 2, not 1, below" in shown
-    assert "1 groups that search would find lower (recall_gate)" in shown
+    assert "1 group that search would find lower (recall_gate)" in shown
     done = cli("run", "calls", "--json").json
     assert (done["merges_refused_by_recall"], done["groups_merged"]) == (1, 0)
-    assert "1 groups that search would find lower (place 1 to 2: 1)" in cli("status", "calls").out
+    assert "1 group that search would find lower (place 1 to 2: 1)" in cli("status", "calls").out
     assert cli("run", "calls", "--json").json["status"] == "unchanged"
     cli("projects", "configure", "calls", "t_merge=0.5", "t_suggest=0.5", "t_pattern=0.5", "recall_gate=false")
     assert cli("run", "calls", "--json").json["groups_merged"] == 1

@@ -54,9 +54,8 @@ def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSele
     """Select the most relevant pieces within a ``budget`` of tokens, no sentence twice.
 
     Playbook entries come first, up to a share of the budget, then raw and merged memories by score. A sentence is left
-    out if another one says the same, or if one of a memory that supersedes its own contradicts it. A relevant derived
-    memory is added if there is room, or if it adds clearly more coverage per token than the last memories, which it
-    displaces; else it only points to those that found no room.
+    out if another one says the same. A relevant derived memory is added if there is room, or if it adds clearly more
+    coverage per token than the last memories, which it displaces; else it only points to those that found no room.
     """
     memories = [piece for piece in pieces if piece.kind not in (*DERIVED, PLAYBOOK)]
     others = [piece for piece in pieces if piece.kind in (*DERIVED, PLAYBOOK)]
@@ -166,22 +165,16 @@ class _Packing:
             return False
         if not new:
             return True
-        contradictions, told = self.contradictions, list[Sentence]()
+        selected = [*self.selected, SelectedPiece(piece, tuple(new), len(new) == len(parsed))]
+        contradictions = self.contradictions
         for sentence in new:
-            contradicted = self._find_contradicted(piece, sentence)
-            if contradicted and self._pieces[contradicted[0]].id in piece.newer_ids:
-                continue  # It is settled: the newer memory holds.
-            told.append(sentence)
-            if contradicted:
+            if contradicted := self._find_contradicted(piece, sentence):
                 contradictions = self._add_contradiction(contradictions, (piece, sentence), *contradicted)
-        if not told:
-            return True
-        selected = [*self.selected, SelectedPiece(piece, tuple(told), len(told) == len(parsed))]
         spent = _count_tokens(selected, contradictions, self.pointers)
         if spent > self.budget:
             return False
         self.selected, self.contradictions, self.spent = selected, contradictions, spent
-        for sentence in told:
+        for sentence in new:
             self._index.add(sentence)
             self._pieces[sentence] = piece
         return True

@@ -140,14 +140,6 @@ def test_newer_piece_comes_before_what_it_supersedes() -> None:
     ]
 
 
-def test_sentence_that_a_newer_memory_settles_is_left_out() -> None:
-    old = replace(piece(1, "raw", f"The cache has 4 GB. {OTHER}", score=0.9), newer_ids=(UUID(int=2),))
-    new = piece(2, "raw", "The cache has 8 GB.", score=0.8)
-    selection = select_pieces([old, new], budget=UNLIMITED)
-    assert list_texts(selection) == [("raw", new.text), ("raw", OTHER)]
-    assert not selection.contradictions
-
-
 def test_two_users_may_differ() -> None:
     texts = ["The user works in the office on Monday.", "The user works in the office on Friday."]
     for scopes, disputed in ((("ann", "ben"), 0), (("ann", "ann"), 1), (("ann", ""), 1)):
