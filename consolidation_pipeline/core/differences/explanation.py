@@ -15,6 +15,7 @@ from consolidation_pipeline.core.differences.alignment import (
 )
 from consolidation_pipeline.core.differences.attachment import find_new_place
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
+from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
 from consolidation_pipeline.core.differences.order import (
     find_exchange,
@@ -147,7 +148,7 @@ def may_merge_readings(a: Reading, b: Reading, similarity: Similarity | None = N
 def _is_harmless(a: Reading, b: Reading, alignment: Alignment) -> bool:
     """Return True if no difference of the words of two texts keeps them apart. It stops at the first one that does."""
     found = chain(
-        _compare_rest(alignment),
+        _compare_rest(a, b, alignment),
         find_cue_differences(a, b, alignment, alignment.language),
         _find_orders(a, b, alignment),
     )
@@ -233,7 +234,7 @@ def _judge(found: Sequence[Difference]) -> str:
 
 def _find_differences(a: Reading, b: Reading, alignment: Alignment, is_brief: bool) -> list[Finding]:
     """Return the differences of two texts of one language; ``is_brief``: as in ``explain_readings``."""
-    found = [*find_cue_differences(a, b, alignment, alignment.language), *_compare_rest(alignment)]
+    found = [*find_cue_differences(a, b, alignment, alignment.language), *_compare_rest(a, b, alignment)]
     is_apart = any(PROOFS[kind] != "contains" for kind, *_ in found)
     orders = list(_find_orders(a, b, alignment, is_brief=is_brief and is_apart))
     if not is_apart and not orders:
@@ -257,6 +258,12 @@ def _find_orders(a: Reading, b: Reading, alignment: Alignment, *, is_brief: bool
         yield "order", *order[::-1]
 
 
+def _asks_more(one: Reading, other: Reading, language: Language) -> bool:
+    """Return True if one text has a word such as "what" that the other one lacks: a clause stands for a word."""
+    words, others = ({*split_words(reading.text)} for reading in (one, other))
+    return any(language.questions.get(word) == "thing" for word in words - others - language.relatives)
+
+
 def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:
     """Yield the differences of texts that have no other obstacle."""
     language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
@@ -273,7 +280,7 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "modifier", one, other
 
 
-def _compare_rest(alignment: Alignment) -> Iterator[Finding]:
+def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:
     """Yield the tokens that one text has alone."""
     left_a, left_b = alignment.left_a, alignment.left_b
     for i, j in alignment.of_a.items():
@@ -295,6 +302,8 @@ def _compare_rest(alignment: Alignment) -> Iterator[Finding]:
             is_addition = not _replaces(alignment, left_a, left_b)
         else:
             is_addition = len(alignment.of_a) > 1 and not _is_scattered(alignment, bool(left_a))
+            # "With a noun", "with what they are".
+            is_addition &= not _asks_more(*((b, a) if left_a else (a, b)), alignment.language)
         yield "addition" if is_addition else "word", left_a, left_b
 
 

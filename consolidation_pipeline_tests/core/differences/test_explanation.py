@@ -310,6 +310,7 @@ MUST_NOT_MERGE = {
         ("The app rejects the access code.", "The app rejects the accepted code."),
         ("The reader must log in first.", "The reader must log out first."),
         ("The fee is for US cards.", "The fee is for us by card top-up."),
+        ("Open two docstrings with a noun.", "Open two docstrings with what they are."),
         ("Countries of the account.", "The account sends money to friends, in many countries of three unions."),
     ],
     "language": [("Der Dienst stoppt nachts.", "The service stops at night.")],
