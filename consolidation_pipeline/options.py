@@ -59,7 +59,7 @@ class ConsolidationOptions(BaseModel):
     scope: str = Field(
         "user_id",
         description="What keeps memories apart: those of different users, by default, are never compared, merged or "
-        "summarised together. Any of user_id, agent_id, session_id, metadata.KEY; or project = no walls.",
+        "summarized together. Any of user_id, agent_id, session_id, metadata.KEY; or project = no walls.",
         json_schema_extra={"expected": SCOPES_EXPECTED},
     )
     language: Language = Field(

@@ -1,4 +1,4 @@
-"""Scopes: groups of memories that are never compared, merged or summarised together.
+"""Scopes: groups of memories that are never compared, merged or summarized together.
 
 The option ``scope`` of a project names the fields of a memory that its scope key is made of.
 """

@@ -12,7 +12,7 @@ from consolidation_pipeline.api.models.base import MAX_REFERENCE_CHARS, Body, Re
 from consolidation_pipeline.api.models.memories import Kind, Status
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS, MAX_TEXT_CHARS
-from consolidation_pipeline.service.lifecycle.memory_edits import MAX_REASON_CHARS
+from consolidation_pipeline.service.lifecycle.named_memories import MAX_REASON_CHARS
 
 _TEXT: dict[str, Any] = {"max_length": MAX_TEXT_CHARS}
 _Reason = Annotated[str | None, Field(max_length=MAX_REASON_CHARS, description="Reason, recorded in the ledger.")]

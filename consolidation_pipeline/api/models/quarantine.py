@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field
 
 from consolidation_pipeline.api.models.base import MAX_REFERENCE_CHARS, Body, Reply, Text, with_examples
 from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS
-from consolidation_pipeline.service.lifecycle.quarantine import MAX_REASON_CHARS
+from consolidation_pipeline.service.lifecycle.named_memories import MAX_REASON_CHARS
 
 _Name = Annotated[str | None, Field(min_length=1, max_length=MAX_ID_CHARS)]
 

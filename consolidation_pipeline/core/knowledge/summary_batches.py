@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
 
 from consolidation_pipeline.core.checks import check_count
 from consolidation_pipeline.core.jobs.triggers import Due
@@ -23,18 +21,6 @@ IDENTITY_VERSION = "1"
 # web analytics. Agents pause for less between two notes of one task.
 SESSION_IDLE = timedelta(minutes=30)
 
-_T = TypeVar("_T")
-
-# Applies a function to each portion, in order, as ``map`` does.
-Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-
-
-def split_chunks(items: Sequence[_T], *, size: int = CHUNK_SIZE) -> list[Sequence[_T]]:
-    """Split ``items`` into chunks of ``size`` in their order; the last may be shorter."""
-    if size < 1:
-        raise ValueError(f"size is {size}; a chunk needs at least 1 memory")
-    return [items[at : at + size] for at in range(0, len(items), size)]
-
 
 def compression_ratio(sources: int, summaries: int) -> float | None:
     """Return the size of the sources per size of their summaries, in memories or characters; None without a summary."""
@@ -43,18 +29,18 @@ def compression_ratio(sources: int, summaries: int) -> float | None:
     return sources / summaries if summaries else None
 
 
-def is_summary_due(unsummarised: int, *, session_ended: bool = False, threshold: int = SUMMARY_THRESHOLD) -> Due:
+def is_summary_due(unsummarized: int, *, session_ended: bool = False, threshold: int = SUMMARY_THRESHOLD) -> Due:
     """Decide if a summary is due: ``threshold`` memories wait, or a session ended and ``MIN_MEMORIES`` wait.
 
     Args:
-        unsummarised: Number of memories without a summary.
+        unsummarized: Number of memories without a summary.
         session_ended: No memory was added for ``SESSION_IDLE`` in a session of these memories.
     """
-    check_count("unsummarised", unsummarised)
-    waiting = f"{unsummarised} memories are not summarised"
-    if session_ended and unsummarised >= MIN_MEMORIES:
+    check_count("unsummarized", unsummarized)
+    waiting = f"{unsummarized} memories are not summarized"
+    if session_ended and unsummarized >= MIN_MEMORIES:
         return Due(True, f"a session ended and {waiting}, at least {MIN_MEMORIES}")
-    if unsummarised >= threshold:
+    if unsummarized >= threshold:
         return Due(True, f"{waiting}, at least {threshold}")
     needed = MIN_MEMORIES if session_ended else threshold
     return Due(False, f"{waiting}, fewer than {needed}")

@@ -14,6 +14,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from consolidation_pipeline.core.chunks import Apply, split_chunks
 from consolidation_pipeline.core.knowledge.claim_table import (
     ClaimTable,
     KnownClaims,
@@ -25,7 +26,6 @@ from consolidation_pipeline.core.knowledge.claim_table import (
     read_claims,
     to_revision,
 )
-from consolidation_pipeline.core.knowledge.summary_batches import Apply, split_chunks
 from consolidation_pipeline.core.knowledge.supersession import (
     Revision,
     Supersession,

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import chain, zip_longest
 
 from consolidation_pipeline.core.case_blind import ignore_case
+from consolidation_pipeline.core.chunks import Apply, split_chunks
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     TO_TRY,
     TRIED,
@@ -21,7 +22,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
 from consolidation_pipeline.core.knowledge.pattern_titles import names_told
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
-from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO, Apply, split_chunks
+from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
 from consolidation_pipeline.core.knowledge.topic_lines import (
     READABLE,
     TopicGroup,

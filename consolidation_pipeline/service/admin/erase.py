@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.errors import NotFoundError, UsageError
-from consolidation_pipeline.service.lifecycle.memory_edits import MAX_REASON_CHARS
+from consolidation_pipeline.service.lifecycle.named_memories import check_reason, find_named
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
 from consolidation_pipeline.service.similarity.pair_answers import hash_question
 from consolidation_pipeline.service.sources.erase import erase_in_sources
@@ -39,7 +39,6 @@ from consolidation_pipeline.store.admin.erasure import (
 )
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
-from consolidation_pipeline.store.knowledge.quarantine import list_owners
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.memories.archive import lock_memories
@@ -135,8 +134,7 @@ def erase_memories(
         NotFoundError: There is no such project or memory, or the user has none.
         ProjectBusyError: A run or a rollback holds the project.
     """
-    if reason is not None and len(reason) > MAX_REASON_CHARS:
-        raise UsageError(f"the reason has {len(reason):,} characters; {MAX_REASON_CHARS} are allowed")
+    check_reason(reason)
     given = list(dict.fromkeys(ids))
     with engine.connect() as connection:
         owner, _ = _find_memories(connection, given, project, user_id)
@@ -189,21 +187,13 @@ def _find_memories(
         if not memories:
             raise NotFoundError(f"project {owner.slug} has no memories of user {user_id!r}")
         return owner, memories
-    found = {row.id: row for row in list_owners(connection, ids)}
+    owner, found = find_named(connection, ids, reference)
     for id_ in ids:
-        if id_ not in found:
-            raise NotFoundError(f"there is no memory {id_}")
         if (kind := found[id_].kind) != "raw":
             raise UsageError(
                 f"{id_} is of kind {kind}, made from other memories: erase these, and it goes with them; "
                 f"`consolidation lineage {id_}` lists them"
             )
-    slugs = sorted({row.project for row in found.values()})
-    if len(slugs) > 1:
-        raise UsageError(f"the memories are of several projects, {', '.join(slugs)}: give those of one")
-    owner = find_project(connection, slugs[0])
-    if reference is not None and find_project(connection, reference).id != owner.id:
-        raise NotFoundError(f"there is no memory {ids[0]} in project {reference}")
     return owner, sorted(ids)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
-from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, split_chunks
+from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
 from consolidation_pipeline.llm.gateway import Answer, Gateway

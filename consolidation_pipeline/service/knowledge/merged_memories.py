@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.knowledge.inherited_columns import any_success, most_frequent
-from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.core.text.text_merge import MergedText

@@ -9,9 +9,10 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.knowledge.profile_counts import CountedProfile, count_profile
-from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION, split_chunks
+from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompts.profile import ProfileReply, find_problems, profile_prompt

@@ -11,15 +11,15 @@ from itertools import chain, groupby
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.core.chunks import Apply, split_chunks
 from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import (
+    CHUNK_SIZE,
     IDENTITY_VERSION,
     MIN_MEMORIES,
-    Apply,
     compression_ratio,
     is_summary_due,
-    split_chunks,
 )
 from consolidation_pipeline.core.knowledge.topic_summaries import TopicSummary, summarize_topics
 from consolidation_pipeline.core.memories.memories import consolidated_id
@@ -253,7 +253,7 @@ def _batch_parts(parts: Sequence[_Part], *, size: int) -> Iterator[list[_Part]]:
     batch: list[_Part] = []
     for part in parts:
         batch.append(part)
-        if sum(len(split_chunks(one.memories)) for one in batch) >= size:
+        if sum(len(split_chunks(one.memories, size=CHUNK_SIZE)) for one in batch) >= size:
             yield batch
             batch = []
     if batch:
@@ -295,7 +295,7 @@ def _build_extract(
 
 def _condense_parts(run: ProjectRun, condenser: Condenser, parts: Sequence[_Part]) -> list[_PartResult]:
     """Summarize the chunks of all parts, then reduce the summaries of each part to one text."""
-    split = [(at, chunk) for at, part in enumerate(parts) for chunk in split_chunks(part.memories)]
+    split = [(at, chunk) for at, part in enumerate(parts) for chunk in split_chunks(part.memories, size=CHUNK_SIZE)]
     condensed = condenser.condense_memories([[Passage(m.text, m.language) for m in chunk] for _, chunk in split])
     chunks: list[list[_Chunk]] = [[] for _ in parts]
     for (at, chunk), result in zip(split, condensed, strict=True):

@@ -9,9 +9,9 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.knowledge.confidence import UNRATED_LLM_CONFIDENCE, heuristic_confidence
 from consolidation_pipeline.core.knowledge.inherited_columns import inherit_columns, most_frequent
-from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.service.knowledge.map_reduce import Passage
 from consolidation_pipeline.service.memory_tests.gate import write_checked

@@ -11,12 +11,12 @@ from operator import attrgetter
 from typing import Literal
 from uuid import UUID
 
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.knowledge.confidence import heuristic_confidence, weigh_agreement
 from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_overruled, list_statements
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit, sort_units
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
-from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError

@@ -24,6 +24,7 @@ from consolidation_pipeline.service.lifecycle.manual_actions import (
     find_archive_objection,
     lock_checked_memories,
 )
+from consolidation_pipeline.service.lifecycle.named_memories import check_reason, find_named
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.scope_keys import DELETED, REVISED
@@ -36,7 +37,6 @@ from consolidation_pipeline.store.knowledge.quarantine import (
     list_affected,
     list_hidden,
     list_kept,
-    list_owners,
     list_sources,
     list_suspects,
     write_quarantine,
@@ -51,9 +51,8 @@ from consolidation_pipeline.store.memories.revisions import (
     delete_groups_of,
     load_revisions,
 )
-from consolidation_pipeline.store.projects import Project, get_project
+from consolidation_pipeline.store.projects import Project
 
-MAX_REASON_CHARS = 500
 # An agent may say that a memory matters, and not that it matters more than any other.
 MAX_CLAIMED_IMPORTANCE = 1.0
 # Field of an edit -> its column. All but the texts keep what was derived.
@@ -414,8 +413,7 @@ def _archive_derived(
 
 
 def _check_reason(reason: str | None) -> None:
-    if reason is not None and len(reason) > MAX_REASON_CHARS:
-        raise UsageError(f"the reason has {len(reason):,} characters; {MAX_REASON_CHARS} are allowed")
+    check_reason(reason)
     check_archive_reason(reason)
 
 
@@ -435,11 +433,4 @@ def _find_all(engine: Engine, ids: Sequence[UUID]) -> tuple[Project, dict[UUID, 
     if not ids:
         raise UsageError("name the memories: give at least one id")
     with engine.connect() as connection:
-        found = {row.id: row for row in list_owners(connection, ids)}
-        for id_ in ids:
-            if id_ not in found:
-                raise NotFoundError(f"there is no memory {id_}")
-        slugs = sorted({row.project for row in found.values()})
-        if len(slugs) > 1:
-            raise UsageError(f"the memories are of several projects, {', '.join(slugs)}: give those of one")
-        return get_project(connection, slugs[0]), found
+        return find_named(connection, ids)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
+from consolidation_pipeline.service.lifecycle.named_memories import check_reason, find_named
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.scope_keys import QUARANTINED
@@ -19,7 +20,6 @@ from consolidation_pipeline.store.knowledge.quarantine import (
     Quarantine,
     list_affected,
     list_hidden,
-    list_owners,
     list_suspects,
     write_quarantine,
 )
@@ -27,8 +27,6 @@ from consolidation_pipeline.store.knowledge.quarantine import WriterFilter as Wr
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.projects import Project, find_project
-
-MAX_REASON_CHARS = 500
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,7 @@ def quarantine(
         ProjectBusyError: A run or a rollback holds the project.
     """
     reason = (reason or MANUAL_REASON).strip()
-    if len(reason) > MAX_REASON_CHARS:
-        raise UsageError(f"the reason has {len(reason):,} characters; {MAX_REASON_CHARS} are allowed")
+    check_reason(reason)
     with engine.connect() as connection:
         owner = _find_project(connection, where, project)
     group_id = uuid4()
@@ -119,18 +116,10 @@ def _find_project(connection: Connection, where: WriterFilter, reference: str | 
         if reference is None:
             raise UsageError("name the project whose memories are meant: an agent or session may be in several")
         return find_project(connection, reference)
-    found = {row.id: row for row in list_owners(connection, where.ids)}
+    owner, found = find_named(connection, where.ids, reference)
     for id_ in where.ids:
-        if id_ not in found:
-            raise NotFoundError(f"there is no memory {id_}")
         if (kind := found[id_].kind) != "raw":
             raise UsageError(f"{id_} is of kind {kind}: give raw memories; `consolidation lineage {id_}` lists its own")
-    slugs = sorted({row.project for row in found.values()})
-    if len(slugs) > 1:
-        raise UsageError(f"the memories are of several projects, {', '.join(slugs)}: give those of one")
-    owner = find_project(connection, slugs[0])
-    if reference is not None and find_project(connection, reference).id != owner.id:
-        raise NotFoundError(f"there is no memory {where.ids[0]} in project {reference}")
     return owner
 
 

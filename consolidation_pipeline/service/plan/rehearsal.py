@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.memory_tests.memory_test import MemoryTest
 from consolidation_pipeline.core.memory_tests.statements import says
 from consolidation_pipeline.core.vectors import find_positions

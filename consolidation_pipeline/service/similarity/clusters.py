@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.calibration.topic_threshold import limit_topic_size
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.grouping.average_linkage import LinkageLimits
 from consolidation_pipeline.core.grouping.clustering import cluster_keys, cluster_rows
@@ -21,7 +22,6 @@ from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summ
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
-from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order

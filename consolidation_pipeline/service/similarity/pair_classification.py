@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.calibration.model_thresholds import find_profile
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.differences.pair_screen import (
     concatenate_keys,
     judge_pairs,
@@ -16,7 +17,6 @@ from consolidation_pipeline.core.differences.pair_screen import (
     screen_pairs,
     split_pairs,
 )
-from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, reaches
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.word_overlap import build_word_sets

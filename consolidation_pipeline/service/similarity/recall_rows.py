@@ -11,8 +11,8 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
-from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.ranges import list_ranges
 from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.service.runs.project_run import ProjectRun

@@ -1,30 +1,10 @@
-"""Summary batches: chunks, compression ratio and due summaries."""
+"""Summary batches: compression ratio and due summaries."""
 
 from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.summary_batches import (
-    CHUNK_SIZE,
-    compression_ratio,
-    is_summary_due,
-    split_chunks,
-)
-
-
-@pytest.mark.parametrize(
-    ("count", "sizes"), [(0, []), (1, [1]), (19, [19]), (20, [20]), (21, [20, 1]), (50, [20, 20, 10])]
-)
-def test_chunks_hold_twenty_memories_in_order(count: int, sizes: list[int]) -> None:
-    found = split_chunks(range(count))
-    assert [len(part) for part in found] == sizes
-    assert [memory for part in found for memory in part] == list(range(count))
-    assert CHUNK_SIZE == 20
-
-
-def test_chunk_size_zero_is_refused() -> None:
-    with pytest.raises(ValueError, match="size is 0"):
-        split_chunks([1], size=0)
+from consolidation_pipeline.core.knowledge.summary_batches import compression_ratio, is_summary_due
 
 
 def test_compression_ratio_is_none_without_summaries() -> None:
@@ -45,6 +25,6 @@ def test_summary_is_due_at_fifty_or_at_session_end(waiting: int, ended: bool, du
     assert str(waiting) in answer.reason
 
 
-def test_negative_unsummarised_count_is_refused() -> None:
-    with pytest.raises(ValueError, match="unsummarised is -1"):
+def test_negative_unsummarized_count_is_refused() -> None:
+    with pytest.raises(ValueError, match="unsummarized is -1"):
         is_summary_due(-1)

@@ -184,7 +184,7 @@ def summarize(pipeline: Pipeline) -> None:
 
 def test_summary_is_due_at_fifty_memories(pipeline: Pipeline) -> None:
     pipeline.add(numbered_notes(49))
-    assert "49 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
+    assert "49 memories are not summarized" in ask_for_summary(pipeline).skipped[SLUG]
     pipeline.add(numbered_notes(1, "more"))
     (request,) = ask_for_summary(pipeline).requests
     assert pipeline.value("SELECT scope FROM {s}.consolidation_jobs") == {"job": "summarize"}
@@ -193,7 +193,7 @@ def test_summary_is_due_at_fifty_memories(pipeline: Pipeline) -> None:
     assert pipeline.rows("SELECT id, status, summaries_created FROM {s}.consolidation_jobs") == [
         (request.job_id, "completed", 1)
     ]
-    assert "0 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
+    assert "0 memories are not summarized" in ask_for_summary(pipeline).skipped[SLUG]
 
 
 def test_ended_session_makes_summary_due(pipeline: Pipeline) -> None:
@@ -211,7 +211,7 @@ def test_failed_summary_is_due_again_with_new_memories(pipeline: Pipeline) -> No
     assert len(ask_for_summary(pipeline).requests) == 1
     summarize(pipeline)
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
-    assert "0 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
+    assert "0 memories are not summarized" in ask_for_summary(pipeline).skipped[SLUG]
     pipeline.add([row | {"user_id": "one"} for row in numbered_notes(50, "more")])
     assert len(ask_for_summary(pipeline).requests) == 1
 
