@@ -106,9 +106,9 @@ def summarize_import(done: ImportResult) -> dict[str, object]:
 def _describe_scopes(done: ImportResult) -> Iterator[str]:
     """Yield what keeps the memories of several scopes apart, and how to share them."""
     if done.scopes > 1:
-        noun = "users" if done.scope == "user_id" else f"scopes ({done.scope})"
         apart = f"; {done.repeats_apart:,} exact repeats stay apart" if done.repeats_apart else ""
-        yield f"{done.scopes:,} {noun}: their memories are never compared or merged with each other{apart}"
+        scopes = f"{done.scopes:,} scopes ({done.scope})"
+        yield f"{scopes}: their memories are never compared or merged with each other{apart}"
         yield f"a team that shares its lessons: consolidation projects configure {done.project} scope=project"
 
 

@@ -139,7 +139,8 @@ def test_import_tells_how_many_users_stay_apart(cli: Cli, write: Write) -> None:
     answer = cli("import", write(*rows, GOOD | {"id": "again", "user_id": "ada"}), "--project", "p")
     assert answer.out == "p: 4 added, 0 there before, 0 bad\n"
     assert (
-        "3 users: their memories are never compared or merged with each other; 2 exact repeats stay apart" in answer.err
+        "3 scopes (user_id): their memories are never compared or merged with each other; 2 exact repeats stay apart"
+        in answer.err
     )
     assert "consolidation projects configure p scope=project" in answer.err
     again = cli("import", write(*rows), "--project", "p", "--json").json
