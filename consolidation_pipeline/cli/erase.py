@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -40,7 +40,8 @@ def erase(
     if dry_run or not yes:
         found = preview_erasure(engine, chosen, project=project, user_id=user)
         counts = {table: count for table, count in found.rows.items() if count}
-        words = f"{found.project}: would erase {_count(found.memories)} for good; rows: {format_value(counts)}"
+        memories = counted(len(found.memories), "memory")
+        words = f"{found.project}: would erase {memories} for good; rows: {format_value(counts)}"
         if not dry_run:
             raise UsageError(f"{words}; confirm with --yes")
         if as_json:
@@ -59,7 +60,7 @@ def erase(
         except OSError as error:
             print_note(f"the certificate cannot be written to {certificate}: {error.strerror}")
             print(content)
-    print_note(f"{done.project}: erased {_count(done.memories)}; the next run derives the rest again")
+    print_note(f"{done.project}: erased {counted(len(done.memories), 'memory')}; the next run derives the rest again")
     for source, count in done.left_in_sources.items():
         print_note(
             f"{count} rows stay in the store of source {source}, which is only read, or as parts of files: "
@@ -93,7 +94,3 @@ def _reserve(certificate: Path | None) -> Iterator[None]:
     except BaseException:
         certificate.unlink()
         raise
-
-
-def _count(memories: Sequence[object]) -> str:
-    return counted(len(memories), "memory")
