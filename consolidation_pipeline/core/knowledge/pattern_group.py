@@ -33,7 +33,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import contests, names
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
-from consolidation_pipeline.core.text.word_overlap import extract_content_words
+from consolidation_pipeline.core.text.word_overlap import extract_content_words, shares_words
 
 # A sentence of lower readability is a heading, a fragment or markup. It is never a practice or gotcha, and in the text
 # only if there is nothing else.
@@ -282,5 +282,4 @@ class PatternGroup:
 def _have_same_words(words: frozenset[str], text: str) -> bool:
     """Return True if a sentence says about the same as the content words of another one."""
     others = extract_content_words(text)
-    shared = len(words & others)
-    return shared >= max(_FEWEST_SHARED, _SAYS * min(len(words), len(others)))
+    return shares_words(words, others, _SAYS) and len(words & others) >= _FEWEST_SHARED

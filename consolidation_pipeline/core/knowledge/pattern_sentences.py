@@ -23,7 +23,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
     read_fault,
     reverses,
 )
-from consolidation_pipeline.core.text.word_overlap import extract_content_words
+from consolidation_pipeline.core.text.word_overlap import extract_content_words, shares_words
 
 _EXAMPLE_CHARS = 160
 # Sentences that share this part of the content words of the shorter one are on one matter.
@@ -77,8 +77,7 @@ def opposes(one: Candidate, other: Candidate) -> bool:
     if reverses(*texts):
         return True
     words, others = map(extract_content_words, texts)
-    is_alike = len(words & others) >= _SAME_MATTER * min(len(words), len(others))
-    return is_alike and _contradict(*sorted(texts))
+    return shares_words(words, others, _SAME_MATTER) and _contradict(*sorted(texts))
 
 
 def excludes(one: Candidate, other: Candidate) -> bool:

@@ -42,7 +42,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_pitfall
-from consolidation_pipeline.core.text.word_overlap import extract_content_words
+from consolidation_pipeline.core.text.word_overlap import extract_content_words, shares_words
 
 # Limits of the lists of practices and of gotchas.
 _MAX_LISTED = 5
@@ -350,8 +350,8 @@ class PatternWriter(PatternGroup):
             return repeats(one, other)
         is_near = self.measure_cosine(one, other) >= limit
         words, others = (extract_content_words(text.lesson.text) for text in (one, other))
-        shared = len(words & others) >= _SAME_WORDS * min(len(words), len(others))
-        return ((is_near or shared) and not is_disputed(one.ranked)) or repeats(one, other)
+        is_near |= shares_words(words, others, _SAME_WORDS)
+        return (is_near and not is_disputed(one.ranked)) or repeats(one, other)
 
     def _find_examples(self, family: TemplateFamily | None, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the most central openings of units that differ and are no members of the family, one for the title.

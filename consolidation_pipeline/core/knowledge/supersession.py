@@ -275,7 +275,7 @@ def _names_former(before: Claim, after: Claim, change: Change) -> bool:
     is_told = change.form == "from" or any(after.quote(other.cue) in ADVERBS for other in after.changes)
     if not is_told and not _is_same_frame(before, after, topic, rest):
         return False
-    if any(token.key in {one.key for one in topic} for token in rest):
+    if not {token.key for token in topic}.isdisjoint(token.key for token in rest):
         return _is_same_topic(before, after, topic, rest)
     # "The job queue moved off Redis" has a subject of its own.
     subject = [token for token in topic if token.start < change.cue[0] and token.key not in _STATE_VERBS]

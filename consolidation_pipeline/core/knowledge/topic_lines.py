@@ -48,7 +48,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import (
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command, is_failure
 from consolidation_pipeline.core.text.sentences import extract_sentences
-from consolidation_pipeline.core.text.word_overlap import extract_content_words
+from consolidation_pipeline.core.text.word_overlap import extract_content_words, shares_words
 
 # A sentence of lower readability is a heading, a fragment or markup, told only if it is as frequent.
 READABLE, _FREQUENT = 0.35, 3
@@ -314,7 +314,7 @@ class TopicGroup(PatternGroup):
             words = extract_content_words(one.lesson.text)
             is_remedy = is_named and bool(chosen) and self._is_remedy(one, chosen[0])
             share = _REPEATED_REMEDY if is_remedy else _REPEATED
-            is_said = any(len(words & other) >= share * min(len(words), len(other)) for other in known)
+            is_said = any(shares_words(words, other, share) for other in known)
             length = len(self._finish_alone(one)) + 1
             # A failure without its remedy helps nobody, so both are told whatever their length.
             is_first = is_named and (not chosen or (is_remedy and len(chosen) == 1))

@@ -1,7 +1,7 @@
 """Word overlap of texts, which distinguishes a repeated statement from another one on the same topic."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -73,6 +73,11 @@ def build_word_sets(texts: Sequence[str]) -> WordSets:
 def extract_content_words(text: str) -> frozenset[str]:
     """Return the stems of the content words of a text."""
     return frozenset({_content_stem(word) for word in set(_WORD.findall(text.lower()))} - {""})
+
+
+def shares_words(words: Set[str], others: Set[str], share: float) -> bool:
+    """Return True if two sets have this share of the smaller one in common."""
+    return len(words & others) >= share * min(len(words), len(others))
 
 
 @lru_cache(maxsize=1 << 16)
