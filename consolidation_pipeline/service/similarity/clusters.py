@@ -138,6 +138,9 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
         # Whether these stay apart is asked again by the next run.
         refused = np.flatnonzero(np.isin(nodes.ids, to_ids([id_ for one in groups.refused for id_ in one.memories])))
         planned = replace(nodes, merged_into=_plan_merges(whole.nodes, rows, groups.units))
+        # Beside other memories, what is refused now may pass.
+        merging = nodes.scopes[planned.merged_into != nodes.merged_into]
+        run.unfinished |= bool(np.isin(nodes.scopes[refused], merging).any())
         note_groups(connection, run, planned, rules, open_groups=np.union1d(kept_apart, refused))
         summary = _summarize(connection, run, groups, whole)
     if not apart:

@@ -12,6 +12,7 @@ from consolidation_pipeline.service.intake.memory_uses import report_used
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline.service.similarity import clusters, graph_nodes, recall_gate, recall_rows
 from consolidation_pipeline.store.database.engine import Connection
@@ -125,6 +126,15 @@ def test_next_run_refuses_alike_and_changes_nothing(pipeline: Pipeline) -> None:
     assert (again.merging.created, again.merging.extended) == (0, 0)
     assert dump_knowledge(pipeline) == before
     assert pipeline.plan().merges == []
+
+
+def test_run_that_merges_beside_a_refused_group_asks_again(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([*notes(SHORT, LONG, OTHER), *reworded_notes()])
+    pipeline.run()
+    assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is None
+    pipeline.run()
+    assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
 
 
 def describe(done: Outcome) -> list[tuple[Any, ...]]:
