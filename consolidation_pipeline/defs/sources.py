@@ -5,6 +5,7 @@ One run updates all stores: most ticks find nothing new, and a run for each stor
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -20,8 +21,11 @@ from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.service.sources.connections import ensure_connected, list_connected
 from consolidation_pipeline.service.sources.sync import SyncResult
 from consolidation_pipeline.service.sources.update import SourceUpdate, find_wait, update_sources
+from consolidation_pipeline.service.sources.write_back import WriteResult
 from consolidation_pipeline.store.admin.invariants import find_unexplained_hidden_rows, find_unmirrored_rows
 from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.sources.source_writes import count_ended_writes
+from consolidation_pipeline.store.sources.sources import Source
 
 # Tag of runs that a sensor started.
 SENSOR_TAG = "dagster/sensor_name"
@@ -109,22 +113,34 @@ def _connect_declared(consolidation: ConsolidationResource) -> Iterator[SourceUp
 
 
 def _list_unseen(instance: dg.DagsterInstance, consolidation: ConsolidationResource) -> Iterator[SourceUpdate]:
-    """Yield last syncs that changed something and that Dagster did not see, as those of a command."""
-    key = consolidation.asset_key("synced_memories")
+    """Yield the syncs and writes that changed something and that Dagster did not see, as those of a command."""
     for source in list_connected(consolidation.engine):
-        numbers: dict[str, Any] = {name: value for name, value in source.last_sync.items() if isinstance(value, int)}
-        sync = SyncResult(**numbers)
-        if source.synced_at is None or not (consolidation.selects(source.project) and _is_change(sync)):
+        if not consolidation.selects(source.project):
             continue
-        since = source.synced_at.timestamp()
-        later = dg.AssetRecordsFilter(key, asset_partitions=[source.project], after_timestamp=since)
-        seen = [each.asset_materialization for each in instance.fetch_materializations(later, limit=100).records]
-        if not any(one is not None and one.metadata["source"].value == source.name for one in seen):
-            yield SourceUpdate(source.name, source.project, sync)
+        synced, wrote = (
+            _find_last_event(instance, consolidation.asset_key(name), source)
+            for name in ("synced_memories", "written_back")
+        )
+        sync = write = None
+        changed = source.last_sync.get("changed")
+        if changed is not None and datetime.fromisoformat(changed["at"]).timestamp() > synced:
+            sync = SyncResult(**{name: value for name, value in changed.items() if name != "at"})
+        with consolidation.engine.connect() as connection:
+            written, restored = count_ended_writes(connection, source.id, wrote)
+        if written or restored:
+            write = WriteResult(written=written, restored=restored)
+        if sync or write:
+            yield SourceUpdate(source.name, source.project, sync, write)
 
 
-def _is_change(sync: SyncResult) -> bool:
-    return bool(sync.added or sync.revised or sync.gone)
+def _find_last_event(instance: dg.DagsterInstance, key: dg.AssetKey, source: Source) -> float:
+    """Return when the newest event of an asset on a store was stored, in seconds of Unix time; 0 = never."""
+    wanted = dg.AssetRecordsFilter(key, asset_partitions=[source.project])
+    for record in instance.fetch_materializations(wanted, limit=100).records:
+        event = record.asset_materialization
+        if event is not None and event.metadata["source"].value == source.name:
+            return record.timestamp
+    return 0.0
 
 
 def build_update_job(resource: ConsolidationResource) -> dg.JobDefinition:
@@ -175,9 +191,9 @@ def sources_sensor(
 def _list_changes(one: SourceUpdate) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the names of the assets that changed, with the numbers of their events."""
     sync, write = one.sync, one.write
-    if sync is not None and _is_change(sync):
+    if sync is not None and sync.is_change:
         yield "synced_memories", sync.count()
-    if write is not None and write.written:
+    if write is not None and (write.written or write.restored):
         yield "written_back", {**asdict(write), "refused": len(write.refused)}
 
 

@@ -134,7 +134,7 @@ class ListedSource(Answer):
     table: str
     mode: str = Field(description="mirror, review or write.")
     synced_at: datetime | None = Field(description="null: never.")
-    last_sync: dict[str, Any] = Field(description="Numbers of the last sync.")
+    last_sync: dict[str, Any] = Field(description="Of the last sync; changed: of the last that changed something.")
 
 
 class SourceListAnswer(Answer):

@@ -12,9 +12,10 @@ import pytest
 from consolidation_pipeline.defs.names import RESOURCE, asset_key
 from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.sources import SENSOR_TAG, sources_sensor, update_job
-from consolidation_pipeline.service.sources.connections import connect_source, list_connected
+from consolidation_pipeline.service.sources.connections import connect_source, list_connected, set_mode
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.update import find_failing, update_sources
+from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
 from consolidation_pipeline_tests.defs.conftest import sensor_context
 from consolidation_pipeline_tests.service.conftest import pipeline as pipeline
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -66,6 +67,34 @@ def test_update_tells_of_syncs_of_commands(mem0_store: Store, pipeline: Pipeline
     mem0_store.add([("bob", "Lunch is at noon")])
     sync_source(pipeline.engine, SOURCE)
     assert read_events(update(instance))["synced_memories"]["added"] == 1
+
+
+def test_update_tells_of_sync_before_one_without_changes(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance
+) -> None:
+    connect_store(pipeline.engine, mem0_store)
+    sync_source(pipeline.engine, SOURCE)
+    sync_source(pipeline.engine, SOURCE)
+    told = update(instance)
+    assert read_events(told)["synced_memories"]["added"] == len(all_wordings())
+    assert read_events(update(instance)) == {}
+
+
+def test_update_tells_of_writes_of_commands(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance
+) -> None:
+    connect_store(pipeline.engine, mem0_store)
+    update(instance)
+    pipeline.run(PROJECT)
+    written = write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).written
+    assert written > 0
+    told = update(instance)
+    assert read_events(told)["written_back"].items() >= {"source": SOURCE, "written": written, "restored": 0}.items()
+    assert read_checks(told) == {("every_hidden_row_was_written", PROJECT, True)}
+    assert read_events(update(instance)) == {}
+    undo_writes(pipeline.engine, SOURCE)
+    set_mode(pipeline.engine, SOURCE, "mirror")  # Else the update writes them again.
+    assert read_events(update(instance))["written_back"]["restored"] == written
 
 
 def read_checks(result: dg.ExecuteInProcessResult) -> set[tuple[str, str | None, bool]]:

@@ -20,7 +20,10 @@ class SourceItem(Reply):
     table: str
     mode: Literal["mirror", "review", "write"]
     synced_at: datetime | None = Field(description="Null before the first sync.")
-    last_sync: dict[str, Any] = Field(description="Numbers of the last sync; `failing`: updates that failed since.")
+    last_sync: dict[str, Any] = Field(
+        description="Numbers of the last sync; `changed`: those of the last that changed something, and when it ended; "
+        "`failing`: updates that failed since."
+    )
 
 
 class SourcesReply(Reply):

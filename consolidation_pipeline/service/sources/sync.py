@@ -79,6 +79,11 @@ class SyncResult:
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_change(self) -> bool:
+        """True if memories changed."""
+        return bool(self.added or self.revised or self.gone)
+
     def count(self) -> dict[str, int]:
         """Return its numbers."""
         return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
@@ -111,7 +116,8 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
             told = f"{sync.result.erased:,} rows are not copied: their memories were erased from this project"
             sync.result.notes = (*sync.result.notes, told)
         with engine.begin() as connection:
-            save_sync(connection, source.id, asdict(sync.result))
+            changed = sync.result.count() if sync.result.is_change else None
+            save_sync(connection, source.id, asdict(sync.result), changed=changed)
         if changes is not None:
             store.drop_changes(changes[0])
         return sync.result

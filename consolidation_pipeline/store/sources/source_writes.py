@@ -142,6 +142,18 @@ def list_write_ids(connection: Connection, source_id: UUID, status: str) -> list
     return list(connection.scalars(text(_LIST_IDS), {"source": source_id, "status": status}))
 
 
+_COUNT_ENDED = """
+    SELECT count(*) FILTER (WHERE status = 'written') AS written, count(*) FILTER (WHERE status = 'undone') AS restored
+    FROM consolidation.source_writes WHERE source_id = :source AND extract(epoch FROM ended_at) > :since
+"""
+
+
+def count_ended_writes(connection: Connection, source_id: UUID, since: float) -> tuple[int, int]:
+    """Return the numbers of writes of a store that were made and undone after ``since``, in seconds of Unix time."""
+    found = connection.execute(text(_COUNT_ENDED), {"source": source_id, "since": since}).one()
+    return found.written, found.restored
+
+
 # A write is dissolved if one of the memories whose rows it hides is in no merged memory any more, or in one of which
 # the store shows no row: nothing there would say any more what the hidden row says.
 _LIST_DISSOLVED = """

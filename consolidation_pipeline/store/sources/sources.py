@@ -22,8 +22,8 @@ from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 class Source:
     """A connected store.
 
-    ``config``: as ``read_config`` takes it. ``last_sync``: numbers of the last sync, and ``failing`` if updates failed
-    since.
+    ``config``: as ``read_config`` takes it. ``last_sync``: numbers of the last sync; ``changed``: those of the last one
+    that changed something, and when it ended; ``failing``: updates that failed since.
     """
 
     id: UUID
@@ -214,13 +214,20 @@ def load_stand_ins(connection: Connection, source_id: UUID, ids: Sequence[UUID])
 
 
 _SAVE_SYNC = """
-    UPDATE consolidation.sources SET synced_at = now(), last_sync = CAST(:numbers AS jsonb) WHERE id = :source
+    UPDATE consolidation.sources SET synced_at = now(), last_sync = CAST(:numbers AS jsonb) || jsonb_strip_nulls(
+        jsonb_build_object('changed', CASE
+            WHEN :is_change THEN CAST(:counts AS jsonb) || jsonb_build_object('at', now())
+            ELSE last_sync -> 'changed' END))
+    WHERE id = :source
 """
 
 
-def save_sync(connection: Connection, source_id: UUID, numbers: Mapping[str, Any]) -> None:
-    """Record that a sync ended."""
-    connection.execute(text(_SAVE_SYNC), {"source": source_id, "numbers": json.dumps(dict(numbers))})
+def save_sync(
+    connection: Connection, source_id: UUID, numbers: Mapping[str, Any], *, changed: Mapping[str, int] | None
+) -> None:
+    """Record that a sync ended. ``changed``: its counts, None if it changed no memory."""
+    bound = {"source": source_id, "numbers": json.dumps(dict(numbers)), "is_change": changed is not None}
+    connection.execute(text(_SAVE_SYNC), {**bound, "counts": json.dumps(changed and dict(changed))})
 
 
 _SAVE_FAILURE = """
