@@ -43,7 +43,7 @@ def list_(as_json: JsonFlag = False) -> None:
     if as_json:
         print_json({"projects": [_describe(backlog) for backlog in found]})
         return
-    table = make_table("project", "enabled", "active memories", "merged", "new", "last run", "options")
+    table = make_table("project", "enabled", "active in all", "merged", "new", "last run", "options")
     for backlog in found:
         row = _describe(backlog)
         last = format_value(row["last_run_at"]) if row["last_run_at"] else "never"
