@@ -17,6 +17,9 @@ from consolidation_pipeline.store.admin.asset_rows import count_rows
 # Names the phase of an asset, whatever its key is.
 PHASE_TAG = "consolidation/phase"
 
+# Metrics of a phase that left work to the next run: why it stopped early, and why a model gave no text.
+_WARNINGS = ("stopped", "llm/error")
+
 # Sets the metrics and counters of the phase. Returns metadata for the UI beside the metrics, or None.
 PhaseFunction = Callable[[ProjectRun, PhaseResult], Mapping[str, Any] | None]
 
@@ -50,7 +53,8 @@ def phase_asset(
                 more = work(run, phase) or {}
             with run.reading() as connection:
                 rows = count_rows(connection, run.project.id, name)
-            context.log.info(_describe_phase(name, slug, phase.metrics, time.monotonic() - began))
+            log = context.log.warning if any(phase.metrics.get(key) for key in _WARNINGS) else context.log.info
+            log(_describe_phase(name, slug, phase.metrics, time.monotonic() - began))
             # Only now: the end of the phase has added its costs to the metrics.
             return dg.MaterializeResult(metadata={**phase.metrics, **more, "dagster/partition_row_count": rows})
 
@@ -78,5 +82,5 @@ def phase_asset(
 def _describe_phase(name: str, slug: str, metrics: Mapping[str, Any], seconds: float) -> str:
     """Return the line of a phase in the log of its run: its numbers, and why it stopped early or was skipped."""
     told = (f"{key} {value:g}" for key, value in metrics.items() if isinstance(value, int | float))
-    reasons = (f"{key}: {metrics[key]}" for key in ("reason", "skipped", "stopped") if metrics.get(key))
+    reasons = (f"{key}: {metrics[key]}" for key in ("reason", "skipped", *_WARNINGS) if metrics.get(key))
     return f"{name} of {slug}: {', '.join([*told, *reasons]) or 'nothing to do'}; {seconds:.1f} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import pytest
 from sqlalchemy import text
 
 from consolidation_pipeline.defs import asset_checks
-from consolidation_pipeline.defs.names import asset_key
+from consolidation_pipeline.defs.names import RESOURCE, asset_key
 from consolidation_pipeline.defs.partitions import PROJECTS
-from consolidation_pipeline.defs.resources import JOB_TAG
+from consolidation_pipeline.defs.phase_asset import phase_asset
+from consolidation_pipeline.defs.resources import JOB_TAG, ConsolidationResource
 from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation
 from consolidation_pipeline.defs.sensors import (
     job_status_sensor,
@@ -31,6 +33,7 @@ from consolidation_pipeline.launch import RunOutcome, register_projects, run_pro
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.jobs.job_requests import cancel_job, request_job
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline.store.admin.asset_rows import find_model_failure
 from consolidation_pipeline.store.database.engine import Engine
@@ -593,6 +596,22 @@ def test_model_failure_is_warning_check(engine: Engine, sample: Sample) -> None:
             "2 groups without a text of the model: no key"
         ]
         assert find_model_failure(connection, project.id, "principles") == []
+
+
+def test_phase_that_stopped_early_is_logged_as_warning(sample: Sample, instance: dg.DagsterInstance) -> None:
+    sample("alpha", 3)
+    instance.add_dynamic_partitions(PROJECTS, ["alpha"])
+
+    @phase_asset("lifecycle", table="task_memories", deps=[])
+    def decay_scores(run: ProjectRun, phase: PhaseResult) -> None:
+        phase.metrics = {"memories_in": 3, "stopped": "the budget is exhausted"}
+
+    result = dg.materialize(
+        [decay_scores], partition_key="alpha", instance=instance, resources={RESOURCE: ConsolidationResource()}
+    )
+    (line,) = [entry for entry in instance.all_logs(result.run_id) if not entry.is_dagster_event]
+    assert line.level == logging.WARNING
+    assert line.user_message.startswith("decay_scores of alpha: memories_in 3, stopped: the budget is exhausted; ")
 
 
 @pytest.mark.slow
