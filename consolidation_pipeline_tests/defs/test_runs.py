@@ -603,7 +603,7 @@ def test_phase_that_stopped_early_is_logged_as_warning(sample: Sample, instance:
     instance.add_dynamic_partitions(PROJECTS, ["alpha"])
 
     @phase_asset("lifecycle", table="task_memories", deps=[])
-    def decay_scores(run: ProjectRun, phase: PhaseResult) -> None:
+    def decay_scores(_: ProjectRun, phase: PhaseResult) -> None:
         phase.metrics = {"memories_in": 3, "stopped": "the budget is exhausted"}
 
     result = dg.materialize(
