@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
 from typing import Literal
@@ -28,8 +27,6 @@ _SAME_CLAIM = 0.6
 _FEW_WORDS = 3
 # A word of this length, such as "to" or "mehr", tells of no event.
 _PARTICLE_LENGTH = 4
-# Longer texts are not compared sentence by sentence: the time grows with the product.
-_MAX_SENTENCES = 40
 # What numbers name rather than measure.
 _LABELS = frozenset(
     """
@@ -80,26 +77,6 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class DatedText:
-    """Text of a memory with its date and writer.
-
-    Attributes:
-        created_at: When it was learned; None if that is not known.
-        scope: Memories of different scopes never supersede each other. None = the user of the writer.
-    """
-
-    text: str
-    created_at: datetime | None
-    writer: Writer = Writer()
-    scope: str | None = None
-
-    @property
-    def scope_key(self) -> str:
-        """Key of the scope, empty if it has none."""
-        return (self.writer.user or "") if self.scope is None else self.scope
-
-
-@dataclass(frozen=True)
 class Supersession:
     """A newer memory takes the place of what an older one says.
 
@@ -120,19 +97,6 @@ class Supersession:
         return CONFIDENCE[self.rule]
 
 
-def find_supersession(older: DatedText, newer: DatedText) -> Supersession | None:
-    """Return how ``newer`` supersedes ``older``; None if it does not.
-
-    Both must be of one scope, have a date, and ``newer`` the later one.
-    """
-    if older.scope_key != newer.scope_key or older.created_at is None or newer.created_at is None:
-        return None
-    if older.created_at >= newer.created_at:
-        return None
-    claim = find_revision(older.text, newer.text)
-    return None if claim is None else judge_revision(claim, older.writer, newer.writer)
-
-
 @dataclass(frozen=True)
 class Revision:
     """A sentence of one text that revises one of another. ``is_explicit``: by change words; ``is_certain``: see below.
@@ -151,20 +115,6 @@ def judge_revision(revision: Revision, older: Writer, newer: Writer) -> Superses
     rule: Rule = "change words" if revision.is_explicit else "same writer" if newer.is_same(older) else "dates"
     is_confirmed = rule == "change words" or (rule == "same writer" and revision.is_certain)
     return Supersession("confirmed" if is_confirmed else "candidate", rule, revision.was, revision.now)
-
-
-def find_revision(older: str, newer: str) -> Revision | None:
-    """Return the sentence of ``newer`` that revises one of ``older``, if it is the later one; change words first."""
-    before, after = split_claims(older), split_claims(newer)
-    if len(before) > _MAX_SENTENCES or len(after) > _MAX_SENTENCES:
-        return None
-    repeated = {sentence for sentence in before if sentence in after}
-    return choose_revision(
-        revision
-        for now in after
-        for was in before
-        if was not in repeated and now not in repeated and (revision := revise_sentence(was, now))
-    )
 
 
 def choose_revision(revisions: Iterable[Revision]) -> Revision | None:

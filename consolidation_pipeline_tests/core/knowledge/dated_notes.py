@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.knowledge.supersession import Writer
+from consolidation_pipeline.core.knowledge.supersession import Supersession, Writer
 from consolidation_pipeline.core.knowledge.supersession_search import (
     DatedMemory,
     FoundSupersession,
@@ -37,3 +37,9 @@ def find(notes: Iterable[DatedNote], **how: Any) -> tuple[list[FoundSupersession
         return {one.id: one.text for one in known if one.id in ids}
 
     return find_supersessions(known, load_texts, **how)
+
+
+def find_between(older: DatedNote, newer: DatedNote) -> Supersession | None:
+    """Return how the one note supersedes the other; None if it does not."""
+    found, _ = find([older, newer])
+    return next((one.found for one in found if one.newer_id == newer.id), None)

@@ -1,8 +1,8 @@
 """Sequences of an older and a newer memory, with the supersession that is expected.
 
 A row of a file: ``older``, ``newer``, ``by`` (who wrote the newer one: the same ``user``, ``agent`` or ``session``, an
-``other`` user in one scope, or one of another ``scope``), ``gap`` in days (1 by default; null = no dates), and
-``expect``: confirmed, candidate or null.
+``other`` user in one scope, or one of another ``scope``), ``gap`` in days (1 by default), and ``expect``: confirmed,
+candidate or null.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from consolidation_pipeline.core.knowledge.supersession import DatedText, Supersession, Writer, find_supersession
+from consolidation_pipeline.core.knowledge.supersession import Supersession, Writer
+from consolidation_pipeline_tests.core.knowledge.dated_notes import DatedNote, find_between
 
 SEQUENCES = Path(__file__).parents[3] / "benchmarks" / "sequences" / "development.jsonl"
 _DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -33,8 +35,8 @@ def load_sequences(path: Path = SEQUENCES) -> list[dict[str, Any]]:
 
 def judge_sequence(row: Mapping[str, Any]) -> Supersession | None:
     """Return the supersession that is found."""
-    gap, (one, two) = row.get("gap", 1), _WRITERS[row["by"]]
-    dates = (None, None) if gap is None else (_DAY, _DAY + timedelta(days=gap))
-    scope = None if row["by"] == "scope" else ""
-    older = DatedText(row["older"], dates[0], one, scope)
-    return find_supersession(older, DatedText(row["newer"], dates[1], two, scope))
+    later = _DAY + timedelta(days=row.get("gap", 1))
+    one, two = _WRITERS[row["by"]]
+    scopes = (one.user or "", two.user or "") if row["by"] == "scope" else ("", "")
+    older = DatedNote.of(UUID(int=1), row["older"], _DAY, one, scopes[0])
+    return find_between(older, DatedNote.of(UUID(int=2), row["newer"], later, two, scopes[1]))

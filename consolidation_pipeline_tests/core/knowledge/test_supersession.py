@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
 from consolidation_pipeline.core.differences.language import LANGUAGES
 from consolidation_pipeline.core.knowledge.change_words import find_changes, is_plan
-from consolidation_pipeline.core.knowledge.supersession import (
-    DatedText,
-    Supersession,
-    Writer,
-    find_supersession,
-)
+from consolidation_pipeline.core.knowledge.supersession import Supersession, Writer
+from consolidation_pipeline_tests.core.knowledge.dated_notes import DatedNote, find_between
 from consolidation_pipeline_tests.core.knowledge.sequences import judge_sequence, load_sequences
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
@@ -23,8 +20,8 @@ ROWS = load_sequences()
 
 def compare(older: str, newer: str, *, days: float = 1, same_writer: bool = True) -> Supersession | None:
     ann, ben = Writer(session="one"), Writer(session="two")
-    later = DatedText(newer, DAY + timedelta(days=days), ann if same_writer else ben)
-    return find_supersession(DatedText(older, DAY, ann), later)
+    later = DatedNote.of(UUID(int=2), newer, DAY + timedelta(days=days), ann if same_writer else ben)
+    return find_between(DatedNote.of(UUID(int=1), older, DAY, ann), later)
 
 
 def test_supersession_meets_development_sequences() -> None:
@@ -152,14 +149,12 @@ def test_no_supersession_without_later_date(days: int) -> None:
     assert compare("The backup runs at 02:00.", "The backup no longer runs at 02:00.", days=days) is None
 
 
-def test_no_supersession_without_date_or_scope() -> None:
-    older = DatedText("The backup runs at 02:00.", DAY, Writer(user="ann"))
-    newer = DatedText("The backup no longer runs at 02:00.", DAY + timedelta(days=1), Writer(user="ann"))
-    assert find_supersession(older, newer)
-    assert not find_supersession(replace(older, created_at=None), newer)
-    assert not find_supersession(older, replace(newer, created_at=None))
-    assert not find_supersession(older, replace(newer, writer=Writer(user="ben")))
-    assert find_supersession(replace(older, scope=""), replace(newer, writer=Writer(user="ben"), scope=""))
+def test_no_supersession_of_another_scope() -> None:
+    older = DatedNote.of(UUID(int=1), "The backup runs at 02:00.", DAY, Writer(user="ann"))
+    later = DAY + timedelta(days=1)
+    newer = DatedNote.of(UUID(int=2), "The backup no longer runs at 02:00.", later, Writer(user="ben"))
+    assert find_between(older, newer)
+    assert not find_between(older, replace(newer, scope="ben"))
 
 
 def test_writers_are_same_by_session_agent_or_user() -> None:
