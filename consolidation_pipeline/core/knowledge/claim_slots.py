@@ -1,0 +1,208 @@
+"""Slots of claims: sentences that say the same but for what stands in one place of both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+
+from consolidation_pipeline.core.case_blind import ignore_case
+from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.knowledge.change_words import Span
+from consolidation_pipeline.core.knowledge.claims import Claim
+from consolidation_pipeline.core.knowledge.rival_claims import Comparison, is_name
+
+# What numbers name rather than measure.
+_LABELS = frozenset(
+    """
+    step phase issue ticket pr chapter section page paper part episode lesson case week day sprint round run attempt
+    level item rule question task room line row column table figure node shard replica server worker slot group team
+    unit module block id number nr no schritt ticketnummer kapitel abschnitt seite teil aufgabe zeile woche tag
+    knoten gruppe paso fase capítulo página tarea línea grupo semana étape chapitre tâche ligne groupe semaine nœud
+    build job iteration version-id
+    """.split()
+)
+# Words of English sentences that find fault: what they contrast is no fact of then and now.
+WRONG = frozenset("incorrect incorrectly wrong wrongly".split())
+FAULTS = WRONG | frozenset(
+    "bug issue problem error mistake because fails failed causing expected properly correctly".split()
+)
+# Kinds of tokens that stand for a value or name.
+VALUE_KINDS = ("value", "name", "code")
+# Most words that take the place of others.
+_LONGEST_SLOT = 4
+# Verbs that say where or how something is, by the keys of their tokens.
+STATE_VERBS = frozenset(
+    ("do with", *"be do has have hold keep lie listen live reside run sit start stay store use".split())
+)
+# What stands behind and before the holder of a part that one has.
+_HOLDS = ignore_case(r"\s+(?:owns|leads|maintains|manages|heads|chairs|(?:is|are) (?:the|our|my)\b)")
+_HELD = ignore_case(r"\b(?:is|are)\s+(?:now\s+)?(?:the\s+|our\s+)?$")
+
+
+def may_be_states(before: Claim, after: Claim) -> bool:
+    """Return True unless one of two sentences alone is a plan, or either tells an event or finds fault."""
+    if before.is_plan != after.is_plan:
+        return False
+    return not any(one.is_event or finds_fault(one, WRONG) for one in (before, after))
+
+
+def is_one_slot(before: Claim, after: Claim, comparison: Comparison) -> bool:
+    """Return True if sentences that differ in a value, a name or a negation are statements on one slot, not events."""
+    if comparison.first is None or comparison.other is None:
+        return False
+    if not may_be_states(before, after):
+        return False
+    words, others = (
+        {t.key for t in one.tokens if t.kind == "word"} - two.keys for one, two in ((after, before), (before, after))
+    )
+    if any(one in words and other in others for one, other in _pair_modifiers(after, before)):
+        return False
+    old = [t for t in before.tokens if t.kind in VALUE_KINDS and t.key not in after.keys]
+    new = [t for t in after.tokens if t.kind in VALUE_KINDS and t.key not in before.keys]
+    dated = [sum(map(is_date, side)) for side in (old, new)]
+    if any(0 < count < len(side) for count, side in zip(dated, (old, new), strict=True)):
+        return False
+    pairs = ((before, old), (after, new))
+    return not any(_is_label(claim, token) for claim, side in pairs for token in side)
+
+
+def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
+    """Return True if two sentences say the same but for one run of words, in the same place of both.
+
+    The words of ``cue`` and verbs of a state, such as "runs" and "uses", count for neither.
+    """
+    behind = next((token.start for token in after.tokens if token.start >= cue[1]), -1)
+    words = [token for token in before.tokens if token.key not in STATE_VERBS]
+    others = [token for token in after.tokens if token.key not in STATE_VERBS and not cue[0] <= token.start < cue[1]]
+    shared = {token.key for token in words} & {token.key for token in others}
+    told = {token.clause for token in others if token.key in shared or token.start == behind}
+    others = [token for token in others if token.clause in told]
+    old, new = _find_runs(words, shared), _find_runs(others, shared)
+    if not shared or len(old) != 1 or len(new) != 1 or max(len(old[0]), len(new[0])) > _LONGEST_SLOT:
+        return False
+    if len(old[0]) > len(shared) and not any(token.kind in VALUE_KINDS for token in old[0]):
+        return False
+    if any(len({token.phrase for token in run}) > 1 for run in (*old, *new)):
+        return False
+    was, now = old[0][0], new[0][0]
+    if was.kind == now.kind == "value" and _measure(was) != _measure(now):
+        return False
+    if any(_is_label(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run):
+        return False
+    if now.start == behind:
+        return True
+    if was is words[0] or now is others[0]:
+        return _names_holder(before, was) and _names_holder(after, now)
+    return _is_same_place(before, was, after, now) and all(
+        _is_value_of(one, word) for one, word in ((before, was), (after, now))
+    )
+
+
+def have_same_words(before: Claim, after: Claim) -> bool:
+    """Return True if two claims differ in values, names and negations only: without words of a change, they say so."""
+    words, others = (
+        {token.key for token in one.tokens if token.kind == "word"} - two.keys
+        for one, two in ((before, after), (after, before))
+    )
+    opposites = load_language(after.language).opposites
+    return all(opposites.get(key, frozenset()) & words for key in others) and len(words) == len(others)
+
+
+def stand_in_opposite_places(before: Claim, after: Claim) -> bool:
+    """Return True for "in production" and "in staging", "in the morning" and "in the evening": both may hold."""
+    opposites = load_language(after.language).opposites
+    there = {t.key for t in before.tokens if t.gap == "link" and t.key not in after.keys}
+    here = {t.key for t in after.tokens if t.gap == "link" and t.key not in before.keys}
+    return any(opposites.get(key, frozenset()) & there for key in here)
+
+
+def are_apart(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
+    """Return True if two sentences are about different things of one kind: the web app, the mobile app."""
+    new, old = (
+        {t.key: t for t in topic if t.key not in before.keys | STATE_VERBS},
+        {t.key: t for t in rest if t.key not in after.keys | STATE_VERBS},
+    )
+    opposites = load_language(after.language).opposites
+    if any(opposites.get(key, frozenset()) & old.keys() for key in new):
+        return True
+    if any(map(is_name, new.values())) and any(map(is_name, old.values())):
+        return True
+    first, other = after.tokens[0].key, before.tokens[0].key
+    if first in new and other in old and after.tokens[1:2] and before.tokens[1:2] and _is_subject(after, before):
+        return True
+    return any(one in new and two in old for one, two in _pair_modifiers(after, before))
+
+
+def _is_subject(after: Claim, before: Claim) -> bool:
+    """Return True if the second words of two sentences are the same: what stands before is what they speak of."""
+    return after.tokens[1].key == before.tokens[1].key
+
+
+def _pair_modifiers(after: Claim, before: Claim) -> Iterator[tuple[str, str]]:
+    """Yield the words that stand right beside the same word in both sentences."""
+    for step in (-1, 1):
+        places = {token.key: at for at, token in enumerate(before.tokens)}
+        for at, token in enumerate(after.tokens):
+            place = places.get(token.key)
+            if place is None or not (0 <= at + step < len(after.tokens) and 0 <= place + step < len(before.tokens)):
+                continue
+            pairs = ((after, at), (before, place))
+            if all(claim.tokens[max(i, i + step)].gap == "tight" for claim, i in pairs):
+                yield after.tokens[at + step].key, before.tokens[place + step].key
+
+
+def _names_holder(claim: Claim, word: Token) -> bool:
+    """Return True if a sentence says who has a part that one has: "Ann owns it", "the lead is Ann"."""
+    rest = claim.text[word.start + len(word.text) :]
+    return _HOLDS.match(rest) is not None or _HELD.search(claim.text[: word.start]) is not None
+
+
+def _is_same_place(before: Claim, was: Token, after: Claim, now: Token) -> bool:
+    """Return True if a word of one sentence stands where another word of the other does."""
+    if was.governor == now.governor:
+        return True
+    # "listens on port 1", "uses port 2"
+    one, other = (claim.tokens[claim.tokens.index(word) - 1] for claim, word in ((before, was), (after, now)))
+    return one.key == other.key and one.phrase == was.phrase and other.phrase == now.phrase
+
+
+def _is_value_of(claim: Claim, word: Token) -> bool:
+    """Return True for a value, a word behind a preposition or "is the", and a name behind a verb of a state."""
+    at = claim.tokens.index(word)
+    is_used = word.kind in VALUE_KINDS and at > 0 and claim.tokens[at - 1].key in STATE_VERBS
+    return word.kind == "value" or word.gap == "link" or is_used or _HELD.search(claim.text[: word.start]) is not None
+
+
+def _find_runs(tokens: Sequence[Token], shared: Collection[str]) -> list[list[Token]]:
+    """Return the runs of tokens between those whose keys are shared."""
+    return [[*run] for is_shared, run in groupby(tokens, key=lambda token: token.key in shared) if not is_shared]
+
+
+def _measure(token: Token) -> str:
+    """Return what kind of value a token is: its kind, and the unit of a number."""
+    kind, _, value = token.key.partition(":")
+    return f"{token.kind} {kind if value else ''} {value.partition(' ')[2]}"
+
+
+def is_date(token: Token) -> bool:
+    return token.key.startswith(("date:", "days-", "months-", "ordinal:"))
+
+
+def _is_label(claim: Claim, token: Token) -> bool:
+    """Return True if a number names what the sentence speaks of: "phase 2 takes", "issue 118"."""
+    if not token.key.startswith("number:") or " " in token.key:
+        return False
+    at = claim.tokens.index(token)
+    if at == 0 or token.gap != "tight":
+        return False
+    word = claim.tokens[at - 1]
+    if ":" in claim.reading.text[word.start : token.start]:
+        return False  # "Limit: 5"
+    if word.kind == "name" and word.text.istitle() and at > 1:
+        return False  # "runs on Node 20"
+    return word.text.lower() in _LABELS or (at == 1 and len(claim.tokens) > 2)  # "Phase 2 takes ..", "Gate 4 opens .."
+
+
+def finds_fault(claim: Claim, faults: frozenset[str]) -> bool:
+    return claim.language == "en" and not faults.isdisjoint(claim.words)

@@ -1,0 +1,216 @@
+"""Ended claims: sentences that tell what is no longer so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.knowledge.change_words import Change, Span
+from consolidation_pipeline.core.knowledge.claim_slots import (
+    FAULTS,
+    STATE_VERBS,
+    VALUE_KINDS,
+    are_apart,
+    fill_one_slot,
+    finds_fault,
+    is_date,
+    is_one_slot,
+)
+from consolidation_pipeline.core.knowledge.claims import ADVERBS, Claim
+from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
+
+# Share of the words of a clause such as "no longer runs on X" that the older sentence must have.
+_SAME_CLAIM = 0.6
+# An older sentence with at most this many other words is about what was replaced, whatever else the newer one says.
+_FEW_WORDS = 3
+# A word of this length, such as "to" or "mehr", tells of no event.
+_PARTICLE_LENGTH = 4
+
+
+def ends_any(before: Claim, after: Claim) -> bool:
+    """Return True if one of the changes that ``after`` tells is one of what ``before`` says.
+
+    Words such as "since May" tell no more where others name what is no longer so.
+    """
+    naming = [change for change in after.changes if change.form != "now"]
+    return any(_ends(before, after, change) for change in naming or after.changes)
+
+
+def _ends(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if a change that ``after`` tells is one of what ``before`` says."""
+    if change.form != "from" and not before.is_state:
+        return False
+    if change.was:
+        return _names_former(before, after, change)
+    if change.form == "ended":
+        return _ends_claim(before, after, change)
+    return _states_present(before, after, change)
+
+
+def _names_former(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if ``before`` says, of the thing that changed, what ``after`` names as former."""
+    former, present = after.inside(change.was), after.inside(change.now)
+    if _is_gone(change):
+        # "Old rows were deleted" may tell what happened once. A name may open the one sentence and not the other.
+        texts = {token.text.lower() for token in former}
+        names = {token.text.lower() for token in (*former, *before.tokens) if token.kind in VALUE_KINDS}
+        if not _may_be_gone(before, after, change) or texts.isdisjoint(names):
+            return False
+    if change.form == "contrast":
+        # "By the id of the event, not by the id of the delivery" is a contrast of event and delivery.
+        inside = {token.start for token in former}
+        kept = {token.key for token in after.tokens if token.start not in inside}
+        former = [token for token in former if token.key not in kept]
+    if before.is_denied or not former or not _says(before, former):
+        return False
+    if any(change.was and _says(before, former, at=change.was) for change in before.changes):
+        return False  # it tells the same change
+    new = {token.key for token in present} - {token.key for token in former}
+    if new and new <= before.keys:
+        return False
+    told = {token.start for token in (*former, *present)} | {token.start for token in after.inside(change.cue)[:1]}
+    topic = [token for token in after.tokens if token.start not in told]
+    named = {one.key for one in former} | {one.text.lower() for one in former}
+    rest = [token for token in before.tokens if named.isdisjoint((token.key, token.text.lower()))]
+    if change.form == "contrast" and finds_fault(after, FAULTS):
+        return False
+    # "Logs now go to B instead of A" tells a change, "log to B instead of A" may be a rule.
+    is_told = change.form == "from" or any(after.quote(other.cue) in ADVERBS for other in after.changes)
+    if not is_told and not _is_same_frame(before, after, topic, rest):
+        return False
+    if not {token.key for token in topic}.isdisjoint(token.key for token in rest):
+        return _is_same_topic(before, after, topic, rest)
+    # "The job queue moved off Redis" has a subject of its own.
+    subject = [token for token in topic if token.start < change.cue[0] and token.key not in STATE_VERBS]
+    return len(rest) <= _FEW_WORDS and not any(token.kind != "value" for token in subject)
+
+
+def uses_gone(before: Claim, after: Claim) -> bool:
+    """Return True if ``before`` speaks of what ``after`` says is gone, whatever else it says."""
+    return any(
+        _is_gone(change)
+        and _may_be_gone(before, after, change)
+        and {token.key for token in after.inside(change.was)} <= before.keys
+        for change in after.changes
+    )
+
+
+def _is_gone(change: Change) -> bool:
+    """Return True for "X was deleted"."""
+    return change.form == "from" and change.now is None and change.was is not None and change.was < change.cue
+
+
+def _may_be_gone(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if what is gone is named, and ``before``, which does not say so too, may have spoken of it."""
+    verbs = {token.key for token in after.inside(change.cue)}
+    return (
+        before.is_state
+        and not before.is_denied
+        and _is_named(after, after.inside(change.was))
+        and verbs.isdisjoint(before.keys)
+    )
+
+
+def _is_named(claim: Claim, words: Sequence[Token]) -> bool:
+    """Return True if words tell which thing is meant: a name or several words, or a word without "the" or "a"."""
+    if len(words) != 1 or words[0].kind in VALUE_KINDS:
+        return bool(words)
+    before = split_words(claim.reading.text[: words[0].start])[-1:]
+    return load_language(claim.language).determiners.isdisjoint(before)
+
+
+def _is_same_frame(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
+    """Return True if ``after`` says all that ``before`` does beside what was replaced, and few words more.
+
+    Values are not counted: the date of the change, and what took the place of the former one.
+    """
+    missing = sum(token.key not in after.keys for token in rest)
+    added = sum(token.key not in before.keys and token.kind != "value" for token in topic)
+    return len(rest) > 0 and missing <= (len(rest) + 1) // 4 and added <= _FEW_WORDS
+
+
+def _says(claim: Claim, former: Sequence[Token], at: Span | None = None) -> bool:
+    """Return True if a claim has the values and names among ``former``, or else two thirds of the words."""
+    keys = {token.key for token in (claim.inside(at) if at else claim.tokens)}
+    texts = {token.text.lower() for token in (claim.inside(at) if at else claim.tokens)}
+
+    def has(token: Token) -> bool:
+        # "from 5 to 7 days" has the unit of both behind the second one.
+        is_bare = token.key.startswith("number:") and " " not in token.key
+        return (
+            token.key in keys
+            or token.text.lower() in texts
+            or (is_bare and any(key.startswith(f"{token.key} ") for key in keys))
+        )
+
+    literal = [token for token in former if token.kind in VALUE_KINDS]
+    if literal:
+        return all(map(has, literal))
+    # Tokens of these languages are characters.
+    share = 1 if claim.language in ("zh", "ja") else 2 / 3
+    return sum(map(has, former)) >= share * len(former)
+
+
+def _is_same_topic(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
+    """Return True if what two sentences say beside the change, with words in common, is about one thing."""
+    shared = {token.key for token in topic} & {token.key for token in rest}
+    return 4 * len(shared) >= len(rest) and not are_apart(before, after, topic, rest)
+
+
+def _ends_claim(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if ``before`` says what ``after`` says is no longer so."""
+    if before.is_denied:
+        return False
+    cue = {token.start for token in after.inside(change.cue)}
+    text = after.reading.text
+    # "The job was cancelled" tells again what "after the job was cancelled" does.
+    last = after.quote(change.cue).split()[-1]
+    if len(last) > _PARTICLE_LENGTH and last in before.words:
+        return False
+    end = min((at for sign in ",;；，、" if (at := text.find(sign, change.cue[1])) > 0), default=len(text))
+    topic = [token for token in after.tokens if token.start not in cue and token.start < end]
+    shared = [token for token in topic if token.key in before.keys]
+    if not shared or len(shared) < min(2, len(before.tokens)) or len(shared) < _SAME_CLAIM * len(topic):
+        return False
+    # It says little else in these clauses: "a working site" is not "the text says that a working site is expected".
+    keys, ended = {token.key for token in shared}, {token.key for token in after.inside(change.cue)}
+    clauses = {token.clause for token in before.tokens if token.key in keys}
+    if 2 * len(keys) < sum(token.clause in clauses and token.key not in ended for token in before.tokens):
+        return False
+    # "Since 3 March": the date of the change, unless the older sentence is on a date too.
+    values = [token for token in topic if token.kind in ("value", "code") and token.key not in before.keys]
+    if any(map(is_date, values)) and any(map(is_date, before.tokens)):
+        return False
+    # "In B and no longer in A": the value before the change words takes the place of the one behind them.
+    new = [value for value in values if not is_date(value)]
+    former = [t for t in topic if t.start > change.cue[0] and t.kind in VALUE_KINDS and t.key in before.keys]
+    if len(new) > len(former) or any(value.start > change.cue[0] for value in new):
+        return False
+    if _has_other_subject(before, topic, change.cue[0]):
+        return False
+    return not are_apart(before, after, topic, before.tokens)
+
+
+def _has_other_subject(before: Claim, topic: Sequence[Token], end: int) -> bool:
+    """Return True if a noun phrase before the change words has a word that ``before`` lacks: "the user's sister"."""
+    subject = [token for token in topic if token.start < end]
+    phrases = {token.phrase for token in subject if token.key in before.keys}
+    return any(
+        token.key not in before.keys and (token.phrase in phrases or token.gap in ("s", "of")) for token in subject
+    )
+
+
+def _states_present(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if ``after`` without its change words says something else of the same thing than ``before``."""
+    text = after.reading.text
+    # "Went up to 5" says what is.
+    verb = " is" if after.quote(change.cue).endswith(" to") else ""
+    bare = f"{text[: change.cue[0]]}{verb} {text[change.cue[1] :]}".strip(" ,:，、")
+    stripped = Claim.of(" ".join(bare.split()), after.language)
+    if sorted(token.key for token in before.tokens) == sorted(token.key for token in stripped.tokens):
+        return before.is_denied != stripped.is_denied
+    comparison = compare_sentences(before.reading, stripped.reading)
+    if comparison is not None and comparison.relation != "elsewhere":
+        return comparison.relation != "agrees" and is_one_slot(before, stripped, comparison)
+    return fill_one_slot(before, after, change.cue)
