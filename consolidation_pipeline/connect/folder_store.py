@@ -75,7 +75,6 @@ class FolderStore:
             scopes=len({row.scope["metadata.folder"] for row in memories}),
             dimension=None,
             rights=Rights(read=True, write=can_write, create_schema=can_write, watch=False),
-            sidecar=self.probe_sidecar(),
             sidecar_name=f"folder {SIDECAR}",
             warnings=warnings,
         )

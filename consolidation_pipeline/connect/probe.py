@@ -48,7 +48,6 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
             scopes=len(scopes),
             dimension=dimensions[0][0] if dimensions else None,
             rights=rights,
-            sidecar=sidecar.find_version(connection),
             is_table=_is_table(connection, table),
             warnings=[*_find_warnings(table, rights, dimensions, scopes)],
         )

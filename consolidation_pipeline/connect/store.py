@@ -108,7 +108,6 @@ class Recognition:
         skipped: Rows of the table that are none.
         scopes: Number of scopes.
         dimension: Length of the vectors; None = there are none.
-        sidecar: Version of the sidecar that is there; None = there is none.
         sidecar_name: What is made there in modes that write, in words.
         is_table: It can be written to; False = a view or a foreign table, which can only be read.
         warnings: Sentences for the person who connects.
@@ -122,7 +121,6 @@ class Recognition:
     scopes: int
     dimension: int | None
     rights: Rights
-    sidecar: int | None
     sidecar_name: str = "schema consolidation_sidecar and a trigger that tells of changes"
     is_table: bool = True
     warnings: list[str] = field(default_factory=list)

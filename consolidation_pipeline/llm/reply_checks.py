@@ -1,16 +1,23 @@
-"""Checks of replies: unknown ids, invented quotes and literals, contradictions and claims that newer ones overrule.
+"""Checks of replies: unknown ids, lost facts, invented quotes and literals, contradictions, overruled claims.
 
 Each check returns its problems as sentences for the model, which is asked to repair the reply. Quoted parts of a reply
 are escaped and shortened, because they may be text of strangers.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements, read_sentence
+from consolidation_pipeline.core.knowledge.rewrite_checks import (
+    MIN_KEPT_SHARE,
+    compute_kept_share,
+    find_lost_denials,
+    find_reversals,
+)
 from consolidation_pipeline.core.literals.literals import KINDS, literals, stands_in
+from consolidation_pipeline.core.text.text_merge import find_missing_literals
 
 _MAX_QUOTE_CHARS = 80
 
@@ -47,6 +54,31 @@ def find_invented_literals(
         for literal in found
         if literal.kind in kinds and not any(stands_in(literal, source) for source in given)
     ]
+
+
+def find_text_losses(text: str, sources: Sequence[str], *, longest: int) -> list[str]:
+    """Return the problems of a ``text`` in place of its sources: too long, a fact of a source lost or reversed.
+
+    What one source says and another one denies may be told in both ways. ``longest``: in characters.
+    """
+    lost = sorted(find_missing_literals(sources, text), key=lambda literal: (literal.kind, literal.value))
+    return [
+        *([f"it has {len(text)} characters: at most {longest} are allowed"] if len(text) > longest else []),
+        *(f"the {literal.kind} {literal.text!r} is missing: keep it as it is written" for literal in lost),
+        *(problem for number in range(len(sources)) for problem in _compare_source(sources, number, text)),
+    ]
+
+
+def _compare_source(sources: Sequence[str], number: int, text: str) -> Iterator[str]:
+    source, name = sources[number], f"memory {number + 1}"
+    others = [other for at, other in enumerate(sources) if at != number]
+    denied = {word for other in others for word in find_reversals(source, other)}
+    yield from (f"{name} says {clause!r}, and this does not: keep it" for clause in find_lost_denials(source, text))
+    yield from (
+        f"{name} says {word!r}, and this the opposite" for word in find_reversals(source, text) if word not in denied
+    )
+    if compute_kept_share(source, text) < MIN_KEPT_SHARE:
+        yield f"most of what {name} says is missing: keep all of it"
 
 
 def find_contradictions(texts: Sequence[str]) -> list[str]:

@@ -29,11 +29,10 @@ _BLOCK = 100_000
 class WordSets:
     """The words of n texts.
 
-    ``distinct``: number of different words of each text, int64 (n,). ``content``: sparse matrix (n, v) of ones, the
-    stems of the content words of each text. Function words such as *the* are no content words.
+    ``content``: sparse matrix (n, v) of ones, the stems of the content words of each text. Function words such as *the*
+    are no content words.
     """
 
-    distinct: NDArray[np.int64]
     content: Any
 
     def overlap(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -55,18 +54,16 @@ def build_word_sets(texts: Sequence[str]) -> WordSets:
     from scipy.sparse import csr_array
 
     numbers: dict[str, int] = {}
-    distinct, sizes, content = [], [], []
+    sizes, content = [], []
     for text in texts:
-        words = set(_WORD.findall(text.lower()))
-        stems = {_content_stem(word) for word in words} - {""}
-        distinct.append(len(words))
+        stems = {_content_stem(word) for word in {*_WORD.findall(text.lower())}} - {""}
         sizes.append(len(stems))
         content += [numbers.setdefault(name, len(numbers)) for name in stems]
     columns = np.array(content, dtype=np.int32)
     rows = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     shape = len(texts), max(1, len(numbers))
     matrix = csr_array((np.ones(len(columns), dtype=np.int32), columns, rows), shape=shape)
-    return WordSets(np.array(distinct, dtype=np.int64), matrix)
+    return WordSets(matrix)
 
 
 @lru_cache(maxsize=1 << 13)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from consolidation_pipeline.core.knowledge.rewrite_checks import (
-    MIN_KEPT_SHARE,
-    compute_kept_share,
-    find_lost_denials,
-    find_reversals,
-    max_rewrite_chars,
-)
-from consolidation_pipeline.core.text.text_merge import find_missing_literals
+from consolidation_pipeline.core.knowledge.rewrite_checks import max_rewrite_chars
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
-from consolidation_pipeline.llm.reply_checks import find_invented_literals
+from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_text_losses
 
 # Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 1
@@ -56,20 +49,7 @@ def find_losses(prompt: Prompt, reply: MergeReply, *, max_chars: int) -> list[st
     text = reply.content.strip()
     if not text:
         return ["it says nothing: write the text"]
-    longest = max_rewrite_chars(prompt.sources, max_chars=max_chars)
-    lost = sorted(find_missing_literals(prompt.sources, text), key=lambda literal: (literal.kind, literal.value))
     return [
-        *([f"it has {len(text)} characters: at most {longest} are allowed"] if len(text) > longest else []),
-        *(f"the {literal.kind} {literal.text!r} is missing: keep it as it is written" for literal in lost),
-        *(problem for number, source in enumerate(prompt.sources, 1) for problem in _compare(number, source, text)),
+        *find_text_losses(text, prompt.sources, longest=max_rewrite_chars(prompt.sources, max_chars=max_chars)),
         *find_invented_literals(text, prompt.sources),
     ]
-
-
-def _compare(number: int, source: str, text: str) -> Iterator[str]:
-    yield from (
-        f"memory {number} says {clause!r}, and this does not: keep it" for clause in find_lost_denials(source, text)
-    )
-    yield from (f"memory {number} says {clause!r}, and this the opposite" for clause in find_reversals(source, text))
-    if compute_kept_share(source, text) < MIN_KEPT_SHARE:
-        yield f"most of what memory {number} says is missing: keep all of it"

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
 from consolidation_pipeline.core.knowledge.merge_proposals import trim_words
-from consolidation_pipeline.core.knowledge.rewrite_checks import (
-    MIN_KEPT_SHARE,
-    compute_kept_share,
-    find_lost_denials,
-    find_reversals,
-    max_rewrite_chars,
-)
-from consolidation_pipeline.core.text.text_merge import find_missing_literals
+from consolidation_pipeline.core.knowledge.rewrite_checks import max_rewrite_chars
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
-from consolidation_pipeline.llm.reply_checks import find_invented_literals
+from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_text_losses
 
 # Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 2
@@ -89,33 +82,14 @@ def suggestion_prompt(originals: Sequence[OriginalMemory], *, max_chars: int) ->
 
 
 def find_losses(prompt: Prompt, reply: SuggestionReply, *, max_chars: int) -> list[str]:
-    """Return the problems of a reply: no text, too long, a fact lost, reversed or invented.
-
-    What one memory says and another one denies may be told in both ways.
-    """
+    """Return the problems of a reply: no text, too long, a fact lost, reversed or invented."""
     if not reply.content.strip():
         return ["it says nothing: write the content"]
     text = f"{reply.content}\n{reply.lessons_learned}".strip()
-    longest = max_rewrite_chars(prompt.sources, max_chars=max_chars)
-    lost = sorted(find_missing_literals(prompt.sources, text), key=lambda literal: (literal.kind, literal.value))
     return [
-        *([f"it has {len(text)} characters: at most {longest} are allowed"] if len(text) > longest else []),
-        *(f"the {literal.kind} {literal.text!r} is missing: keep it as it is written" for literal in lost),
-        *(problem for number in range(len(prompt.sources)) for problem in _compare(prompt.sources, number, text)),
+        *find_text_losses(text, prompt.sources, longest=max_rewrite_chars(prompt.sources, max_chars=max_chars)),
         *find_invented_literals("\n".join((text, *reply.keywords)), prompt.sources),
     ]
-
-
-def _compare(sources: Sequence[str], number: int, text: str) -> Iterator[str]:
-    source, name = sources[number], f"memory {number + 1}"
-    others = [other for at, other in enumerate(sources) if at != number]
-    denied = {word for other in others for word in find_reversals(source, other)}
-    yield from (f"{name} says {clause!r}, and this does not: keep it" for clause in find_lost_denials(source, text))
-    yield from (
-        f"{name} says {word!r}, and this the opposite" for word in find_reversals(source, text) if word not in denied
-    )
-    if compute_kept_share(source, text) < MIN_KEPT_SHARE:
-        yield f"most of what {name} says is missing: keep all of it"
 
 
 def read_reply(reply: SuggestionReply) -> SuggestionText:

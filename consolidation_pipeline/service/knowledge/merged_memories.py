@@ -26,14 +26,13 @@ from consolidation_pipeline.service.similarity.merge_groups import name_merged
 from consolidation_pipeline.service.similarity.successors import merge_bodies, select_bodies, sort_by_source_count
 from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.knowledge.abstractions import APPROVED, REWRITE_PENDING
+from consolidation_pipeline.store.knowledge.abstractions import APPROVED, REWRITE_PENDING, load_unit_vectors
 from consolidation_pipeline.store.knowledge.merged_memories import (
     LineageEdge,
     MergedMemory,
     MergeSource,
     find_crossing,
     load_consolidated,
-    load_source_vectors,
     load_sources,
     load_unmerged_groups,
     write_merged,
@@ -372,7 +371,7 @@ def _build_rows(run: ProjectRun, plans: Sequence[PlannedMerge]) -> list[MergedMe
     def load(ids: Sequence[UUID]) -> Mapping[UUID, Vectors]:
         with run.reading() as connection:
             dimension = load_dimension(connection, run.project.id, run.embedder.name)
-            return load_source_vectors(connection, ids, dimension)
+            return load_unit_vectors(connection, ids, run.embedder.name, dimension)
 
     return build_merged_rows(run, plans, lambda texts, _: list(run.embedder.embed(texts)) if texts else [], load)
 

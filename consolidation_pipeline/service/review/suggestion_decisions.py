@@ -33,13 +33,12 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.jobs.event_outbox import append_event
-from consolidation_pipeline.store.knowledge.abstractions import APPROVED
+from consolidation_pipeline.store.knowledge.abstractions import APPROVED, load_unit_vectors
 from consolidation_pipeline.store.knowledge.merged_memories import (
     LineageEdge,
     MergedMemory,
     MergeSource,
     load_consolidated,
-    load_source_vectors,
     load_sources,
     write_merged,
 )
@@ -321,7 +320,7 @@ def _write_memory(
     sources = load_sources(connection, raw, scope=approval.scope)
     existing = sort_by_source_count(load_consolidated(connection, suggestion.original_memory_ids).values())
     (plan,) = find_retired(connection, [_plan_merge(suggestion, sources, existing, approval)])
-    vectors = load_source_vectors(connection, raw, len(approval.vector), model=approval.model)
+    vectors = load_unit_vectors(connection, raw, approval.model, len(approval.vector))
     cosines = {id_: round(float(vector @ approval.vector), 6) for id_, vector in vectors.items()}
     values = build_merged_columns(plan)
     memory = MergedMemory(

@@ -10,7 +10,7 @@ from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.service.shadow.offline_models import StoredReplies
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
-from consolidation_pipeline.store.knowledge.merged_memories import load_source_vectors
+from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.shadow.rewind import load_hashed_texts
 
@@ -122,7 +122,7 @@ def _check_texts(connection: Connection, project: Project, evidence: Evidence, r
         return
     embedder, ids = load_embedder(model), list(texts)
     again = embedder.embed([text for text, _ in texts.values()])
-    stored = load_source_vectors(connection, ids, again.shape[1], model=embedder.name)
+    stored = load_unit_vectors(connection, ids, embedder.name, again.shape[1])
     cosines = {id_: float(stored[id_] @ vector) for id_, vector in zip(ids, again, strict=True) if id_ in stored}
     off = [id_ for id_, cosine in cosines.items() if cosine < _SAME_VECTOR and id_ not in edited]
     for id_ in sorted(off, key=lambda one: (str(one) not in rows, one))[:_SHOWN]:

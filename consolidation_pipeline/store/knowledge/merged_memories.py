@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, text
 from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
 from consolidation_pipeline.store.database.scope_keys import crosses_scopes, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
-from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
+from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
 from consolidation_pipeline.store.ledger.ledger_writer import (
     Author,
@@ -103,25 +103,6 @@ def load_sources(connection: Connection, ids: Sequence[UUID], *, scope: str) -> 
         )
         for row in rows
     }
-
-
-_LOAD_SOURCE_VECTORS = """
-    SELECT id, embedding FROM consolidation.task_memories
-    WHERE id = ANY(%(ids)s) AND (%(model)s::text IS NULL OR embedding_model = %(model)s)
-"""
-
-
-def load_source_vectors(
-    connection: Connection, ids: Sequence[UUID], dimension: int, *, model: str | None = None
-) -> dict[UUID, Vectors]:
-    """Return the plain vectors float32 (dimension,) of raw memories by id; with ``model``, only those of it.
-
-    Raises:
-        EmbeddingError: a vector has another length than ``dimension``.
-    """
-    parameters = {"ids": list(ids), "model": model}
-    found, vectors = load_vectors(connection, _LOAD_SOURCE_VECTORS, parameters, dimension=dimension)
-    return dict(zip(to_uuids(found), vectors, strict=True))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ def test_word_overlap_ignores_order(texts: list[str], data: st.DataObject) -> No
     order = np.array(data.draw(st.permutations(range(len(texts)))))
     turned = [" ".join(reversed(texts[at].split())) for at in order]
     words, again = build_word_sets(texts), build_word_sets(turned)
-    assert again.distinct.tolist() == words.distinct[order].tolist()
     i, j = np.divmod(np.arange(len(texts) ** 2), len(texts))
     assert again.overlap(i, j).tolist() == words.overlap(order[i], order[j]).tolist()
 
@@ -67,17 +66,11 @@ def test_word_overlap_uses_text_with_fewer_words(one: str, other: str, expected:
 
 def test_word_overlap_ignores_function_words() -> None:
     words = build_word_sets(["it is on the server", "it is on the client"])
-    assert words.distinct.tolist() == [5, 5]
     assert words.overlap(np.array([0]), np.array([1])).tolist() == [0.0]
-
-
-def test_words_are_counted_once_ignoring_case() -> None:
-    assert build_word_sets(["Use JWT, use jwt_2 or OAuth.", "", "…", "缓存 缓存 x"]).distinct.tolist() == [5, 0, 0, 3]
 
 
 def test_word_sets_of_nothing_are_empty() -> None:
     none = np.empty(0, dtype=np.int64)
-    assert build_word_sets([]).distinct.shape == (0,)
     assert build_word_sets([]).overlap(none, none).shape == (0,)
     assert build_word_sets(["a b", ""]).overlap(none, none).shape == (0,)
 
