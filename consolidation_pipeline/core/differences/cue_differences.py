@@ -17,10 +17,16 @@ _OPTIONAL_MARKERS = frozenset(
     "to by through against above during because result although if between from object".split()
 )
 # Cues of what is not done yet.
-_UNDONE = {("modality", "required"), ("modality", "advised"), ("tense", "future"), ("request", "action")}
+_UNDONE = {
+    *(("modality", pole) for pole in ("required", "advised", "missed")),
+    ("tense", "future"),
+    ("request", "action"),
+}
 # Poles of a category that say the same in one place: "may park", "can park"; "once it is green", "when it is green".
 _ALIKE = {
     ("modality", "able", "permitted"),
+    ("modality", "advised", "missed"),
+    ("modality", "missed", "required"),
     ("quantity", "all", "any"),
     ("tense", "future", "habit"),
     ("tense", "habit", "present"),
@@ -43,7 +49,7 @@ _ADVERBS = frozenset(
 # Auxiliaries that put one clause before another one: "we had signed it when it came", "we signed it when it had come".
 _PLUPERFECTS = frozenset(("had", "had been"))
 # Categories of words that are no opposites of one content.
-_GRAMMAR = frozenset(
+GRAMMAR = frozenset(
     "marker question request polarity need quantity restriction bound modality tense order voice progress".split()
 )
 # Cues of different categories that say the same: "old but good", "although old, good"; "only now", "just now".
@@ -161,7 +167,7 @@ def _have_turned(x: Cue, y: Cue, other_x: Cue, other_y: Cue, language: Language)
     categories = {x.category, other_x.category}
     is_pair = "polarity" in categories and bool(categories & turning)
     # Opposites in scripts without blanks: "production slower than staging".
-    is_content = not language.stemmer and len(categories) == 1 and not categories & _GRAMMAR and x.pole != other_x.pole
+    is_content = not language.stemmer and len(categories) == 1 and not categories & GRAMMAR and x.pole != other_x.pole
     is_clause = x.clause == other_x.clause and y.clause == other_y.clause
     return (is_pair or is_content) and is_clause and (x.start < other_x.start) != (y.start < other_y.start)
 
@@ -330,7 +336,9 @@ def _find_demands(
         if any((one.category, one.pole) in _UNDONE and one.clause in clauses for one in other.cues):
             continue  # "I will open it", "I should have opened it"
         forms = ((side.tokens[i].text.lower(), other.tokens[side.pairs[i]].text.lower()) for i in own)
-        has_verb = any(language.is_past(theirs) and (says_done or mine != theirs) for mine, theirs in forms)
+        # "We should have paused it", "we paused it"
+        may_be_equal = says_done or cue.pole == "missed"
+        has_verb = any(language.is_past(theirs) and (may_be_equal or mine != theirs) for mine, theirs in forms)
         has_auxiliary = any(
             (one.category, one.pole) == ("tense", "past") and one.clause in clauses and j not in paired_other
             for j, one in enumerate(other.cues)
@@ -358,12 +366,28 @@ def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> st
     """
     if cue.category == "restriction" or (cue.category, cue.pole) == ("marker", "unless"):
         return "exception"
+    if cue.category == "stance" and _governs_shared(cue, side):
+        return "added cue"
     if side.is_new(cue) or _is_neutral(cue, language):
         return ""
     if cue.category == "marker":
+        if cue.pole == "instead" and language.has_late_focus and _follows_shared(cue, side):
+            return "polarity"  # "S3 ではなく R2 に", "S3 に"
         is_optional = cue.pole in _OPTIONAL_MARKERS and not (cue.pole == "if" and _is_condition_of_all(cue, side))
         return "" if is_free or is_optional else "added cue"
     return "polarity" if cue.category == "polarity" else "added cue"
+
+
+def _governs_shared(cue: Cue, side: _Side) -> bool:
+    """Return True if a stance is on what both texts say: in a clause of both or before one, or if it tells a source."""
+    clauses = {side.tokens[at].clause for at in side.pairs}
+    return not clauses.isdisjoint((cue.clause, cue.clause + 1)) or cue.pole == "source"
+
+
+def _follows_shared(cue: Cue, side: _Side) -> bool:
+    """Return True if the word before a cue is in both texts."""
+    before = [at for at, token in enumerate(side.tokens) if token.clause == cue.clause and token.place < cue.place]
+    return max(before, key=lambda at: side.tokens[at].place, default=-1) in side.pairs
 
 
 def _is_condition_of_all(cue: Cue, side: _Side) -> bool:

@@ -19,6 +19,7 @@ from consolidation_pipeline.core.differences.language import Language, split_wor
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
 from consolidation_pipeline.core.differences.order import (
     find_exchange,
+    find_new_sequence,
     find_new_side,
     find_reordered,
     find_replaced,
@@ -27,8 +28,10 @@ from consolidation_pipeline.core.differences.order import (
 )
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.restrictions import find_restriction
 from consolidation_pipeline.core.differences.roles import find_new_role
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
+from consolidation_pipeline.core.differences.steps import find_new_step
 
 Spans = tuple[tuple[int, int], ...]
 # Verdict that a kind of difference proves. Words of both texts are additions only if they stand in different places.
@@ -180,6 +183,8 @@ def _explain_by_sentences(
     first, second = sorted((a, b), key=_rank)
     if find_new_place(first, second, alignment.of_a, alignment.language):
         return None
+    if find_new_step(first, second, alignment.of_a):
+        return None
     return Explanation("contains", (_build_difference("addition", *details),)) if any(details) else Explanation("same")
 
 
@@ -271,11 +276,17 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "order", *words
     if words := find_new_place(a, b, of_a, language):
         yield "order", *words
+    if words := find_new_step(a, b, of_a):
+        yield "order", *words
+    if words := find_new_sequence(a, b, language):
+        yield "order", *words
     if words := find_new_role(a, b, of_a, language):
         yield "word", *words
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
     if not one and not other and len(of_a) < FEWEST_COMMON:
         one, other = find_narrowing(a, b, of_a, language), find_narrowing(b, a, of_b, language)
+    if not one and not other:
+        one, other = find_restriction(a, b, of_a, language), find_restriction(b, a, of_b, language)
     if one or other:
         yield "modifier", one, other
 

@@ -88,6 +88,38 @@ def is_turned(a: Reading, b: Reading, places: Mapping[int, int], language: Langu
     return all(_is_same_name(written[part], there[part]) for part in (slice(0, size), slice(size, None)))
 
 
+def find_new_sequence(a: Reading, b: Reading, language: Language) -> Reordered | None:
+    """Return words in another order beside words such as "first", or on the other side of "than".
+
+    In a script without blanks, many words are cues: 先停止写入再切换主库, 先切换主库再停止写入.
+    """
+    if language.stemmer:
+        return None
+    items, items_there = _list_items(a), _list_items(b)
+    shared = [key for key in items if key in items_there]
+    there = sorted(shared, key=items_there.__getitem__)
+    moved = next(((one, other) for one, other in zip(shared, there, strict=True) if one != other), None)
+    has_steps = all(any(cue.category == "order" for cue in one.cues) for one in (a, b))
+    ends, ends_there = ([cue.start for cue in one.cues if cue.pole == "than"] for one in (a, b))
+    if len(ends) == len(ends_there) == 1:
+        turned = (key for key in shared if (items[key] < ends[0]) != (items_there[key] < ends_there[0]))
+        moved = next(((key, key) for key in turned), moved if has_steps else None)
+    elif not has_steps:
+        moved = None
+    if moved is None:
+        return None
+    tokens, tokens_there = ([token for token in one.tokens if token.key in moved] for one in (a, b))
+    return tokens, tokens_there
+
+
+def _list_items(reading: Reading) -> dict[str, int]:
+    """Return where the words and cues of a text stand that it has once, by their keys, in order."""
+    found = [(token.start, token.key) for token in reading.tokens]
+    found += [(cue.start, f"{cue.category} {cue.pole}") for cue in reading.cues if cue.category != "order"]
+    counts = Counter(key for _, key in found)
+    return {key: start for start, key in sorted(found) if counts[key] == 1}
+
+
 def _find_copula(reading: Reading, language: Language) -> int:
     """Return the number of tokens before the only form of "be" of a text, -1 if there is none or several."""
     copulas = {f"{VERB}{language.read_word(word)}" for word in language.copulas}
