@@ -7,6 +7,12 @@ from consolidation_pipeline.core.differences.reading import Cue, Reading, Token,
 
 # Cues under which an added phrase makes the claim a narrower one.
 _NARROWED = {("polarity", "negative"), ("modality", "permitted"), ("restriction", "only")}
+# Cues of rules, which an added condition makes narrower ones.
+_RULES = _NARROWED | {("modality", "required")}
+# Markers of conditions.
+_CONDITIONS = frozenset("if unless before after until once during".split())
+# Markers of clauses that restrict nothing.
+_REASONS = frozenset(("because", "result", "although"))
 
 
 def find_restriction(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> list[Token]:
@@ -18,31 +24,38 @@ def find_restriction(a: Reading, b: Reading, places: Mapping[int, int], language
     Args:
         places: Positions of the tokens of ``a`` that ``b`` has too.
     """
-    tokens = a.tokens
+    tokens, written = a.tokens, sort_as_written(a.tokens)
     shared = {tokens[at].segment for at in places}
-    written = sort_as_written(tokens)
+    cues = [cue for cue in a.cues if _has(b, cue)]
     for before, at in zip([-1, *written], written, strict=False):
         one = tokens[at]
-        if at in places or one.segment not in shared or not _is_phrase(one, language):
+        if at in places:
             continue
-        cues = [cue for cue in a.cues if _has(b, cue) and _stands_beside(cue, one, tokens)]
-        if any((cue.category, cue.pole) in _NARROWED for cue in cues):
-            return [one]
-        is_head = all(other.place <= one.place for other in tokens if other.phrase == one.phrase)
-        if is_head and one.governor in language.circumstances and language.opposites.get(one.key):
-            return [one]
-        if before not in places:
+        if one.segment not in shared:
+            if _is_condition(a, at, shared, cues, language) or _opens_claim(a, at, places, cues, language):
+                return [one]
             continue
-        if any(cue.pole == "all" and cue.place == tokens[before].place for cue in cues):
+        is_phrase = one.governor not in ("", "time") or one.kind == "value" or not language.stemmer
+        beside = [cue for cue in cues if _stands_beside(cue, one, tokens)]
+        is_narrowed = any((cue.category, cue.pole) in _NARROWED for cue in beside)
+        if is_phrase and (is_narrowed or _is_always(a, b, language) or _has_opposite(one, tokens, language)):
+            return [one]
+        if before not in places or not (is_phrase or _opens_relative(a, before, at, language)):
+            continue
+        if any(cue.pole == "all" and cue.place == tokens[before].place for cue in beside):
             return [tokens[before], one]
         if _is_generic(a, before, language) and _is_subject(a, before, at, places):
             return [tokens[before], one]
     return []
 
 
-def _is_phrase(token: Token, language: Language) -> bool:
-    """Return True for a word behind a preposition, and for any word of a script without blanks."""
-    return token.governor not in ("", "time") or not language.stemmer
+def _has(reading: Reading, cue: Cue) -> bool:
+    return any((one.category, one.pole) == (cue.category, cue.pole) for one in reading.cues)
+
+
+def _is_always(a: Reading, b: Reading, language: Language) -> bool:
+    """Return True if both texts have a word such as "always"."""
+    return not language.openings.isdisjoint(a.words & b.words)
 
 
 def _stands_beside(cue: Cue, word: Token, tokens: Sequence[Token]) -> bool:
@@ -52,8 +65,46 @@ def _stands_beside(cue: Cue, word: Token, tokens: Sequence[Token]) -> bool:
     return near is not None and (near.segment, near.conjunct) == (word.segment, word.conjunct)
 
 
-def _has(reading: Reading, cue: Cue) -> bool:
-    return any((one.category, one.pole) == (cue.category, cue.pole) for one in reading.cues)
+def _has_opposite(word: Token, tokens: Sequence[Token], language: Language) -> bool:
+    """Return True for the last word of a phrase such as "in staging" that has an opposite."""
+    is_last = all(other.place <= word.place for other in tokens if other.phrase == word.phrase)
+    return is_last and word.governor in language.circumstances and bool(language.opposites.get(word.key))
+
+
+def _is_condition(a: Reading, at: int, shared: set[int], cues: Sequence[Cue], language: Language) -> bool:
+    """Return True if a word stands in a condition right before or behind a rule of both texts."""
+    word = a.tokens[at]
+    first = min(token.place for token in a.tokens if token.segment == word.segment)
+    markers = (cue for cue in a.cues if cue.category == "marker" and cue.pole in _CONDITIONS)
+    if all((cue.place, cue.clause) != (first, word.clause) for cue in markers):
+        return False
+    segments = sorted({token.segment for token in a.tokens})
+    place = segments.index(word.segment)
+    near = shared.intersection(segments[max(0, place - 1) : place + 2])
+    clauses = {token.clause for token in a.tokens if token.segment in near}
+    is_rule = any((cue.category, cue.pole) in _RULES and cue.clause in clauses for cue in cues)
+    return is_rule or (bool(near) and not language.openings.isdisjoint(a.words))
+
+
+def _opens_claim(a: Reading, at: int, places: Mapping[int, int], cues: Sequence[Cue], language: Language) -> bool:
+    """Return True if a word is in a phrase before a rule or a claim on all of a kind: "on macOS, tests need"."""
+    word = a.tokens[at]
+    if any(token.governor in ("", "time") for token in a.tokens if token.clause == word.clause):
+        return False
+    if any(cue.category == "marker" and cue.pole in _REASONS and cue.clause == word.clause for cue in a.cues):
+        return False
+    behind = [i for i in places if a.tokens[i].clause == word.clause + 1]
+    if not behind:
+        return False
+    first = min(behind, key=lambda i: a.tokens[i].place)
+    is_rule = any((cue.category, cue.pole) in _RULES and cue.clause == word.clause + 1 for cue in cues)
+    return is_rule or (a.tokens[first].kind == "word" and _is_generic(a, first, language))
+
+
+def _opens_relative(a: Reading, before: int, at: int, language: Language) -> bool:
+    """Return True if a relative pronoun stands between two words: "all who work there"."""
+    between = a.source[a.tokens[before].start : a.tokens[at].start]
+    return not language.relatives.isdisjoint(split_words(between))
 
 
 def _is_generic(a: Reading, at: int, language: Language) -> bool:

@@ -3,21 +3,22 @@
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.cue_differences import GRAMMAR
 from consolidation_pipeline.core.differences.order import Reordered
-from consolidation_pipeline.core.differences.reading import Reading
+from consolidation_pipeline.core.differences.reading import Reading, Token
 
 _LINE = re.compile(r"(?:\A|\n)[^\S\n]*(?=\S)")
 # "1. stop it 2. restart it", "(1) stop it"
-_NUMBER = re.compile(r"(?<!\S)\(?(\d{1,2})[.)]\s+(?=\S)")
+_NUMBER = re.compile(r"(?<![\w.,$€])\(?(\d{1,2})(?:[.)、](?=[^\W\d])|[.)]\s+)(?=\S)")
 _FEWEST_STEPS = 2
+_LINE_BREAK = "\n"
 
 
 def find_new_step(a: Reading, b: Reading, places: Mapping[int, int]) -> Reordered | None:
-    """Return words of steps that stand in another order, or of one that a numbered list of the other text lacks.
+    """Return words of steps that stand in another order, or of one that the list of the other text lacks.
 
     Steps are lines, what follows the numbers 1, 2 and so on in a line, and else sentences that give orders. None if
     there is no such step.
@@ -44,17 +45,20 @@ def find_new_step(a: Reading, b: Reading, places: Mapping[int, int]) -> Reordere
         if target_there < target:
             first, last = words[before, target], words[step, target_there]
             return [a.tokens[first], a.tokens[last]], [b.tokens[places[last]], b.tokens[places[first]]]
-    if not (numbers and numbers_there):
+    is_numbered = bool(numbers and numbers_there)
+    if not is_numbered and not (_LINE_BREAK in a.text and _LINE_BREAK in b.text):
         return None
     found = {target for counts in targets.values() for target in counts}
-    missing = next((at for at, step in enumerate(steps) if step not in targets), None)
-    missing_there = next((at for at, step in enumerate(steps_there) if step not in found), None)
-    if missing is None and missing_there is None:
-        return None
-    return (
-        [] if missing is None else [a.tokens[missing]],
-        [] if missing_there is None else [b.tokens[missing_there]],
-    )
+    missing = _find_missing(a, steps, targets.keys(), is_numbered=is_numbered)
+    missing_there = _find_missing(b, steps_there, found, is_numbered=is_numbered)
+    return (missing, missing_there) if missing or missing_there else None
+
+
+def _find_missing(reading: Reading, steps: Sequence[int], shared: Set[int], *, is_numbered: bool) -> list[Token]:
+    """Return the first word of a step that is not ``shared``: of any number, or of a line between two shared ones."""
+    first, last = (0, max(steps) + 1) if is_numbered else (min(shared, default=0), max(shared, default=0))
+    at = next((at for at, step in enumerate(steps) if first < step < last and step not in shared), None)
+    return [] if at is None else [reading.tokens[at]]
 
 
 def _list_begins(reading: Reading) -> list[int]:
