@@ -58,6 +58,8 @@ def is_one_slot(before: Claim, after: Claim, comparison: Comparison) -> bool:
     )
     if any(one in words and other in others for one, other in _pair_modifiers(after, before)):
         return False
+    if _open_differently(before, after) and not all(_may_open_slot(claim) for claim in (before, after)):
+        return False
     old = [t for t in before.tokens if t.kind in VALUE_KINDS and t.key not in after.keys]
     new = [t for t in after.tokens if t.kind in VALUE_KINDS and t.key not in before.keys]
     dated = [sum(map(is_date, side)) for side in (old, new)]
@@ -128,15 +130,20 @@ def are_apart(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequenc
         return True
     if any(map(is_name, new.values())) and any(map(is_name, old.values())):
         return True
-    first, other = after.tokens[0].key, before.tokens[0].key
-    if first in new and other in old and after.tokens[1:2] and before.tokens[1:2] and _is_subject(after, before):
+    if _open_differently(before, after) and after.tokens[0].key in new and before.tokens[0].key in old:
         return True
     return any(one in new and two in old for one, two in _pair_modifiers(after, before))
 
 
-def _is_subject(after: Claim, before: Claim) -> bool:
-    """Return True if the second words of two sentences are the same: what stands before is what they speak of."""
-    return after.tokens[1].key == before.tokens[1].key
+def _open_differently(before: Claim, after: Claim) -> bool:
+    """Return True if two sentences open with different words before the same one: "Rome branch", "Turin branch"."""
+    was, now = ([token.key for token in claim.tokens[:2]] for claim in (before, after))
+    return len(was) == len(now) == 2 and was[1] == now[1] and was[0] not in after.keys and now[0] not in before.keys
+
+
+def _may_open_slot(claim: Claim) -> bool:
+    """Return True if a sentence opens with a value, or with who has a part that one has, and not with its subject."""
+    return claim.tokens[0].kind == "value" or _names_holder(claim, claim.tokens[0])
 
 
 def _pair_modifiers(after: Claim, before: Claim) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
     is_date,
     is_one_slot,
 )
+from consolidation_pipeline.core.knowledge.claim_subjects import names_case
 from consolidation_pipeline.core.knowledge.claims import ADVERBS, Claim
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
 
@@ -51,6 +52,8 @@ def _ends(before: Claim, after: Claim, change: Change) -> bool:
 def _names_former(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``before`` says, of the thing that changed, what ``after`` names as former."""
     former, present = after.inside(change.was), after.inside(change.now)
+    if names_case(before, after, change) or _is_dropped_for(after, change):
+        return False
     if _is_gone(change):
         # "Old rows were deleted" may tell what happened once. A name may open the one sentence and not the other.
         texts = {token.text.lower() for token in former}
@@ -84,6 +87,13 @@ def _names_former(before: Claim, after: Claim, change: Change) -> bool:
     # "The job queue moved off Redis" has a subject of its own.
     subject = [token for token in topic if token.start < change.cue[0] and token.key not in STATE_VERBS]
     return len(rest) <= _FEW_WORDS and not any(token.kind != "value" for token in subject)
+
+
+def _is_dropped_for(after: Claim, change: Change) -> bool:
+    """Return True for "dropped support for X", unless "for" joins two names: "dropped log4j for slf4j"."""
+    if change.was is None or change.now is None or after.text[change.was[1] : change.now[0]].strip() != "for":
+        return False
+    return not all(any(t.kind in VALUE_KINDS for t in after.inside(span)) for span in (change.was, change.now))
 
 
 def uses_gone(before: Claim, after: Claim) -> bool:
@@ -182,23 +192,31 @@ def _ends_claim(before: Claim, after: Claim, change: Change) -> bool:
     values = [token for token in topic if token.kind in ("value", "code") and token.key not in before.keys]
     if any(map(is_date, values)) and any(map(is_date, before.tokens)):
         return False
+    if names_case(before, after, change):
+        return False
     # "In B and no longer in A": the value before the change words takes the place of the one behind them.
     new = [value for value in values if not is_date(value)]
     former = [t for t in topic if t.start > change.cue[0] and t.kind in VALUE_KINDS and t.key in before.keys]
     if len(new) > len(former) or any(value.start > change.cue[0] for value in new):
         return False
-    if _has_other_subject(before, topic, change.cue[0]):
+    if _has_other_subject(before, after, change.cue[0]):
         return False
     return not are_apart(before, after, topic, before.tokens)
 
 
-def _has_other_subject(before: Claim, topic: Sequence[Token], end: int) -> bool:
-    """Return True if a noun phrase before the change words has a word that ``before`` lacks: "the user's sister"."""
-    subject = [token for token in topic if token.start < end]
+def _has_other_subject(before: Claim, after: Claim, end: int) -> bool:
+    """Return True if a noun phrase before the change words has a word that ``before`` lacks: "the user's sister".
+
+    So too if it lacks a word of the one of ``before``: "the sales team no longer", "the sales team lead".
+    """
+    subject = [token for token in after.tokens if token.start < end]
     phrases = {token.phrase for token in subject if token.key in before.keys}
-    return any(
-        token.key not in before.keys and (token.phrase in phrases or token.gap in ("s", "of")) for token in subject
-    )
+    if any(token.key not in before.keys and (token.phrase in phrases or token.gap in ("s", "of")) for token in subject):
+        return True
+    same, rest = before.tokens[: len(subject)], before.tokens[len(subject) :]
+    if not subject or len(rest) < 2 or rest[0].kind != "word" or rest[0].gap != "tight":
+        return False
+    return [token.key for token in (*same, rest[1])] == [token.key for token in after.tokens[: len(subject) + 1]]
 
 
 def _states_present(before: Claim, after: Claim, change: Change) -> bool:

@@ -14,6 +14,13 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
     may_be_states,
     stand_in_opposite_places,
 )
+from consolidation_pipeline.core.knowledge.claim_subjects import (
+    deny_other_clause,
+    differ_in_order,
+    have_other_owners,
+    hold_side_by_side,
+    leaves_subject,
+)
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.ended_claims import ends_any, uses_gone
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
@@ -73,7 +80,8 @@ class Supersession:
 class Revision:
     """A sentence of one text that revises one of another. ``is_explicit``: by change words; ``is_certain``: see below.
 
-    A name for a name may hold beside it ("Ann works with Bob"), so that only change words make it certain.
+    A name for a name may hold beside it ("Ann works with Bob"), so that only change words make it certain. Nothing is
+    if only the order of the words tells the difference, or if a pronoun may stand for somebody else.
     """
 
     was: str
@@ -107,18 +115,28 @@ def revise_sentence(was: str, now: str) -> Revision | None:
     if language is None:
         return None
     before, after = Claim.of(was, language), Claim.of(now, language)
+    revision = _find_revision(before, after)
+    # Hardly any pair gets here, so that these are asked last.
+    if revision is None or have_other_owners(before, after) or hold_side_by_side(before, after):
+        return None
+    return revision
+
+
+def _find_revision(before: Claim, after: Claim) -> Revision | None:
+    """Return the revision of one claim by a later one, if both are about one thing; None if it does not revise it."""
     if after.is_plan:
         return None
     # Most pairs are refused by their words alone, before either sentence is read.
     are_states = may_be_states(before, after)
     if not after.changes and not are_states:
         return None
-    if before.is_question or after.is_question:
+    if before.is_question or after.is_question or not before.tokens or not after.tokens:
         return None
     if ends_any(before, after):
-        return Revision(was, now, True)
+        is_same = not leaves_subject(before, after)
+        return Revision(before.text, after.text, is_same, is_same)
     if uses_gone(before, after):
-        return Revision(was, now, False, False)
+        return Revision(before.text, after.text, False, False)
     if not are_states:
         return None
     comparison = compare_sentences(before.reading, after.reading)
@@ -128,11 +146,12 @@ def revise_sentence(was: str, now: str) -> Revision | None:
         return None
     if any(change.form == "contrast" for claim in (before, after) for change in claim.changes):
         return None
-    if not have_same_words(before, after):
+    if not have_same_words(before, after) or deny_other_clause(before, after):
         return None
     if not is_one_slot(before, after, comparison) or stand_in_opposite_places(before, after):
         return None
-    return Revision(was, now, False, comparison.relation == "replaces")
+    is_certain = comparison.relation == "replaces" and not differ_in_order(before, after)
+    return Revision(before.text, after.text, False, is_certain)
 
 
 def _find_language(was: str, now: str) -> str | None:

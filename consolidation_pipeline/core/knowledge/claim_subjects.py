@@ -1,0 +1,178 @@
+"""Subjects of claims: may two sentences be about one thing, or are they of two owners, two cases, or two doers?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.knowledge.change_words import Change
+from consolidation_pipeline.core.knowledge.claims import Claim
+
+# Governors, and poles of bounds, that divide all cases in two.
+_DIVIDING = frozenset(map(frozenset, (("above", "below"), ("if", "unless"), ("least", "most"))))
+_ORDER = frozenset(("before", "after"))
+# Governors of phrases that tell when or why something changed, or what came instead, and not in which case.
+_CIRCUMSTANCES = frozenset(("because", "after", "once", "result", "although", "instead", "until", "time"))
+# Words behind "for" that name no case.
+_NO_CASES = frozenset(("good", "ever"))
+# Possessives of a person: "my sister", as against "our importer".
+_POSSESSIVES = frozenset(
+    "my your his her their mein meine dein deine sein seine ihr ihre mi tu su mon ma ton ta son sa".split()
+)
+# German words that join a thing to its owner, as "of" does.
+_OF = ("von", "vom")
+
+
+def have_other_owners(before: Claim, after: Claim) -> bool:
+    """Return True if one sentence is about something that the owner has, and the other about the owner.
+
+    So too if ``after`` names an owner that ``before`` does not: "the backup", "the backup of the wiki". An owner that
+    the later sentence leaves out may be meant.
+    """
+    own = [] if _tells_former(before, after) else list(_pair_owners(before))
+    other = list(_pair_owners(after))
+    for pairs, others, claim in ((own, other, after), (other, own, before)):
+        owners = {owner.text.lower() for owner, _ in others}
+        if any(
+            _has(claim, owner) and not _has(claim, part) and owner.text.lower() not in owners for owner, part in pairs
+        ):
+            return True
+    if any(_has(before, part) and not _has(before, owner) for owner, part in other):
+        return True
+    # "Leo's boss's sister", "Leo's sister's boss"
+    keys = [sorted((owner.key, part.key) for owner, part in pairs) for pairs in (own, other)]
+    return bool(own and other) and keys[0] != keys[1] and before.keys == after.keys
+
+
+def _tells_former(before: Claim, after: Claim) -> bool:
+    """Return True if ``before`` says what something is, and ``after`` that it was: "my phone is X", "I left X"."""
+    copulas = load_language(before.language).copulas
+    former = [token for change in after.changes for token in after.inside(change.was)]
+    told = {token.key for token in former} | {token.text.lower() for token in former}
+    return any(
+        not told.isdisjoint((two.key, two.text.lower()))
+        and (two.gap == "loose" or two.kind == "value")
+        and not copulas.isdisjoint(split_words(before.text[one.start + len(one.text) : two.start]))
+        for one, two in pairwise(before.tokens)
+    )
+
+
+def _has(claim: Claim, token: Token) -> bool:
+    """Return True if a claim has the word of a token. A name that opens a sentence has the key of a word."""
+    return token.key in claim.keys or any(token.text.lower() == one.text.lower() for one in claim.tokens)
+
+
+def _pair_owners(claim: Claim) -> Iterator[tuple[Token, Token]]:
+    """Yield the owners of a sentence with what they have, outside of what its change words name."""
+    told = {t.start for change in claim.changes for t in claim.inside(change.cue, change.was, change.now)}
+    for at, (one, two) in enumerate(pairwise(claim.tokens)):
+        if not told.isdisjoint((one.start, two.start)) or "value" in (one.kind, two.kind) or one.clause != two.clause:
+            continue
+        if _is_owner(claim, one, two):
+            yield one, two
+        elif (two.gap == "of" or _quote_between(claim, one, two) in _OF) and _opens_phrase(claim, one):
+            # "The sister of Leo's boss" is not Leo's.
+            last = claim.tokens[at + 2 : at + 3]
+            yield (last[0] if last and _is_owner(claim, two, last[0]) else two), one
+
+
+def _is_owner(claim: Claim, one: Token, two: Token) -> bool:
+    """Return True for "Leo's boss", "Luis' wife" and the German "Svens Schwester"."""
+    if two.gap == "s" or _quote_between(claim, one, two) in ("'", "’"):
+        return True
+    are_nouns = claim.language == "de" and one.text[:1].isupper() and two.text[:1].isupper()
+    return are_nouns and two.gap == "tight" and one.text.endswith("s")
+
+
+def _quote_between(claim: Claim, one: Token, two: Token) -> str:
+    return claim.text[one.start + len(one.text) : two.start].strip()
+
+
+def _opens_phrase(claim: Claim, noun: Token) -> bool:
+    """Return True if the phrase of a noun opens the sentence or has an article, unlike that of "took charge of"."""
+    first = next(token for token in claim.tokens if token.phrase == noun.phrase)
+    before = split_words(claim.text[: first.start])[-1:]
+    return not before or not load_language(claim.language).determiners.isdisjoint(before)
+
+
+def hold_side_by_side(before: Claim, after: Claim) -> bool:
+    """Return True if what differs in two sentences lets both hold.
+
+    They may divide the cases: "under 5 hours", "over 5 hours". Of two reversals, one undoes the other: "closed", "not
+    open".
+    """
+    old, new = ({t.key: t.governor for t in claim.tokens if t.gap == "link"} for claim in (before, after))
+    turned = {frozenset((old[key], new[key])) for key in old.keys() & new.keys()}
+    bounds = (frozenset(cue.pole for cue in claim.reading.cues if cue.category == "bound") for claim in (before, after))
+    if not _DIVIDING.isdisjoint((*turned, frozenset.symmetric_difference(*bounds))):
+        return True
+    opposites = load_language(after.language).opposites
+    gone = before.keys - after.keys
+    is_reversed = _ORDER in turned or any(opposites.get(key, frozenset()) & gone for key in after.keys - before.keys)
+    return is_reversed and before.is_denied != after.is_denied
+
+
+def deny_other_clause(before: Claim, after: Claim) -> bool:
+    """Return True if one sentence says of the other a part outside of its negation: "she can't eat it; she is ill"."""
+    denied, plain = (after, before) if after.is_denied else (before, after)
+    if denied.is_denied == plain.is_denied or len({token.clause for token in plain.tokens}) > 1:
+        return False
+    clauses = _find_denied(denied)
+    inside = {token.key for token in denied.tokens if token.clause in clauses}
+    return bool((plain.keys & denied.keys) - inside)
+
+
+def differ_in_order(before: Claim, after: Claim) -> bool:
+    """Return True if only the order of words or of time differs: who does what, or the same in other words."""
+    cues = [
+        sorted((cue.category, cue.pole) for cue in claim.reading.cues if cue.pole not in _ORDER)
+        for claim in (before, after)
+    ]
+    return cues[0] == cues[1] and sorted(t.key for t in before.tokens) == sorted(t.key for t in after.tokens)
+
+
+def names_case(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if the clause of a change names a case that ``before`` does not: "for the design team".
+
+    A contrast may name what took the place of the former thing anywhere.
+    """
+    if change.form not in ("from", "ended"):
+        return False
+    # "But through B" names what is so now.
+    end = min((cue.start for cue in after.reading.cues if cue.pole == "contrast"), default=len(after.text))
+    clauses = {token.clause for token in after.inside(change.cue, change.was)} | _find_denied(after)
+    spans = [span for span in (change.cue, change.was, change.now) if span]
+    told = (min(spans)[0], max(spans)[1]) if change.was else None
+    repeated = {cue.start for cue in after.reading.cues if cue.category == "quantity"}  # "on Sundays"
+    return any(
+        token.gap == "link"
+        and token.clause in clauses
+        and token.governor not in _CIRCUMSTANCES
+        and not _has(before, token)
+        and token.text not in _NO_CASES
+        and (token.kind != "value" or token.start in repeated)
+        and token.start < end
+        and token not in after.inside(told)
+        for token in after.tokens
+    )
+
+
+def _find_denied(claim: Claim) -> set[int]:
+    """Return the clauses with a negation."""
+    return {cue.clause for cue in claim.reading.cues if cue.category == "polarity"}
+
+
+def leaves_subject(before: Claim, after: Claim) -> bool:
+    """Return True if a pronoun of ``after`` may be somebody else: "the customer uses it", "we no longer use it"."""
+    first = before.tokens[0]
+    if first.kind == "value" or _has(after, first):
+        return False
+    opening = split_words(after.text[: after.tokens[0].start])
+    if load_language(after.language).determiners.issuperset(opening):
+        return False
+    forms = {change.form for change in after.changes}
+    if forms <= {"ended"}:
+        return True
+    return not _POSSESSIVES.isdisjoint(before.words[:1]) and not _tells_former(before, after)

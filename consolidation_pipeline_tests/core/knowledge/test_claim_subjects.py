@@ -1,0 +1,157 @@
+"""Subjects of claims: what a newer memory says of another thing, another case or in other words supersedes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation_pipeline_tests.core.knowledge.sequences import judge_sequence
+
+
+def find_status(older: str, newer: str) -> str | None:
+    """Return the status of the supersession by the same writer, who is believed most."""
+    found = judge_sequence({"older": older, "newer": newer, "by": "user"})
+    return found.status if found else None
+
+
+@pytest.mark.parametrize(
+    ("older", "same", "other"),
+    [
+        ("Nils' aunt lives in Bergen.", "Nils' aunt moved from Bergen to Oslo.", "Nils moved from Bergen to Oslo."),
+        ("Rosa's uncle plays golf.", "Rosa's uncle no longer plays golf.", "Rosa no longer plays golf."),
+        ("Rosa plays golf.", "Rosa no longer plays golf.", "Rosa's uncle no longer plays golf."),
+        ("The tutor of Nils smokes pipes.", "The tutor of Nils stopped smoking pipes.", "Nils stopped smoking pipes."),
+        (
+            "The relay job runs on Solaris.",
+            "The relay job no longer runs on Solaris.",
+            "The relay job of the archive no longer runs on Solaris.",
+        ),
+        (
+            "The freight team lead uses Emacs.",
+            "The freight team lead no longer uses Emacs.",
+            "The freight team no longer uses Emacs.",
+        ),
+        ("Jans Tante spielt Golf.", "Jans Tante spielt nicht mehr Golf.", "Jan spielt nicht mehr Golf."),
+        (
+            "Der Onkel von Rosa malt Bilder.",
+            "Der Onkel von Rosa malt keine Bilder mehr.",
+            "Rosa malt keine Bilder mehr.",
+        ),
+        ("El primo de Rosa vive en Vigo.", "El primo de Rosa ya no vive en Vigo.", "Rosa ya no vive en Vigo."),
+        ("La voisine de Luc habite à Brest.", "La voisine de Luc n'habite plus à Brest.", "Luc n'habite plus à Brest."),
+        ("李明的姐姐住在广州。", "李明的姐姐不再住在广州。", "李明不再住在广州。"),
+    ],
+)
+def test_change_of_the_owner_is_none_of_what_it_owns(older: str, same: str, other: str) -> None:
+    assert find_status(older, same) == "confirmed"
+    assert find_status(older, other) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The user's editor is Nano.", "The user switched from Nano to Emacs."),
+        ("The version of the engine is 3.2.", "The engine was upgraded from 3.2 to 3.4."),
+        ("The end of the lease is on 4 May.", "The lease was extended from 4 May to 9 June."),
+        ("My editor is Nano.", "I switched from Nano to Emacs."),
+        ("Die Größe des Lagers ist 8.", "Das Lager wurde von 8 auf 16 erhöht."),
+    ],
+)
+def test_change_of_what_the_owner_has_may_name_the_owner(older: str, newer: str) -> None:
+    assert find_status(older, newer) == "confirmed"
+
+
+def test_care_of_a_thing_is_no_part_of_it() -> None:
+    older = "El turno de noche lo hace Rosa."
+    assert find_status(older, "Iker se hizo cargo del turno de noche en lugar de Rosa.") == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("older", "same", "other"),
+    [
+        ("The depot uses Slack.", "The depot no longer uses Slack.", "The depot no longer uses Slack for alarms."),
+        (
+            "We answer letters by fax.",
+            "We no longer answer letters by fax.",
+            "We no longer answer letters by fax on Fridays.",
+        ),
+        (
+            "The clinic uses Skype.",
+            "The clinic switched from Skype to Zoom.",
+            "The clinic switched from Skype to Zoom for interviews.",
+        ),
+        ("Der Hort nutzt Slack.", "Der Hort nutzt Slack nicht mehr.", "Der Hort nutzt Slack nicht mehr für Alarme."),
+        ("Iker usa Skype.", "Iker ya no usa Skype.", "Iker ya no usa Skype para las entrevistas."),
+    ],
+)
+def test_change_in_one_case_ends_no_general_claim(older: str, same: str, other: str) -> None:
+    assert find_status(older, same) == "confirmed"
+    assert find_status(older, other) is None
+
+
+def test_what_is_so_now_and_for_how_long_is_no_case() -> None:
+    assert find_status("Parcels go by rail.", "Parcels no longer go by rail but by road.") == "confirmed"
+    assert find_status("The choir meeting is at 8.", "The choir meeting was cancelled for good.") == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The scanner supports batches.", "We dropped support for Windows Vista."),
+        ("The proxy caches fonts.", "We dropped the cache for invoices."),
+        ("The depot uses Slack.", "We dropped Slack for urgent calls."),
+    ],
+)
+def test_what_is_dropped_for_a_case_is_not_replaced(older: str, newer: str) -> None:
+    assert find_status(older, newer) is None
+
+
+def test_name_may_be_dropped_for_another() -> None:
+    assert find_status("The build runs on Jenkins.", "We dropped Jenkins for Buildkite.") == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The Kiel branch uses Excel.", "Since June the Bonn branch uses Sheets."),
+        ("The Kiel branch uses Excel.", "The Bonn branch now uses Excel."),
+        ("Bags under 8 kg fly for free.", "Bags over 8 kg fly for free."),
+        ("Bags under 8 kg fly for free.", "Bags over 8 kg do not fly for free."),
+        ("Bags under 8 kg fly for free.", "Bags over 8 kg now fly for free."),
+        ("The pump runs at least 3 hours.", "The pump runs at most 3 hours."),
+        ("Trams before 6 are empty.", "Trams after 6 are not empty."),
+        ("The nephew of Rosa's dentist is a judge.", "The dentist of Rosa's nephew is a judge."),
+    ],
+)
+def test_what_holds_side_by_side_is_no_change(older: str, newer: str) -> None:
+    assert find_status(older, newer) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The gate is closed at night.", "The gate is not open at night."),
+        ("Rosa is gluten intolerant.", "Rosa can't have gluten; she is intolerant."),
+        ("Das Tor ist nachts geschlossen.", "Das Tor ist nachts nicht offen."),
+    ],
+)
+def test_other_words_for_one_fact_are_no_change(older: str, newer: str) -> None:
+    assert find_status(older, newer) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Rosa owes Iker money.", "Iker owes Rosa money."),
+        ("Milch trinkt Rosa kalt, Kakao aber warm.", "Rosa trinkt Milch kalt, aber Kakao warm."),
+        ("The drill is before the lecture.", "The drill is after the lecture."),
+        ("The supplier uses Lotus Notes.", "We no longer use Lotus Notes."),
+        ("My aunt lives in Bergen.", "I moved from Bergen to Oslo."),
+    ],
+)
+def test_order_alone_and_pronouns_wait_for_a_person(older: str, newer: str) -> None:
+    assert find_status(older, newer) == "candidate"
+
+
+def test_sentences_of_function_words_alone_tell_no_change() -> None:
+    for older, newer in (("It is so.", "Now it is not."), ("We are.", "Since May we are not.")):
+        assert find_status(older, newer) is None
