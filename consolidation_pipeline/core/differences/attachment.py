@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ _CONDITIONS = frozenset(("if", "unless"))
 _LITERAL_NAMES = (PATH, "url:", "identifier:")
 # Signs at which a sentence may go on.
 _WEAK_STOPS = ";:-–—"
+_STOPS = tuple(".!?;:")
 # Relative pronouns of two texts.
 Relatives = tuple[list[re.Match[str]], list[re.Match[str]]]
 
@@ -38,6 +39,8 @@ def find_new_place(a: Reading, b: Reading, places: Mapping[int, int], language: 
     if at is None and all(relatives):
         begins = [found[0].end() for found in relatives]
         at = next((one for one in places if _tells_of_other_verb(a, b, one, places, begins, language)), None)
+    if at is None:
+        at = _find_joined(a, b, places, relatives)
     if at is None and _differ_in_relatives(relatives, language):
         at = min(places)
     return None if at is None else ([a.tokens[at]], [b.tokens[places[at]]])
@@ -127,6 +130,26 @@ def _find_across_relative(
     return moved[0] if is_phrase and len(stays) == 2 else None
 
 
+def _find_joined(a: Reading, b: Reading, places: Mapping[int, int], relatives: Relatives) -> int | None:
+    """Return a verb of a relative clause that "and" joins in the other text: ".., which reads it", "and reads it"."""
+    ends, ends_there = ({found.end() for found in one if found["comma"]} for one in relatives)
+    if bool(ends) == bool(ends_there):
+        return None
+    for at, there in places.items():
+        one, other = a.tokens[at], b.tokens[there]
+        opens, opens_there = (
+            _opens(reading, token, begins) for reading, token, begins in ((a, one, ends), (b, other, ends_there))
+        )
+        if (opens and other.gap == "and") or (opens_there and one.gap == "and"):
+            return at
+    return None
+
+
+def _opens(reading: Reading, token: Token, begins: Set[int]) -> bool:
+    """Return True if only blanks stand between one of the offsets and a token."""
+    return any(begin <= token.start and not reading.source[begin : token.start].strip() for begin in begins)
+
+
 def _differ_in_relatives(relatives: Relatives, language: Language) -> bool:
     """Return True if a relative clause tells which one in one text, and of all in the other: "tests, which fail, ..".
 
@@ -135,14 +158,26 @@ def _differ_in_relatives(relatives: Relatives, language: Language) -> bool:
     if len(relatives[0]) != len(relatives[1]):
         return False
     words, words_there = ([one["word"].lower() for one in found] for found in relatives)
+    if language.has_gendered_relatives:
+        return words != words_there
     commas, commas_there = ([bool(one["comma"]) for one in found] for found in relatives)
-    return words != words_there if language.has_gendered_relatives else words == words_there and commas != commas_there
+    following, following_there = ([_read_behind(one) for one in found] for found in relatives)
+    is_same_clause = following == following_there and "" not in following
+    return commas != commas_there and (words == words_there or is_same_clause)
+
+
+def _read_behind(found: re.Match[str]) -> str:
+    """Return the word behind a relative pronoun."""
+    word, _, rest = found.string[found.end() :].lstrip().partition(" ")
+    return "" if rest.startswith("why ") else word  # "which is why" tells of no noun
 
 
 def _find_relatives(reading: Reading, language: Language) -> list[re.Match[str]]:
     """Return the relative pronouns of a text, each with the comma before it."""
     pattern, end = _compile(language.relatives, language.has_gendered_relatives), reading.begin + len(reading.text)
-    return list(pattern.finditer(reading.source, reading.begin, end))
+    found = pattern.finditer(reading.source, reading.begin, end)
+    # "That makes it slow" opens a sentence.
+    return [one for one in found if reading.source[: one.start()].rstrip()[-1:] not in _STOPS]
 
 
 @cache

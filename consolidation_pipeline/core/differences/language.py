@@ -37,6 +37,8 @@ subjects, objects: Pronouns = the person, where they have a case: we, us. The sp
 adverbial_negations: Negations beside a verb, which deny what stands behind them: not, but not "no backups".
 possessives: Genitives behind the owner: "Ann's dog".
 articles, relatives: Those of them that are "a" and may stand for 1, and those that open a relative clause.
+genders: Pronouns of a person = he or she.
+distributives, singles: Words for each of several, and for one thing that each or all of them have: each, one.
 circumstances: Prepositions before a place or time where something holds.
 generic_articles: Articles before nouns that may stand for all of their kind: "les clients".
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
@@ -248,6 +250,9 @@ class Language(FunctionWords):
     has_gendered_relatives: bool
     generic_articles: frozenset[str]
     circumstances: frozenset[str]
+    genders: Mapping[str, str]
+    distributives: frozenset[str]
+    singles: frozenset[str]
 
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""

@@ -11,7 +11,7 @@ from consolidation_pipeline.core.differences.reading import VERB, Reading, Token
 
 _TIME = re.compile(r"date:.*|days-\d+|months-\d+|number:[\d.]+ (?:s|min|h|d|month|year)")
 # Classes of markers that no other preposition stands for before a time.
-_BOUNDS = frozenset(("by", "from"))
+_BOUNDS = frozenset(("by", "from", "above"))
 # A particle, behind a title: 田中さんが.
 _PARTICLE = re.compile("(?:さん|様|君|くん|ちゃん|氏)?(より|[がをに])")
 # Characters before a word among which its article or preposition is.
@@ -35,7 +35,13 @@ def find_new_role(a: Reading, b: Reading, places: Mapping[int, int], language: L
     """
     if steps := _find_new_step(a, b, places, language):
         return steps
-    if _differ_in_copula(a, b, language) or _differ_in_person(a, b, places, language):
+    if (
+        _differ_in_copula(a, b, language)
+        or _differ_in_person(a, b, places, language)
+        or _differ_in_gender(a, b, language)
+        or _differ_in_distribution(a, b, language)
+        or _differ_in_distribution(b, a, language)
+    ):
         found: Sequence[int] = list(places)[:1]
     else:
         found = list(islice((at for at in places if _has_new_role(a, b, at, places, language)), 1))
@@ -59,6 +65,7 @@ def _has_new_role(a: Reading, b: Reading, at: int, places: Mapping[int, int], la
         or _differ_in_voice(a, b, at, places[at], language)
         or _differ_in_agent(a, b, one, other, language)
         or _differ_in_owner(a, b, one, other, language)
+        or _differ_in_possessor(a, b, at, places)
         or _differ_in_host(a, b, at, places[at], places, language)
         or _differ_in_cause(a, b, at, places, language)
         or _differ_in_day(a, b, one, other, language)
@@ -114,6 +121,19 @@ def _differ_in_person(a: Reading, b: Reading, places: Mapping[int, int], languag
     return bool(turned) and moved != sorted(moved)
 
 
+def _differ_in_gender(a: Reading, b: Reading, language: Language) -> bool:
+    """Return True if the persons of one text are "he", and those of the other one "she"."""
+    genders = [{language.genders[word] for word in one.words & language.genders.keys()} for one in (a, b)]
+    return all(genders) and genders[0].isdisjoint(genders[1])
+
+
+def _differ_in_distribution(a: Reading, b: Reading, language: Language) -> bool:
+    """Return True if each of several has one thing in ``a``, and all of them have it in ``b``: "one for each"."""
+    has_one = not language.singles.isdisjoint(a.words & b.words)
+    has_each, has_each_there = (not language.distributives.isdisjoint(one.words) for one in (a, b))
+    return has_one and has_each and not has_each_there and any(cue.pole == "all" for cue in b.cues)
+
+
 def _differ_in_time(one: Token, other: Token, language: Language) -> bool:
     """Return True if two prepositions before a time tell other things of it: by and on, for and in."""
     governors = {one.governor, other.governor} - {"", "time"}
@@ -137,6 +157,21 @@ def _differ_in_owner(a: Reading, b: Reading, one: Token, other: Token, language:
         return False
     owners = [language.owners.get(_read_before(reading, word)) for reading, word in ((a, one), (b, other))]
     return None not in owners and owners[0] != owners[1]
+
+
+def _differ_in_possessor(a: Reading, b: Reading, at: int, places: Mapping[int, int]) -> bool:
+    """Return True if two owners of both texts exchanged what they have: "her sister's key", "Ann's key"."""
+    if a.tokens[at].gap != "s" or b.tokens[places[at]].gap != "s":
+        return False
+    owner, other = (_find_before(reading, place) for reading, place in ((a, at), (b, places[at])))
+    return owner in places and other in places.values() and places[owner] != other
+
+
+def _find_before(reading: Reading, at: int) -> int:
+    """Return the position of the token before another one as written, -1 if there is none."""
+    written = sort_as_written(reading.tokens)
+    place = written.index(at)
+    return written[place - 1] if place else -1
 
 
 def _differ_in_voice(a: Reading, b: Reading, at: int, there: int, language: Language) -> bool:

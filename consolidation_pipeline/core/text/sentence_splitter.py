@@ -66,7 +66,7 @@ _WRAPPED_LINES, _WRAPPED_WIDTHS = 3, range(40, 101)
 # Shorter lines in lower case are more often a list.
 _MIN_WIDTH = 30
 _BLOCK_START = re.compile(
-    r"\s*(?:[>•*+–—-]\s|#{1,6}\s|\||\*\*|`{3}|~{3}|\d{1,3}[.)]\s|\d{2,4}[-:/]\d|\d{1,2}\.\d{1,2}\.\d|"
+    r"\s*(?:[>•*+–—-]\s|#{1,6}\s|\||\*\*|`{3}|~{3}|\d{1,3}[.)](?:\s|$)|\d{2,4}[-:/]\d|\d{1,2}\.\d{1,2}\.\d|"
     r"[\w.-]+[:=](?:\s|$))"
 )
 _NO_PROSE = re.compile(r"\s*[#|]")

@@ -50,6 +50,14 @@ NEAR_MISSES = [
     ("Le disque est plein.", "Selon Anne, le disque est plein."),
     ("仓库已满。", "我觉得仓库已满。"),
     ("倉庫は満杯です。", "倉庫は満杯だと思います。"),
+    # persons, owners, relative clauses, parts
+    ("When Lea meets Tom, tell her the price.", "When Lea meets Tom, tell him the price."),
+    ("Nils gave Olga her uncle's old bike.", "Nils gave her uncle Olga's old bike."),
+    ("The router sends it to the cache, which drops it.", "The router sends it to the cache and drops it."),
+    ("The bikes, which were sold in May, are red.", "The bikes that were sold in May are red."),
+    ("There is one lock for each of the doors.", "There is one lock for all of the doors."),
+    ("The rent rose by 90 euros.", "The rent rose to 90 euros."),
+    ("The audit takes place in three weeks.", "The audit takes place over three weeks."),
     # own, same; contrasts
     ("Both teams use the same board.", "Both teams use their own board."),
     ("請求書は郵便で送る。", "請求書は郵便ではなくメールで送る。"),
@@ -397,6 +405,11 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    ("Never restart the relay, because calls drop.", "Never restart the relay."),
+    ("The lamp was replaced because the old one was dim.", "The lamp was replaced."),
+    ("Note that the pump leaks.", "The pump leaks."),
+    ("Reset it:\n1. open the lid\n2. press the pin", "To reset it:\n1) open the lid\n2) press the pin"),
+    ("The index is stale, which is why searches miss it.", "The index is stale, and that's why searches miss it."),
     (
         "The payout workers skip locked rows. Keep the limit at 100, larger batches wait (ledger/payouts/batch.py).",
         "In ledger/payouts/batch.py the payout workers skip locked rows. Keep the limit at 100, larger batches wait.",
