@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID
+
+from psycopg import errors
 
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.connect.config import (
@@ -17,9 +20,11 @@ from consolidation_pipeline.connect.config import (
     refuse_locked,
 )
 from consolidation_pipeline.connect.erase import erase_rows
+from consolidation_pipeline.connect.key_checks import find_key_warnings, has_unique_key
 from consolidation_pipeline.connect.probe import probe
 from consolidation_pipeline.connect.source_table import SourceTable, same_table
 from consolidation_pipeline.connect.store import (
+    Changes,
     Conflict,
     GroupWrite,
     Receipt,
@@ -29,8 +34,18 @@ from consolidation_pipeline.connect.store import (
     scope_key,
 )
 from consolidation_pipeline.connect.undo import find_undone, read_receipts, undo_write
+from consolidation_pipeline.connect.watch import (
+    drop_from_outbox,
+    find_partitions,
+    find_staleness,
+    is_watched,
+    read_outbox,
+    record_comparison,
+    unwatch,
+    watch,
+)
 from consolidation_pipeline.connect.write_back import write_group
-from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.errors import ConflictError, UsageError
 
 # A larger scope is searched by its fields, as a search of the store's program is, in an index if there is one.
 _MAX_LISTED_ROWS = 5_000
@@ -47,14 +62,22 @@ _PREFER_INDEX = """
 class DatabaseStore:
     """A ``MemoryStore`` in a database.
 
-    Raises:
-        UsageError: The mapping does not fit the tables.
+    What needs the columns of the tables raises UsageError if the mapping does not fit them.
     """
 
     def __init__(self, connection: StoreConnection, config: SourceConfig) -> None:
         self.connection = connection
-        self.table = SourceTable(connection, config.mapping)
+        self._mapping = config.mapping
         self._near: dict[str, list[str]] = {}
+
+    @cached_property
+    def table(self) -> SourceTable:
+        """The mapped table. Raise UsageError if the mapping does not fit."""
+        return SourceTable(self.connection, self._mapping)
+
+    def check_mapping(self) -> None:
+        """Raise UsageError if the mapping does not fit the tables."""
+        assert self.table
 
     @property
     def has_vectors(self) -> bool:
@@ -63,15 +86,18 @@ class DatabaseStore:
 
     def probe(self) -> Recognition:
         """Examine the tables in a read-only transaction."""
-        return probe(self.connection, self.table)
+        found = probe(self.connection, self.table)
+        if not found.is_table:
+            return found
+        return replace(found, warnings=[*found.warnings, *find_key_warnings(self.connection, self._mapping)])
 
     def find_writer(self, name: str) -> str | None:
         """Return the name of another source than ``name`` that writes to the table, as the sidecar says."""
-        if sidecar.find_version(self.connection) != sidecar.VERSION:
+        if sidecar.find_version(self.connection) is None:
             return None
         for other, values in sidecar.list_sources(self.connection).items():
             table = read_config(values).mapping.table
-            if other != name and same_table(self.connection, table, self.table.mapping.table):
+            if other != name and same_table(self.connection, table, self._mapping.table):
                 return other
         return None
 
@@ -81,14 +107,14 @@ class DatabaseStore:
             sidecar.install(self.connection)
             sidecar.save_source(self.connection, name, config.dump())
             if self.probe().rights.watch:
-                sidecar.watch(self.connection, self.table.mapping.table, self.table.key_sql)
+                watch(self.connection, self._mapping.table, self.table.key_sql)
 
     def release(self, name: str, *, forget: bool) -> None:
         """Remove the trigger; with ``forget`` the sidecar too, if nothing is left to be undone."""
         with self.transaction():
             if sidecar.find_version(self.connection) is None:
                 return
-            sidecar.unwatch(self.connection, self.table.mapping.table)
+            unwatch(self.connection, self._mapping.table)
             if forget:
                 sidecar.forget_source(self.connection, name)
                 sidecar.remove_if_unused(self.connection)
@@ -106,16 +132,47 @@ class DatabaseStore:
             self.connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
 
-    def read_changes(self) -> tuple[list[int], list[str]] | None:
-        """Return entries and keys of the outbox; None if there is none."""
-        table = self.table.mapping.table
-        if sidecar.find_version(self.connection) != sidecar.VERSION:
-            return None
-        return sidecar.read_outbox(self.connection, table) if sidecar.is_watched(self.connection, table) else None
+    def read_changes(self, ignored: Sequence[str] = ()) -> Changes:
+        """Return what the outbox has, of one moment; a trigger that is missing or of an earlier version is replaced."""
+        table = self._mapping.table
+        if sidecar.check_version(self.connection) is None:
+            return Changes()
+        told = self._renew_watch()
+        if not is_watched(self.connection, table):
+            return Changes()
+        with self.snapshot():
+            partitions = find_partitions(self.connection, table)
+            outbox = read_outbox(self.connection, table)
+            reason = told or outbox.reason or find_staleness(self.connection, table, partitions)
+            if reason is not None:
+                return Changes(reason=reason, numbers=outbox.numbers, partitions=partitions)
+            without = [*outbox.keys, *outbox.pending, *ignored]
+            is_unique = has_unique_key(self.connection, self._mapping)
+            others = self.table.count_named(self.connection, without, distinct=not is_unique)
+        return Changes(
+            keys=outbox.keys, numbers=outbox.numbers, pending=outbox.pending, others=others, partitions=partitions
+        )
 
-    def drop_changes(self, numbers: Sequence[int]) -> None:
-        """Remove entries of the outbox."""
-        sidecar.drop_from_outbox(self.connection, numbers)
+    def _renew_watch(self) -> str | None:
+        """Bring sidecar and trigger up to this version; return why that could not be done."""
+        try:
+            with self.transaction():
+                sidecar.install(self.connection)
+                watch(self.connection, self._mapping.table, self.table.key_sql)
+        except ConflictError as error:
+            return f"the trigger that tells of changes is not the one of this version ({error})"
+        except errors.InsufficientPrivilege:
+            return "the trigger that tells of changes is not the one of this version, and this user may not replace it"
+        return None
+
+    def drop_changes(self, changes: Changes) -> None:
+        """Remove entries of the outbox; if all rows were compared, record that."""
+        if sidecar.find_version(self.connection) != sidecar.VERSION:
+            return
+        with self.transaction():
+            drop_from_outbox(self.connection, changes.numbers)
+            if changes.keys is None:
+                record_comparison(self.connection, self._mapping.table, changes.partitions)
 
     def iter_stamps(self) -> Iterator[tuple[str, str]]:
         """Yield key and stamp of every memory, in one scan."""
@@ -207,12 +264,18 @@ class DatabaseStore:
 
 
 @contextmanager
-def open_table(config: SourceConfig) -> Iterator[DatabaseStore]:
+def open_table(config: SourceConfig, *, fitting: bool = True) -> Iterator[DatabaseStore]:
     """Open the database of a store.
+
+    Args:
+        fitting: The mapping has to fit the tables; else only what needs no columns works if it does not.
 
     Raises:
         UsageError: The variable is not set, or the mapping does not fit.
         StoreError: The database cannot be reached.
     """
     with open_database(config.url_env) as connection:
-        yield DatabaseStore(connection, config)
+        store = DatabaseStore(connection, config)
+        if fitting:
+            store.check_mapping()
+        yield store

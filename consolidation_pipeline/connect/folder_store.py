@@ -20,6 +20,7 @@ from consolidation_pipeline.connect.folder_patch import FileChange, format_patch
 from consolidation_pipeline.connect.folder_writes import FolderWrites, Notes
 from consolidation_pipeline.connect.store import (
     MIRROR_ONLY,
+    Changes,
     Conflict,
     GroupWrite,
     Receipt,
@@ -155,10 +156,12 @@ class FolderStore:
         except OSError as error:
             raise StoreError(f"the folder {self._folder.root}: {error.strerror}: {error.filename}") from error
 
-    def read_changes(self) -> None:
-        """Return None: all files are compared."""
+    def read_changes(self, ignored: Sequence[str] = ()) -> Changes:
+        """Return that all files are to be compared."""
+        del ignored
+        return Changes()
 
-    def drop_changes(self, numbers: Sequence[int]) -> None:
+    def drop_changes(self, changes: Changes) -> None:
         """Do nothing: nothing tells of changes."""
 
     def iter_stamps(self) -> Iterator[tuple[str, str]]:

@@ -8,19 +8,17 @@ write has the columns of the tables then.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, LiteralString
 
 from psycopg import Connection, errors, sql
 from psycopg.types.json import Jsonb
 
-from consolidation_pipeline.connect.mapping import table_identifier
 from consolidation_pipeline.errors import UsageError
 
 SCHEMA = "consolidation_sidecar"
-# Version of the tables below; another one is refused.
-VERSION = 1
+# Version of the tables below; older ones are brought up to it, newer ones refused.
+VERSION = 2
 # For 20 seconds the lock of a table is tried.
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 50, 0.3
 
@@ -51,22 +49,25 @@ _CREATE = """
         seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
         table_name text NOT NULL,
-        key text NOT NULL);
+        key text,
+        reason text);
+    CREATE TABLE IF NOT EXISTS consolidation_sidecar.watched (
+        table_name text PRIMARY KEY,
+        compared_at timestamptz NOT NULL,
+        partitions oid[] NOT NULL);
 """
 
-_CREATE_FUNCTION = """
-    CREATE OR REPLACE FUNCTION consolidation_sidecar.{function}() RETURNS trigger LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog AS $body$
-    BEGIN
-        IF TG_OP <> 'INSERT' THEN
-            INSERT INTO consolidation_sidecar.outbox (table_name, key) SELECT {table_name}, {key} FROM (SELECT OLD.*) t;
-        END IF;
-        IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE' AND NEW IS DISTINCT FROM OLD) THEN
-            INSERT INTO consolidation_sidecar.outbox (table_name, key) SELECT {table_name}, {key} FROM (SELECT NEW.*) t;
-        END IF;
-        RETURN NULL;
-    END $body$
-"""
+# Statements that bring a sidecar of this version to the next one.
+_UPGRADES: dict[int, LiteralString] = {
+    1: """
+    ALTER TABLE consolidation_sidecar.outbox ALTER COLUMN key DROP NOT NULL, ADD COLUMN reason text;
+    CREATE TABLE consolidation_sidecar.watched (
+        table_name text PRIMARY KEY,
+        compared_at timestamptz NOT NULL,
+        partitions oid[] NOT NULL);
+    UPDATE consolidation_sidecar.sidecar SET version = 2;
+    """,
+}
 
 
 def find_version(connection: Connection[Any]) -> int | None:
@@ -86,17 +87,24 @@ def find_version(connection: Connection[Any]) -> int | None:
     return None if found is None else int(found[0])
 
 
-def install(connection: Connection[Any]) -> None:
-    """Create the sidecar if it is missing.
-
-    Raises:
-        UsageError: This user may not create a schema, or the sidecar is of another version.
-    """
+def check_version(connection: Connection[Any]) -> int | None:
+    """Return the version of the sidecar as ``find_version``. Raise UsageError if it is newer than this program."""
     version = find_version(connection)
-    if version not in (None, VERSION):
+    if version is not None and version > VERSION:
         raise UsageError(
             f"schema {SCHEMA} is of version {version}, this program writes {VERSION}: use the other program"
         )
+    return version
+
+
+def install(connection: Connection[Any]) -> None:
+    """Create the sidecar if it is missing, or bring it up to this version.
+
+    Raises:
+        UsageError: This user may not create a schema, or the sidecar is of a newer version.
+        LockNotAvailable: The sidecar is older, and other sessions held its outbox each time that we tried.
+    """
+    version = check_version(connection)
     if version is None:
         try:
             connection.execute(sql.SQL(_CREATE).format(version=sql.Literal(VERSION)))
@@ -105,6 +113,28 @@ def install(connection: Connection[Any]) -> None:
                 f"this user may not create schema {SCHEMA} ({str(error).strip()}): grant CREATE on the database, or "
                 "connect with mode mirror, which writes nothing"
             ) from error
+        return
+    for step in range(version, VERSION):
+        change_locked(connection, sql.SQL(_UPGRADES[step]))
+
+
+def change_locked(connection: Connection[Any], statement: sql.SQL | sql.Composed) -> None:
+    """Execute a statement that locks a whole table, again and again while other sessions hold it.
+
+    Each time it waits for the lock timeout of the session only, as whoever writes to the table has to wait behind it.
+
+    Raises:
+        LockNotAvailable: Other sessions held the table each time.
+    """
+    for attempt in range(_LOCK_ATTEMPTS):
+        try:
+            with connection.transaction():
+                connection.execute(statement)
+            return
+        except errors.LockNotAvailable:
+            if attempt == _LOCK_ATTEMPTS - 1:
+                raise
+        time.sleep(_LOCK_PAUSE_SECONDS)
 
 
 def save_source(connection: Connection[Any], name: str, config: Mapping[str, Any]) -> None:
@@ -124,82 +154,6 @@ def list_sources(connection: Connection[Any]) -> dict[str, dict[str, Any]]:
 def forget_source(connection: Connection[Any], name: str) -> None:
     """Remove the configuration of a source."""
     connection.execute("DELETE FROM consolidation_sidecar.sources WHERE name = %s", [name])
-
-
-def watch(connection: Connection[Any], table: str, key_sql: sql.Composable) -> None:
-    """Write the key of each row that changes from now on into the outbox, by a trigger on the table.
-
-    Args:
-        key_sql: SQL of the key of row ``t`` as text.
-
-    Raises:
-        LockNotAvailable: Other sessions held the table each time that we tried.
-    """
-    function = sql.Identifier(_trigger_name(table))
-    connection.execute(sql.SQL(_CREATE_FUNCTION).format(function=function, table_name=sql.Literal(table), key=key_sql))
-    if is_watched(connection, table):
-        return
-    _change_table(
-        connection,
-        sql.SQL(
-            "DROP TRIGGER IF EXISTS {function} ON {table}; "
-            "CREATE TRIGGER {function} AFTER INSERT OR UPDATE OR DELETE ON {table} "
-            "FOR EACH ROW EXECUTE FUNCTION consolidation_sidecar.{function}()"
-        ).format(function=function, table=table_identifier(table)),
-    )
-
-
-def unwatch(connection: Connection[Any], table: str) -> None:
-    """Remove the trigger of ``watch``. Raise LockNotAvailable as it does."""
-    function = sql.Identifier(_trigger_name(table))
-    _change_table(connection, sql.SQL("DROP TRIGGER IF EXISTS {} ON {}").format(function, table_identifier(table)))
-    connection.execute(sql.SQL("DROP FUNCTION IF EXISTS consolidation_sidecar.{}()").format(function))
-
-
-def _change_table(connection: Connection[Any], statement: sql.Composed) -> None:
-    """Execute a statement that locks a whole table, again and again while other sessions hold it.
-
-    Each time it waits for the lock timeout of the session only, as whoever writes to the table has to wait behind it.
-    """
-    for attempt in range(_LOCK_ATTEMPTS):
-        try:
-            with connection.transaction():
-                connection.execute(statement)
-            return
-        except errors.LockNotAvailable:
-            if attempt == _LOCK_ATTEMPTS - 1:
-                raise
-        time.sleep(_LOCK_PAUSE_SECONDS)
-
-
-def is_watched(connection: Connection[Any], table: str) -> bool:
-    """Return True if the trigger of ``watch`` is on the table and fires."""
-    found = connection.execute(
-        "SELECT count(*) FROM pg_trigger WHERE tgname = %s AND tgrelid = to_regclass(%s) AND tgenabled <> 'D'",
-        [_trigger_name(table), table_identifier(table).as_string(connection)],
-    ).fetchone()
-    return found == (1,)
-
-
-def _trigger_name(table: str) -> str:
-    return f"watch_{sha256(table.encode()).hexdigest()[:16]}"
-
-
-def read_outbox(connection: Connection[Any], table: str) -> tuple[list[int], list[str]]:
-    """Return numbers and distinct keys of the entries whose transactions, and all older ones, have ended."""
-    rows = connection.execute(
-        """
-        SELECT seq, key FROM consolidation_sidecar.outbox
-        WHERE table_name = %s AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY seq
-        """,
-        [table],
-    ).fetchall()
-    return [seq for seq, _ in rows], list(dict.fromkeys(key for _, key in rows))
-
-
-def drop_from_outbox(connection: Connection[Any], numbers: Sequence[int]) -> None:
-    """Remove entries that were read and stored."""
-    connection.execute("DELETE FROM consolidation_sidecar.outbox WHERE seq = ANY(%s)", [list(numbers)])
 
 
 def remove_if_unused(connection: Connection[Any]) -> bool:

@@ -180,9 +180,29 @@ class SourceTable:
             self.mapping.text.as_text(),
         )
 
+    @cached_property
+    def named_sql(self) -> sql.Composable:
+        """SQL as ``memories_sql``, without the memories whose key is null in a column: nothing finds them again."""
+        key = sql.SQL(", ").join(sql.Identifier("t", name) for name in self.mapping.key)
+        return sql.SQL("{} AND ROW({}) IS NOT NULL").format(self.memories_sql, key)
+
+    def count_named(self, connection: Connection[Any], without: Sequence[str], *, distinct: bool) -> int:
+        """Return the number of memories that have a key, but for those with the keys ``without``.
+
+        Args:
+            distinct: Rows may share a key, and are one then.
+        """
+        counted = sql.SQL("count(DISTINCT {})" if distinct else "count(*)").format(self.key_sql)
+        query = sql.SQL("SELECT (SELECT {n} FROM {rows}) - (SELECT {n} FROM {rows} AND {among})").format(
+            n=counted, rows=self.named_sql, among=self.among_keys()
+        )
+        found = connection.execute(query, {"keys": list(without)}).fetchone()
+        assert found is not None
+        return int(found[0])
+
     def iter_stamps(self, connection: Connection[Any]) -> Iterator[tuple[str, str]]:
-        """Yield key and stamp of every memory, in one scan."""
-        query = sql.SQL("SELECT {}, {} FROM {}").format(self.key_sql, self.stamp_sql, self.memories_sql)
+        """Yield key and stamp of every memory that has a key, in one scan."""
+        query = sql.SQL("SELECT {}, {} FROM {}").format(self.key_sql, self.stamp_sql, self.named_sql)
         with connection.cursor("consolidation_stamps") as cursor:
             cursor.itersize = _FETCH_ROWS * 10
             yield from cursor.execute(query)
@@ -194,7 +214,7 @@ class SourceTable:
     def iter_rows(
         self, connection: Connection[Any], keys: Sequence[str] | None = None, *, vectors: bool = False
     ) -> Iterator[SourceRow]:
-        """Yield the memories with ``keys``, or all of them.
+        """Yield the memories with ``keys``, or all of them that have a key.
 
         Args:
             vectors: Read their vectors too.
@@ -211,7 +231,7 @@ class SourceTable:
             updated=_as_text_or_null(self.mapping.updated),
             metadata=self._metadata_sql,
             vector=self._vector_sql(vectors),
-            memories=self.memories_sql,
+            memories=self.named_sql,
             chosen=sql.SQL("true") if keys is None else self.among_keys(),
         )
         with connection.cursor("consolidation_rows", row_factory=class_row(SourceRow)) as cursor:

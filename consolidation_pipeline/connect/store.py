@@ -75,6 +75,23 @@ class Receipt:
     links: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """Changes of which a store told since ``drop_changes``.
+
+    ``keys``: rows that changed; None = all have to be compared, for ``reason`` if that is not the rule. ``numbers``: of
+    the entries that told of them. ``pending``: keys of which the next reading tells. ``others``: number of memories
+    with other keys; None = unknown. ``partitions``: of a table that has some.
+    """
+
+    keys: Sequence[str] | None = None
+    reason: str | None = None
+    numbers: Sequence[int] = ()
+    pending: Sequence[str] = ()
+    others: int | None = None
+    partitions: Sequence[int] = ()
+
+
 @dataclass(frozen=True)
 class Conflict:
     """A row that somebody changed after it was written, so that its write cannot be undone as it was.
@@ -196,10 +213,10 @@ class MemoryStore(Protocol):
     def snapshot(self) -> AbstractContextManager[Any]:
         """Return a context in which all that is read is of one moment."""
 
-    def read_changes(self) -> tuple[list[int], list[str]] | None:
-        """Return numbers and keys of rows that changed since ``drop_changes``; None if all have to be compared."""
+    def read_changes(self, ignored: Sequence[str] = ()) -> Changes:
+        """Return what changed, of one moment. Rows with ``ignored`` keys are not counted among the others."""
 
-    def drop_changes(self, numbers: Sequence[int]) -> None:
+    def drop_changes(self, changes: Changes) -> None:
         """Forget changes that were read and stored."""
 
     def iter_stamps(self) -> Iterator[tuple[str, str]]:

@@ -244,7 +244,7 @@ def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID,
         conflicts = undo_writes(engine, name)
         if conflicts:
             return conflicts
-    with open_store(source.config) as store:
+    with open_store(source.config, fitting=False) as store:
         store.release(name, forget=restore)
     forget_source(engine, name)
     return {}

@@ -25,8 +25,11 @@ def read_config(values: Mapping[str, Any]) -> StoreConfig:
 
 
 @contextmanager
-def open_store(values: Mapping[str, Any]) -> Iterator[MemoryStore]:
+def open_store(values: Mapping[str, Any], *, fitting: bool = True) -> Iterator[MemoryStore]:
     """Open the store with this configuration.
+
+    Args:
+        fitting: The configuration has to fit the store; else only what needs no columns works if it does not.
 
     Raises:
         UsageError: The configuration does not fit the store.
@@ -36,7 +39,7 @@ def open_store(values: Mapping[str, Any]) -> Iterator[MemoryStore]:
         with open_notes(read_folder_config(values)) as notes:
             yield notes
         return
-    with open_table(config.read_config(values)) as table:
+    with open_table(config.read_config(values), fitting=fitting) as table:
         yield table
 
 

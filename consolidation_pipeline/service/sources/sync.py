@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from consolidation_pipeline.connect.source_table import parse_time
-from consolidation_pipeline.connect.store import MemoryStore, SourceRow
+from consolidation_pipeline.connect.store import Changes, MemoryStore, SourceRow
 from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.core.vectors import find_unusable, normalize
@@ -35,13 +35,15 @@ from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.sources.source_writes import abandon_writes
+from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_refused_keys
 from consolidation_pipeline.store.sources.sources import (
     Source,
     SourceRowState,
     StoredMemory,
+    count_keys,
     get_source,
     list_active,
+    list_keys,
     load_erased_hashes,
     load_row_states,
     load_stand_ins,
@@ -92,8 +94,8 @@ class SyncResult:
 def sync_source(engine: Engine, name: str) -> SyncResult:
     """Bring the memories of a connected store up to date with it. A sync that was cut off is completed by the next.
 
-    The first sync reads all rows. Later ones read the keys in the outbox of the store or, without one, compare the
-    stamps of all rows, and then read what changed.
+    The first sync reads all rows. Later ones read what the store told of, or compare the stamps of all rows: if it told
+    of nothing, in mode mirror, or if rows came or went of which it did not tell.
 
     Raises:
         NotFoundError: There is no such source.
@@ -107,20 +109,40 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
     with hold_source(engine, source), open_store(source.config) as store:
         recover_writes(engine, source, store)  # Rows that a write hid are not taken for deleted ones.
         sync = _Sync(engine, project, source, store)
-        changes = None if source.synced_at is None else store.read_changes()
-        if changes is None:
+        changes = _read_changes(engine, source, store)
+        if changes.keys is None:
             sync.compare_all()
         else:
-            sync.compare(changes[1])
+            sync.compare(changes.keys)
+        if changes.reason is not None:
+            sync.result.notes = (*sync.result.notes, f"all rows were compared: {changes.reason}")
         if sync.result.erased:
             told = f"{sync.result.erased:,} rows are not copied: their memories were erased from this project"
             sync.result.notes = (*sync.result.notes, told)
         with engine.begin() as connection:
             changed = sync.result.count() if sync.result.is_change else None
             save_sync(connection, source.id, asdict(sync.result), changed=changed)
-        if changes is not None:
-            store.drop_changes(changes[0])
+        if source.mode != "mirror":
+            store.drop_changes(changes)
         return sync.result
+
+
+def _read_changes(engine: Engine, source: Source, store: MemoryStore) -> Changes:
+    """Return what is to be compared: what the store told of, and the rows of groups that were refused since."""
+    if source.mode == "mirror":  # What the trigger of another source tells of the table is for that one.
+        return Changes()
+    with engine.connect() as connection:
+        erased = list_keys(connection, source.id, ["erased"])
+    changes = store.read_changes(erased)
+    if source.synced_at is None or changes.keys is None:
+        return replace(changes, keys=None, reason=changes.reason if source.synced_at else None)
+    with engine.connect() as connection:
+        known = count_keys(connection, source.id, PRESENT, without=[*changes.keys, *changes.pending])
+        refused = list_refused_keys(connection, source.id, since=source.synced_at)
+    if changes.others not in (None, known):
+        reason = f"{known:,} other memories were known, and {changes.others:,} are there"
+        return replace(changes, keys=None, reason=reason)
+    return replace(changes, keys=list(dict.fromkeys([*changes.keys, *refused])))
 
 
 class _Sync:

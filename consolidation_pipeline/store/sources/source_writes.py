@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -140,6 +141,17 @@ _LIST_IDS = "SELECT id FROM consolidation.source_writes WHERE source_id = :sourc
 def list_write_ids(connection: Connection, source_id: UUID, status: str) -> list[UUID]:
     """Return the ids of the writes of a store with this status."""
     return list(connection.scalars(text(_LIST_IDS), {"source": source_id, "status": status}))
+
+
+_LIST_REFUSED_KEYS = """
+    SELECT DISTINCT jsonb_object_keys(plan -> 'stamps') FROM consolidation.source_writes
+    WHERE source_id = :source AND status = 'refused' AND ended_at >= :since
+"""
+
+
+def list_refused_keys(connection: Connection, source_id: UUID, *, since: datetime) -> list[str]:
+    """Return the keys of the rows of all groups that were refused since then."""
+    return list(connection.scalars(text(_LIST_REFUSED_KEYS), {"source": source_id, "since": since}))
 
 
 _COUNT_ENDED = """

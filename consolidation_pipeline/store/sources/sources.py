@@ -142,6 +142,26 @@ def save_row_states(connection: Connection, source_id: UUID, rows: Iterable[Sour
     connection.execute(text(_SAVE_STATES), {"source": source_id})
 
 
+_LIST_KEYS_IN = "SELECT key FROM consolidation.source_rows WHERE source_id = :source AND state = ANY(:states)"
+
+
+def list_keys(connection: Connection, source_id: UUID, states: Sequence[str]) -> list[str]:
+    """Return the keys of the rows of a store that are in one of these states."""
+    return list(connection.scalars(text(_LIST_KEYS_IN), {"source": source_id, "states": list(states)}))
+
+
+_COUNT_KEYS = f"""
+    SELECT (SELECT count(*) FROM ({_LIST_KEYS_IN}) known)
+        - (SELECT count(*) FROM ({_LIST_KEYS_IN} AND key = ANY(:without)) left_out)
+"""
+
+
+def count_keys(connection: Connection, source_id: UUID, states: Sequence[str], *, without: Sequence[str]) -> int:
+    """Return the number of rows of a store that are in one of these states, but for those with some keys."""
+    bound = {"source": source_id, "states": list(states), "without": list(without)}
+    return int(connection.execute(text(_COUNT_KEYS), bound).scalar_one())
+
+
 _LIST_KEYS = (
     "SELECT key FROM consolidation.source_rows WHERE source_id = :source AND memory_id = ANY(:ids) ORDER BY key"
 )

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import make_url
 
 from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.connect.watch import is_watched
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, NotFoundError, StoreError, UsageError
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.connections import (
@@ -284,7 +285,7 @@ def test_store_that_was_never_written_has_nothing_to_restore(mem0_store: Store) 
 def test_sidecar_of_another_version_is_refused(mem0_store: Store, pipeline: Pipeline) -> None:
     sidecar.install(mem0_store.connection)
     mem0_store.connection.execute("UPDATE consolidation_sidecar.sidecar SET version = 9")
-    with pytest.raises(UsageError, match="is of version 9, this program writes 1"):
+    with pytest.raises(UsageError, match=f"is of version 9, this program writes {sidecar.VERSION}"):
         connect_source(pipeline.engine, SOURCE, project=PROJECT, config=CONFIG, mode="write")
 
 
@@ -330,7 +331,7 @@ def test_trigger_waits_without_holding_up_the_program(mem0_store: Store, store_u
             time.sleep(0.05)
         slow.commit()
         change.result()
-    assert sidecar.is_watched(mem0_store.connection, "mem0")
+    assert is_watched(mem0_store.connection, "mem0")
 
 
 def test_unknown_mode_is_refused(mem0_store: Store, pipeline: Pipeline) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.connect import sidecar
+from consolidation_pipeline.connect.watch import Outbox, read_outbox
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.intake.agent_memories import add_memories
@@ -195,7 +195,7 @@ def test_sync_that_was_cut_off_is_completed(
     sync_source(pipeline.engine, SOURCE)
     assert "Edited" in load_texts(pipeline)
     assert len(load_texts(pipeline)) == ROWS - 1
-    assert sidecar.read_outbox(mem0_store.connection, "mem0") == ([], [])
+    assert read_outbox(mem0_store.connection, "mem0") == Outbox([], [], [], None)
 
 
 def test_deleted_stand_in_takes_its_group_along(mem0_store: Store, pipeline: Pipeline) -> None:
