@@ -36,6 +36,8 @@ Groups = Annotated[
     typer.Argument(metavar="[GROUP]...", help="Groups by the ids of `source diff`, or their merged memories."),
 ]
 _TEXT_WIDTH = 100
+# Rows that a message names.
+_SHOWN_ROWS = 20
 
 
 @app.command(name="list")
@@ -226,10 +228,11 @@ def write(
 @app.command()
 def undo(name: Name, groups: Groups = None, as_json: JsonFlag = False) -> None:
     """Undo writes in the store only: those of the groups that you name, or all. The project stays as it is."""
+    from consolidation_pipeline.service.sources.undo_all import undo_everything
     from consolidation_pipeline.service.sources.write_back import undo_writes
 
     engine, _ = open_store()
-    conflicts = undo_writes(engine, name, groups or None)
+    conflicts = undo_writes(engine, name, groups) if groups else undo_everything(engine, name)
     _end(conflicts, f"{name}: everything asked for is undone", as_json=as_json)
 
 
@@ -252,15 +255,17 @@ def disconnect(
         raise UsageError("give one of --restore, --keep and --forget")
     engine, _ = open_store()
     if restore is None:
-        written = forget_source(engine, name)
+        written, address = forget_source(engine, name)
         print_note(
             f"note: {name} was not opened. If it is there still, schema consolidation_sidecar and its trigger are too, "
-            f"and {written:,} written groups: consolidation source restore"
+            f"and {counted(written, 'written group')}: consolidation source restore {address}"
         )
         _end({}, f"{name} is forgotten", as_json=as_json)
         return
     conflicts = disconnect_source(engine, name, restore=restore)
-    _end(conflicts, f"{name} is disconnected", as_json=as_json)
+    _end(
+        conflicts, f"{name} is disconnected", as_json=as_json, way_out=f"consolidation source disconnect {name} --keep"
+    )
 
 
 @app.command()
@@ -271,22 +276,29 @@ def restore(
     path: Annotated[Path | None, typer.Option(help="The folder, for one of notes.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Undo all writes in a store from its sidecar alone, if our database is lost."""
+    """Undo all writes in a store from its sidecar alone, if our database is lost, and remove it with its triggers."""
     from consolidation_pipeline.service.sources.connections import restore_folder, restore_store
 
     if (url_env is None) == (path is None):
         raise UsageError("give --url-env or --path, one of them")
     conflicts = restore_store(url_env) if url_env is not None else restore_folder(path or Path())
-    _end(conflicts, "everything that was written is undone", as_json=as_json)
+    removed = ", and schema consolidation_sidecar is removed with its triggers" if url_env is not None else ""
+    _end(conflicts, f"everything that was written is undone{removed}", as_json=as_json)
 
 
-def _end(conflicts: Mapping[UUID, Sequence[Conflict]], message: str, *, as_json: bool) -> None:
-    """Tell that it is done, or raise ConflictError with what stands in the way."""
+def _end(
+    conflicts: Mapping[UUID, Sequence[Conflict]], message: str, *, as_json: bool, way_out: str | None = None
+) -> None:
+    """Tell that it is done, or raise ConflictError with what stands in the way.
+
+    Args:
+        way_out: Command that ends the connection all the same.
+    """
     if conflicts:
         lines = [f"{id_}: {each.reason}, {each.table} {each.key}" for id_, found in conflicts.items() for each in found]
         raise ConflictError(
             f"{counted(len(conflicts), 'group')} not undone, as the store's program changed what was written: "
-            f"{'; '.join(lines[:5])}",
+            f"{'; '.join(lines[:5])}{_describe_hidden(conflicts)}{f'. To leave them so: {way_out}' if way_out else ''}",
             tuple(each.key for found in conflicts.values() for each in found),
         )
     if as_json:
@@ -294,3 +306,9 @@ def _end(conflicts: Mapping[UUID, Sequence[Conflict]], message: str, *, as_json:
         print_json(payload)
         return
     print(message)
+
+
+def _describe_hidden(conflicts: Mapping[UUID, Sequence[Conflict]]) -> str:
+    hidden = sorted({key for found in conflicts.values() for each in found for key in each.hidden})
+    more = ", .." if len(hidden) > _SHOWN_ROWS else ""
+    return f"; {counted(len(hidden), 'row')} still hidden: {', '.join(hidden[:_SHOWN_ROWS])}{more}" if hidden else ""

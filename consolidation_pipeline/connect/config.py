@@ -75,6 +75,11 @@ class SourceConfig(BaseModel):
         return self.mapping.table
 
     @property
+    def address(self) -> str:
+        """Option by which commands find its database."""
+        return f"--url-env {self.url_env}"
+
+    @property
     def scope_names(self) -> tuple[str, ...]:
         """Fields of a memory that separate the memories of the store."""
         return tuple(self.mapping.scope)

@@ -22,6 +22,7 @@ from consolidation_pipeline.connect.config import (
 from consolidation_pipeline.connect.erase import erase_rows
 from consolidation_pipeline.connect.key_checks import find_key_warnings, has_unique_key
 from consolidation_pipeline.connect.probe import probe
+from consolidation_pipeline.connect.restore import OpenWrite, list_open_writes, undo_open
 from consolidation_pipeline.connect.source_table import SourceTable, same_table
 from consolidation_pipeline.connect.store import (
     Changes,
@@ -67,6 +68,7 @@ class DatabaseStore:
 
     def __init__(self, connection: StoreConnection, config: SourceConfig) -> None:
         self.connection = connection
+        self._config = config
         self._mapping = config.mapping
         self._near: dict[str, list[str]] = {}
 
@@ -91,6 +93,10 @@ class DatabaseStore:
             return found
         return replace(found, warnings=[*found.warnings, *find_key_warnings(self.connection, self._mapping)])
 
+    def probe_sidecar(self) -> int | None:
+        """Return the version of the sidecar; None if there is none."""
+        return sidecar.find_version(self.connection)
+
     def find_writer(self, name: str) -> str | None:
         """Return the name of another source than ``name`` that writes to the table, as the sidecar says."""
         if sidecar.find_version(self.connection) is None:
@@ -110,11 +116,15 @@ class DatabaseStore:
                 watch(self.connection, self._mapping.table, self.table.key_sql)
 
     def release(self, name: str, *, forget: bool) -> None:
-        """Remove the trigger; with ``forget`` the sidecar too, if nothing is left to be undone."""
+        """Remove the trigger; with ``forget`` the sidecar too, if nothing is left to be undone.
+
+        A mirror leaves the trigger to the source that writes to the table.
+        """
         with self.transaction():
-            if sidecar.find_version(self.connection) is None:
+            if sidecar.check_version(self.connection) is None:
                 return
-            unwatch(self.connection, self._mapping.table)
+            if self.find_writer(name) is None:
+                unwatch(self.connection, self._mapping.table)
             if forget:
                 sidecar.forget_source(self.connection, name)
                 sidecar.remove_if_unused(self.connection)
@@ -236,6 +246,8 @@ class DatabaseStore:
     def write_group(self, source: str, group: GroupWrite) -> Receipt:
         """Write a group in the transaction that is open."""
         sidecar.install(self.connection)
+        if source not in sidecar.list_sources(self.connection):  # Somebody removed the sidecar.
+            sidecar.save_source(self.connection, source, self._config.dump())
         return write_group(self.connection, self.table, source, group)
 
     def make_patch(self, groups: Sequence[GroupWrite]) -> bytes:
@@ -256,6 +268,30 @@ class DatabaseStore:
     def undo_write(self, write_id: UUID) -> list[Conflict]:
         """Put back what one write changed, in the transaction that is open."""
         return undo_write(self.connection, self.table, write_id)
+
+    def list_open(self, name: str) -> list[UUID]:
+        """Return the writes of a source by this name, or of one without configuration on this table, newest first."""
+        return [write.id for write in self._list_open(name)]
+
+    def undo_open(self, name: str) -> dict[UUID, list[Conflict]]:
+        """Undo these writes, each in a transaction of its own; return the conflicts by write."""
+        writes = self._list_open(name)
+        others = sidecar.list_sources(self.connection) if writes else {}
+        configs = {other: read_config(values) for other, values in others.items()}
+        return undo_open(self.connection, writes, {**configs, name: self._config})
+
+    def _list_open(self, name: str) -> list[OpenWrite]:
+        if sidecar.check_version(self.connection) is None:
+            return []
+        sources = sidecar.list_sources(self.connection)
+        return [
+            write
+            for write in list_open_writes(self.connection)
+            if write.source == name or (write.source not in sources and self._is_of_table(write))
+        ]
+
+    def _is_of_table(self, write: OpenWrite) -> bool:
+        return any(same_table(self.connection, one, self._mapping.table) for one in write.tables)
 
     def erase_rows(self, keys: Sequence[str]) -> int:
         """Delete rows with their parts, links and images, in the transaction that is open."""

@@ -43,6 +43,11 @@ class FolderConfig(BaseModel):
         return self.path
 
     @property
+    def address(self) -> str:
+        """Option by which commands find the folder."""
+        return f"--path {self.path}"
+
+    @property
     def scope_names(self) -> tuple[str, ...]:
         """The folder of a note separates it: that of the nearest index above it, or the connected one."""
         return ("metadata.folder",)

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -258,16 +259,24 @@ class FolderStore:
         self._pend([*added, *(index["path"] for index in record["indexes"])], restored=record["committed"])
         return self._writes.undo(write_id, record)
 
-    def undo_all(self) -> dict[UUID, list[Conflict]]:
+    def list_open(self, name: str = "") -> list[UUID]:
+        """Return the writes that are not undone, of any source, newest first."""
+        del name
+        if self.probe_sidecar() is None:
+            return []
+        with self.transaction():
+            return [write_id for write_id, record in self._writes.list_records() if not record["undone"]]
+
+    def undo_open(self, name: str = "") -> dict[UUID, list[Conflict]]:
         """Undo every write that is open, newest first; return the conflicts by write."""
         conflicts = {}
-        with self.transaction():
-            records = self._writes.list_records()
-        for write_id, record in records:
+        for write_id in self.list_open(name):
             with self.transaction():
-                found = [] if record["undone"] else self.undo_write(write_id)
+                record = self._writes.load(write_id)
+                found = self.undo_write(write_id)
             if found:
-                conflicts[write_id] = found
+                hidden = tuple(record["receipt"]["hidden"]) if record is not None else ()
+                conflicts[write_id] = [replace(each, hidden=hidden) for each in found]
         return conflicts
 
     def erase_rows(self, keys: Sequence[str]) -> int:

@@ -152,19 +152,28 @@ def list_sources(connection: Connection[Any]) -> dict[str, dict[str, Any]]:
 
 
 def forget_source(connection: Connection[Any], name: str) -> None:
-    """Remove the configuration of a source."""
-    connection.execute("DELETE FROM consolidation_sidecar.sources WHERE name = %s", [name])
+    """Remove the configuration of a source, unless a write of it is not undone."""
+    connection.execute(
+        """
+        DELETE FROM consolidation_sidecar.sources WHERE name = %(name)s AND NOT EXISTS (
+            SELECT FROM consolidation_sidecar.writes WHERE source = %(name)s AND undone_at IS NULL)
+        """,
+        {"name": name},
+    )
 
 
-def remove_if_unused(connection: Connection[Any]) -> bool:
-    """Remove the sidecar if no source uses it and no write is left to be undone; return True if it is gone."""
+def remove_if_unused(connection: Connection[Any]) -> None:
+    """Remove the sidecar if no source uses it and no write is left to be undone."""
     used = connection.execute(
         """
         SELECT EXISTS (SELECT FROM consolidation_sidecar.sources)
             OR EXISTS (SELECT FROM consolidation_sidecar.writes WHERE undone_at IS NULL)
         """
     ).fetchone()
-    if used == (True,):
-        return False
+    if used == (False,):
+        remove(connection)
+
+
+def remove(connection: Connection[Any]) -> None:
+    """Remove the sidecar with the images of all rows."""
     connection.execute("DROP SCHEMA consolidation_sidecar CASCADE")
-    return True

@@ -96,12 +96,13 @@ class Changes:
 class Conflict:
     """A row that somebody changed after it was written, so that its write cannot be undone as it was.
 
-    ``table``: of a folder, its path.
+    ``table``: of a folder, its path. ``hidden``: keys of the rows that stay hidden for it, where that is told.
     """
 
     table: str
     key: str
     reason: str
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,10 @@ class StoreConfig(Protocol):
         """Name of the table, or path of the folder."""
 
     @property
+    def address(self) -> str:
+        """Option by which commands of people find the store without its source."""
+
+    @property
     def scope_names(self) -> tuple[str, ...]:
         """Fields of a memory that separate the memories of the store."""
 
@@ -197,6 +202,9 @@ class MemoryStore(Protocol):
         Raises:
             UsageError: It cannot be connected.
         """
+
+    def probe_sidecar(self) -> int | None:
+        """Return the version of the sidecar; None if there is none."""
 
     def find_writer(self, name: str) -> str | None:
         """Return the name of another source than ``name`` that writes to it, as its sidecar says."""
@@ -263,6 +271,12 @@ class MemoryStore(Protocol):
 
     def undo_write(self, write_id: UUID) -> list[Conflict]:
         """Put back what a write changed. Return what stands in the way; then nothing was changed."""
+
+    def list_open(self, name: str) -> list[UUID]:
+        """Return the writes that are not undone, of a source by this name or of earlier ones on the same rows."""
+
+    def undo_open(self, name: str) -> dict[UUID, list[Conflict]]:
+        """Undo the writes of ``list_open``, newest first; return what stands in the way of each that stays."""
 
     def erase_rows(self, keys: Sequence[str]) -> int:
         """Remove rows for good, with their images and links to them; return the number of rows."""

@@ -229,25 +229,3 @@ def _read_array(connection: Connection[Any], links: Links, image: str | None, fo
     ).fetchone()
     value = None if row is None else row[0]
     return [str(each) for each in value] if isinstance(value, list) else []
-
-
-def undo_all(connection: Connection[Any], tables: Mapping[str, SourceTable]) -> dict[UUID, list[Conflict]]:
-    """Undo every open write of these sources, newest first, each in a transaction; return conflicts by write.
-
-    Args:
-        tables: Name of a source -> its table.
-    """
-    writes = connection.execute(
-        """
-        SELECT id, source FROM consolidation_sidecar.writes WHERE undone_at IS NULL AND source = ANY(%s)
-        ORDER BY number DESC
-        """,
-        [list(tables)],
-    ).fetchall()
-    conflicts: dict[UUID, list[Conflict]] = {}
-    for write_id, source in writes:
-        with connection.transaction():
-            found = undo_write(connection, tables[source], write_id)
-        if found:
-            conflicts[write_id] = found
-    return conflicts

@@ -16,6 +16,7 @@ from consolidation_pipeline_tests.service.sources.stores import FACTS, MEM0, USE
 
 CONNECT = ("connect", "mem0", "--url-env", "MEM0_URL", "--project", "shop", "--embedding-model", "local")
 GROUPS = len(FACTS) * len(USERS)
+DISCONNECT = ("source", "disconnect", "shop-mem0", "--restore")
 
 
 @pytest.fixture
@@ -84,6 +85,17 @@ def test_conflicting_undo_is_told_with_the_rows(store: Store, cli: Cli) -> None:
     answer = cli("source", "undo", "shop-mem0")
     assert answer.code == 3
     assert f"the kept row was deleted, mem0 {group['keep']}" in answer.err
+    hidden = sorted(key for key in group["stamps"] if key != group["keep"])
+    for command in (("disconnect", "shop-mem0", "--restore"), ("restore", "--url-env", "MEM0_URL")):
+        assert cli("source", "sync", "shop-mem0").code == 0
+        refused = cli("source", *command)
+        assert refused.code == 3
+        assert f"2 rows still hidden: {', '.join(hidden)}" in refused.err
+    assert "To leave them so: consolidation source disconnect shop-mem0 --keep" in cli(*DISCONNECT).err
+    assert cli("source", "disconnect", "shop-mem0", "--keep").code == 0
+    again = cli(*CONNECT, "--mode", "review", "--yes")
+    assert again.code == 3
+    assert "`consolidation source restore --url-env MEM0_URL` shows them again" in again.err
 
 
 def test_unknown_mode_is_refused(store: Store, cli: Cli) -> None:
@@ -149,7 +161,7 @@ def test_store_that_is_gone_is_forgotten(store: Store, cli: Cli, monkeypatch: py
         assert cli("source", "disconnect", "shop-mem0").code == 2
         forgotten = cli("source", "disconnect", "shop-mem0", "--forget")
     assert (forgotten.code, forgotten.out.strip()) == (0, "shop-mem0 is forgotten")
-    assert f"and {GROUPS} written groups: consolidation source restore" in forgotten.err
+    assert f"and {GROUPS} written groups: consolidation source restore --url-env MEM0_URL" in forgotten.err
     assert cli("source", "list", "--json").json == {"sources": []}
     assert cli("source", "restore", "--url-env", "MEM0_URL").code == 0
     assert len(store.texts()) == len(all_wordings())

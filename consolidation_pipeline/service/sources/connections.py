@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,13 +19,14 @@ from consolidation_pipeline.connect.store import (
     StoreConfig,
 )
 from consolidation_pipeline.core.memories.memories import check_memory_type
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS, normalize_scope
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.folder_reader import read_folder_config
 from consolidation_pipeline.service.sources.stores import open_notes, open_store, read_config
-from consolidation_pipeline.service.sources.write_back import undo_writes
+from consolidation_pipeline.service.sources.undo_all import undo_everything
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.schema import SOURCE_MODES
 from consolidation_pipeline.store.memories.memories import find_sources_of
@@ -83,8 +84,8 @@ def connect_source(
     Raises:
         UsageError: The name is one of ours, the configuration does not fit the store, the user has too few rights for
             the mode, or the project would mix scopes of the store.
-        ConflictError: The name is taken, the same table is connected already, or its rows are memories of
-            another source.
+        ConflictError: The name is taken, the same table is connected already, its rows are memories of another
+            source, or an earlier connection hides rows there.
         StoreError: The database cannot be reached.
     """
     check_mode(mode)
@@ -95,7 +96,7 @@ def connect_source(
     names = checked.scope_names
     wanted = normalize_scope(",".join(names)) if names else NO_WALLS
     with open_store(checked.dump()) as store:
-        found = _examine(store, name, mode)
+        found = _examine(store, name, mode, checked.address)
         with store.snapshot():
             sample = list(islice(store.iter_rows(), _SAMPLE)) if found.memories else []
     with engine.connect() as connection:
@@ -139,8 +140,13 @@ def check_mode(mode: str) -> None:
         raise UsageError(f"mode is {mode!r}: expected one of {', '.join(SOURCE_MODES)}")
 
 
-def _examine(store: MemoryStore, name: str, mode: str) -> Recognition:
-    """Return what is found in a store. Raise an error if the mode does not fit it, or another source writes there."""
+def _examine(store: MemoryStore, name: str, mode: str, address: str, *, written: Collection[UUID] = ()) -> Recognition:
+    """Return what is found in a store. Raise an error if the mode does not fit it, or another source wrote there.
+
+    Args:
+        address: Option by which commands find the store.
+        written: Writes that are known here.
+    """
     found = store.probe()
     if mode == "mirror":
         return found
@@ -152,6 +158,13 @@ def _examine(store: MemoryStore, name: str, mode: str) -> Recognition:
     other = store.find_writer(name)
     if other is not None:
         raise ConflictError(f"{found.table} is connected as {other} there: use that name", (other,))
+    unknown = set(store.list_open(name)).difference(written)
+    if unknown:
+        raise ConflictError(
+            f"{counted(len(unknown), 'group')} of an earlier connection of {found.table} or by the name {name} hide "
+            f"rows there: `consolidation source restore {address}` shows them again; connect then, or with mode mirror",
+            tuple(map(str, sorted(unknown))),
+        )
     return found
 
 
@@ -166,16 +179,17 @@ def set_mode(engine: Engine, name: str, mode: str) -> None:
     """
     with engine.connect() as connection:
         source = get_source(connection, name)
-        is_written = bool(list_writes(connection, source.id, ["intended", "written"]))
+        writes = list_writes(connection, source.id, ["intended", "written", "undone", "gone"])
     check_mode(mode)
-    if mode == "mirror" and is_written:
+    if mode == "mirror" and any(write.status in ("intended", "written") for write in writes):
         raise ConflictError(f"source {name} has groups that are written in the store: undo them first", (name,))
     with open_store(source.config) as store:
-        _examine(store, name, mode)
+        config = read_config(source.config)
+        _examine(store, name, mode, config.address, written={write.id for write in writes})
         if mode == "mirror":
             store.release(name, forget=True)
         else:
-            store.prepare(name, read_config(source.config))
+            store.prepare(name, config)
     with engine.begin() as connection:
         save_mode(connection, source.id, mode)
 
@@ -229,10 +243,10 @@ def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID,
     """End the connection of a store; its memories stay in the project.
 
     Args:
-        restore: Undo all that was written into the store; if something stands in the way, the connection stays.
+        restore: Undo all that is written in the store; if something stands in the way, the connection stays.
 
     Returns:
-        The conflicts by merged memory; empty if the store is disconnected.
+        The conflicts as ``undo_everything``; empty if the store is disconnected.
 
     Raises:
         NotFoundError: There is no such source.
@@ -241,7 +255,7 @@ def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID,
     with engine.connect() as connection:
         source = get_source(connection, name)
     if restore:
-        conflicts = undo_writes(engine, name)
+        conflicts = undo_everything(engine, name)
         if conflicts:
             return conflicts
     with open_store(source.config, fitting=False) as store:
@@ -250,11 +264,11 @@ def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID,
     return {}
 
 
-def forget_source(engine: Engine, name: str) -> int:
+def forget_source(engine: Engine, name: str) -> tuple[int, str]:
     """Forget a store that is gone, without opening it. What was written there stays, and so does the sidecar.
 
     Returns:
-        The number of groups that were written there.
+        The number of groups that were written there, and the option by which `source restore` finds the store.
 
     Raises:
         NotFoundError: There is no such source.
@@ -263,17 +277,18 @@ def forget_source(engine: Engine, name: str) -> int:
         source = get_source(connection, name)
         written = len(list_writes(connection, source.id, ["written"]))
         delete_source(connection, source.id)
-    return written
+    return written, read_config(source.config).address
 
 
 def restore_store(url_env: str) -> dict[UUID, list[Conflict]]:
-    """Undo all that was written into a store from its sidecar alone, as if our database were lost.
+    """Undo all that is written in a store, and remove its triggers, from its sidecar alone.
 
     Returns:
-        The conflicts by write; what has none is undone.
+        The conflicts by write, with the rows that stay hidden. Without any the sidecar is removed.
 
     Raises:
         UsageError: The variable is not set, or the store has no sidecar.
+        ConflictError: The triggers cannot be removed now.
         StoreError: The database cannot be reached.
     """
     return restore_database(url_env)
@@ -291,4 +306,4 @@ def restore_folder(path: Path) -> dict[UUID, list[Conflict]]:
     with open_notes(read_folder_config({"kind": "folder", "path": str(path), "format": "notes"})) as store:
         if store.probe_sidecar() is None:
             raise UsageError(f"{path} has no folder .consolidated: nothing was written there")
-        return store.undo_all()
+        return store.undo_open()

@@ -19,7 +19,7 @@ from consolidation_pipeline.store.sources.source_writes import (
     list_writes,
     set_row_states,
 )
-from consolidation_pipeline.store.sources.sources import Source, SourceRowState, save_row_states
+from consolidation_pipeline.store.sources.sources import Source, SourceRowState, load_row_states, save_row_states
 
 
 @contextmanager
@@ -35,6 +35,8 @@ def recover_writes(engine: Engine, source: Source, store: MemoryStore) -> None:
     """Complete what was cut off: writes that the store has are recorded, undone ones too, the others are dropped."""
     with engine.connect() as connection:
         intended, written = (list_write_ids(connection, source.id, status) for status in ("intended", "written"))
+    if written and store.probe_sidecar() is None:
+        _record_restored(engine, source, store)
     unsettled = [*intended, *(store.find_undone(written) if written else ())]
     if not unsettled:
         return
@@ -52,6 +54,22 @@ def recover_writes(engine: Engine, source: Source, store: MemoryStore) -> None:
         if found is not None and found["undone"]:
             with engine.begin() as connection:
                 record_undo(connection, source, write, found)
+
+
+def _record_restored(engine: Engine, source: Source, store: MemoryStore) -> None:
+    """Record as undone the writes whose hidden rows are all there, of a store without sidecar: it was restored."""
+    with engine.connect() as connection:
+        writes = list_writes(connection, source.id, ["written"])
+        states = load_row_states(connection, source.id)
+    hidden = {write.id: [key for key in write.plan["stamps"] if key != write.plan["keep"]] for write in writes}
+    with store.snapshot():
+        present = {row.key for row in store.iter_rows([key for keys in hidden.values() for key in keys])}
+    for write in writes:
+        if present.issuperset(hidden[write.id]):
+            added = [row.key for row in states.values() if (row.state, row.memory_id) == ("successor", write.memory_id)]
+            receipt = {"hidden": hidden[write.id], "inserted": bool(added), "successor": next(iter(added), None)}
+            with engine.begin() as connection:
+                record_undo(connection, source, write, receipt)
 
 
 def record_write(engine: Engine, source: Source, store: MemoryStore, memory_id: UUID, receipt: Receipt) -> None:
