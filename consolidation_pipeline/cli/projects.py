@@ -173,13 +173,24 @@ def _show(project: StoredProject, options: ConsolidationOptions, *, as_json: boo
 def delete(
     project: Project,
     yes: Annotated[bool, typer.Option("--yes", help="Confirm the deletion; there is no undo.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave rows hidden in connected stores; `source restore` shows them again.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Delete a project with all its data except the ledger. There is no undo."""
+    """Delete a project with all its data except the ledger. There is no undo.
+
+    Refused while rows are hidden in a connected store: `source disconnect --restore` shows them again.
+    """
     from consolidation_pipeline.service.admin.projects import delete_project
 
     engine, _ = open_store()
-    deleted, counts = delete_project(engine, project, confirmed=yes)
+    deleted, counts, stores = delete_project(engine, project, confirmed=yes, keep=keep)
+    for store in stores:
+        if store.restore is not None:
+            print_note(
+                f"note: what was made and hidden in the store of {store.name} is there still: {store.restore} undoes it"
+            )
     if as_json:
         print_json({"project": deleted.slug, "project_id": deleted.id, "memories": counts.memories})
     else:

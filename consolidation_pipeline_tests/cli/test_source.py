@@ -165,3 +165,32 @@ def test_store_that_is_gone_is_forgotten(store: Store, cli: Cli, monkeypatch: py
     assert cli("source", "list", "--json").json == {"sources": []}
     assert cli("source", "restore", "--url-env", "MEM0_URL").code == 0
     assert len(store.texts()) == len(all_wordings())
+
+
+def test_project_that_hides_rows_is_not_deleted(store: Store, cli: Cli) -> None:
+    before = store.checksum()
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert "; connected: shop-mem0; confirm with --yes" in cli("projects", "delete", "shop").err
+    assert cli("run", "shop", "--json").code == 0
+    assert cli("source", "write", "shop-mem0", "--all").code == 0
+    told = f"shop-mem0 with {GROUPS * 2} rows hidden there, `consolidation source disconnect shop-mem0 --restore`"
+    for options, code in (((), 2), (("--yes",), 3), (("--keep",), 2)):
+        refused = cli("projects", "delete", "shop", *options)
+        assert (refused.code, told in refused.err) == (code, True)
+    deleted = cli("projects", "delete", "shop", "--yes", "--keep")
+    assert deleted.code == 0
+    assert "consolidation source restore --url-env MEM0_URL undoes it" in deleted.err
+    assert len(store.texts()) == GROUPS
+    assert cli("source", "restore", "--url-env", "MEM0_URL").code == 0
+    assert store.checksum() == before
+
+
+def test_project_without_hidden_rows_is_deleted(store: Store, cli: Cli) -> None:
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    assert cli("source", "write", "shop-mem0", "--all").code == 0
+    assert cli("source", "undo", "shop-mem0").code == 0
+    deleted = cli("projects", "delete", "shop", "--yes")
+    assert (deleted.code, "consolidation source restore --url-env MEM0_URL undoes it" in deleted.err) == (0, True)
+    assert cli("source", "restore", "--url-env", "MEM0_URL").code == 0
+    assert len(store.texts()) == len(all_wordings())

@@ -8,9 +8,10 @@ from uuid import UUID
 
 from consolidation_pipeline.core.calibration.model_thresholds import resolve_thresholds
 from consolidation_pipeline.embed import load_embedder
-from consolidation_pipeline.errors import InvalidOptionError, UsageError
+from consolidation_pipeline.errors import ConflictError, InvalidOptionError, UsageError
 from consolidation_pipeline.options import OPTION_NAMES, ConsolidationOptions, parse_options
 from consolidation_pipeline.service.admin.model_check import MODEL_OPTIONS, check_provider
+from consolidation_pipeline.service.admin.project_stores import ProjectStore, describe_stores, list_stores
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.operator_limits import check_limits, read_limits
 from consolidation_pipeline.settings import Settings
@@ -108,27 +109,41 @@ def get_configuration(engine: Engine, slug: str, *, settings: Settings) -> tuple
     return project, effective_options(project, settings)
 
 
-def delete_project(engine: Engine, slug: str, *, confirmed: bool) -> tuple[Project, ProjectCounts]:
-    """Delete a project with everything in it but the ledger; return it and its counts before.
+def delete_project(
+    engine: Engine, slug: str, *, confirmed: bool, keep: bool = False
+) -> tuple[Project, ProjectCounts, list[ProjectStore]]:
+    """Delete a project with everything in it but the ledger; return it, its counts before and its stores.
+
+    Args:
+        keep: Leave rows hidden in connected stores.
 
     Raises:
         NotFoundError: There is no such project.
         UsageError: ``confirmed`` is False; the message says what would be deleted.
+        ConflictError: Rows are hidden in a connected store, and ``keep`` is False.
         ProjectBusyError: A run holds the project.
     """
     with engine.connect() as connection:
         project = store.get_project(connection, slug)
     with project_lock(engine, project.id, slug, wait_seconds=0), engine.begin() as connection:
         counts = count_project(connection, project.id)
+        stores = list_stores(connection, project.id)
         if not confirmed:
+            connected = f"; connected: {describe_stores(stores)}" if stores else ""
             raise UsageError(
                 f"this would delete project {slug} for good: {counts.memories} raw memories, {counts.merged} merged "
-                "memories, its jobs and its configuration (the ledger stays); confirm with --yes"
+                f"memories, its jobs and its configuration (the ledger stays){connected}; confirm with --yes"
+            )
+        written = [each for each in stores if each.is_written]
+        if written and not keep:
+            raise ConflictError(
+                f"project {slug} is connected with {describe_stores(written)}; --keep leaves them hidden",
+                tuple(each.name for each in written),
             )
         store.delete_project(connection, project)
     drop_indexes(engine, project.id)
     drop_shadows(engine, project.id)
-    return project, counts
+    return project, counts, stores
 
 
 def _rename_aliases(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -198,6 +198,19 @@ def test_right_that_is_lost_later_is_named(reader_env: str, mem0_store: Store, p
     assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).refused == {}
 
 
+def test_trigger_needs_no_ownership(reader_env: str, mem0_store: Store, pipeline: Pipeline) -> None:
+    store = mem0_store.connection
+    store.execute("GRANT INSERT, UPDATE, DELETE, TRIGGER ON mem0, mem0_entities TO reader")
+    store.execute(f"GRANT CREATE ON DATABASE {store.info.dbname} TO reader")
+    config = {**CONFIG, "url_env": reader_env}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="review")
+    sync_source(pipeline.engine, SOURCE)
+    store.execute("DELETE FROM mem0 WHERE id IN (SELECT id FROM mem0 LIMIT 2)")
+    assert (sync_source(pipeline.engine, SOURCE).gone, is_watched(store, "mem0")) == (2, True)
+    assert disconnect_source(pipeline.engine, SOURCE, restore=True) == {}
+    assert store.execute("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal").fetchone() == (0,)
+
+
 def test_store_without_read_right_is_refused(reader_env: str, mem0_store: Store) -> None:
     mem0_store.connection.execute("REVOKE SELECT ON mem0 FROM reader")
     with pytest.raises(UsageError, match="this user may not read mem0"):
