@@ -19,6 +19,7 @@ from consolidation_pipeline.service.admin.erase import erase_memories
 from consolidation_pipeline.service.sources.connections import (
     connect_source,
     disconnect_source,
+    forget_source,
     list_connected,
     probe_source,
     restore_folder,
@@ -316,6 +317,17 @@ def test_folder_is_restored_without_our_database(root: Path, pipeline: Pipeline)
     assert restore_folder(root) == {}
     assert read_tree(root) == before
     assert restore_folder(root) == {}
+
+
+def test_folder_with_hidden_notes_is_not_connected_anew(root: Path, pipeline: Pipeline) -> None:
+    before = read_tree(root)
+    consolidate(pipeline, root)
+    forget_source(pipeline.engine, SOURCE)
+    with pytest.raises(ConflictError, match=f"`consolidation source restore --path {root}` shows them again"):
+        connect(pipeline, root)
+    assert restore_folder(root) == {}
+    assert read_tree(root) == before
+    connect(pipeline, root)
 
 
 def test_disconnect_removes_the_sidecar(root: Path, pipeline: Pipeline) -> None:

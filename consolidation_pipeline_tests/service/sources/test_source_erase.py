@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.service.admin.erase import erase_memories
-from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source
+from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source, set_mode
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -77,6 +77,18 @@ def test_mirrored_row_stays_and_is_not_copied_again(mem0_store: Store, pipeline:
     assert mem0_store.checksum() == before
     assert sync_source(pipeline.engine, SOURCE).added == 0
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE execution_summary = :body", body=CANARY) == 0
+
+
+def test_erased_row_is_no_reason_to_compare_all(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add([("alice", CANARY)])
+    connect(pipeline, mem0_store, "mirror")
+    erase_memories(pipeline.engine, [find_memory(pipeline, CANARY)], changed_by="tester")
+    set_mode(pipeline.engine, SOURCE, "review")
+    sync_source(pipeline.engine, SOURCE)
+    for _ in range(2):
+        result = sync_source(pipeline.engine, SOURCE)
+        assert (result.read, result.notes) == (0, ())
+        mem0_store.connection.execute("DELETE FROM mem0 WHERE payload ->> 'data' = %s", [CANARY])
 
 
 def test_erased_row_is_not_copied_by_another_connection(mem0_store: Store, pipeline: Pipeline) -> None:

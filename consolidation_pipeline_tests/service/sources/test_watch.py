@@ -84,7 +84,10 @@ def test_weak_keys_are_told(tasks: psycopg.Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize("change", ["RENAME number TO no", "DROP number"])
-def test_lost_key_column_hinders_nobody(tasks: psycopg.Connection[Any], pipeline: Pipeline, change: str) -> None:
+@pytest.mark.parametrize("restore", [False, True])
+def test_lost_key_column_hinders_nobody(
+    tasks: psycopg.Connection[Any], pipeline: Pipeline, change: str, restore: bool
+) -> None:
     connect_table(pipeline, "tasks", ["number"], "said")
     tasks.execute(f"ALTER TABLE tasks {change}")
     tasks.execute("INSERT INTO tasks (said) VALUES ('New')")
@@ -92,7 +95,7 @@ def test_lost_key_column_hinders_nobody(tasks: psycopg.Connection[Any], pipeline
     tasks.execute("DELETE FROM tasks WHERE said = 'Task 2!'")
     with pytest.raises(UsageError, match="table tasks has no column number"):
         sync_source(pipeline.engine, SOURCE)
-    assert disconnect_source(pipeline.engine, SOURCE, restore=False) == {}
+    assert disconnect_source(pipeline.engine, SOURCE, restore=restore) == {}
     assert tasks.execute("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal").fetchone() == (0,)
 
 
