@@ -23,7 +23,7 @@ from consolidation_pipeline.connect.erase import erase_rows
 from consolidation_pipeline.connect.key_checks import find_key_warnings, has_unique_key
 from consolidation_pipeline.connect.probe import probe
 from consolidation_pipeline.connect.restore import OpenWrite, list_open_writes, undo_open
-from consolidation_pipeline.connect.source_table import SourceTable, same_table
+from consolidation_pipeline.connect.source_table import SourceTable, key_sql, same_table
 from consolidation_pipeline.connect.store import (
     Changes,
     Conflict,
@@ -113,7 +113,7 @@ class DatabaseStore:
             sidecar.install(self.connection)
             sidecar.save_source(self.connection, name, config.dump())
             if self.probe().rights.watch:
-                watch(self.connection, self._mapping.table, self.table.key_sql)
+                watch(self.connection, self._mapping.table, key_sql(self._mapping.key))
 
     def release(self, name: str, *, forget: bool) -> None:
         """Remove the trigger; with ``forget`` the sidecar too, if nothing is left to be undone.
@@ -168,7 +168,7 @@ class DatabaseStore:
         try:
             with self.transaction():
                 sidecar.install(self.connection)
-                watch(self.connection, self._mapping.table, self.table.key_sql)
+                watch(self.connection, self._mapping.table, key_sql(self._mapping.key))
         except ConflictError as error:
             return f"the trigger that tells of changes is not the one of this version ({error})"
         except errors.InsufficientPrivilege:

@@ -57,11 +57,11 @@ _CREATE = """
         partitions oid[] NOT NULL);
 """
 
-# Statements that bring a sidecar of this version to the next one.
+# Statements that bring a sidecar of this version to the next one; two sessions may execute them one after the other.
 _UPGRADES: dict[int, LiteralString] = {
     1: """
-    ALTER TABLE consolidation_sidecar.outbox ALTER COLUMN key DROP NOT NULL, ADD COLUMN reason text;
-    CREATE TABLE consolidation_sidecar.watched (
+    ALTER TABLE consolidation_sidecar.outbox ALTER COLUMN key DROP NOT NULL, ADD COLUMN IF NOT EXISTS reason text;
+    CREATE TABLE IF NOT EXISTS consolidation_sidecar.watched (
         table_name text PRIMARY KEY,
         compared_at timestamptz NOT NULL,
         partitions oid[] NOT NULL);

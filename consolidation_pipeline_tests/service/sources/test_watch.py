@@ -110,6 +110,17 @@ def test_key_column_that_comes_back_is_compared(tasks: psycopg.Connection[Any], 
     assert sync_source(pipeline.engine, SOURCE).read == 0
 
 
+def test_lost_outbox_hinders_nobody(tasks: psycopg.Connection[Any], pipeline: Pipeline) -> None:
+    connect_table(pipeline, "tasks", ["number"], "said")
+    tasks.execute("DROP TABLE consolidation_sidecar.outbox")
+    told: list[str | None] = []
+    tasks.add_notice_handler(lambda diagnostic: told.append(diagnostic.message_primary))
+    tasks.execute("INSERT INTO tasks VALUES (7, 'Task 7')")
+    tasks.execute("TRUNCATE tasks")
+    words = 'a change of table tasks cannot be told: relation "consolidation_sidecar.outbox" does not exist'
+    assert told == [words, words]
+
+
 def test_columns_of_every_type_can_be_updated(make_store: Callable[[Kind], Store], pipeline: Pipeline) -> None:
     """The type json has no operator that tells whether a row changed."""
     store = make_store(LLAMAINDEX)
@@ -150,24 +161,25 @@ def test_swapped_table_is_watched_again(mem0_store: Store, pipeline: Pipeline) -
 
 
 @pytest.mark.parametrize(
-    "session",
+    ("key", "session"),
     [
-        {"TimeZone": "Asia/Tokyo"},
-        {"DateStyle": "German"},
-        {"TimeZone": "America/Lima", "DateStyle": "SQL, DMY", "extra_float_digits": "-4", "bytea_output": "escape"},
-        {"IntervalStyle": "iso_8601"},
+        (["at"], {"TimeZone": "Asia/Tokyo"}),
+        (["at"], {"DateStyle": "German"}),
+        (["place"], {"extra_float_digits": "-4"}),
+        (["at", "place", "mark", "took"], {"TimeZone": "America/Lima", "bytea_output": "escape"}),
+        (["at", "took"], {"IntervalStyle": "iso_8601"}),
     ],
 )
 def test_keys_do_not_depend_on_the_session(
-    tasks: psycopg.Connection[Any], pipeline: Pipeline, session: Mapping[str, str]
+    tasks: psycopg.Connection[Any], pipeline: Pipeline, key: list[str], session: Mapping[str, str]
 ) -> None:
     tasks.execute(
         "CREATE TABLE log (at timestamptz, place float8, mark bytea, took interval, said text, "
-        "PRIMARY KEY (at, place, mark, took))"
+        f"PRIMARY KEY ({', '.join(key)}))"
     )
     add = "INSERT INTO log SELECT timestamptz '2026-03-02 09:00Z' + n * interval '1 h', n / 3.0, '\\x00ff', "
     tasks.execute(f"{add} '1 day 2 h', 'Entry ' || n FROM generate_series(1, 6) n")
-    connect_table(pipeline, "log", ["at", "place", "mark", "took"], "said")
+    connect_table(pipeline, "log", key, "said")
     for name, value in session.items():
         tasks.execute("SELECT set_config(%s, %s, false)", [name, value])
     tasks.execute("DELETE FROM log WHERE said = 'Entry 2'")
@@ -177,18 +189,34 @@ def test_keys_do_not_depend_on_the_session(
     assert (count(result), result.notes, result.read) == ((1, 1, 1), (), 2)
 
 
+def make_first_version(store: Store) -> None:
+    """Put sidecar and trigger of the first version in the place of these."""
+    name = store.connection.execute("SELECT proname FROM pg_proc WHERE proname LIKE 'watch_%'").fetchone()
+    assert name is not None
+    store.connection.execute(_FIRST_VERSION.format(name=name[0]))
+
+
 def test_trigger_of_the_first_version_is_replaced(mem0_store: Store, pipeline: Pipeline) -> None:
     connect(pipeline, mem0_store, "review")
     store = mem0_store.connection
-    name = store.execute("SELECT proname FROM pg_proc WHERE proname LIKE 'watch_%'").fetchone()
-    assert name is not None
-    store.execute(_FIRST_VERSION.format(name=name[0]))
+    make_first_version(mem0_store)
     mem0_store.add([("bob", "Lunch is at noon")])
     assert count(sync_source(pipeline.engine, SOURCE)) == (1, 0, 0)
     assert sidecar.find_version(store) == sidecar.VERSION
     assert is_watched(store, "mem0")
     store.execute("TRUNCATE mem0")
     assert count(sync_source(pipeline.engine, SOURCE)) == (0, 0, ROWS + 1)
+
+
+def test_first_trigger_is_replaced_without_its_key(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "review")
+    make_first_version(mem0_store)
+    mem0_store.connection.execute("ALTER TABLE mem0 RENAME id TO number")
+    with pytest.raises(psycopg.errors.UndefinedColumn):
+        mem0_store.connection.execute("UPDATE mem0 SET payload = payload")
+    with pytest.raises(UsageError, match="table mem0 has no column id"):
+        sync_source(pipeline.engine, SOURCE)
+    mem0_store.connection.execute("UPDATE mem0 SET payload = payload || '{}'")
 
 
 def test_truncation_is_found(mem0_store: Store, pipeline: Pipeline) -> None:
