@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from consolidation_pipeline.connect.source_table import parse_time
-from consolidation_pipeline.connect.store import Changes, MemoryStore, SourceRow
+from consolidation_pipeline.connect.store import MemoryStore, SourceRow
 from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.core.vectors import find_unusable, normalize
@@ -23,6 +23,7 @@ from consolidation_pipeline.scopes import make_scope_key
 from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, revise_memories
 from consolidation_pipeline.service.sources.erase import hash_row
 from consolidation_pipeline.service.sources.recovery import hold_source, recover_writes
+from consolidation_pipeline.service.sources.store_changes import PRESENT, read_changes
 from consolidation_pipeline.service.sources.store_vectors import (
     StoreEmbedder,
     count_dimensions,
@@ -35,15 +36,13 @@ from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_refused_keys
+from consolidation_pipeline.store.sources.source_writes import abandon_writes
 from consolidation_pipeline.store.sources.sources import (
     Source,
     SourceRowState,
     StoredMemory,
-    count_keys,
     get_source,
     list_active,
-    list_keys,
     load_erased_hashes,
     load_row_states,
     load_stand_ins,
@@ -56,8 +55,6 @@ from consolidation_pipeline.store.sources.sources import (
 BATCH_ROWS = 5_000
 # Author of the changes in the ledger.
 AUTHOR = "sync"
-# States of rows that are in the store.
-PRESENT = ("mirrored", "refused", "successor")
 GONE_REASON = "gone at source"
 CHANGED_REASON = "changed at source"
 
@@ -110,7 +107,7 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
     with hold_source(engine, source), open_store(source.config, fitting=False) as store:
         recover_writes(engine, source, store)  # Rows that a write hid are not taken for deleted ones.
         sync = _Sync(engine, project, source, store)
-        changes = _read_changes(engine, source, store)
+        changes = read_changes(engine, source, store)
         if changes.keys is None:
             sync.compare_all()
         else:
@@ -126,24 +123,6 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
         if source.mode != "mirror":
             store.drop_changes(changes)
         return sync.result
-
-
-def _read_changes(engine: Engine, source: Source, store: MemoryStore) -> Changes:
-    """Return what is to be compared: what the store told of, and the rows of groups that were refused since."""
-    if source.mode == "mirror":  # What the trigger of another source tells of the table is for that one.
-        return Changes()
-    with engine.connect() as connection:
-        erased = list_keys(connection, source.id, ["erased"])
-    changes = store.read_changes(erased)
-    if source.synced_at is None or changes.keys is None:
-        return replace(changes, keys=None, reason=changes.reason if source.synced_at else None)
-    with engine.connect() as connection:
-        known = count_keys(connection, source.id, PRESENT, without=[*changes.keys, *changes.pending])
-        refused = list_refused_keys(connection, source.id, since=source.synced_at)
-    if changes.others not in (None, known):
-        reason = f"{known:,} other memories were known, and {changes.others:,} are there"
-        return replace(changes, keys=None, reason=reason)
-    return replace(changes, keys=list(dict.fromkeys([*changes.keys, *refused])))
 
 
 class _Sync:
