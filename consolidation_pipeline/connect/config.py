@@ -30,6 +30,14 @@ KINDS = (*presets.PRESETS, TABLE)
 # needs a row that we hold already.
 _LOCK_TIMEOUT = "100ms"
 
+# Errors by which constraints, triggers and rules of the store's program forbid a change.
+_FORBIDDEN = (
+    psycopg.errors.IntegrityError,
+    psycopg.errors.RaiseException,
+    psycopg.errors.TriggeredDataChangeViolation,
+    psycopg.errors.FeatureNotSupported,
+)
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -235,5 +243,5 @@ def refuse_locked() -> Iterator[None]:
         raise ConflictError(
             f"another session of the store's program holds one of its rows for more than {_LOCK_TIMEOUT}: try again"
         ) from error
-    except (psycopg.errors.IntegrityError, psycopg.errors.RaiseException) as error:
+    except _FORBIDDEN as error:
         raise ConflictError(f"the store forbids the change: {error.diag.message_primary}") from error

@@ -236,6 +236,13 @@ class SourceTable:
         )
         return {key for (key,) in connection.execute(query, {"keys": list(keys)})}
 
+    def count_rows(self, connection: Connection[Any], name: str, key: Sequence[str], keys: Sequence[str]) -> int:
+        """Return the number of rows of the mapped table or a part, whose columns ``key`` are among ``keys``."""
+        query = sql.SQL("SELECT count(*) FROM {} t WHERE {}").format(table_identifier(name), self.among_keys(key))
+        found = connection.execute(query, {"keys": list(keys)}).fetchone()
+        assert found is not None
+        return int(found[0])
+
     def find_links(
         self, connection: Connection[Any], links: Links, keys: Sequence[str]
     ) -> list[tuple[str, str, list[str]]]:
