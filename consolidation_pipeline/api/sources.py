@@ -72,13 +72,14 @@ def write_memories(id: UUID, body: SourceMemoriesRequest, caller: Admin) -> Sour
 @router.post("/sources/{id}/undo", summary="Undo writes to a source", responses=declare_problems(404, 409))
 def undo_memories(id: UUID, body: SourceMemoriesRequest, caller: Admin) -> SourceUndoReply:
     """Undo the writes of merged memories in the store only. `POST /rollback` undoes a merge on both sides."""
-    conflicts = undo_writes(caller.engine, _find(caller, id).name, body.ids)
+    notes: list[str] = []
+    conflicts = undo_writes(caller.engine, _find(caller, id).name, body.ids, tell=notes.append)
     listed = [
         SourceConflict(memory_id=memory_id, table=one.table, key=one.key, reason=one.reason)
         for memory_id, found in conflicts.items()
         for one in found
     ]
-    return SourceUndoReply(undone=[id_ for id_ in body.ids if id_ not in conflicts], conflicts=listed)
+    return SourceUndoReply(undone=[id_ for id_ in body.ids if id_ not in conflicts], conflicts=listed, notes=notes)
 
 
 def _find(caller: Caller, id: UUID) -> Source:

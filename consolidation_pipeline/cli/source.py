@@ -82,7 +82,7 @@ def sync(name: Name, as_json: JsonFlag = False) -> None:
         f"{result.unchanged:,} unchanged, {result.refused:,} refused"
     )
     for note in result.notes:
-        print_note(f"note: {note}")
+        _tell(note)
     for reason in result.reasons:
         print_note(f"refused: {reason}")
 
@@ -214,6 +214,8 @@ def write(
     )
     if result.restored:
         print(f"{result.restored:,} earlier writes undone, as their merged memories are not there any more")
+    for sentence in result.notes:
+        _tell(sentence)
     if result.waiting and not groups:
         print_note(
             "note: in mode review the groups that you name are written (`source diff`); in mode write at most 5 % of a "
@@ -229,7 +231,7 @@ def undo(name: Name, groups: Groups = None, as_json: JsonFlag = False) -> None:
     from consolidation_pipeline.service.sources.write_back import undo_writes
 
     engine, _ = open_store()
-    conflicts = undo_writes(engine, name, groups or None)
+    conflicts = undo_writes(engine, name, groups or None, tell=_tell)
     _end(conflicts, f"{name}: everything asked for is undone", as_json=as_json)
 
 
@@ -259,7 +261,7 @@ def disconnect(
         )
         _end({}, f"{name} is forgotten", as_json=as_json)
         return
-    conflicts = disconnect_source(engine, name, restore=restore)
+    conflicts = disconnect_source(engine, name, restore=restore, tell=_tell)
     _end(conflicts, f"{name} is disconnected", as_json=as_json)
 
 
@@ -278,6 +280,10 @@ def restore(
         raise UsageError("give --url-env or --path, one of them")
     conflicts = restore_store(url_env) if url_env is not None else restore_folder(path or Path())
     _end(conflicts, "everything that was written is undone", as_json=as_json)
+
+
+def _tell(sentence: str) -> None:
+    print_note(f"note: {sentence}")
 
 
 def _end(conflicts: Mapping[UUID, Sequence[Conflict]], message: str, *, as_json: bool) -> None:

@@ -68,6 +68,7 @@ class SourceWriteReply(Reply):
     waiting: int = Field(description="Groups that were not written yet.")
     restored: int = Field(description="Earlier writes undone, as their merged memories are not there any more.")
     refused: dict[str, str] = Field(description="Reason by merged memory.")
+    notes: list[str] = Field(description="Sentences for people, as on rows that came back with other values.")
 
 
 class SourceConflict(Reply):
@@ -84,3 +85,4 @@ class SourceUndoReply(Reply):
 
     undone: list[UUID] = Field(description="Those of the ids without open writes now.")
     conflicts: list[SourceConflict] = Field(description="Rows that stand in the way; their groups stay written.")
+    notes: list[str] = Field(description="What came back with other values, as triggers and the table set them.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -225,11 +225,14 @@ def describe_table(source: Source) -> str:
     return read_config(source.config).place
 
 
-def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID, list[Conflict]]:
+def disconnect_source(
+    engine: Engine, name: str, *, restore: bool, tell: Callable[[str], None] = lambda _: None
+) -> dict[UUID, list[Conflict]]:
     """End the connection of a store; its memories stay in the project.
 
     Args:
         restore: Undo all that was written into the store; if something stands in the way, the connection stays.
+        tell: Called with each sentence on what came back with other values than before.
 
     Returns:
         The conflicts by merged memory; empty if the store is disconnected.
@@ -241,7 +244,7 @@ def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID,
     with engine.connect() as connection:
         source = get_source(connection, name)
     if restore:
-        conflicts = undo_writes(engine, name)
+        conflicts = undo_writes(engine, name, tell=tell)
         if conflicts:
             return conflicts
     with open_store(source.config) as store:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.connect.restored_rows import describe_differences
 from consolidation_pipeline.connect.store import MemoryStore, Receipt
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.database.engine import Connection, Engine
@@ -69,8 +70,11 @@ def record_write(engine: Engine, source: Source, store: MemoryStore, memory_id: 
 
 
 def record_undo(connection: Connection, source: Source, write: SourceWrite, receipt: Mapping[str, Any]) -> None:
-    """Record here that a write is undone in the store: its hidden rows are there again, its new row is not."""
+    """Record here that a write is undone in the store: its hidden rows are there again, its new row is not.
+
+    The reason of the write becomes what came back with other values.
+    """
     set_row_states(connection, source.id, receipt["hidden"], "mirrored")
     if receipt["inserted"]:
         forget_rows(connection, source.id, [receipt["successor"]])
-    end_write(connection, write.id, "undone")
+    end_write(connection, write.id, "undone", "; ".join(describe_differences([receipt])) or None)

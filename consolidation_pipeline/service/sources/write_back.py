@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID, uuid4
 
+from consolidation_pipeline.connect.restored_rows import describe_differences
 from consolidation_pipeline.connect.store import Conflict, MemoryStore, SourceRow, scope_key
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.sources.recall_gate import (
@@ -50,7 +52,7 @@ class WriteResult:
 
     ``refused``: reason by merged memory. ``waiting``: groups that were not tried: over the limit of a scope, with rows
     that changed a moment ago, or not named in mode review. ``restored``: earlier writes that were undone, as their
-    merged memory is gone or the store shows nothing of it any more.
+    merged memory is gone or the store shows nothing of it any more. ``notes``: sentences for people.
     """
 
     written: int = 0
@@ -59,6 +61,7 @@ class WriteResult:
     waiting: int = 0
     restored: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def write_source(
@@ -98,7 +101,7 @@ def write_source(
     with hold_source(engine, source), open_store(source.config) as store:
         embedder = StoreEmbedder(engine, project, read_config(source.config), store)
         recover_writes(engine, source, store)
-        result.restored = undo_dissolved_here(engine, source, store)
+        _undo_dissolved_here(engine, source, store, result)
         aged = plan_with_age(engine, name)
         planned = [one for one, _ in aged]
         if plan is not None:
@@ -169,11 +172,18 @@ def _write(
     return True
 
 
-def undo_writes(engine: Engine, name: str, memory_ids: Sequence[UUID] | None = None) -> dict[UUID, list[Conflict]]:
+def undo_writes(
+    engine: Engine,
+    name: str,
+    memory_ids: Sequence[UUID] | None = None,
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[UUID, list[Conflict]]:
     """Undo writes of a store, newest first.
 
     Args:
         memory_ids: Merged memories, or the groups of changes that made them; None = all.
+        tell: Called with each sentence on what came back with other values than before.
 
     Returns:
         The conflicts by the id that was named, else by merged memory.
@@ -197,55 +207,65 @@ def undo_writes(engine: Engine, name: str, memory_ids: Sequence[UUID] | None = N
             for write in writes
             if write.status == "written" and (memory_ids is None or not write.ids.isdisjoint(named))
         ]
-        return {
-            next(iter(write.ids & named), write.memory_id): found
-            for write, found in _undo_each(engine, source, store, wanted)
-            if found
-        }
+        ended = list(_undo_each(engine, source, store, wanted))
+    for sentence in describe_differences([one.receipt for one in ended]):
+        tell(sentence)
+    return {next(iter(one.write.ids & named), one.write.memory_id): one.conflicts for one in ended if one.conflicts}
 
 
-def _undo_each(
-    engine: Engine, source: Source, store: MemoryStore, writes: Sequence[SourceWrite]
-) -> Iterator[tuple[SourceWrite, list[Conflict]]]:
-    """Undo writes in this order, each in a transaction of its own; yield each with what stands in its way."""
+@dataclass(frozen=True)
+class _Undo:
+    """Undo of a write: what stands in its way or, if nothing does, its receipt."""
+
+    write: SourceWrite
+    conflicts: list[Conflict]
+    receipt: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _undo_each(engine: Engine, source: Source, store: MemoryStore, writes: Sequence[SourceWrite]) -> Iterator[_Undo]:
+    """Undo writes in this order, each in a transaction of its own."""
     receipts = store.read_receipts([write.id for write in writes])
     for write in writes:
         if write.id not in receipts:
-            yield write, [_LOST]
+            yield _Undo(write, [_LOST])
             continue
         with store.transaction():
             conflicts = store.undo_write(write.id)
-        if not conflicts:
-            with engine.begin() as connection:
-                record_undo(connection, source, write, receipts[write.id])
-        yield write, conflicts
+            receipt = store.read_receipts([write.id])[write.id]
+        if conflicts:
+            yield _Undo(write, conflicts)
+            continue
+        with engine.begin() as connection:
+            record_undo(connection, source, write, receipt)
+        yield _Undo(write, [], receipt)
 
 
-def undo_dissolved(connection: Connection, project_id: UUID) -> int:
+def undo_dissolved(connection: Connection, project_id: UUID) -> list[str]:
     """Show rows in their stores again whose merges are undone in the transaction of ``connection``.
 
     The stores commit first. If the transaction here fails then, the next write of the source hides the rows again.
 
     Returns:
-        The number of writes that were undone.
+        Sentences on what came back with other values.
 
     Raises:
         ConflictError: A store's program changed what was written; ``conflicts`` are the rows.
         UsageError, StoreError: The database of a store is not known or cannot be reached.
     """
     writes = list_dissolved(connection, project_id)
+    receipts = []
     for name in dict.fromkeys(name for name, _ in writes):
         source = get_source(connection, name)
         with open_store(source.config) as store, store.transaction():
             for write in [write for owner, write in writes if owner == name]:
-                undo_or_refuse(connection, source, store, write)
-    return len(writes)
+                receipts.append(undo_or_refuse(connection, source, store, write))
+    return describe_differences(receipts)
 
 
-def undo_or_refuse(connection: Connection, source: Source, store: MemoryStore, write: SourceWrite) -> None:
-    """Undo a write in both transactions. Raise ConflictError if rows stand in the way."""
-    receipt = store.read_receipts([write.id]).get(write.id, {})
-    conflicts = store.undo_write(write.id) if receipt else [_LOST]
+def undo_or_refuse(connection: Connection, source: Source, store: MemoryStore, write: SourceWrite) -> Mapping[str, Any]:
+    """Undo a write in both transactions; return its receipt. Raise ConflictError if rows stand in the way."""
+    is_known = bool(store.read_receipts([write.id]))
+    conflicts = store.undo_write(write.id) if is_known else [_LOST]
     if conflicts:
         first = conflicts[0]
         raise ConflictError(
@@ -253,15 +273,15 @@ def undo_or_refuse(connection: Connection, source: Source, store: MemoryStore, w
             "written there",
             tuple(each.key for each in conflicts),
         )
+    receipt = store.read_receipts([write.id])[write.id]
     record_undo(connection, source, write, receipt)
+    return receipt
 
 
-def undo_dissolved_here(engine: Engine, source: Source, store: MemoryStore) -> int:
-    """Undo the writes of one source whose merges were dissolved, as by an edit; those with conflicts stay.
-
-    Returns:
-        The number of writes that were undone.
-    """
+def _undo_dissolved_here(engine: Engine, source: Source, store: MemoryStore, result: WriteResult) -> None:
+    """Undo the writes of one source whose merges were dissolved, as by an edit; those with conflicts stay."""
     with engine.connect() as connection:
         writes = [write for name, write in list_dissolved(connection, source.project_id) if name == source.name]
-    return sum(not conflicts for _, conflicts in _undo_each(engine, source, store, writes))
+    ended = list(_undo_each(engine, source, store, writes))
+    result.restored = sum(not one.conflicts for one in ended)
+    result.notes += describe_differences([one.receipt for one in ended])
