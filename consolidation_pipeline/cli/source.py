@@ -21,7 +21,7 @@ from consolidation_pipeline.cli.output import (
     shorten,
     show_progress,
 )
-from consolidation_pipeline.core.text.counted_nouns import counted
+from consolidation_pipeline.core.text.counted_nouns import counted, plural
 from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +36,12 @@ Groups = Annotated[
     typer.Argument(metavar="[GROUP]...", help="Groups by the ids of `source diff`, or their merged memories."),
 ]
 _TEXT_WIDTH = 100
+# Why groups wait, by the reason of a result.
+_WAITING = {
+    "review": "in mode review what you name is written: `source write {name} ID..`, or --all",
+    "recent": "one of their rows changed within the last ten minutes",
+    "share": "a write without a choice hides at most 5 % of the rows of a scope, or one group; the next one goes on",
+}
 
 
 @app.command(name="list")
@@ -104,7 +110,7 @@ def diff(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what `source write` would keep, add and hide in the store, row by row. Changes nothing.
+    """Show what `source write` would keep, add, hide and show again in the store, row by row. Changes nothing.
 
     Each group begins with its id, which `source write`, `source undo` and, once it is written, `rollback` take. Remove
     groups from the file of --out, and `source write --plan FILE` writes the others and nothing else.
@@ -112,12 +118,19 @@ def diff(
     from consolidation_pipeline.service.runs.plan_file import save_plan, write_file
     from consolidation_pipeline.service.sources.connections import list_connected
     from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
-    from consolidation_pipeline.service.sources.write_plan import WritePlan, make_patch, plan_writes
+    from consolidation_pipeline.service.sources.write_plan import (
+        WritePlan,
+        describe_taken,
+        make_patch,
+        plan_restores,
+        plan_writes,
+    )
 
     if copy_url_env and not gate:
         raise UsageError("--copy-url-env says where --gate tries the groups: give --gate too")
     engine, _ = open_store()
     planned = plan_writes(engine, name, quiet_seconds=0)
+    restores = plan_restores(engine, name)
     outcomes: dict[UUID, Rehearsed] = {}
     if gate:
         with show_progress(f"trying {counted(len(planned), 'group')} in the store", as_json=as_json):
@@ -129,11 +142,20 @@ def diff(
             return
         write_file(data, patch)
     if out is not None:
-        save_plan(WritePlan(source=name, groups=planned), out)
+        save_plan(WritePlan(source=name, groups=planned, restores=restores), out)
     if as_json:
         shown = [plan.model_dump(mode="json") for plan in planned[:limit]]
         tried = {str(id_): outcome for id_, outcome in outcomes.items()} if gate else None
-        print_json({"source": name, "total": len(planned), "groups": shown, "gate": tried})
+        print_json(
+            {
+                "source": name,
+                "total": len(planned),
+                "groups": shown,
+                "restores": [restore.model_dump(mode="json") for restore in restores],
+                "notes": describe_taken(engine, name),
+                "gate": tried,
+            }
+        )
         return
     for plan in planned[:limit]:
         print(plan.id)
@@ -143,13 +165,23 @@ def diff(
             print(f"  add   {shorten(plan.text, _TEXT_WIDTH)}")
         if gate:
             print(f"  gate  {_describe_outcome(outcomes[plan.memory_id])}")
+    for restore in restores[:limit]:
+        print(f"{restore.id}  its merged memory is not there any more")
+        for key, body in restore.texts.items():
+            print(f"  show  {key}  {shorten(body, _TEXT_WIDTH)}")
+        if restore.removed is not None:
+            print(f"  drop  {shorten(restore.removed, _TEXT_WIDTH)}")
     hidden = sum(len(plan.hidden) for plan in planned)
     refused = sum(outcome.refusal is not None for outcome in outcomes.values())
     told = f"; {counted(refused, 'group')} would be refused" if gate else ""
+    shown_again = sum(len(restore.texts) for restore in restores)
+    told += f"; {counted(shown_again, 'row')} would be shown again" if restores else ""
     print(f"{counted(len(planned), 'group')}; {counted(hidden, 'row')} would be hidden{told}")
+    for sentence in describe_taken(engine, name):
+        _tell(sentence)
     if len(planned) > limit:
         print_note(f"note: {limit:,} groups are shown; --limit {len(planned)} shows all")
-    if not planned:
+    if not planned and not restores:
         return
     if out is not None:
         print(f"apply: consolidation source write {name} --plan {out}")
@@ -195,16 +227,14 @@ def write(
     """
     from consolidation_pipeline.service.runs.plan_file import load_plan
     from consolidation_pipeline.service.sources.write_back import write_source
-    from consolidation_pipeline.service.sources.write_plan import WritePlan, plan_writes
+    from consolidation_pipeline.service.sources.write_plan import WritePlan
 
     if sum([all_, bool(groups), plan is not None]) > 1:
         raise UsageError("give groups, --all or --plan, only one of them")
     loaded = None if plan is None else load_plan(WritePlan, plan, made_by="consolidation source diff --out")
     engine, _ = open_store()
-    if all_:
-        groups = [one.id for one in plan_writes(engine, name, quiet_seconds=0)]
     with show_progress(f"writing to {name}", as_json=as_json):
-        result = write_source(engine, name, memory_ids=groups if all_ else groups or None, plan=loaded)
+        result = write_source(engine, name, memory_ids=groups or None, plan=loaded, everything=all_)
     if as_json:
         print_json({"source": name, "write": result})
         return
@@ -213,16 +243,14 @@ def write(
         f"{result.inserted:,} added; {result.waiting:,} waiting, {len(result.refused):,} refused"
     )
     if result.restored:
-        print(f"{result.restored:,} earlier writes undone, as their merged memories are not there any more")
+        told = "its merged memory is" if result.restored == 1 else "their merged memories are"
+        print(f"{counted(result.restored, 'earlier write')} undone, as {told} not there any more")
     for sentence in result.notes:
         _tell(sentence)
-    if result.waiting and not groups:
-        print_note(
-            "note: in mode review the groups that you name are written (`source diff`); in mode write at most 5 % of a "
-            "scope at once, and none with a row that changed within ten minutes"
-        )
-    for memory_id, reason in list(result.refused.items())[:10]:
-        print_note(f"refused {memory_id}: {reason}")
+    for reason, number in result.waiting_for.items():
+        _tell(f"{counted(number, 'group')} {plural(number, 'waits')}: {_WAITING[reason].format(name=name)}")
+    for group_id, refusal in list(result.refused.items())[:10]:
+        print_note(f"refused {group_id}: {refusal}")
 
 
 @app.command()

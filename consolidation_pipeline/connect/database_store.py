@@ -28,7 +28,7 @@ from consolidation_pipeline.connect.store import (
     StoreConfig,
     scope_key,
 )
-from consolidation_pipeline.connect.undo import find_undone, read_receipts, undo_write
+from consolidation_pipeline.connect.undo import find_undone, read_receipts, set_apart, undo_write
 from consolidation_pipeline.connect.write_back import write_group
 from consolidation_pipeline.errors import UsageError
 
@@ -199,6 +199,15 @@ class DatabaseStore:
     def undo_write(self, write_id: UUID) -> list[Conflict]:
         """Put back what one write changed, in the transaction that is open."""
         return undo_write(self.connection, self.table, write_id)
+
+    @property
+    def sets_apart(self) -> bool:
+        """True: each hidden row has an image of its own."""
+        return True
+
+    def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
+        """Make a new write of hidden rows of a write, in the transaction that is open."""
+        set_apart(self.connection, write_id, apart, keys)
 
     def erase_rows(self, keys: Sequence[str]) -> int:
         """Delete rows with their parts, links and images, in the transaction that is open."""

@@ -255,6 +255,16 @@ class FolderStore:
         self._pend([*added, *(index["path"] for index in record["indexes"])], restored=record["committed"])
         return self._writes.undo(write_id, record)
 
+    @property
+    def sets_apart(self) -> bool:
+        """False: the notes of a group come back together."""
+        return False
+
+    def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
+        """Raise UsageError: the notes of a group come back together."""
+        del write_id, apart, keys
+        raise UsageError("notes of a folder come back with all of their group")
+
     def undo_all(self) -> dict[UUID, list[Conflict]]:
         """Undo every write that is open, newest first; return the conflicts by write."""
         conflicts = {}

@@ -79,12 +79,13 @@ class Receipt:
 class Conflict:
     """A row that somebody changed after it was written, so that its write cannot be undone as it was.
 
-    ``table``: of a folder, its path.
+    ``table``: of a folder, its path. ``is_taken``: a new row has the key of the hidden one.
     """
 
     table: str
     key: str
     reason: str
+    is_taken: bool = False
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,16 @@ class MemoryStore(Protocol):
     def undo_write(self, write_id: UUID) -> list[Conflict]:
         """Put back what a write changed. Return what stands in the way; then nothing was changed."""
 
+    @property
+    def sets_apart(self) -> bool:
+        """True if hidden rows of a write can become a write of their own."""
+
+    def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
+        """Make a new write ``apart`` of the hidden rows ``keys`` of a write, in the transaction that is open.
+
+        It has no successor, and is undone when these keys are free again.
+        """
+
     def erase_rows(self, keys: Sequence[str]) -> int:
         """Remove rows for good, with their images and links to them; return the number of rows."""
 
@@ -256,7 +267,7 @@ def check_stamps(group: GroupWrite, found: Mapping[str, str]) -> None:
     changed = tuple(key for key, stamp in group.stamps.items() if found.get(key) != stamp)
     if changed:
         raise ConflictError(
-            f"group {group.group_id}: {len(changed)} of its {len(group.stamps)} rows changed or are gone in the store "
-            "since the merge was decided; sync first",
+            f"{len(changed)} of its {len(group.stamps)} rows changed or are gone in the store since the merge was "
+            "decided; sync first",
             changed,
         )

@@ -68,13 +68,14 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
     if conflicts:
         return conflicts
     conflicts = _find_conflicts(connection, table, images, forms)
-    if not found[0]["inserted"] and not table.find_present(connection, [found[0]["successor"]]):
-        conflicts.append(Conflict(table.mapping.table, found[0]["successor"], "the kept row was deleted"))
-    elif found[0]["inserted"]:
+    successor = found[0]["successor"]
+    if found[0]["inserted"]:
         conflicts += [
-            Conflict(other, found[0]["successor"], "rows refer to the new row, and would be deleted or emptied with it")
-            for other in find_references(connection, table, [found[0]["successor"]])
+            Conflict(other, successor, "rows refer to the new row, and would be deleted or emptied with it")
+            for other in find_references(connection, table, [successor])
         ]
+    elif successor is not None and not table.find_present(connection, [successor]):
+        conflicts.append(Conflict(table.mapping.table, successor, "the kept row was deleted"))
     if conflicts:
         return conflicts
     with connection.transaction() as savepoint:
@@ -84,7 +85,6 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
         for links in table.mapping.links:
             updated = [each for each in images if each.action == "updated" and each.table == links.table]
             if updated:
-                successor = found[0]["successor"]
                 restored += _restore_links(connection, table, links, updated, forms[links.table], successor=successor)
         conflicts, differences = _compare(connection, table, restored, forms)
         if conflicts:
@@ -94,6 +94,35 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
             [Jsonb({"differences": differences}), write_id],
         )
     return conflicts
+
+
+def set_apart(connection: Connection[Any], write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
+    """Make a new write of the hidden rows ``keys`` of a write. It has no successor."""
+    bound = {"write": write_id, "apart": apart, "keys": list(keys)}
+    connection.execute(
+        """
+        INSERT INTO consolidation_sidecar.writes (id, source, group_id, receipt, written_at)
+        SELECT %(apart)s, source, group_id,
+            receipt || jsonb_build_object('successor', NULL, 'inserted', false, 'links', 0, 'hidden', %(keys)s::text[]),
+            written_at
+        FROM consolidation_sidecar.writes WHERE id = %(write)s
+        """,
+        bound,
+    )
+    connection.execute(
+        """
+        UPDATE consolidation_sidecar.images SET write_id = %(apart)s
+        WHERE write_id = %(write)s AND action = 'deleted' AND key = ANY(%(keys)s)
+        """,
+        bound,
+    )
+    connection.execute(
+        """
+        UPDATE consolidation_sidecar.writes
+        SET receipt = jsonb_set(receipt, '{hidden}', (receipt -> 'hidden') - %(keys)s::text[]) WHERE id = %(write)s
+        """,
+        bound,
+    )
 
 
 def _compare(
@@ -134,7 +163,7 @@ def _find_conflicts(
         for image in mine:
             rows = now.get(image.key, [])
             if image.action == "deleted" and rows and not _is_own(rows, mine):
-                conflicts.append(Conflict(name, image.key, "a hidden row was written again"))
+                conflicts.append(Conflict(name, image.key, "a hidden row was written again", is_taken=True))
             elif image.action == "inserted" and image.after not in rows:
                 conflicts.append(
                     Conflict(name, image.key, "the new row was changed" if rows else "the new row is gone")

@@ -125,6 +125,27 @@ def test_plan_is_tried_shortened_and_written(store: Store, cli: Cli, tmp_path: P
     assert "nothing was written: group" in again.err
 
 
+def test_rows_to_be_shown_again_are_told_before(store: Store, cli: Cli, tmp_path: Path) -> None:
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    waiting = cli("source", "write", "shop-mem0")
+    assert f"{GROUPS} groups wait: in mode review what you name is written" in waiting.err
+    assert cli("source", "write", "shop-mem0", "--json").json["write"]["waiting_for"] == {"review": GROUPS}
+    group = cli("source", "diff", "shop-mem0", "--json").json["groups"][0]
+    assert cli("source", "write", "shop-mem0", "--all").code == 0
+    edit = "UPDATE mem0 SET payload = jsonb_set(payload, '{data}', to_jsonb('Lunch is at noon'::text)) WHERE id = %s"
+    store.connection.execute(edit, [group["keep"]])
+    assert "1 revised" in cli("source", "sync", "shop-mem0").out
+    diff = cli("source", "diff", "shop-mem0", "--out", str(tmp_path / "plan.json"))
+    assert f"{group['id']}  its merged memory is not there any more" in diff.out
+    assert diff.out.count("\n  show  ") == WORDINGS - 1
+    assert f"0 groups; 0 rows would be hidden; {WORDINGS - 1} rows would be shown again" in diff.out
+    assert len(store.texts()) == GROUPS
+    written = cli("source", "write", "shop-mem0", "--plan", str(tmp_path / "plan.json"))
+    assert "1 earlier write undone, as its merged memory is not there any more" in written.out
+    assert len(store.texts()) == GROUPS + WORDINGS - 1
+
+
 def test_wrong_plan_files_and_options_are_refused(store: Store, cli: Cli, tmp_path: Path) -> None:
     del store
     path = tmp_path / "plan.json"

@@ -47,6 +47,9 @@ def recover_writes(engine: Engine, source: Source, store: MemoryStore) -> None:
         if write.status == "intended" and found is None:
             with engine.begin() as connection:
                 end_write(connection, write.id, "refused", "cut off before it was written")
+        elif write.status == "intended" and found is not None and found["successor"] is None:
+            with engine.begin() as connection:  # Rows of another write that were set apart.
+                end_write(connection, write.id, "written")
         elif write.status == "intended" and found is not None:
             receipt = Receipt(write.id, found["successor"], found["inserted"], found["hidden"], found["links"])
             record_write(engine, source, store, write.memory_id, receipt)

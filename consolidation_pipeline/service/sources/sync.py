@@ -15,6 +15,7 @@ from consolidation_pipeline.connect.source_table import parse_time
 from consolidation_pipeline.connect.store import MemoryStore, SourceRow
 from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidMemoryError, UsageError
@@ -115,6 +116,12 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
         if sync.result.erased:
             told = f"{sync.result.erased:,} rows are not copied: their memories were erased from this project"
             sync.result.notes = (*sync.result.notes, told)
+        if sync.taken:
+            told = (
+                f"{counted(len(sync.taken), 'hidden row')} cannot be shown again, as new rows have their keys, for "
+                f"example {sync.taken[0]}: `source diff {name}` tells what to do"
+            )
+            sync.result.notes = (*sync.result.notes, told)
         with engine.begin() as connection:
             changed = sync.result.count() if sync.result.is_change else None
             save_sync(connection, source.id, asdict(sync.result), changed=changed)
@@ -131,6 +138,7 @@ class _Sync:
         self.config = read_config(source.config)
         self.model = load_embedder(parse_options(project.config).embedding_model).name
         self.result = SyncResult()
+        self.taken: list[str] = []  # Hidden rows whose keys new rows have.
 
     @cached_property
     def erased(self) -> set[str]:
@@ -212,6 +220,7 @@ class _Sync:
             with self.engine.connect() as connection:
                 active = list_active(connection, [known[row.key].memory_id for row in batch if row.key in known])
             revised = [row for row in batch if row.key in known and known[row.key].memory_id in active]
+            self.taken += [row.key for row in batch if row.key in known and known[row.key].state == "hidden"]
             new = [row for row in batch if row.key not in known or known[row.key].memory_id not in active]
             self._end_successors([known[row.key] for row in new if row.key in known])
             self._append(new, known)

@@ -12,7 +12,7 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
-from consolidation_pipeline.service.sources.write_back import undo_dissolved
+from consolidation_pipeline.service.sources.dissolved import undo_dissolved
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
