@@ -125,6 +125,10 @@ class DatabaseStore:
         """Yield the memories with ``keys``, or all."""
         return self.table.iter_rows(self.connection, keys, vectors=vectors)
 
+    def find_shared_keys(self, keys: Sequence[str] | None = None) -> dict[str, int]:
+        """Return those of ``keys``, or of all, that several memories have, with their number."""
+        return self.table.find_shared_keys(self.connection, keys)
+
     def sample_rows(self, count: int) -> list[SourceRow]:
         """Return up to ``count`` memories that have a vector, by key."""
         with self.connection.transaction():

@@ -180,6 +180,11 @@ class FolderStore:
             raise StoreError(f"{self._folder.root} holds no notes: is it mounted? Nothing was taken for deleted")
         yield from rows
 
+    def find_shared_keys(self, keys: Sequence[str] | None = None) -> dict[str, int]:
+        """Return nothing: a path is of one file."""
+        del keys
+        return {}
+
     def sample_rows(self, count: int) -> list[SourceRow]:
         """Return nothing: no note has a vector."""
         del count

@@ -187,6 +187,31 @@ class SourceTable:
             cursor.itersize = _FETCH_ROWS * 10
             yield from cursor.execute(query)
 
+    def has_unique_key(self, connection: Connection[Any]) -> bool:
+        """Return True if an index keeps two rows from having one key."""
+        found = connection.execute(
+            """
+            SELECT EXISTS (
+                SELECT FROM pg_index i WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid
+                    AND i.indpred IS NULL AND i.indexprs IS NULL AND %s::text[] @> (
+                        SELECT array_agg(a.attname::text) FROM pg_attribute a
+                        WHERE a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey[0:i.indnkeyatts - 1])))
+            """,
+            [self.mapping.identifier().as_string(connection), list(self.mapping.key)],
+        ).fetchone()
+        return found == (True,)
+
+    def find_shared_keys(self, connection: Connection[Any], keys: Sequence[str] | None = None) -> dict[str, int]:
+        """Return those of ``keys``, or of all, that several memories have, with their number."""
+        if self.has_unique_key(connection):
+            return {}
+        query = sql.SQL("SELECT {key}, count(*) FROM {memories} AND {chosen} GROUP BY 1 HAVING count(*) > 1").format(
+            key=self.key_sql,
+            memories=self.memories_sql,
+            chosen=sql.SQL("true") if keys is None else self.among_keys(),
+        )
+        return dict(connection.execute(query, {"keys": None if keys is None else list(keys)}).fetchall())
+
     def sample_rows(self, connection: Connection[Any], count: int) -> list[SourceRow]:
         """Return up to ``count`` memories that have a vector, by key."""
         return list(islice((row for row in self.iter_rows(connection, vectors=True) if row.vector is not None), count))

@@ -209,6 +209,9 @@ class MemoryStore(Protocol):
     def iter_rows(self, keys: Sequence[str] | None = None, *, vectors: bool = False) -> Iterator[SourceRow]:
         """Yield the memories with ``keys``, or all, within ``snapshot`` or ``transaction``."""
 
+    def find_shared_keys(self, keys: Sequence[str] | None = None) -> dict[str, int]:
+        """Return those of ``keys``, or of all, that several memories have, with their number; within ``snapshot``."""
+
     def sample_rows(self, count: int) -> list[SourceRow]:
         """Return up to ``count`` memories that have a vector."""
 

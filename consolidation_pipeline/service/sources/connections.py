@@ -22,7 +22,7 @@ from consolidation_pipeline.core.memories.memories import check_memory_type
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS, normalize_scope
-from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.intake.importer import find_or_create_project
 from consolidation_pipeline.service.sources.folder_reader import read_folder_config
 from consolidation_pipeline.service.sources.stores import open_notes, open_store, read_config
 from consolidation_pipeline.service.sources.write_back import undo_writes
@@ -73,6 +73,7 @@ def connect_source(
     """Connect a store with a project, which is created if it is missing. Its memories come with the first sync.
 
     In modes other than mirror the schema of the sidecar is created in the store, with a trigger that tells of changes.
+    If anything fails, nothing is stored.
 
     Args:
         name: Name of the source; the memories have it as their source.
@@ -98,17 +99,15 @@ def connect_source(
         found = _examine(store, name, mode)
         with store.snapshot():
             sample = list(islice(store.iter_rows(), _SAMPLE)) if found.memories else []
-    with engine.connect() as connection:
-        _check_unconnected(list_sources(connection), checked)  # Before a project is made.
-    owner = ensure_project(engine, project, {"scope": wanted} if names else {})
-    _check_walls(parse_options(owner.config).scope, wanted, project)
     with engine.begin() as connection:
         _check_unconnected(list_sources(connection), checked)
+        owner = find_or_create_project(connection, project, {"scope": wanted} if names else {})
+        _check_walls(parse_options(owner.config).scope, wanted, project)
         _check_new(connection, owner, name, checked, sample)
         source = create_source(connection, owner.id, name, config=checked.dump(), mode=mode)
-    if mode != "mirror":
-        with open_store(source.config) as store:
-            store.prepare(name, checked)
+        if mode != "mirror":  # If this fails, nothing is stored here either.
+            with open_store(source.config) as store:
+                store.prepare(name, checked)
     return Connected(source, found, mode != "mirror" and found.rights.watch)
 
 
