@@ -22,7 +22,7 @@ from consolidation_pipeline.cli.output import (
     show_progress,
 )
 from consolidation_pipeline.core.text.counted_nouns import counted, plural
-from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.errors import ConflictError, NotFoundError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.connect.store import Conflict
@@ -32,8 +32,11 @@ app = typer.Typer(no_args_is_help=True, help="Sync, write to and disconnect stor
 
 Name = Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as `source list` shows it.")]
 Groups = Annotated[
-    list[UUID] | None,
-    typer.Argument(metavar="[GROUP]...", help="Groups by the ids of `source diff`, or their merged memories."),
+    list[str] | None,
+    typer.Argument(
+        metavar="[GROUP]...",
+        help="Groups by the ids of `source diff` or their first 8 digits, or their merged memories.",
+    ),
 ]
 _TEXT_WIDTH = 100
 # Why groups wait, by the reason of a result.
@@ -228,13 +231,15 @@ def write(
     from consolidation_pipeline.service.runs.plan_file import load_plan
     from consolidation_pipeline.service.sources.write_back import write_source
     from consolidation_pipeline.service.sources.write_plan import WritePlan
+    from consolidation_pipeline.service.sources.write_selection import find_groups
 
     if sum([all_, bool(groups), plan is not None]) > 1:
         raise UsageError("give groups, --all or --plan, only one of them")
     loaded = None if plan is None else load_plan(WritePlan, plan, made_by="consolidation source diff --out")
     engine, _ = open_store()
     with show_progress(f"writing to {name}", as_json=as_json):
-        result = write_source(engine, name, memory_ids=groups or None, plan=loaded, everything=all_)
+        named = find_groups(engine, name, groups) if groups else None
+        result = write_source(engine, name, memory_ids=named, plan=loaded, everything=all_)
     if as_json:
         print_json({"source": name, "write": result})
         return
@@ -257,9 +262,11 @@ def write(
 def undo(name: Name, groups: Groups = None, as_json: JsonFlag = False) -> None:
     """Undo writes in the store only: those of the groups that you name, or all. The project stays as it is."""
     from consolidation_pipeline.service.sources.write_back import undo_writes
+    from consolidation_pipeline.service.sources.write_selection import find_groups
 
     engine, _ = open_store()
-    conflicts = undo_writes(engine, name, groups or None, tell=_tell)
+    named = find_groups(engine, name, groups) if groups else None
+    conflicts = undo_writes(engine, name, named, tell=_tell)
     _end(conflicts, f"{name}: everything asked for is undone", as_json=as_json)
 
 
@@ -289,7 +296,14 @@ def disconnect(
         )
         _end({}, f"{name} is forgotten", as_json=as_json)
         return
-    conflicts = disconnect_source(engine, name, restore=restore, tell=_tell)
+    try:
+        conflicts = disconnect_source(engine, name, restore=restore, tell=_tell)
+    except NotFoundError:
+        raise
+    except (UsageError, StoreError) as error:
+        raise type(error)(
+            f"{error}. If the store is gone for good: consolidation source disconnect {name} --forget"
+        ) from error
     _end(conflicts, f"{name} is disconnected", as_json=as_json)
 
 
@@ -317,11 +331,11 @@ def _tell(sentence: str) -> None:
 def _end(conflicts: Mapping[UUID, Sequence[Conflict]], message: str, *, as_json: bool) -> None:
     """Tell that it is done, or raise ConflictError with what stands in the way."""
     if conflicts:
-        lines = [f"{id_}: {each.reason}, {each.table} {each.key}" for id_, found in conflicts.items() for each in found]
+        lines = [f"{id_}: {each.reason}, {each.place}" for id_, found in conflicts.items() for each in found]
         raise ConflictError(
             f"{counted(len(conflicts), 'group')} not undone, as the store's program changed what was written: "
             f"{'; '.join(lines[:5])}",
-            tuple(each.key for found in conflicts.values() for each in found),
+            tuple(each.key for found in conflicts.values() for each in found if each.key),
         )
     if as_json:
         payload: dict[str, Any] = {"undone": True}

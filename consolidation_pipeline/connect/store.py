@@ -79,13 +79,19 @@ class Receipt:
 class Conflict:
     """A row that somebody changed after it was written, so that its write cannot be undone as it was.
 
-    ``table``: of a folder, its path. ``is_taken``: a new row has the key of the hidden one.
+    ``table``: of a folder, its path. ``key``: empty = all rows of the table. ``is_taken``: a new row has the key of the
+    hidden one.
     """
 
     table: str
     key: str
     reason: str
     is_taken: bool = False
+
+    @property
+    def place(self) -> str:
+        """Table and key in words."""
+        return f"{self.table} {self.key}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -76,13 +76,13 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
 
 def _check_group(table: SourceTable, group: GroupWrite) -> None:
     if group.keep is not None and group.keep not in group.stamps:
-        raise UsageError(f"the kept row {group.keep} is not of the group {group.group_id}")
+        raise UsageError(f"the kept row {group.keep} is not of the group")
     if group.keep is None and not table.mapping.can_insert:
         raise UsageError(f"no new rows are written to {table.mapping.table}: keep one of the sources")
     if group.keep is None and not group.text:
-        raise UsageError(f"the new row of group {group.group_id} has no text")
+        raise UsageError("the new row of the group has no text")
     if group.keep is None and table.mapping.vector is not None and group.vector is None:
-        raise UsageError(f"the new row of group {group.group_id} has no vector, and rows of this store have one")
+        raise UsageError("the new row of the group has no vector, and rows of this store have one")
 
 
 class _Images:

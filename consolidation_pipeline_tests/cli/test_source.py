@@ -146,6 +146,31 @@ def test_rows_to_be_shown_again_are_told_before(store: Store, cli: Cli, tmp_path
     assert len(store.texts()) == GROUPS + WORDINGS - 1
 
 
+def test_refusals_name_the_group_of_the_diff(store: Store, cli: Cli) -> None:
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    group = cli("source", "diff", "shop-mem0", "--json").json["groups"][0]
+    store.connection.execute("DELETE FROM mem0 WHERE id = %s", [group["keep"]])
+    refused = cli("source", "write", "shop-mem0", group["id"][:8])
+    assert f"refused {group['id']}: 1 of its 3 rows changed or are gone" in refused.err
+    other = cli("source", "diff", "shop-mem0", "--json").json["groups"][1]
+    assert cli("source", "write", "shop-mem0", other["id"]).code == 0
+    assert f"{other['id']} is written to shop-mem0 already" in cli("source", "write", "shop-mem0", other["id"]).err
+    store.connection.execute("DELETE FROM mem0 WHERE id = %s", [other["keep"]])
+    assert f"{other['id']}: the kept row was deleted" in cli("source", "undo", "shop-mem0").err
+
+
+def test_end_of_a_store_that_is_gone_is_named(store: Store, cli: Cli) -> None:
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    store.connection.execute("ALTER TABLE mem0 RENAME TO memories")
+    for end in ("--restore", "--keep"):
+        answer = cli("source", "disconnect", "shop-mem0", end)
+        assert answer.code == 2
+        assert "table mem0 does not exist in this database" in answer.err
+        assert "consolidation source disconnect shop-mem0 --forget" in answer.err
+    assert "--forget" not in cli("source", "disconnect", "shop", "--keep").err
+
+
 def test_wrong_plan_files_and_options_are_refused(store: Store, cli: Cli, tmp_path: Path) -> None:
     del store
     path = tmp_path / "plan.json"
@@ -155,6 +180,9 @@ def test_wrong_plan_files_and_options_are_refused(store: Store, cli: Cli, tmp_pa
     assert answer.code == 2
     assert "is not a plan of `consolidation source diff --out`" in answer.err
     assert cli("source", "write", "shop-mem0", "--plan", str(path), "--all").code == 2
+    assert answer.err.count("format: Input should be 1") == 1
+    path.write_text("{")
+    assert "diff --out`: Invalid JSON" in cli("source", "write", "shop-mem0", "--plan", str(path)).err
     assert "give --gate too" in cli("source", "diff", "shop-mem0", "--copy-url-env", "MEM0_URL").err
     assert "cannot be written" in cli("source", "diff", "shop-mem0", "--out", str(tmp_path)).err
 

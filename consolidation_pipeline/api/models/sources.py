@@ -89,7 +89,7 @@ class SourceConflict(Reply):
 
     memory_id: UUID = Field(description="The id that was named.")
     table: str
-    key: str
+    key: str = Field(description="Empty: all rows of the table.")
     reason: str
 
 

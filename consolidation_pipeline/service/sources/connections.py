@@ -121,10 +121,16 @@ def ensure_connected(engine: Engine, name: str, *, project: str, config: Mapping
         source = next((each for each in list_sources(connection) if each.name == name), None)
     if source is None:
         return connect_source(engine, name, project=project, config=config, mode=mode).source
-    if source.project != project or read_config(config).dump() != read_config(source.config).dump():
+    given = {"project": project, **read_config(config).dump()}
+    stored = {"project": source.project, **read_config(source.config).dump()}
+    different = [
+        f"{field} = {stored.get(field, 'default')}, not {given.get(field, 'default')}"
+        for field in stored | given
+        if stored.get(field) != given.get(field)
+    ]
+    if different:
         raise ConflictError(
-            f"source {name} is connected already, to {describe_table(source)} for project {source.project} or with "
-            "another configuration: disconnect it, or choose another name",
+            f"source {name} is connected already, with {'; '.join(different)}: disconnect it, or choose another name",
             (name,),
         )
     if source.mode != mode:

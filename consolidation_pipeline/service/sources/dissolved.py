@@ -63,7 +63,7 @@ def restore_dissolved(
         apart = one.conflicts and all(each.is_taken for each in one.conflicts) and store.sets_apart
         ended.append(_undo_apart(engine, source, store, one.write, sorted(taken)) if apart else one)
     notes = [
-        f"group {one.write.group_id} stays as it is written: {each.reason}, {each.table} {each.key}".rstrip()
+        f"group {one.write.group_id} stays as it is written: {each.reason}, {each.place}"
         for one in ended
         for each in one.conflicts
     ]
@@ -114,9 +114,8 @@ def undo_or_refuse(connection: Connection, source: Source, store: MemoryStore, w
     if conflicts:
         first = conflicts[0]
         raise ConflictError(
-            f"source {source.name}: {first.reason} in {first.table}: {first.key}; its program changed what was "
-            "written there",
-            tuple(each.key for each in conflicts),
+            f"source {source.name}: {first.reason}, {first.place}; its program changed what was written there",
+            tuple(each.key for each in conflicts if each.key),
         )
     receipt = store.read_receipts([write.id])[write.id]
     record_undo(connection, source, write, receipt)

@@ -28,7 +28,9 @@ def hold_source(engine: Engine, source: Source) -> Iterator[None]:
     """Hold the lock of a source: one sync or write at a time."""
     with session_lock(engine, f"source:{source.id}", wait_seconds=0) as held:
         if not held:
-            raise ConflictError(f"another sync of source {source.name} is running: try again when it is done")
+            raise ConflictError(
+                f"another sync, write or undo of source {source.name} is running: try again when it is done"
+            )
         yield
 
 

@@ -2,15 +2,70 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
-from consolidation_pipeline.errors import ConflictError, NotFoundError
-from consolidation_pipeline.service.sources.write_plan import PlannedRestore, PlannedWrite, WritePlan
-from consolidation_pipeline.store.sources.source_writes import SourceWrite
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.sources.write_plan import (
+    PlannedRestore,
+    PlannedWrite,
+    WritePlan,
+    plan_restores,
+    plan_writes,
+)
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.sources.source_writes import SourceWrite, list_writes
+from consolidation_pipeline.store.sources.sources import get_source
 
 # Differences that an error message lists.
 _MAX_LISTED = 5
+_BEGINNING = re.compile(r"[0-9a-fA-F]{8,32}")
+
+
+def find_groups(engine: Engine, name: str, references: Sequence[str]) -> list[UUID]:
+    """Return the ids of groups, or of their merged memories, that were given whole or by their first digits.
+
+    Whether a whole id exists is not checked.
+
+    Raises:
+        UsageError: A reference is no id, or several ids begin with it.
+        NotFoundError: Nothing that is to be written, or was, has an id that begins with it.
+    """
+    whole = {reference: _parse_id(reference) for reference in references}
+    if None not in whole.values():
+        return [id_ for id_ in whole.values() if id_ is not None]
+    with engine.connect() as connection:
+        writes = list_writes(connection, get_source(connection, name).id, ["written", "undone", "gone"])
+    planned: list[PlannedWrite | PlannedRestore] = [
+        *plan_writes(engine, name, quiet_seconds=0),
+        *plan_restores(engine, name),
+    ]
+    named = [(plan.id, plan.memory_id) for plan in planned] + [(write.group_id, write.memory_id) for write in writes]
+    found = []
+    for reference, id_ in whole.items():
+        digits = reference.lower().replace("-", "")
+        matches = dict.fromkeys(each for pair in named for each in pair if each.hex.startswith(digits))
+        if id_ is None and not matches:
+            raise NotFoundError(f"no group of {name} has an id that begins with {reference}")
+        if id_ is None and len(matches) > 1:
+            first, second, *_ = matches
+            raise UsageError(f"several ids begin with {reference}, such as {first} and {second}")
+        found.append(id_ or next(iter(matches)))
+    return found
+
+
+def _parse_id(reference: str) -> UUID | None:
+    """Return a whole id; None if it is the beginning of one. Raise UsageError if it is neither."""
+    with suppress(ValueError):
+        return UUID(reference)
+    if not _BEGINNING.fullmatch(reference.replace("-", "")):
+        raise UsageError(
+            f"{reference!r} is not the id of a group: give the id that `source diff` shows, or its first "
+            "8 or more digits"
+        )
+    return None
 
 
 def select_named(

@@ -19,6 +19,7 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.connections import (
     connect_source,
     disconnect_source,
+    ensure_connected,
     list_connected,
     probe_source,
     restore_store,
@@ -76,7 +77,7 @@ def test_keys_with_a_meaning_are_no_memories(make_store: Callable[[Kind], Store]
     ("config", "words"),
     [
         ({"kind": "mem1", "url_env": URL_ENV}, "there is no kind of store 'mem1'; kinds: mem0,"),
-        ({"kind": "mem0", "url_env": "postgresql://a:b@c/d"}, "is not the name of an environment variable"),
+        ({"kind": "mem0", "url_env": "postgresql://a:b@c/d"}, "url_env is not the name of an environment variable"),
         ({"kind": "mem0", "url_env": "NO_SUCH_URL"}, "the variable NO_SUCH_URL is not set"),
         ({"kind": "mem0", "url_env": URL_ENV, "color": "red"}, "color of the source"),
         ({**CONFIG, "table": "memoirs"}, "table memoirs does not exist"),
@@ -134,6 +135,32 @@ def test_variable_without_url_is_not_repeated(monkeypatch: pytest.MonkeyPatch, v
     with pytest.raises(UsageError, match=URL_ENV) as error:
         probe_source(CONFIG)
     assert "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["postgresql://me:hidden@host/x", "host=h password=hidden"])
+def test_url_in_place_of_a_variable_is_not_repeated(name: str) -> None:
+    for refused in (lambda: probe_source({**CONFIG, "url_env": name}), lambda: restore_store(name)):
+        with pytest.raises(UsageError, match="is not the name of an environment variable") as error:
+            refused()
+        assert "hidden" not in str(error.value)
+
+
+def test_empty_variable_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(URL_ENV, "")
+    with pytest.raises(UsageError, match=f"the variable {URL_ENV} is empty"):
+        probe_source(CONFIG)
+
+
+def test_difference_of_a_declared_source_is_named(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    config = {**CONFIG, "embedding_model": "local", "memory_type": "user_preference", "table": "mem0_old"}
+    words = "with table = default, not mem0_old; memory_type = default, not user_preference: disconnect it"
+    with pytest.raises(ConflictError, match=words):
+        ensure_connected(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="mirror")
+    with pytest.raises(ConflictError, match=f"with project = {PROJECT}, not other: disconnect it"):
+        ensure_connected(
+            pipeline.engine, SOURCE, project="other", config={**CONFIG, "embedding_model": "local"}, mode="mirror"
+        )
 
 
 def test_vectors_of_two_models_are_told(mem0_store: Store) -> None:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from consolidation_pipeline.errors import ConflictError, NotFoundError
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.sources import dissolved, write_back
 from consolidation_pipeline.service.sources.connections import disconnect_source
 from consolidation_pipeline.service.sources.source_checks import check_store
@@ -21,6 +21,7 @@ from consolidation_pipeline.service.sources.write_plan import (
     plan_restores,
     plan_writes,
 )
+from consolidation_pipeline.service.sources.write_selection import find_groups
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import SOURCE, consolidate
 from consolidation_pipeline_tests.service.sources.stores import FACTS, LANGGRAPH, USERS, WORDINGS, Kind, Store
@@ -100,6 +101,19 @@ def test_group_that_is_written_is_told_so(mem0_store: Store, pipeline: Pipeline)
     write_source(pipeline.engine, SOURCE, memory_ids=[plan.id])
     with pytest.raises(NotFoundError, match=f"{plan.id} is written to {SOURCE} already"):
         write_source(pipeline.engine, SOURCE, memory_ids=[plan.id])
+
+
+def test_groups_are_found_by_their_first_digits(mem0_store: Store, pipeline: Pipeline) -> None:
+    consolidate(pipeline, mem0_store, "review")
+    first, second, *_ = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    given = [first.id.hex[:9], str(second.memory_id)[:10].upper(), str(first.memory_id)]
+    assert find_groups(pipeline.engine, SOURCE, given) == [first.id, second.memory_id, first.memory_id]
+    assert write_source(pipeline.engine, SOURCE, memory_ids=[first.id]).written == 1
+    assert find_groups(pipeline.engine, SOURCE, [str(first.id)[:8]]) == [first.id]
+    with pytest.raises(UsageError, match="'deploy' is not the id of a group: give the id that `source diff` shows"):
+        find_groups(pipeline.engine, SOURCE, ["deploy"])
+    with pytest.raises(NotFoundError, match="no group of shop has an id that begins with 0123456789"):
+        find_groups(pipeline.engine, SOURCE, ["0123456789"])
 
 
 def test_all_is_decided_after_what_was_cut_off(

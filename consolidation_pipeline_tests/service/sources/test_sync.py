@@ -171,7 +171,10 @@ def test_two_syncs_at_once_are_refused(mem0_store: Store, pipeline: Pipeline) ->
     connect(pipeline, mem0_store)
     with pipeline.engine.connect() as connection:
         source = get_source(connection, SOURCE)
-    with hold_source(pipeline.engine, source), pytest.raises(ConflictError, match="another sync of source shop"):
+    with (
+        hold_source(pipeline.engine, source),
+        pytest.raises(ConflictError, match="another sync, write or undo of source shop"),
+    ):
         sync_source(pipeline.engine, SOURCE)
 
 

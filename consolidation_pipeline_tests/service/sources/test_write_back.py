@@ -239,10 +239,14 @@ def test_undo_is_refused_while_a_column_is_missing(mem0_store: Store, pipeline: 
     outcome = consolidate(pipeline, mem0_store)
     hidden = write_all(pipeline).hidden
     mem0_store.connection.execute("ALTER TABLE mem0 DROP COLUMN title, ADD COLUMN reviewer text")
-    with pytest.raises(ConflictError, match="column title was dropped or changed since"):
+    with pytest.raises(ConflictError, match="column title of type text was dropped: its rows cannot come back until"):
         pipeline.roll_back(outcome.job_id)
     assert len(mem0_store.texts()) == count - hidden
-    mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN title text")
+    mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN title varchar(90)")
+    words = r"title was of type text, and is of type character varying\(90\): its rows .* again, mem0; its program"
+    with pytest.raises(ConflictError, match=words):
+        pipeline.roll_back(outcome.job_id)
+    mem0_store.connection.execute("ALTER TABLE mem0 ALTER COLUMN title TYPE text")
     pipeline.roll_back(outcome.job_id)
     assert len(mem0_store.texts()) == count
     told = "SELECT count(*), count(reviewer) FROM mem0 WHERE title = 'Title of ' || id"
