@@ -12,7 +12,7 @@ from psycopg import Connection, sql
 
 from consolidation_pipeline.connect.mapping import table_identifier
 from consolidation_pipeline.connect.row_forms import RowForm
-from consolidation_pipeline.connect.source_table import key_sql, list_columns
+from consolidation_pipeline.connect.source_table import SourceTable, key_sql
 from consolidation_pipeline.connect.store import Conflict
 from consolidation_pipeline.core.text.counted_nouns import counted
 
@@ -21,14 +21,17 @@ Differences = dict[str, dict[str, int]]
 
 
 def load_rows(
-    connection: Connection[Any], name: str, key: Sequence[str], keys: set[str], form: RowForm
+    connection: Connection[Any], table: SourceTable, name: str, key: Sequence[str], keys: set[str], form: RowForm
 ) -> dict[str, list[str]]:
     """Return the present rows with ``keys`` as images, by key, locked."""
     rows = connection.execute(
-        sql.SQL("SELECT {key}, {text} FROM {table} t WHERE {key} = ANY(%s) FOR UPDATE").format(
-            key=key_sql(key), text=form.text, table=table_identifier(name)
+        sql.SQL("SELECT {key}, {text} FROM {table} t WHERE {chosen} FOR UPDATE").format(
+            key=key_sql(key),
+            text=form.text,
+            table=table_identifier(name),
+            chosen=table.among_keys(key, table=name),
         ),
-        [sorted(keys)],
+        {"keys": sorted(keys)},
     )
     found: dict[str, list[str]] = {}
     for row_key, row in rows:
@@ -38,6 +41,7 @@ def load_rows(
 
 def compare_restored(
     connection: Connection[Any],
+    table: SourceTable,
     name: str,
     key: Sequence[str],
     form: RowForm,
@@ -55,23 +59,26 @@ def compare_restored(
     Returns:
         Rows that did not come back or go, and the number of rows that differ by column.
     """
-    now = load_rows(connection, name, key, {*images, *removed}, form)
+    now = load_rows(connection, table, name, key, {*images, *removed}, form)
     kept = "a trigger, rule or policy of the table keeps the new row there"
     conflicts = [Conflict(name, each, kept) for each in sorted(removed & now.keys())]
     lost = "a trigger, rule or policy of the table keeps the row from coming back"
     conflicts += [Conflict(name, each, lost) for each, rows in images.items() if len(now.get(each, [])) < len(rows)]
     if conflicts:
         return conflicts, {}
-    for row_key, image, row in _list_differing(images, now):
-        differing = _find_columns(connection, form, image, row)
-        _overwrite(connection, name, key, form, row_key, image, row, differing)
-    now = load_rows(connection, name, key, set(images), form)
-    columns = Counter(
+    differing = list(_list_differing(images, now))
+    if not differing:
+        return [], {}
+    for row_key, image, row in differing:
+        columns = _find_columns(connection, form, image, row)
+        _overwrite(connection, table, name, key, form, row_key, image, row, columns)
+    now = load_rows(connection, table, name, key, set(images), form)
+    left = Counter(
         column
         for _, image, row in _list_differing(images, now)
         for column in _find_columns(connection, form, image, row)
     )
-    return [], dict(columns)
+    return [], dict(left)
 
 
 def _list_differing(
@@ -98,6 +105,7 @@ def _find_columns(connection: Connection[Any], form: RowForm, image: str, row: s
 
 def _overwrite(
     connection: Connection[Any],
+    table: SourceTable,
     name: str,
     key: Sequence[str],
     form: RowForm,
@@ -107,17 +115,23 @@ def _overwrite(
     columns: Sequence[str],
 ) -> None:
     """Give a row the values of its image in ``columns``, if the table lets them be written."""
-    present = list_columns(connection, name)
-    names = sql.SQL(", ").join(sql.Identifier(each) for each in columns if not present[each].generated)
+    writable = table.writable_columns(name)
+    names = sql.SQL(", ").join(sql.Identifier(each) for each in columns if each in writable)
     if not names.as_string(connection):
         return
     with suppress(psycopg.DatabaseError), connection.transaction():
         connection.execute(
             sql.SQL(
-                "UPDATE {table} t SET ({names}) = (SELECT {names} FROM (SELECT (%s::{type}).*) r) "
-                "WHERE {key} = %s AND {text} = %s"
-            ).format(table=table_identifier(name), names=names, type=form.type, key=key_sql(key), text=form.text),
-            [image, row_key, row],
+                "UPDATE {table} t SET ({names}) = (SELECT {names} FROM (SELECT (%(image)s::{type}).*) r) "
+                "WHERE {chosen} AND {text} = %(row)s"
+            ).format(
+                table=table_identifier(name),
+                names=names,
+                type=form.type,
+                chosen=table.among_keys(key, table=name),
+                text=form.text,
+            ),
+            {"image": image, "keys": [row_key], "row": row},
         )
 
 

@@ -115,14 +115,17 @@ class SourceTable:
         """SQL of the key of row ``t`` as text."""
         return key_sql(self.mapping.key)
 
-    def among_keys(self, columns: Sequence[str] | None = None) -> sql.Composable:
+    def among_keys(self, columns: Sequence[str] | None = None, *, table: str | None = None) -> sql.Composable:
         """Return SQL that is true if the key of row ``t`` is in the bound array ``keys``.
 
         Args:
             columns: Columns of ``t`` that hold the key; None = those of the mapped table.
+            table: Table whose own key these columns are; None = the mapped one.
         """
         names = sql.SQL(", ").join(sql.Identifier("t", name) for name in columns or self.mapping.key)
-        types = [sql.SQL(self.columns[name].type) for name in self.mapping.key]
+        typed = self.mapping.key if table is None else columns or ()
+        known = self.columns if table is None else self.columns_of(table)
+        types = [sql.SQL(known[name].type) for name in typed]
         if len(types) == 1:
             values = sql.SQL("k::{}").format(types[0])
         else:

@@ -137,7 +137,9 @@ def _compare(
             if image.table == name and image.before is not None:
                 wanted.setdefault(image.key, []).append(image.before)
         removed = {each.key for each in images if each.table == name and each.action == "inserted"} - wanted.keys()
-        found, columns = compare_restored(connection, name, _key_columns(table, name), forms[name], wanted, removed)
+        found, columns = compare_restored(
+            connection, table, name, _key_columns(table, name), forms[name], wanted, removed
+        )
         conflicts += found
         if columns:
             differences[name] = columns
@@ -159,7 +161,7 @@ def _find_conflicts(
     for name in dict.fromkeys(each.table for each in images if each.action != "updated"):
         key = _key_columns(table, name)
         mine = [each for each in images if each.table == name]
-        now = load_rows(connection, name, key, {each.key for each in mine}, forms[name])
+        now = load_rows(connection, table, name, key, {each.key for each in mine}, forms[name])
         for image in mine:
             rows = now.get(image.key, [])
             if image.action == "deleted" and rows and not _is_own(rows, mine):
@@ -221,7 +223,7 @@ def _restore_links(
     Returns:
         The images of the rows that are as they were.
     """
-    now = load_rows(connection, links.table, links.key, {each.key for each in images}, form)
+    now = load_rows(connection, table, links.table, links.key, {each.key for each in images}, form)
     merged: dict[str, list[str]] = {}
     replaced = []
     for image in images:

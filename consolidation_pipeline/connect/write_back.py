@@ -48,8 +48,9 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
     )
     template = _read_template(connection, table, list(group.stamps)) if group.keep is None else None
     for part in table.mapping.parts:
-        images.delete(table, part.table, part.key, hidden)
-    images.delete(table, table.mapping.table, table.mapping.key, hidden)
+        present = table.count_rows(connection, part.table, part.key, hidden)
+        images.delete(table, part.table, part.key, hidden, present=present)
+    images.delete(table, table.mapping.table, table.mapping.key, hidden, present=len(hidden))
     successor = group.keep
     if template is not None:
         successor = _insert_successor(images, table, group, template)
@@ -101,13 +102,12 @@ class _Images:
         )
         self._position += 1
 
-    def delete(self, table: SourceTable, name: str, key: Sequence[str], keys: Sequence[str]) -> None:
-        """Delete the rows of table ``name`` whose columns ``key`` are among ``keys``.
+    def delete(self, table: SourceTable, name: str, key: Sequence[str], keys: Sequence[str], *, present: int) -> None:
+        """Delete the rows of table ``name`` whose columns ``key`` are among ``keys``, of which there are ``present``.
 
         Raises:
             ConflictError: Not each of them is gone, with an image.
         """
-        present = table.count_rows(self.connection, name, key, keys)
         rows = self.connection.execute(
             sql.SQL("DELETE FROM {} t WHERE {} RETURNING {}, t::text").format(
                 table_identifier(name), table.among_keys(key), key_sql(key)
