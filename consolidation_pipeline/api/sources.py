@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from consolidation_pipeline.api.access import Admin, Caller
 from consolidation_pipeline.api.models.base import ListLimit, ProjectPath
 from consolidation_pipeline.api.models.sources import (
+    PlannedRestore,
     PlannedWrite,
     SourceConflict,
     SourceDiffReply,
@@ -25,7 +26,7 @@ from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.sources.connections import describe_table, find_source, list_connected
 from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
-from consolidation_pipeline.service.sources.write_plan import plan_writes
+from consolidation_pipeline.service.sources.write_plan import plan_restores, plan_writes
 from consolidation_pipeline.store.sources.sources import Source
 
 router = APIRouter(prefix="/api/v1", tags=["sources"])
@@ -53,9 +54,11 @@ def read_sources(project: ProjectPath, caller: Admin) -> SourcesReply:
 @router.get("/sources/{id}/diff", summary="Diff of a source", responses=declare_problems(404))
 def read_diff(id: UUID, caller: Admin, limit: ListLimit = 50) -> SourceDiffReply:
     """Return what a write would keep, add and hide in the store now, group by group. Nothing is changed."""
-    planned = plan_writes(caller.engine, _find(caller, id).name, quiet_seconds=0)
+    name = _find(caller, id).name
+    planned = plan_writes(caller.engine, name, quiet_seconds=0)
     groups = [PlannedWrite.model_validate(plan) for plan in planned[:limit]]
-    return SourceDiffReply(total=len(planned), groups=groups)
+    restores = [PlannedRestore.model_validate(one) for one in plan_restores(caller.engine, name)[:limit]]
+    return SourceDiffReply(total=len(planned), groups=groups, restores=restores)
 
 
 @router.post("/sources/{id}/write", summary="Write to a source", responses=declare_problems(400, 404, 409))
@@ -72,13 +75,14 @@ def write_memories(id: UUID, body: SourceMemoriesRequest, caller: Admin) -> Sour
 @router.post("/sources/{id}/undo", summary="Undo writes to a source", responses=declare_problems(404, 409))
 def undo_memories(id: UUID, body: SourceMemoriesRequest, caller: Admin) -> SourceUndoReply:
     """Undo the writes of merged memories in the store only. `POST /rollback` undoes a merge on both sides."""
-    conflicts = undo_writes(caller.engine, _find(caller, id).name, body.ids)
+    notes: list[str] = []
+    conflicts = undo_writes(caller.engine, _find(caller, id).name, body.ids, tell=notes.append)
     listed = [
         SourceConflict(memory_id=memory_id, table=one.table, key=one.key, reason=one.reason)
         for memory_id, found in conflicts.items()
         for one in found
     ]
-    return SourceUndoReply(undone=[id_ for id_ in body.ids if id_ not in conflicts], conflicts=listed)
+    return SourceUndoReply(undone=[id_ for id_ in body.ids if id_ not in conflicts], conflicts=listed, notes=notes)
 
 
 def _find(caller: Caller, id: UUID) -> Source:

@@ -36,7 +36,7 @@ def rollback(
         "rows deleted": done.memories_deleted,
         "rows brought back": done.memories_recreated or None,
         "undo" if done.redone else "redo": f"consolidation rollback {done.rollback_id}",
-        "note": done.note,
+        "note": "; ".join(done.notes) or None,
     }
     make_console().print(fact_table(f"{done.scope} {target}: rolled back", rows))
 

@@ -21,8 +21,8 @@ from consolidation_pipeline.cli.output import (
     shorten,
     show_progress,
 )
-from consolidation_pipeline.core.text.counted_nouns import counted
-from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.core.text.counted_nouns import counted, plural
+from consolidation_pipeline.errors import ConflictError, NotFoundError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.connect.store import Conflict
@@ -32,12 +32,21 @@ app = typer.Typer(no_args_is_help=True, help="Sync, write to and disconnect stor
 
 Name = Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as `source list` shows it.")]
 Groups = Annotated[
-    list[UUID] | None,
-    typer.Argument(metavar="[GROUP]...", help="Groups by the ids of `source diff`, or their merged memories."),
+    list[str] | None,
+    typer.Argument(
+        metavar="[GROUP]...",
+        help="Groups by the ids of `source diff` or their first 8 digits, or their merged memories.",
+    ),
 ]
 _TEXT_WIDTH = 100
 # Rows that a message names.
 _SHOWN_ROWS = 20
+# Why groups wait, by the reason of a result.
+_WAITING = {
+    "review": "in mode review what you name is written: `source write {name} ID..`, or --all",
+    "recent": "one of their rows changed within the last ten minutes",
+    "share": "a write without a choice hides at most 5 % of the rows of a scope, or one group; the next one goes on",
+}
 
 
 @app.command(name="list")
@@ -84,7 +93,7 @@ def sync(name: Name, as_json: JsonFlag = False) -> None:
         f"{result.unchanged:,} unchanged, {result.refused:,} refused"
     )
     for note in result.notes:
-        print_note(f"note: {note}")
+        _tell(note)
     for reason in result.reasons:
         print_note(f"refused: {reason}")
 
@@ -106,7 +115,7 @@ def diff(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what `source write` would keep, add and hide in the store, row by row. Changes nothing.
+    """Show what `source write` would keep, add, hide and show again in the store, row by row. Changes nothing.
 
     Each group begins with its id, which `source write`, `source undo` and, once it is written, `rollback` take. Remove
     groups from the file of --out, and `source write --plan FILE` writes the others and nothing else.
@@ -114,12 +123,19 @@ def diff(
     from consolidation_pipeline.service.runs.plan_file import save_plan, write_file
     from consolidation_pipeline.service.sources.connections import list_connected
     from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
-    from consolidation_pipeline.service.sources.write_plan import WritePlan, make_patch, plan_writes
+    from consolidation_pipeline.service.sources.write_plan import (
+        WritePlan,
+        describe_taken,
+        make_patch,
+        plan_restores,
+        plan_writes,
+    )
 
     if copy_url_env and not gate:
         raise UsageError("--copy-url-env says where --gate tries the groups: give --gate too")
     engine, _ = open_store()
     planned = plan_writes(engine, name, quiet_seconds=0)
+    restores = plan_restores(engine, name)
     outcomes: dict[UUID, Rehearsed] = {}
     if gate:
         with show_progress(f"trying {counted(len(planned), 'group')} in the store", as_json=as_json):
@@ -131,11 +147,20 @@ def diff(
             return
         write_file(data, patch)
     if out is not None:
-        save_plan(WritePlan(source=name, groups=planned), out)
+        save_plan(WritePlan(source=name, groups=planned, restores=restores), out)
     if as_json:
         shown = [plan.model_dump(mode="json") for plan in planned[:limit]]
         tried = {str(id_): outcome for id_, outcome in outcomes.items()} if gate else None
-        print_json({"source": name, "total": len(planned), "groups": shown, "gate": tried})
+        print_json(
+            {
+                "source": name,
+                "total": len(planned),
+                "groups": shown,
+                "restores": [restore.model_dump(mode="json") for restore in restores],
+                "notes": describe_taken(engine, name),
+                "gate": tried,
+            }
+        )
         return
     for plan in planned[:limit]:
         print(plan.id)
@@ -145,13 +170,23 @@ def diff(
             print(f"  add   {shorten(plan.text, _TEXT_WIDTH)}")
         if gate:
             print(f"  gate  {_describe_outcome(outcomes[plan.memory_id])}")
+    for restore in restores[:limit]:
+        print(f"{restore.id}  its merged memory is not there any more")
+        for key, body in restore.texts.items():
+            print(f"  show  {key}  {shorten(body, _TEXT_WIDTH)}")
+        if restore.removed is not None:
+            print(f"  drop  {shorten(restore.removed, _TEXT_WIDTH)}")
     hidden = sum(len(plan.hidden) for plan in planned)
     refused = sum(outcome.refusal is not None for outcome in outcomes.values())
     told = f"; {counted(refused, 'group')} would be refused" if gate else ""
+    shown_again = sum(len(restore.texts) for restore in restores)
+    told += f"; {counted(shown_again, 'row')} would be shown again" if restores else ""
     print(f"{counted(len(planned), 'group')}; {counted(hidden, 'row')} would be hidden{told}")
+    for sentence in describe_taken(engine, name):
+        _tell(sentence)
     if len(planned) > limit:
         print_note(f"note: {limit:,} groups are shown; --limit {len(planned)} shows all")
-    if not planned:
+    if not planned and not restores:
         return
     if out is not None:
         print(f"apply: consolidation source write {name} --plan {out}")
@@ -197,16 +232,16 @@ def write(
     """
     from consolidation_pipeline.service.runs.plan_file import load_plan
     from consolidation_pipeline.service.sources.write_back import write_source
-    from consolidation_pipeline.service.sources.write_plan import WritePlan, plan_writes
+    from consolidation_pipeline.service.sources.write_plan import WritePlan
+    from consolidation_pipeline.service.sources.write_selection import find_groups
 
     if sum([all_, bool(groups), plan is not None]) > 1:
         raise UsageError("give groups, --all or --plan, only one of them")
     loaded = None if plan is None else load_plan(WritePlan, plan, made_by="consolidation source diff --out")
     engine, _ = open_store()
-    if all_:
-        groups = [one.id for one in plan_writes(engine, name, quiet_seconds=0)]
     with show_progress(f"writing to {name}", as_json=as_json):
-        result = write_source(engine, name, memory_ids=groups if all_ else groups or None, plan=loaded)
+        named = find_groups(engine, name, groups) if groups else None
+        result = write_source(engine, name, memory_ids=named, plan=loaded, everything=all_)
     if as_json:
         print_json({"source": name, "write": result})
         return
@@ -215,14 +250,14 @@ def write(
         f"{result.inserted:,} added; {result.waiting:,} waiting, {len(result.refused):,} refused"
     )
     if result.restored:
-        print(f"{result.restored:,} earlier writes undone, as their merged memories are not there any more")
-    if result.waiting and not groups:
-        print_note(
-            "note: in mode review the groups that you name are written (`source diff`); in mode write at most 5 % of a "
-            "scope at once, and none with a row that changed within ten minutes"
-        )
-    for memory_id, reason in list(result.refused.items())[:10]:
-        print_note(f"refused {memory_id}: {reason}")
+        told = "its merged memory is" if result.restored == 1 else "their merged memories are"
+        print(f"{counted(result.restored, 'earlier write')} undone, as {told} not there any more")
+    for sentence in result.notes:
+        _tell(sentence)
+    for reason, number in result.waiting_for.items():
+        _tell(f"{counted(number, 'group')} {plural(number, 'waits')}: {_WAITING[reason].format(name=name)}")
+    for group_id, refusal in list(result.refused.items())[:10]:
+        print_note(f"refused {group_id}: {refusal}")
 
 
 @app.command()
@@ -230,9 +265,11 @@ def undo(name: Name, groups: Groups = None, as_json: JsonFlag = False) -> None:
     """Undo writes in the store only: those of the groups that you name, or all. The project stays as it is."""
     from consolidation_pipeline.service.sources.undo_all import undo_everything
     from consolidation_pipeline.service.sources.write_back import undo_writes
+    from consolidation_pipeline.service.sources.write_selection import find_groups
 
     engine, _ = open_store()
-    conflicts = undo_writes(engine, name, groups) if groups else undo_everything(engine, name)
+    named = find_groups(engine, name, groups) if groups else None
+    conflicts = undo_writes(engine, name, named, tell=_tell) if named else undo_everything(engine, name, tell=_tell)
     _end(conflicts, f"{name}: everything asked for is undone", as_json=as_json)
 
 
@@ -262,7 +299,14 @@ def disconnect(
         )
         _end({}, f"{name} is forgotten", as_json=as_json)
         return
-    conflicts = disconnect_source(engine, name, restore=restore)
+    try:
+        conflicts = disconnect_source(engine, name, restore=restore, tell=_tell)
+    except NotFoundError:
+        raise
+    except (UsageError, StoreError) as error:
+        raise type(error)(
+            f"{error}. If the store is gone for good: consolidation source disconnect {name} --forget"
+        ) from error
     _end(
         conflicts, f"{name} is disconnected", as_json=as_json, way_out=f"consolidation source disconnect {name} --keep"
     )
@@ -286,6 +330,10 @@ def restore(
     _end(conflicts, f"everything that was written is undone{removed}", as_json=as_json)
 
 
+def _tell(sentence: str) -> None:
+    print_note(f"note: {sentence}")
+
+
 def _end(
     conflicts: Mapping[UUID, Sequence[Conflict]], message: str, *, as_json: bool, way_out: str | None = None
 ) -> None:
@@ -295,11 +343,11 @@ def _end(
         way_out: Command that ends the connection all the same.
     """
     if conflicts:
-        lines = [f"{id_}: {each.reason}, {each.table} {each.key}" for id_, found in conflicts.items() for each in found]
+        lines = [f"{id_}: {each.reason}, {each.place}" for id_, found in conflicts.items() for each in found]
         raise ConflictError(
             f"{counted(len(conflicts), 'group')} not undone, as the store's program changed what was written: "
             f"{'; '.join(lines[:5])}{_describe_hidden(conflicts)}{f'. To leave them so: {way_out}' if way_out else ''}",
-            tuple(each.key for found in conflicts.values() for each in found),
+            tuple(each.key for found in conflicts.values() for each in found if each.key),
         )
     if as_json:
         payload: dict[str, Any] = {"undone": True}

@@ -30,6 +30,14 @@ KINDS = (*presets.PRESETS, TABLE)
 # needs a row that we hold already.
 _LOCK_TIMEOUT = "100ms"
 
+# Errors by which constraints, triggers and rules of the store's program forbid a change.
+_FORBIDDEN = (
+    psycopg.errors.IntegrityError,
+    psycopg.errors.RaiseException,
+    psycopg.errors.TriggeredDataChangeViolation,
+    psycopg.errors.FeatureNotSupported,
+)
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -123,12 +131,17 @@ def read_config(values: Mapping[str, Any]) -> SourceConfig:
         raise UsageError(f"{'.'.join(map(str, first['loc']))} of the source: {first['msg']}") from error
     if config.kind not in KINDS:
         raise UsageError(f"there is no kind of store {config.kind!r}; kinds: {', '.join((*KINDS, FOLDER))}")
-    if not _VARIABLE.fullmatch(config.url_env):
-        raise UsageError(
-            f"{config.url_env!r} is not the name of an environment variable: set one to the URL of the store's "
-            "database, and give its name"
-        )
+    _check_variable(config.url_env)
     return config
+
+
+def _check_variable(name: str) -> None:
+    """Raise UsageError unless this may be the name of a variable, without repeating it: it may be a URL."""
+    if not _VARIABLE.fullmatch(name):
+        raise UsageError(
+            "url_env is not the name of an environment variable: set one to the URL of the store's database, and give "
+            "its name"
+        )
 
 
 def make_mapping(config: SourceConfig) -> TableMapping:
@@ -186,9 +199,11 @@ def _read_url(url_env: str) -> str:
     No message repeats any of it: another variable may have been named, and libpq takes parts of a password that is not
     percent-encoded for host, port or database, which it names.
     """
+    _check_variable(url_env)
     url = os.environ.get(url_env)
     if not url:
-        raise UsageError(f"the variable {url_env} is not set: set it to the URL of the store's database")
+        state = "not set" if url is None else "empty"
+        raise UsageError(f"the variable {url_env} is {state}: set it to the URL of the store's database")
     url = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url)
     try:
         if re.search(r"//[^/?@]*[/@][^?]*@", url):
@@ -240,5 +255,5 @@ def refuse_locked() -> Iterator[None]:
         raise ConflictError(
             f"another session of the store's program holds one of its rows for more than {_LOCK_TIMEOUT}: try again"
         ) from error
-    except (psycopg.errors.IntegrityError, psycopg.errors.RaiseException) as error:
+    except _FORBIDDEN as error:
         raise ConflictError(f"the store forbids the change: {error.diag.message_primary}") from error

@@ -34,7 +34,7 @@ from consolidation_pipeline.connect.store import (
     StoreConfig,
     scope_key,
 )
-from consolidation_pipeline.connect.undo import find_undone, read_receipts, undo_write
+from consolidation_pipeline.connect.undo import find_undone, read_receipts, set_apart, undo_write
 from consolidation_pipeline.connect.watch import (
     drop_from_outbox,
     find_partitions,
@@ -192,6 +192,10 @@ class DatabaseStore:
         """Yield the memories with ``keys``, or all."""
         return self.table.iter_rows(self.connection, keys, vectors=vectors)
 
+    def find_shared_keys(self, keys: Sequence[str] | None = None) -> dict[str, int]:
+        """Return those of ``keys``, or of all, that several memories have, with their number."""
+        return self.table.find_shared_keys(self.connection, keys)
+
     def sample_rows(self, count: int) -> list[SourceRow]:
         """Return up to ``count`` memories that have a vector, by key."""
         with self.connection.transaction():
@@ -292,6 +296,15 @@ class DatabaseStore:
 
     def _is_of_table(self, write: OpenWrite) -> bool:
         return any(same_table(self.connection, one, self._mapping.table) for one in write.tables)
+
+    @property
+    def sets_apart(self) -> bool:
+        """True: each hidden row has an image of its own."""
+        return True
+
+    def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
+        """Make a new write of hidden rows of a write, in the transaction that is open."""
+        set_apart(self.connection, write_id, apart, keys)
 
     def erase_rows(self, keys: Sequence[str]) -> int:
         """Delete rows with their parts, links and images, in the transaction that is open."""

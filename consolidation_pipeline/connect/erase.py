@@ -9,7 +9,7 @@ from psycopg import Connection, sql
 
 from consolidation_pipeline.connect.mapping import table_identifier
 from consolidation_pipeline.connect.source_table import SourceTable
-from consolidation_pipeline.connect.write_back import set_links
+from consolidation_pipeline.connect.write_back import check_gone, set_links
 
 
 def erase_rows(connection: Connection[Any], table: SourceTable, keys: Sequence[str]) -> int:
@@ -19,6 +19,9 @@ def erase_rows(connection: Connection[Any], table: SourceTable, keys: Sequence[s
 
     Returns:
         The number of rows that were deleted.
+
+    Raises:
+        ConflictError: A trigger, rule or policy of the store keeps rows; the transaction has to be rolled back.
     """
     bound = {"keys": list(keys)}
     for part in table.mapping.parts:
@@ -28,6 +31,11 @@ def erase_rows(connection: Connection[Any], table: SourceTable, keys: Sequence[s
     deleted = connection.execute(
         sql.SQL("DELETE FROM {} t WHERE {}").format(table.mapping.identifier(), table.among_keys()), bound
     ).rowcount
+    for name, key in [
+        (table.mapping.table, table.mapping.key),
+        *((each.table, each.key) for each in table.mapping.parts),
+    ]:
+        check_gone(connection, table, name, key, keys)
     for links in table.mapping.links:
         arrays = {
             key: [each for each in linked if each not in set(keys)]

@@ -184,6 +184,11 @@ class FolderStore:
             raise StoreError(f"{self._folder.root} holds no notes: is it mounted? Nothing was taken for deleted")
         yield from rows
 
+    def find_shared_keys(self, keys: Sequence[str] | None = None) -> dict[str, int]:
+        """Return nothing: a path is of one file."""
+        del keys
+        return {}
+
     def sample_rows(self, count: int) -> list[SourceRow]:
         """Return nothing: no note has a vector."""
         del count
@@ -258,6 +263,16 @@ class FolderStore:
         added = [receipt["successor"]] if receipt["inserted"] else []
         self._pend([*added, *(index["path"] for index in record["indexes"])], restored=record["committed"])
         return self._writes.undo(write_id, record)
+
+    @property
+    def sets_apart(self) -> bool:
+        """False: the notes of a group come back together."""
+        return False
+
+    def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
+        """Raise UsageError: the notes of a group come back together."""
+        del write_id, apart, keys
+        raise UsageError("notes of a folder come back with all of their group")
 
     def list_open(self, name: str = "") -> list[UUID]:
         """Return the writes that are not undone, of any source, newest first."""

@@ -228,7 +228,7 @@ class FolderWrites:
         for path in receipt["hidden"]:
             image = _hidden_path(write_id, path)
             if self._folder.find(path) is not None:
-                conflicts.append(Conflict(place, path, "a hidden note was written again"))
+                conflicts.append(Conflict(place, path, "a hidden note was written again", is_taken=True))
             elif self._folder.find(image) is None or self._digest(image) != record["stamps"][path]:
                 conflicts.append(Conflict(place, path, "the image of a hidden note was changed or is gone"))
         successor = receipt["successor"]

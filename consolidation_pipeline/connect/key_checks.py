@@ -36,5 +36,8 @@ def find_key_warnings(connection: Connection[Any], mapping: TableMapping) -> lis
     if nullable:
         found.append(f"{', '.join(nullable)} may be null: rows without a key are neither copied nor written")
     if not has_unique_key(connection, mapping):
-        found.append(f"no unique index keeps two rows of {mapping.table} from having the same {', '.join(mapping.key)}")
+        key = ", ".join(mapping.key)
+        found.append(
+            f"no unique index keeps two rows of {mapping.table} from having the same {key}: such rows are not copied"
+        )
     return found

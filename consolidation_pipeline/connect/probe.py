@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from psycopg import Connection, sql
 
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.connect.mapping import table_identifier
-from consolidation_pipeline.connect.source_table import SourceTable
+from consolidation_pipeline.connect.source_table import SourceTable, parse_time
 from consolidation_pipeline.connect.store import MIRROR_ONLY, Recognition, Rights
+from consolidation_pipeline.core.text.counted_nouns import counted, plural
 from consolidation_pipeline.errors import UsageError
 
 _OLDEST_POSTGRES = 130000
+# Types of columns that hold no text for people.
+_NO_TEXT = ("bytea", "vector", "halfvec", "sparsevec", "tsvector", "real[]", "double precision[]")
+# Rows that a server-side cursor sends at once.
+_FETCH_ROWS = 20_000
 # A warning names so many values at most.
 _SHOWN = 5
 
@@ -33,6 +38,7 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
         rights = _read_rights(connection, table)
         if not rights.read:
             raise UsageError(f"this user may not read {table.mapping.table}: grant SELECT on it")
+        _check_text(table)
         total, memories = _count(connection, table)
         if not memories:
             raise UsageError(_describe_no_memories(table, total))
@@ -48,8 +54,12 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
             scopes=len(scopes),
             dimension=dimensions[0][0] if dimensions else None,
             rights=rights,
+            sidecar_name=f"schema {sidecar.SCHEMA}" + (" and a trigger that tells of changes" if rights.watch else ""),
             is_table=_is_table(connection, table),
-            warnings=[*_find_warnings(table, rights, dimensions, scopes)],
+            warnings=[
+                *_find_warnings(table, rights, dimensions, scopes, owner=_find_sidecar(connection)[0]),
+                *_find_odd_values(connection, table, memories),
+            ],
         )
 
 
@@ -61,14 +71,32 @@ def _read_rights(connection: Connection[Any], table: SourceTable) -> Rights:
         SELECT bool_and(has_table_privilege(name, 'SELECT')),
             bool_and(has_table_privilege(name, 'SELECT') AND has_table_privilege(name, 'INSERT')
                 AND has_table_privilege(name, 'UPDATE') AND has_table_privilege(name, 'DELETE')),
-            has_database_privilege(current_database(), 'CREATE') OR to_regnamespace(%(sidecar)s) IS NOT NULL,
+            has_database_privilege(current_database(), 'CREATE'),
             has_table_privilege(%(table)s, 'TRIGGER')
         FROM unnest(%(names)s::text[]) name
         """,
-        {"names": names, "sidecar": sidecar.SCHEMA, "table": names[0]},
+        {"names": names, "table": names[0]},
     ).fetchone()
     assert row is not None
-    return Rights(*row)
+    read, write, create_schema, watch = row
+    owner, usable = _find_sidecar(connection)
+    return Rights(read, write, create_schema if owner is None else usable, watch)
+
+
+def _find_sidecar(connection: Connection[Any]) -> tuple[str | None, bool]:
+    """Return the role that owns the schema of the sidecar, None without one, and whether this user may write to it."""
+    row = connection.execute(
+        """
+        SELECT n.nspowner::regrole::text, has_schema_privilege(n.oid, 'USAGE') AND has_schema_privilege(n.oid, 'CREATE')
+            AND coalesce((
+                SELECT bool_and(has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+                    AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
+                FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind = 'r'), true)
+        FROM pg_namespace n WHERE n.nspname = %s
+        """,
+        [sidecar.SCHEMA],
+    ).fetchone()
+    return (None, False) if row is None else row
 
 
 def _count(connection: Connection[Any], table: SourceTable) -> tuple[int, int]:
@@ -96,9 +124,34 @@ def _check_keys(connection: Connection[Any], table: SourceTable) -> None:
     ).fetchone()
     if found is not None:
         raise UsageError(
-            f"{', '.join(table.mapping.key)} is no key of {table.mapping.table}: {found[1]} rows have {found[0]!r}; "
+            f"{', '.join(table.mapping.key)} is no key of {table.mapping.table}: {counted(found[1], 'row')} "
+            f"{plural(found[1], 'has')} {'no value there' if found[0] is None else repr(found[0])}; "
             "name the columns that tell every row from the others"
         )
+
+
+def _check_text(table: SourceTable) -> None:
+    text = table.mapping.text
+    type_ = table.columns[text.column].type
+    if not text.path and type_.partition("(")[0].rpartition(".")[2] in _NO_TEXT:
+        raise UsageError(f"{table.mapping.table}.{text} is of type {type_}, which holds no text: name another column")
+
+
+def _find_odd_values(connection: Connection[Any], table: SourceTable, memories: int) -> Iterator[str]:
+    """Yield sentences on times that cannot be read."""
+    mapping = table.mapping
+    for field, is_needed in ((mapping.created, True), (mapping.updated, False)):
+        if field is None:
+            continue
+        query = sql.SQL("SELECT {} FROM {}").format(field.as_text(), table.memories_sql)
+        with connection.cursor("consolidation_times") as cursor:
+            cursor.itersize = _FETCH_ROWS
+            values = [value for (value,) in cursor.execute(query) if parse_time(value) is None]
+        missing = values if is_needed else [value for value in values if value]
+        if missing:
+            example = next((f", for example {value!r}" for value in missing if value), "")
+            number = f"{len(missing):,} of {counted(memories, 'row')}"
+            yield f"{number} {plural(len(missing), 'has')} no time at {field}{example}: that of the sync is taken"
 
 
 def _is_table(connection: Connection[Any], table: SourceTable) -> bool:
@@ -128,11 +181,18 @@ def _find_warnings(
     rights: Rights,
     dimensions: Sequence[tuple[int, int]],
     scopes: Sequence[tuple[Mapping[str, str], int]],
+    *,
+    owner: str | None,
 ) -> Sequence[str]:
     mapping = table.mapping
     found = []
     if not rights.write:
         found.append(f"this user may not change these tables: {MIRROR_ONLY}")
+    elif not rights.create_schema and owner is not None:
+        found.append(
+            f"schema {sidecar.SCHEMA} belongs to the role {owner}, and this user may not write to it (connect as "
+            f"{owner}): {MIRROR_ONLY}"
+        )
     elif not rights.create_schema:
         found.append(f"this user may not create schema {sidecar.SCHEMA}: {MIRROR_ONLY}")
     if not rights.watch:

@@ -50,11 +50,16 @@ def find_forms(
     for name in tables:
         now = list_columns(connection, name)
         kept = [(column, type_) for column, type_ in written.get(name, [])]
-        lost = [column for column, type_ in kept if column not in now or now[column].type != type_]
+        lost = [
+            f"column {column} of type {type_} was dropped"
+            if column not in now
+            else f"column {column} was of type {type_}, and is of type {now[column].type}"
+            for column, type_ in kept
+            if column not in now or now[column].type != type_
+        ]
         if lost:
-            words = f"column {lost[0]} was" if len(lost) == 1 else f"columns {', '.join(lost)} were"
-            reason = f"{words} dropped or changed since, so its rows cannot come back: add what is missing first"
-            conflicts.append(Conflict(name, "all", reason))
+            reason = f"{'; '.join(lost)}: its rows cannot come back until the table has these columns again"
+            conflicts.append(Conflict(name, "", reason))
             continue
         columns = [column for column, _ in kept] or list(now)
         names = sql.SQL(", ").join(sql.Identifier(one) for one in columns if not now[one].generated)

@@ -12,6 +12,7 @@ from typing import Any
 from psycopg import Connection, sql
 from psycopg.rows import class_row
 
+from consolidation_pipeline.connect.key_checks import has_unique_key
 from consolidation_pipeline.connect.mapping import Field, Links, TableMapping, table_identifier
 from consolidation_pipeline.connect.store import SourceRow
 from consolidation_pipeline.errors import UsageError
@@ -115,14 +116,17 @@ class SourceTable:
         """SQL of the key of row ``t`` as text."""
         return key_sql(self.mapping.key)
 
-    def among_keys(self, columns: Sequence[str] | None = None) -> sql.Composable:
+    def among_keys(self, columns: Sequence[str] | None = None, *, table: str | None = None) -> sql.Composable:
         """Return SQL that is true if the key of row ``t`` is in the bound array ``keys``.
 
         Args:
             columns: Columns of ``t`` that hold the key; None = those of the mapped table.
+            table: Table whose own key these columns are; None = the mapped one.
         """
         names = sql.SQL(", ").join(sql.Identifier("t", name) for name in columns or self.mapping.key)
-        types = [sql.SQL(self.columns[name].type) for name in self.mapping.key]
+        typed = self.mapping.key if table is None else columns or ()
+        known = self.columns if table is None else self.columns_of(table)
+        types = [sql.SQL(known[name].type) for name in typed]
         if len(types) == 1:
             values = sql.SQL("k::{}").format(types[0])
         else:
@@ -207,6 +211,17 @@ class SourceTable:
             cursor.itersize = _FETCH_ROWS * 10
             yield from cursor.execute(query)
 
+    def find_shared_keys(self, connection: Connection[Any], keys: Sequence[str] | None = None) -> dict[str, int]:
+        """Return those of ``keys``, or of all, that several memories have, with their number."""
+        if has_unique_key(connection, self.mapping):
+            return {}
+        query = sql.SQL("SELECT {key}, count(*) FROM {memories} AND {chosen} GROUP BY 1 HAVING count(*) > 1").format(
+            key=self.key_sql,
+            memories=self.memories_sql,
+            chosen=sql.SQL("true") if keys is None else self.among_keys(),
+        )
+        return dict(connection.execute(query, {"keys": None if keys is None else list(keys)}).fetchall())
+
     def sample_rows(self, connection: Connection[Any], count: int) -> list[SourceRow]:
         """Return up to ``count`` memories that have a vector, by key."""
         return list(islice((row for row in self.iter_rows(connection, vectors=True) if row.vector is not None), count))
@@ -255,6 +270,13 @@ class SourceTable:
             self.key_sql, self.mapping.identifier(), self.among_keys()
         )
         return {key for (key,) in connection.execute(query, {"keys": list(keys)})}
+
+    def count_rows(self, connection: Connection[Any], name: str, key: Sequence[str], keys: Sequence[str]) -> int:
+        """Return the number of rows of the mapped table or a part, whose columns ``key`` are among ``keys``."""
+        query = sql.SQL("SELECT count(*) FROM {} t WHERE {}").format(table_identifier(name), self.among_keys(key))
+        found = connection.execute(query, {"keys": list(keys)}).fetchone()
+        assert found is not None
+        return int(found[0])
 
     def find_links(
         self, connection: Connection[Any], links: Links, keys: Sequence[str]

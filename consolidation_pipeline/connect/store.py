@@ -96,13 +96,20 @@ class Changes:
 class Conflict:
     """A row that somebody changed after it was written, so that its write cannot be undone as it was.
 
-    ``table``: of a folder, its path. ``hidden``: keys of the rows that stay hidden for it, where that is told.
+    ``table``: of a folder, its path. ``key``: empty = all rows of the table. ``hidden``: keys of the rows that stay
+    hidden for it, where that is told. ``is_taken``: a new row has the key of the hidden one.
     """
 
     table: str
     key: str
     reason: str
     hidden: tuple[str, ...] = ()
+    is_taken: bool = False
+
+    @property
+    def place(self) -> str:
+        """Table and key in words."""
+        return f"{self.table} {self.key}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -233,6 +240,9 @@ class MemoryStore(Protocol):
     def iter_rows(self, keys: Sequence[str] | None = None, *, vectors: bool = False) -> Iterator[SourceRow]:
         """Yield the memories with ``keys``, or all, within ``snapshot`` or ``transaction``."""
 
+    def find_shared_keys(self, keys: Sequence[str] | None = None) -> dict[str, int]:
+        """Return those of ``keys``, or of all, that several memories have, with their number; within ``snapshot``."""
+
     def sample_rows(self, count: int) -> list[SourceRow]:
         """Return up to ``count`` memories that have a vector."""
 
@@ -278,6 +288,16 @@ class MemoryStore(Protocol):
     def undo_open(self, name: str) -> dict[UUID, list[Conflict]]:
         """Undo the writes of ``list_open``, newest first; return what stands in the way of each that stays."""
 
+    @property
+    def sets_apart(self) -> bool:
+        """True if hidden rows of a write can become a write of their own."""
+
+    def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
+        """Make a new write ``apart`` of the hidden rows ``keys`` of a write, in the transaction that is open.
+
+        It has no successor, and is undone when these keys are free again.
+        """
+
     def erase_rows(self, keys: Sequence[str]) -> int:
         """Remove rows for good, with their images and links to them; return the number of rows."""
 
@@ -287,7 +307,7 @@ def check_stamps(group: GroupWrite, found: Mapping[str, str]) -> None:
     changed = tuple(key for key, stamp in group.stamps.items() if found.get(key) != stamp)
     if changed:
         raise ConflictError(
-            f"group {group.group_id}: {len(changed)} of its {len(group.stamps)} rows changed or are gone in the store "
-            "since the merge was decided; sync first",
+            f"{len(changed)} of its {len(group.stamps)} rows changed or are gone in the store since the merge was "
+            "decided; sync first",
             changed,
         )

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from psycopg import Connection, sql
+from psycopg import Connection, Rollback, sql
 from psycopg.types.json import Jsonb
 
 from consolidation_pipeline.connect.mapping import Links, table_identifier
 from consolidation_pipeline.connect.references import find_references
+from consolidation_pipeline.connect.restored_rows import Differences, compare_restored, load_rows
 from consolidation_pipeline.connect.row_forms import RowForm, find_forms
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
 from consolidation_pipeline.connect.store import Conflict
@@ -28,7 +29,10 @@ class _Image:
 
 
 def read_receipts(connection: Connection[Any], write_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
-    """Return what committed writes did, by id: successor, inserted, hidden, links, and ``undone``."""
+    """Return what committed writes did, by id: successor, inserted, hidden, links, and ``undone``.
+
+    Those of undone writes have ``differences``: in which columns rows came back with other values.
+    """
     if not write_ids:
         return {}
     rows = connection.execute(
@@ -47,7 +51,8 @@ def find_undone(connection: Connection[Any], write_ids: Sequence[UUID]) -> list[
 def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) -> list[Conflict]:
     """Put back what one write changed, in the transaction of ``connection``.
 
-    Rows come back byte for byte. An array of links that was changed since keeps these changes.
+    Rows come back byte for byte, but for columns that the table or a trigger sets: the receipt tells which differ. An
+    array of links that was changed since keeps these changes.
 
     Returns:
         What stands in the way; if there is anything, nothing was changed. Empty if the write is undone, also earlier.
@@ -63,23 +68,82 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
     if conflicts:
         return conflicts
     conflicts = _find_conflicts(connection, table, images, forms)
-    if not found[0]["inserted"] and not table.find_present(connection, [found[0]["successor"]]):
-        conflicts.append(Conflict(table.mapping.table, found[0]["successor"], "the kept row was deleted"))
-    elif found[0]["inserted"]:
+    successor = found[0]["successor"]
+    if found[0]["inserted"]:
         conflicts += [
-            Conflict(other, found[0]["successor"], "rows refer to the new row, and would be deleted or emptied with it")
-            for other in find_references(connection, table, [found[0]["successor"]])
+            Conflict(other, successor, "rows refer to the new row, and would be deleted or emptied with it")
+            for other in find_references(connection, table, [successor])
         ]
+    elif successor is not None and not table.find_present(connection, [successor]):
+        conflicts.append(Conflict(table.mapping.table, successor, "the kept row was deleted"))
     if conflicts:
         return conflicts
-    _delete_inserted(connection, table, [each for each in images if each.action == "inserted"], forms)
-    _restore_deleted(connection, [each for each in reversed(images) if each.action == "deleted"], forms)
-    for links in table.mapping.links:
-        updated = [each for each in images if each.action == "updated" and each.table == links.table]
-        if updated:
-            _restore_links(connection, table, links, updated, forms[links.table], successor=found[0]["successor"])
-    connection.execute("UPDATE consolidation_sidecar.writes SET undone_at = now() WHERE id = %s", [write_id])
-    return []
+    with connection.transaction() as savepoint:
+        _delete_inserted(connection, table, [each for each in images if each.action == "inserted"], forms)
+        _restore_deleted(connection, [each for each in reversed(images) if each.action == "deleted"], forms)
+        restored = [each for each in images if each.action != "updated"]
+        for links in table.mapping.links:
+            updated = [each for each in images if each.action == "updated" and each.table == links.table]
+            if updated:
+                restored += _restore_links(connection, table, links, updated, forms[links.table], successor=successor)
+        conflicts, differences = _compare(connection, table, restored, forms)
+        if conflicts:
+            raise Rollback(savepoint)
+        connection.execute(
+            "UPDATE consolidation_sidecar.writes SET undone_at = now(), receipt = receipt || %s WHERE id = %s",
+            [Jsonb({"differences": differences}), write_id],
+        )
+    return conflicts
+
+
+def set_apart(connection: Connection[Any], write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
+    """Make a new write of the hidden rows ``keys`` of a write. It has no successor."""
+    bound = {"write": write_id, "apart": apart, "keys": list(keys)}
+    connection.execute(
+        """
+        INSERT INTO consolidation_sidecar.writes (id, source, group_id, receipt, written_at)
+        SELECT %(apart)s, source, group_id,
+            receipt || jsonb_build_object('successor', NULL, 'inserted', false, 'links', 0, 'hidden', %(keys)s::text[]),
+            written_at
+        FROM consolidation_sidecar.writes WHERE id = %(write)s
+        """,
+        bound,
+    )
+    connection.execute(
+        """
+        UPDATE consolidation_sidecar.images SET write_id = %(apart)s
+        WHERE write_id = %(write)s AND action = 'deleted' AND key = ANY(%(keys)s)
+        """,
+        bound,
+    )
+    connection.execute(
+        """
+        UPDATE consolidation_sidecar.writes
+        SET receipt = jsonb_set(receipt, '{hidden}', (receipt -> 'hidden') - %(keys)s::text[]) WHERE id = %(write)s
+        """,
+        bound,
+    )
+
+
+def _compare(
+    connection: Connection[Any], table: SourceTable, images: Sequence[_Image], forms: Mapping[str, RowForm]
+) -> tuple[list[Conflict], Differences]:
+    """Return what did not come back or go, and in which columns rows came back with other values."""
+    conflicts: list[Conflict] = []
+    differences: Differences = {}
+    for name in dict.fromkeys(each.table for each in images):
+        wanted: dict[str, list[str]] = {}
+        for image in images:
+            if image.table == name and image.before is not None:
+                wanted.setdefault(image.key, []).append(image.before)
+        removed = {each.key for each in images if each.table == name and each.action == "inserted"} - wanted.keys()
+        found, columns = compare_restored(
+            connection, table, name, _key_columns(table, name), forms[name], wanted, removed
+        )
+        conflicts += found
+        if columns:
+            differences[name] = columns
+    return conflicts, differences
 
 
 def _load_images(connection: Connection[Any], write_id: UUID) -> list[tuple[Any, ...]]:
@@ -97,11 +161,11 @@ def _find_conflicts(
     for name in dict.fromkeys(each.table for each in images if each.action != "updated"):
         key = _key_columns(table, name)
         mine = [each for each in images if each.table == name]
-        now = _load_rows(connection, name, key, {each.key for each in mine}, forms[name])
+        now = load_rows(connection, table, name, key, {each.key for each in mine}, forms[name])
         for image in mine:
             rows = now.get(image.key, [])
             if image.action == "deleted" and rows and not _is_own(rows, mine):
-                conflicts.append(Conflict(name, image.key, "a hidden row was written again"))
+                conflicts.append(Conflict(name, image.key, "a hidden row was written again", is_taken=True))
             elif image.action == "inserted" and image.after not in rows:
                 conflicts.append(
                     Conflict(name, image.key, "the new row was changed" if rows else "the new row is gone")
@@ -117,22 +181,6 @@ def _key_columns(table: SourceTable, name: str) -> tuple[str, ...]:
     if name == table.mapping.table:
         return table.mapping.key
     return table.mapping.other_tables[name]
-
-
-def _load_rows(
-    connection: Connection[Any], name: str, key: Sequence[str], keys: set[str], form: RowForm
-) -> dict[str, list[str]]:
-    """Return the present rows with ``keys`` as images, by key, locked."""
-    rows = connection.execute(
-        sql.SQL("SELECT {key}, {text} FROM {table} t WHERE {key} = ANY(%s) FOR UPDATE").format(
-            key=key_sql(key), text=form.text, table=table_identifier(name)
-        ),
-        [sorted(keys)],
-    )
-    found: dict[str, list[str]] = {}
-    for row_key, row in rows:
-        found.setdefault(row_key, []).append(row)
-    return found
 
 
 def _delete_inserted(
@@ -166,20 +214,25 @@ def _restore_links(
     form: RowForm,
     *,
     successor: str,
-) -> None:
+) -> list[_Image]:
     """Put arrays of links back: as they were, or, if they were changed since, with the hidden keys added again.
 
     Several writes that changed one array may be undone in any order: when an array has again the keys that an image of
     it shows, it has them in the order of that image.
+
+    Returns:
+        The images of the rows that are as they were.
     """
-    now = _load_rows(connection, links.table, links.key, {each.key for each in images}, form)
+    now = load_rows(connection, table, links.table, links.key, {each.key for each in images}, form)
     merged: dict[str, list[str]] = {}
+    replaced = []
     for image in images:
         row = now.get(image.key, [None])[0]
         if row is None:  # The store removed it, with all that it linked.
             continue
         if row == image.after:
             _replace_row(connection, links, image, form)
+            replaced.append(image)
             continue
         before, after, present = (
             _read_array(connection, links, each, form) for each in (image.before, image.after, row)
@@ -190,11 +243,12 @@ def _restore_links(
             *(each for each in before if each not in after and each not in present),
         ]
     if not merged:
-        return
+        return replaced
     # Images of other writes may be of other forms.
     for key, keys in merged.items() if form.is_current else ():
         merged[key] = _find_order(connection, links, key, keys)
     set_links(connection, table, links, merged)
+    return replaced
 
 
 def _find_order(connection: Connection[Any], links: Links, key: str, keys: list[str]) -> list[str]:

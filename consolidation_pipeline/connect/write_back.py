@@ -21,15 +21,20 @@ from consolidation_pipeline.connect.references import check_unreferenced
 from consolidation_pipeline.connect.row_forms import describe_columns
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
 from consolidation_pipeline.connect.store import GroupWrite, Receipt, check_stamps
-from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.core.text.counted_nouns import counted
+from consolidation_pipeline.errors import ConflictError, UsageError
+
+# End of a sentence on rows that a statement did not delete or change.
+_STAYED = "would stay: a trigger, rule or policy of the table overrides the change"
 
 
 def write_group(connection: Connection[Any], table: SourceTable, source: str, group: GroupWrite) -> Receipt:
     """Write a group into its store, in the transaction of ``connection``.
 
     Raises:
-        ConflictError: A source changed or is gone since the merge was decided, or rows of other tables would go with
-            it; nothing was written.
+        ConflictError: A source changed or is gone since the merge was decided, rows of other tables would go with it,
+            or a trigger, rule or policy of the store kept a change from being made; the transaction has to be rolled
+            back.
         UsageError: A new row is asked for where the mapping cannot insert, or a kept key is not of the group.
     """
     _check_group(table, group)
@@ -43,8 +48,9 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
     )
     template = _read_template(connection, table, list(group.stamps)) if group.keep is None else None
     for part in table.mapping.parts:
-        images.delete(table, part.table, part.key, hidden)
-    images.delete(table, table.mapping.table, table.mapping.key, hidden)
+        present = table.count_rows(connection, part.table, part.key, hidden)
+        images.delete(table, part.table, part.key, hidden, present=present)
+    images.delete(table, table.mapping.table, table.mapping.key, hidden, present=len(hidden))
     successor = group.keep
     if template is not None:
         successor = _insert_successor(images, table, group, template)
@@ -71,13 +77,13 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
 
 def _check_group(table: SourceTable, group: GroupWrite) -> None:
     if group.keep is not None and group.keep not in group.stamps:
-        raise UsageError(f"the kept row {group.keep} is not of the group {group.group_id}")
+        raise UsageError(f"the kept row {group.keep} is not of the group")
     if group.keep is None and not table.mapping.can_insert:
         raise UsageError(f"no new rows are written to {table.mapping.table}: keep one of the sources")
     if group.keep is None and not group.text:
-        raise UsageError(f"the new row of group {group.group_id} has no text")
+        raise UsageError("the new row of the group has no text")
     if group.keep is None and table.mapping.vector is not None and group.vector is None:
-        raise UsageError(f"the new row of group {group.group_id} has no vector, and rows of this store have one")
+        raise UsageError("the new row of the group has no vector, and rows of this store have one")
 
 
 class _Images:
@@ -96,19 +102,24 @@ class _Images:
         )
         self._position += 1
 
-    def delete(self, table: SourceTable, name: str, key: Sequence[str], keys: Sequence[str]) -> None:
-        """Delete the rows of table ``name`` whose columns ``key`` are among ``keys``."""
+    def delete(self, table: SourceTable, name: str, key: Sequence[str], keys: Sequence[str], *, present: int) -> None:
+        """Delete the rows of table ``name`` whose columns ``key`` are among ``keys``, of which there are ``present``.
+
+        Raises:
+            ConflictError: Not each of them is gone, with an image.
+        """
         rows = self.connection.execute(
             sql.SQL("DELETE FROM {} t WHERE {} RETURNING {}, t::text").format(
                 table_identifier(name), table.among_keys(key), key_sql(key)
             ),
             {"keys": list(keys)},
         ).fetchall()
+        check_gone(self.connection, table, name, key, keys, kept=present - len(rows))
         for row_key, image in sorted(rows):
             self.add("deleted", name, row_key, image, None)
 
     def insert(self, name: str, columns: Sequence[str], key: Sequence[str], row: Mapping[str, Any]) -> str:
-        """Insert a row, given as JSON; return its key."""
+        """Insert a row, given as JSON; return its key. Raise ConflictError if the store does not take it."""
         names = sql.SQL(", ").join(map(sql.Identifier, columns))
         inserted = self.connection.execute(
             sql.SQL(
@@ -117,7 +128,8 @@ class _Images:
             ).format(table=table_identifier(name), names=names, key=key_sql(key)),
             [Jsonb(row)],
         ).fetchone()
-        assert inserted is not None
+        if inserted is None:
+            raise ConflictError(f"{name} takes no new row: a trigger of it drops what is inserted")
         self.add("inserted", name, inserted[0], None, inserted[1])
         return str(inserted[0])
 
@@ -218,9 +230,30 @@ def _relink(images: _Images, table: SourceTable, links: Links, hidden: Sequence[
     gone = set(hidden)
     arrays = {key: list(dict.fromkeys(successor if each in gone else each for each in keys)) for key, _, keys in rows}
     after = set_links(images.connection, table, links, arrays)
+    if len(after) < len(arrays):
+        raise ConflictError(f"{counted(len(arrays) - len(after), 'row')} of {links.table} {_STAYED}")
     for key, before, _ in rows:
         images.add("updated", links.table, key, before, after[key])
     return len(rows)
+
+
+def check_gone(
+    connection: Connection[Any],
+    table: SourceTable,
+    name: str,
+    key: Sequence[str],
+    keys: Sequence[str],
+    *,
+    kept: int = 0,
+) -> None:
+    """Raise ConflictError if rows of table ``name`` are there that were deleted.
+
+    Args:
+        kept: Number of rows that the statement did not delete.
+    """
+    kept = max(kept, table.count_rows(connection, name, key, keys))
+    if kept:
+        raise ConflictError(f"{counted(kept, 'row')} of {name} {_STAYED}")
 
 
 def set_links(

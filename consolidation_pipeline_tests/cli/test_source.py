@@ -137,6 +137,52 @@ def test_plan_is_tried_shortened_and_written(store: Store, cli: Cli, tmp_path: P
     assert "nothing was written: group" in again.err
 
 
+def test_rows_to_be_shown_again_are_told_before(store: Store, cli: Cli, tmp_path: Path) -> None:
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    waiting = cli("source", "write", "shop-mem0")
+    assert f"{GROUPS} groups wait: in mode review what you name is written" in waiting.err
+    assert cli("source", "write", "shop-mem0", "--json").json["write"]["waiting_for"] == {"review": GROUPS}
+    group = cli("source", "diff", "shop-mem0", "--json").json["groups"][0]
+    assert cli("source", "write", "shop-mem0", "--all").code == 0
+    edit = "UPDATE mem0 SET payload = jsonb_set(payload, '{data}', to_jsonb('Lunch is at noon'::text)) WHERE id = %s"
+    store.connection.execute(edit, [group["keep"]])
+    assert "1 revised" in cli("source", "sync", "shop-mem0").out
+    diff = cli("source", "diff", "shop-mem0", "--out", str(tmp_path / "plan.json"))
+    assert f"{group['id']}  its merged memory is not there any more" in diff.out
+    assert diff.out.count("\n  show  ") == WORDINGS - 1
+    assert f"0 groups; 0 rows would be hidden; {WORDINGS - 1} rows would be shown again" in diff.out
+    assert len(store.texts()) == GROUPS
+    written = cli("source", "write", "shop-mem0", "--plan", str(tmp_path / "plan.json"))
+    assert "1 earlier write undone, as its merged memory is not there any more" in written.out
+    assert len(store.texts()) == GROUPS + WORDINGS - 1
+
+
+def test_refusals_name_the_group_of_the_diff(store: Store, cli: Cli) -> None:
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    group = cli("source", "diff", "shop-mem0", "--json").json["groups"][0]
+    store.connection.execute("DELETE FROM mem0 WHERE id = %s", [group["keep"]])
+    refused = cli("source", "write", "shop-mem0", group["id"][:8])
+    assert f"refused {group['id']}: 1 of its 3 rows changed or are gone" in refused.err
+    other = cli("source", "diff", "shop-mem0", "--json").json["groups"][1]
+    assert cli("source", "write", "shop-mem0", other["id"]).code == 0
+    assert f"{other['id']} is written to shop-mem0 already" in cli("source", "write", "shop-mem0", other["id"]).err
+    store.connection.execute("DELETE FROM mem0 WHERE id = %s", [other["keep"]])
+    assert f"{other['id']}: the kept row was deleted" in cli("source", "undo", "shop-mem0").err
+
+
+def test_end_of_a_store_that_is_gone_is_named(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    del store
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    monkeypatch.setenv("MEM0_URL", "postgresql://me@127.0.0.1:1/gone")
+    for end in ("--restore", "--keep"):
+        answer = cli("source", "disconnect", "shop-mem0", end)
+        assert answer.code != 0
+        assert "consolidation source disconnect shop-mem0 --forget" in answer.err
+    assert "--forget" not in cli("source", "disconnect", "shop", "--keep").err
+
+
 def test_wrong_plan_files_and_options_are_refused(store: Store, cli: Cli, tmp_path: Path) -> None:
     del store
     path = tmp_path / "plan.json"
@@ -146,6 +192,9 @@ def test_wrong_plan_files_and_options_are_refused(store: Store, cli: Cli, tmp_pa
     assert answer.code == 2
     assert "is not a plan of `consolidation source diff --out`" in answer.err
     assert cli("source", "write", "shop-mem0", "--plan", str(path), "--all").code == 2
+    assert answer.err.count("format: Input should be 1") == 1
+    path.write_text("{")
+    assert "diff --out`: Invalid JSON" in cli("source", "write", "shop-mem0", "--plan", str(path)).err
     assert "give --gate too" in cli("source", "diff", "shop-mem0", "--copy-url-env", "MEM0_URL").err
     assert "cannot be written" in cli("source", "diff", "shop-mem0", "--out", str(tmp_path)).err
 

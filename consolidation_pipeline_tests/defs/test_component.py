@@ -242,7 +242,7 @@ def test_store_that_cannot_be_connected_is_named(
         instance=instance, resources={RESOURCE: ConsolidationResource(stores=[other])}, raise_on_error=False
     )
     (event,) = result.filter_events(lambda event: event.is_step_failure)
-    assert "source shop is connected already, to mem0" in event.step_failure_data.user_failure_data.description
+    assert "source shop is connected already, with " in event.step_failure_data.user_failure_data.description
 
 
 @pytest.mark.parametrize(

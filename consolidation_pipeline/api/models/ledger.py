@@ -130,4 +130,6 @@ class RollbackReply(Reply):
     memories_deleted: int
     memories_recreated: int
     redone: bool = Field(description="True: a rollback was undone, so its changes are in force again.")
-    warnings: list[str] = Field(description="What later runs will do about the undone changes.")
+    warnings: list[str] = Field(
+        description="What came back in connected stores with other values, and what later runs will do."
+    )

@@ -44,11 +44,21 @@ class PlannedWrite(Reply):
     texts: dict[str, str] = Field(description="Text of each row by key.")
 
 
+class PlannedRestore(Reply):
+    """An earlier write that a write of its id undoes, as its merged memory is not there any more."""
+
+    id: UUID = Field(description="Group of changes that made the memory.")
+    memory_id: UUID
+    texts: dict[str, str] = Field(description="Text of each row that is shown again, by key.")
+    removed: str | None = Field(description="Text of the row that the write added, which goes; null: it kept one.")
+
+
 class SourceDiffReply(Reply):
     """Merged memories that can be written now. Nothing is changed."""
 
     total: int
     groups: list[PlannedWrite]
+    restores: list[PlannedRestore] = Field(description="Earlier writes that can be undone now.")
 
 
 class SourceMemoriesRequest(Body):
@@ -66,8 +76,12 @@ class SourceWriteReply(Reply):
     hidden: int
     inserted: int
     waiting: int = Field(description="Groups that were not written yet.")
+    waiting_for: dict[str, int] = Field(
+        description="Their number by reason: `review`, `recent` = a row changed a moment ago, `share` of a scope."
+    )
     restored: int = Field(description="Earlier writes undone, as their merged memories are not there any more.")
-    refused: dict[str, str] = Field(description="Reason by merged memory.")
+    refused: dict[str, str] = Field(description="Reason by group, as the diff names it.")
+    notes: list[str] = Field(description="Sentences for people, as on rows that came back with other values.")
 
 
 class SourceConflict(Reply):
@@ -75,7 +89,7 @@ class SourceConflict(Reply):
 
     memory_id: UUID = Field(description="The id that was named.")
     table: str
-    key: str
+    key: str = Field(description="Empty: all rows of the table.")
     reason: str
 
 
@@ -84,3 +98,4 @@ class SourceUndoReply(Reply):
 
     undone: list[UUID] = Field(description="Those of the ids without open writes now.")
     conflicts: list[SourceConflict] = Field(description="Rows that stand in the way; their groups stay written.")
+    notes: list[str] = Field(description="What came back with other values, as triggers and the table set them.")

@@ -43,7 +43,7 @@ def undo(request: Request, project: str, id: UUID, visitor: AdminVisitor, form: 
     """Undo the write of one group in the store only; if rows stand in the way, list them."""
     source = _find(visitor, project, id)
     conflicts = undo_writes(visitor.engine, source.name, [_read_group(form)])
-    listed = [f"{one.reason}: {one.table} {one.key}" for found in conflicts.values() for one in found]
+    listed = [f"{one.reason}: {one.place}" for found in conflicts.values() for one in found]
     if listed:
         return _render(request, visitor, project, id, refusal="; ".join(listed[:5]))
     return _redirect(project, id)

@@ -7,6 +7,7 @@ _PLURALS = {
     "playbook entry": "playbook entries",
     "entry": "entries",
     "is": "are",
+    "has": "have",
     "waits": "wait",
 }
 

@@ -140,10 +140,15 @@ def import_memories(
 def ensure_project(engine: Engine, slug: str, config: Mapping[str, Any] | None = None) -> Project:
     """Return the project with this slug; create it with the options ``config`` if it is missing."""
     with engine.begin() as connection:
-        try:
-            return create_project(connection, slug, config)
-        except ConflictError:
-            return get_project(connection, slug)
+        return find_or_create_project(connection, slug, config)
+
+
+def find_or_create_project(connection: Connection, slug: str, config: Mapping[str, Any] | None = None) -> Project:
+    """Return the project with this slug; create it in the transaction of ``connection`` if it is missing."""
+    try:
+        return create_project(connection, slug, config)
+    except ConflictError:
+        return get_project(connection, slug)
 
 
 def load_reserved_sources(connection: Connection, project: Project) -> set[str]:

@@ -40,5 +40,6 @@ def load_plan(kind: type[Document], path: Path, *, made_by: str) -> Document:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        raise UsageError(f"{path} is not a plan of `{made_by}`: {where}: {first['msg']}") from None
+        where = "".join(f"{part}." for part in first["loc"]).rstrip(".")
+        reason = f"{where}: {first['msg']}" if where else first["msg"]
+        raise UsageError(f"{path} is not a plan of `{made_by}`: {reason}") from None

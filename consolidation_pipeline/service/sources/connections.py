@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS, normalize_scope
-from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.intake.importer import find_or_create_project
 from consolidation_pipeline.service.sources.folder_reader import read_folder_config
 from consolidation_pipeline.service.sources.stores import open_notes, open_store, read_config
 from consolidation_pipeline.service.sources.undo_all import undo_everything
@@ -74,6 +74,7 @@ def connect_source(
     """Connect a store with a project, which is created if it is missing. Its memories come with the first sync.
 
     In modes other than mirror the schema of the sidecar is created in the store, with a trigger that tells of changes.
+    If anything fails, nothing is stored.
 
     Args:
         name: Name of the source; the memories have it as their source.
@@ -99,17 +100,15 @@ def connect_source(
         found = _examine(store, name, mode, checked.address)
         with store.snapshot():
             sample = list(islice(store.iter_rows(), _SAMPLE)) if found.memories else []
-    with engine.connect() as connection:
-        _check_unconnected(list_sources(connection), checked)  # Before a project is made.
-    owner = ensure_project(engine, project, {"scope": wanted} if names else {})
-    _check_walls(parse_options(owner.config).scope, wanted, project)
     with engine.begin() as connection:
         _check_unconnected(list_sources(connection), checked)
+        owner = find_or_create_project(connection, project, {"scope": wanted} if names else {})
+        _check_walls(parse_options(owner.config).scope, wanted, project)
         _check_new(connection, owner, name, checked, sample)
         source = create_source(connection, owner.id, name, config=checked.dump(), mode=mode)
-    if mode != "mirror":
-        with open_store(source.config) as store:
-            store.prepare(name, checked)
+        if mode != "mirror":  # If this fails, nothing is stored here either.
+            with open_store(source.config) as store:
+                store.prepare(name, checked)
     return Connected(source, found, mode != "mirror" and found.rights.watch)
 
 
@@ -123,10 +122,16 @@ def ensure_connected(engine: Engine, name: str, *, project: str, config: Mapping
         source = next((each for each in list_sources(connection) if each.name == name), None)
     if source is None:
         return connect_source(engine, name, project=project, config=config, mode=mode).source
-    if source.project != project or read_config(config).dump() != read_config(source.config).dump():
+    given = {"project": project, **read_config(config).dump()}
+    stored = {"project": source.project, **read_config(source.config).dump()}
+    different = [
+        f"{field} = {stored.get(field, 'default')}, not {given.get(field, 'default')}"
+        for field in stored | given
+        if stored.get(field) != given.get(field)
+    ]
+    if different:
         raise ConflictError(
-            f"source {name} is connected already, to {describe_table(source)} for project {source.project} or with "
-            "another configuration: disconnect it, or choose another name",
+            f"source {name} is connected already, with {'; '.join(different)}: disconnect it, or choose another name",
             (name,),
         )
     if source.mode != mode:
@@ -239,11 +244,14 @@ def describe_table(source: Source) -> str:
     return read_config(source.config).place
 
 
-def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID, list[Conflict]]:
+def disconnect_source(
+    engine: Engine, name: str, *, restore: bool, tell: Callable[[str], None] = lambda _: None
+) -> dict[UUID, list[Conflict]]:
     """End the connection of a store; its memories stay in the project.
 
     Args:
         restore: Undo all that is written in the store; if something stands in the way, the connection stays.
+        tell: Called with each sentence on what came back with other values than before.
 
     Returns:
         The conflicts as ``undo_everything``; empty if the store is disconnected.
@@ -255,7 +263,7 @@ def disconnect_source(engine: Engine, name: str, *, restore: bool) -> dict[UUID,
     with engine.connect() as connection:
         source = get_source(connection, name)
     if restore:
-        conflicts = undo_everything(engine, name)
+        conflicts = undo_everything(engine, name, tell=tell)
         if conflicts:
             return conflicts
     with open_store(source.config, fitting=False) as store:

@@ -8,8 +8,8 @@ from hashlib import sha256
 from uuid import UUID
 
 from consolidation_pipeline.connect.store import MemoryStore
+from consolidation_pipeline.service.sources.dissolved import undo_or_refuse
 from consolidation_pipeline.service.sources.stores import open_store, read_config
-from consolidation_pipeline.service.sources.write_back import undo_or_refuse
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.sources.source_writes import forget_rows, forget_writes, list_writes
 from consolidation_pipeline.store.sources.sources import (

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline.connect.restored_rows import describe_differences
 from consolidation_pipeline.connect.store import MemoryStore, Receipt
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.database.engine import Connection, Engine
@@ -27,7 +28,9 @@ def hold_source(engine: Engine, source: Source) -> Iterator[None]:
     """Hold the lock of a source: one sync or write at a time."""
     with session_lock(engine, f"source:{source.id}", wait_seconds=0) as held:
         if not held:
-            raise ConflictError(f"another sync of source {source.name} is running: try again when it is done")
+            raise ConflictError(
+                f"another sync, write or undo of source {source.name} is running: try again when it is done"
+            )
         yield
 
 
@@ -48,6 +51,9 @@ def recover_writes(engine: Engine, source: Source, store: MemoryStore) -> None:
         if write.status == "intended" and found is None:
             with engine.begin() as connection:
                 end_write(connection, write.id, "refused", "cut off before it was written")
+        elif write.status == "intended" and found is not None and found["successor"] is None:
+            with engine.begin() as connection:  # Rows of another write that were set apart.
+                end_write(connection, write.id, "written")
         elif write.status == "intended" and found is not None:
             receipt = Receipt(write.id, found["successor"], found["inserted"], found["hidden"], found["links"])
             record_write(engine, source, store, write.memory_id, receipt)
@@ -87,8 +93,11 @@ def record_write(engine: Engine, source: Source, store: MemoryStore, memory_id: 
 
 
 def record_undo(connection: Connection, source: Source, write: SourceWrite, receipt: Mapping[str, Any]) -> None:
-    """Record here that a write is undone in the store: its hidden rows are there again, its new row is not."""
+    """Record here that a write is undone in the store: its hidden rows are there again, its new row is not.
+
+    The reason of the write becomes what came back with other values.
+    """
     set_row_states(connection, source.id, receipt["hidden"], "mirrored")
     if receipt["inserted"]:
         forget_rows(connection, source.id, [receipt["successor"]])
-    end_write(connection, write.id, "undone")
+    end_write(connection, write.id, "undone", "; ".join(describe_differences([receipt])) or None)

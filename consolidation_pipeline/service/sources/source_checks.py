@@ -85,7 +85,7 @@ def _find_without_image(receipts: Sequence[Mapping[str, Any]], hidden: set[str])
 
 
 def _find_lost_successors(store: MemoryStore, receipts: Sequence[Mapping[str, Any]]) -> list[str]:
-    keys = sorted({receipt["successor"] for receipt in receipts})
+    keys = sorted({receipt["successor"] for receipt in receipts if receipt["successor"] is not None})
     with store.snapshot():
         rows = {row.key: row for row in store.iter_rows(keys, vectors=store.has_vectors)}
         gone = [f"row {key} stands for hidden ones, and is not there" for key in keys if key not in rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -15,6 +16,7 @@ from consolidation_pipeline.connect.source_table import parse_time
 from consolidation_pipeline.connect.store import MemoryStore, SourceRow
 from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
+from consolidation_pipeline.core.text.counted_nouns import counted, plural
 from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidMemoryError, UsageError
@@ -114,9 +116,7 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
             sync.compare(changes.keys)
         if changes.reason is not None:
             sync.result.notes = (*sync.result.notes, f"all rows were compared: {changes.reason}")
-        if sync.result.erased:
-            told = f"{sync.result.erased:,} rows are not copied: their memories were erased from this project"
-            sync.result.notes = (*sync.result.notes, told)
+        sync.result.notes = (*sync.result.notes, *sync.describe())
         with engine.begin() as connection:
             changed = sync.result.count() if sync.result.is_change else None
             save_sync(connection, source.id, asdict(sync.result), changed=changed)
@@ -133,6 +133,30 @@ class _Sync:
         self.config = read_config(source.config)
         self.model = load_embedder(parse_options(project.config).embedding_model).name
         self.result = SyncResult()
+        self.taken: list[str] = []  # Hidden rows whose keys new rows have.
+        self.shared: dict[str, int] = {}  # Keys that several rows have, with their number.
+        self.timeless: list[str] = []  # Values that are no times, one for each row.
+
+    def describe(self) -> Iterator[str]:
+        """Yield sentences on rows that were not copied as they are."""
+        if self.result.erased:
+            yield f"{self.result.erased:,} rows are not copied: their memories were erased from this project"
+        if self.taken:
+            yield (
+                f"{counted(len(self.taken), 'hidden row')} cannot be shown again, as new rows have their keys, for "
+                f"example {self.taken[0]}: `source diff {self.source.name}` tells what to do"
+            )
+        if self.shared:
+            key, number = next(iter(self.shared.items()))
+            yield (
+                f"{counted(len(self.shared), 'key')} {plural(len(self.shared), 'is')} of several rows, for example "
+                f"{key} of {number}: none of these rows is copied until each has a key of its own"
+            )
+        if self.timeless:
+            yield (
+                f"{counted(len(self.timeless), 'row')} {plural(len(self.timeless), 'has')} a time that cannot be read, "
+                f"for example {self.timeless[0]!r}: that of the sync is taken"
+            )
 
     @cached_property
     def erased(self) -> set[str]:
@@ -168,21 +192,32 @@ class _Sync:
         with self.engine.connect() as connection:
             known = load_row_states(connection, self.source.id)
         with self.store.snapshot():
+            shared = self._find_shared()
             if not known:
-                self._store(self._count(self.store.iter_rows(vectors=self.takes_vectors)), known)
+                rows = self.store.iter_rows(vectors=self.takes_vectors)
+                self._store(self._count(row for row in rows if row.key not in shared), known)
                 return
             changed = []
             missing = {key for key, state in known.items() if state.state in PRESENT}
             for key, stamp in self.store.iter_stamps():
                 self.result.read += 1
                 missing.discard(key)
+                if key in shared:
+                    continue
                 state = known.get(key)
                 if not _is_current(state, stamp):
                     changed.append(key)
-            self.result.unchanged = self.result.read - len(changed)
+            self.result.unchanged = self.result.read - len(changed) - sum(shared.values())
             for batch in _batches(changed):
                 self._store(self.store.iter_rows(batch, vectors=self.takes_vectors), known)
         self._drop(sorted(missing), known)
+
+    def _find_shared(self, keys: Sequence[str] | None = None) -> dict[str, int]:
+        """Return keys that several rows have, with their number: none of these rows is copied."""
+        shared = self.store.find_shared_keys(keys)
+        self.shared |= shared
+        self.result.refused += sum(shared.values())
+        return shared
 
     def _count(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         for row in rows:
@@ -195,9 +230,10 @@ class _Sync:
             with self.engine.connect() as connection:
                 known = load_row_states(connection, self.source.id, batch)
             with self.store.snapshot():
-                rows = list(self.store.iter_rows(batch, vectors=self.takes_vectors))
+                shared = self._find_shared(batch)
+                rows = [row for row in self.store.iter_rows(batch, vectors=self.takes_vectors) if row.key not in shared]
             self.result.read += len(rows)
-            found = {row.key for row in rows}
+            found = {*shared, *(row.key for row in rows)}
             fresh = [row for row in rows if not _is_current(known.get(row.key), row.stamp)]
             self.result.unchanged += len(rows) - len(fresh)
             self._store(fresh, known)
@@ -214,6 +250,7 @@ class _Sync:
             with self.engine.connect() as connection:
                 active = list_active(connection, [known[row.key].memory_id for row in batch if row.key in known])
             revised = [row for row in batch if row.key in known and known[row.key].memory_id in active]
+            self.taken += [row.key for row in batch if row.key in known and known[row.key].state == "hidden"]
             new = [row for row in batch if row.key not in known or known[row.key].memory_id not in active]
             self._end_successors([known[row.key] for row in new if row.key in known])
             self._append(new, known)
@@ -358,12 +395,17 @@ class _Sync:
             "external_id": external_id,
             "content": row.text,
             "memory_type": self.config.memory_type,
-            "learned_at": parse_time(row.created),
+            "learned_at": self._read_time(row),
             "metadata": {**row.metadata, **walls},
             **row.fields,
             **scope,
         }
         return parse_memory(fields, source=self.source.name)
+
+    def _read_time(self, row: SourceRow) -> datetime | None:
+        """Return when a row was written, as it tells."""
+        self.timeless += [value for value in (row.created, row.updated) if value and parse_time(value) is None][:1]
+        return parse_time(row.created)
 
     def _refuse(self, row: SourceRow, id_: UUID, reason: str) -> SourceRowState:
         self.result.refused += 1

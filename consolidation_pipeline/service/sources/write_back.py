@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
+from consolidation_pipeline.connect.restored_rows import describe_differences
 from consolidation_pipeline.connect.store import Conflict, MemoryStore, SourceRow, scope_key
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.sources.dissolved import restore_dissolved, undo_each
 from consolidation_pipeline.service.sources.recall_gate import (
     RecallError,
     make_group,
     read_rows,
     write_checked,
 )
-from consolidation_pipeline.service.sources.recovery import hold_source, record_undo, record_write, recover_writes
+from consolidation_pipeline.service.sources.recovery import hold_source, record_write, recover_writes
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.service.sources.write_plan import (
     QUIET_SECONDS,
+    PlannedRestore,
     PlannedWrite,
     WritePlan,
+    describe_taken,
+    plan_restores,
     plan_with_age,
-    select_named,
-    select_unwritten,
 )
-from consolidation_pipeline.store.database.engine import Connection, Engine
+from consolidation_pipeline.service.sources.write_selection import select_named, select_unwritten
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.sources.source_writes import (
-    SourceWrite,
     end_write,
     intend_write,
-    list_dissolved,
     list_writes,
 )
 from consolidation_pipeline.store.sources.sources import Source, get_source
@@ -40,25 +42,31 @@ from consolidation_pipeline.store.sources.sources import Source, get_source
 # Share of the rows of a scope that one automatic write may hide.
 MAX_SHARE = 0.05
 
-# Conflict of a write whose images somebody removed, as with the whole sidecar.
-_LOST = Conflict("the sidecar", "its rows", "the images of a write are gone from the store")
-
 
 @dataclass
 class WriteResult:
     """Result of writing.
 
-    ``refused``: reason by merged memory. ``waiting``: groups that were not tried: over the limit of a scope, with rows
-    that changed a moment ago, or not named in mode review. ``restored``: earlier writes that were undone, as their
-    merged memory is gone or the store shows nothing of it any more.
+    ``refused``: reason by group, as the diff names it. ``waiting``: groups that were not tried, and ``waiting_for``
+    their number by reason: over the limit of a scope (``share``), with rows that changed a moment ago (``recent``), or
+    not named in mode review (``review``). ``restored``: earlier writes that were undone, as their
+    merged memory is gone or the store shows nothing of it any more. ``notes``: sentences for people.
     """
 
     written: int = 0
     hidden: int = 0
     inserted: int = 0
     waiting: int = 0
+    waiting_for: dict[str, int] = field(default_factory=dict)
     restored: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def wait(self, reason: str, groups: int = 1) -> None:
+        """Count groups that wait."""
+        if groups:
+            self.waiting += groups
+            self.waiting_for[reason] = self.waiting_for.get(reason, 0) + groups
 
 
 def write_source(
@@ -67,6 +75,7 @@ def write_source(
     *,
     memory_ids: Sequence[UUID] | None = None,
     plan: WritePlan | None = None,
+    everything: bool = False,
     quiet_seconds: float = QUIET_SECONDS,
     max_share: float = MAX_SHARE,
 ) -> WriteResult:
@@ -77,6 +86,7 @@ def write_source(
             ``max_share`` of the rows of each scope, and none in mode review.
         plan: Write these groups exactly as they are, in place of ``memory_ids``. Those that are written already, as
             by a call that was cut off, are left out.
+        everything: Write all that there is when earlier writes that were cut off are completed.
 
     Raises:
         NotFoundError: There is no such source, or one of ``memory_ids`` is not to be written.
@@ -98,27 +108,73 @@ def write_source(
     with hold_source(engine, source), open_store(source.config) as store:
         embedder = StoreEmbedder(engine, project, read_config(source.config), store)
         recover_writes(engine, source, store)
-        result.restored = undo_dissolved_here(engine, source, store)
-        aged = plan_with_age(engine, name)
-        planned = [one for one, _ in aged]
-        if plan is not None:
-            with engine.connect() as connection:
-                written = list_writes(connection, source.id, ["written"])
-            planned = select_unwritten(plan, planned, written, _read_stamps(store, plan))
-        elif memory_ids is not None:
-            planned = select_named(planned, memory_ids, name)
+        if plan is not None or memory_ids is not None:
+            planned = _select(engine, source, store, memory_ids or (), plan, result)
         else:
-            planned = [] if source.mode == "review" else [one for one, seconds in aged if seconds >= quiet_seconds]
-            result.waiting = len(aged) - len(planned)
-        room = _count_room(store, max_share) if plan is None and memory_ids is None else None
+            if everything or source.mode == "write":
+                _restore(engine, source, store, plan_restores(engine, name), result)
+            planned = _select_by_mode(source, plan_with_age(engine, name), result, everything, quiet_seconds)
+        room = None if plan is not None or memory_ids is not None or everything else _count_room(store, max_share)
         for one in planned:
             rows = read_rows(store, one)
             scope = scope_key(rows[0].scope if rows else {})
             if room is not None and room[scope] <= 0:
-                result.waiting += 1
+                result.wait("share")
             elif _write(engine, source, store, one, rows, embedder, result) and room is not None:
                 room[scope] -= len(one.hidden)
+        result.notes += describe_taken(engine, name)
     return result
+
+
+def _select(
+    engine: Engine,
+    source: Source,
+    store: MemoryStore,
+    ids: Sequence[UUID],
+    plan: WritePlan | None,
+    result: WriteResult,
+) -> list[PlannedWrite]:
+    """Return what is named or of a plan and is to be written, when all of it is checked and its restores are done."""
+    planned = [one for one, _ in plan_with_age(engine, source.name)]
+    restores = plan_restores(engine, source.name)
+    with engine.connect() as connection:
+        writes = list_writes(connection, source.id, ["written", "undone"])
+    if plan is not None:
+        planned, restores = select_unwritten(plan, planned, restores, writes, _read_stamps(store, plan))
+    else:
+        written = [write for write in writes if write.status == "written"]
+        planned, restores = select_named(planned, restores, ids, written, source.name)
+    _restore(engine, source, store, restores, result)
+    return planned
+
+
+def _select_by_mode(
+    source: Source,
+    aged: Sequence[tuple[PlannedWrite, float]],
+    result: WriteResult,
+    everything: bool,
+    quiet_seconds: float,
+) -> list[PlannedWrite]:
+    """Return what is to be written without a choice: all, what is quiet, or in mode review nothing."""
+    if everything:
+        return [one for one, _ in aged]
+    if source.mode == "review":
+        result.wait("review", len(aged))
+        return []
+    quiet = [one for one, seconds in aged if seconds >= quiet_seconds]
+    result.wait("recent", len(aged) - len(quiet))
+    return quiet
+
+
+def _restore(
+    engine: Engine, source: Source, store: MemoryStore, restores: Sequence[PlannedRestore], result: WriteResult
+) -> None:
+    """Show the rows of these earlier writes again."""
+    if restores:
+        with engine.connect() as connection:
+            writes = list_writes(connection, source.id, ["written"], [one.write_id for one in restores])
+        result.restored, notes = restore_dissolved(engine, source, store, writes)
+        result.notes += notes
 
 
 def _read_stamps(store: MemoryStore, plan: WritePlan) -> dict[str, str]:
@@ -160,7 +216,7 @@ def _write(
     except (ConflictError, RecallError, UsageError) as error:
         with engine.begin() as connection:
             end_write(connection, write_id, "refused", str(error))
-        result.refused[str(plan.memory_id)] = str(error)
+        result.refused[str(plan.id)] = str(error)
         return False
     record_write(engine, source, store, plan.memory_id, receipt)
     result.written += 1
@@ -169,14 +225,21 @@ def _write(
     return True
 
 
-def undo_writes(engine: Engine, name: str, memory_ids: Sequence[UUID] | None = None) -> dict[UUID, list[Conflict]]:
+def undo_writes(
+    engine: Engine,
+    name: str,
+    memory_ids: Sequence[UUID] | None = None,
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[UUID, list[Conflict]]:
     """Undo writes of a store, newest first.
 
     Args:
         memory_ids: Merged memories, or the groups of changes that made them; None = all.
+        tell: Called with each sentence on what came back with other values than before.
 
     Returns:
-        The conflicts by the id that was named, else by merged memory.
+        The conflicts by the id that was named, else by group.
 
     Raises:
         NotFoundError: There is no such source, or nothing was ever written for an id.
@@ -197,71 +260,7 @@ def undo_writes(engine: Engine, name: str, memory_ids: Sequence[UUID] | None = N
             for write in writes
             if write.status == "written" and (memory_ids is None or not write.ids.isdisjoint(named))
         ]
-        return {
-            next(iter(write.ids & named), write.memory_id): found
-            for write, found in _undo_each(engine, source, store, wanted)
-            if found
-        }
-
-
-def _undo_each(
-    engine: Engine, source: Source, store: MemoryStore, writes: Sequence[SourceWrite]
-) -> Iterator[tuple[SourceWrite, list[Conflict]]]:
-    """Undo writes in this order, each in a transaction of its own; yield each with what stands in its way."""
-    receipts = store.read_receipts([write.id for write in writes])
-    for write in writes:
-        if write.id not in receipts:
-            yield write, [_LOST]
-            continue
-        with store.transaction():
-            conflicts = store.undo_write(write.id)
-        if not conflicts:
-            with engine.begin() as connection:
-                record_undo(connection, source, write, receipts[write.id])
-        yield write, conflicts
-
-
-def undo_dissolved(connection: Connection, project_id: UUID) -> int:
-    """Show rows in their stores again whose merges are undone in the transaction of ``connection``.
-
-    The stores commit first. If the transaction here fails then, the next write of the source hides the rows again.
-
-    Returns:
-        The number of writes that were undone.
-
-    Raises:
-        ConflictError: A store's program changed what was written; ``conflicts`` are the rows.
-        UsageError, StoreError: The database of a store is not known or cannot be reached.
-    """
-    writes = list_dissolved(connection, project_id)
-    for name in dict.fromkeys(name for name, _ in writes):
-        source = get_source(connection, name)
-        with open_store(source.config) as store, store.transaction():
-            for write in [write for owner, write in writes if owner == name]:
-                undo_or_refuse(connection, source, store, write)
-    return len(writes)
-
-
-def undo_or_refuse(connection: Connection, source: Source, store: MemoryStore, write: SourceWrite) -> None:
-    """Undo a write in both transactions. Raise ConflictError if rows stand in the way."""
-    receipt = store.read_receipts([write.id]).get(write.id, {})
-    conflicts = store.undo_write(write.id) if receipt else [_LOST]
-    if conflicts:
-        first = conflicts[0]
-        raise ConflictError(
-            f"source {source.name}: {first.reason} in {first.table}: {first.key}; its program changed what was "
-            "written there",
-            tuple(each.key for each in conflicts),
-        )
-    record_undo(connection, source, write, receipt)
-
-
-def undo_dissolved_here(engine: Engine, source: Source, store: MemoryStore) -> int:
-    """Undo the writes of one source whose merges were dissolved, as by an edit; those with conflicts stay.
-
-    Returns:
-        The number of writes that were undone.
-    """
-    with engine.connect() as connection:
-        writes = [write for name, write in list_dissolved(connection, source.project_id) if name == source.name]
-    return sum(not conflicts for _, conflicts in _undo_each(engine, source, store, writes))
+        ended = list(undo_each(engine, source, store, wanted))
+    for sentence in describe_differences([one.receipt for one in ended]):
+        tell(sentence)
+    return {next(iter(one.write.ids & named), one.write.group_id): one.conflicts for one in ended if one.conflicts}

@@ -9,15 +9,21 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from consolidation_pipeline.connect.store import GroupWrite, StoreConfig
-from consolidation_pipeline.errors import ConflictError, NotFoundError
+from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.sources.source_writes import SourceWrite, WritableMerge, list_writable
+from consolidation_pipeline.store.sources.source_writes import (
+    WritableMerge,
+    list_dissolved,
+    list_taken,
+    list_writable,
+    load_hidden_texts,
+)
 from consolidation_pipeline.store.sources.sources import get_source
 
 # Rows that changed within this time are left alone: their program may still be at work on them.
 QUIET_SECONDS = 600
-# Differences that an error message lists.
+# Rows that a message lists.
 _MAX_LISTED = 5
 
 
@@ -59,6 +65,25 @@ class PlannedWrite(BaseModel):
         )
 
 
+class PlannedRestore(BaseModel):
+    """An earlier write that would be undone, as its merged memory is not there any more.
+
+    Attributes:
+        id: Group of changes that made the memory, as ``source write`` takes it.
+        write_id: The write.
+        texts: Text of each row that would be shown again, by key.
+        removed: Text of the row that the write added, which would go; None = it kept one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: UUID
+    memory_id: UUID
+    write_id: UUID
+    texts: Mapping[str, str]
+    removed: str | None
+
+
 class WritePlan(BaseModel):
     """Everything that would be written into a store now, as a document. Groups may be removed from it."""
 
@@ -67,6 +92,7 @@ class WritePlan(BaseModel):
     format: Literal[1] = 1
     source: str
     groups: list[PlannedWrite]
+    restores: list[PlannedRestore] = []
 
 
 def plan_writes(engine: Engine, name: str, *, quiet_seconds: float = QUIET_SECONDS) -> list[PlannedWrite]:
@@ -119,58 +145,31 @@ def make_patch(engine: Engine, name: str, planned: Sequence[PlannedWrite]) -> by
         return store.make_patch([one.make_order(one.memory_id) for one in planned])
 
 
-def select_named(planned: Sequence[PlannedWrite], ids: Sequence[UUID], name: str) -> list[PlannedWrite]:
-    """Return the writes whose group or memory is named. Raise NotFoundError if there is none for an id."""
-    known = {id_ for plan in planned for id_ in (plan.id, plan.memory_id)}
-    unknown = sorted(str(each) for each in set(ids) - known)
-    if unknown:
-        raise NotFoundError(
-            f"nothing is to be written to {name} for {', '.join(unknown[:5])}: `source diff {name}` shows what is"
-        )
-    return [plan for plan in planned if plan.id in ids or plan.memory_id in ids]
+def plan_restores(engine: Engine, name: str) -> list[PlannedRestore]:
+    """Return which earlier writes of a store would be undone now. Nothing is read from the store."""
+    with engine.connect() as connection:
+        source = get_source(connection, name)
+        return [
+            PlannedRestore(
+                id=write.group_id,
+                memory_id=write.memory_id,
+                write_id=write.id,
+                texts=load_hidden_texts(connection, source.id, write.hidden),
+                removed=write.plan["text"] if write.plan["keep"] is None else None,
+            )
+            for owner, write in list_dissolved(connection, source.project_id)
+            if owner == name
+        ]
 
 
-def select_unwritten(
-    plan: WritePlan, planned: Sequence[PlannedWrite], written: Sequence[SourceWrite], stamps: Mapping[str, str]
-) -> list[PlannedWrite]:
-    """Return the groups of a plan that are to be written still: those that an earlier write of it made are left out.
-
-    Args:
-        planned: What would be written now.
-        written: Open writes of the source.
-        stamps: Stamps of the rows of the plan in the store now, by key.
-
-    Raises:
-        ConflictError: Some groups would turn out differently, or rows changed since. ``conflicts`` are the groups.
-    """
-    done = {(write.memory_id, write.version, *_outline(write.plan)) for write in written}
-    left = [
-        group
-        for group in plan.groups
-        if (group.memory_id, group.version, *_outline(group.model_dump(mode="json"))) not in done
+def describe_taken(engine: Engine, name: str) -> list[str]:
+    """Return in words which hidden rows of a store cannot be shown again, as new rows have their keys."""
+    with engine.connect() as connection:
+        taken = list_taken(connection, get_source(connection, name).id)
+    listed = [
+        f"row {key} of group {write.group_id} stays hidden, as a new row has its key: delete the new row or give it "
+        f"another key, sync, then `consolidation source undo {name} {write.group_id}` shows the hidden one again"
+        for write, key in taken[:_MAX_LISTED]
     ]
-    now = {group.memory_id: group for group in planned}
-    differences: dict[str, str] = {}
-    for group in left:
-        changed = [key for key, stamp in group.stamps.items() if stamps.get(key) != stamp]
-        if changed:
-            differences[str(group.id)] = f"rows {', '.join(changed[:3])} changed or are gone in the store"
-        elif now.get(group.memory_id) != group:
-            turned = "turn out differently" if group.memory_id in now else "not be written"
-            differences[str(group.id)] = f"it would {turned} now"
-    if differences:
-        listed = [f"group {id_}: {reason}" for id_, reason in list(differences.items())[:_MAX_LISTED]]
-        more = [f"and {len(differences) - _MAX_LISTED} more"] if len(differences) > _MAX_LISTED else []
-        raise ConflictError(
-            f"source {plan.source} has changed since the plan was made, and nothing was written: "
-            f"{'; '.join([*listed, *more])}. Sync, and make a new plan",
-            tuple(differences),
-        )
-    return left
-
-
-def _outline(plan: Mapping[str, object]) -> tuple[object, object, str]:
-    """Return what a write does, for comparison."""
-    stamps = plan["stamps"]
-    assert isinstance(stamps, Mapping)
-    return plan["keep"], plan["text"], repr(sorted(stamps.items()))
+    more = [f"and {counted(len(taken) - _MAX_LISTED, 'row')} more"] if len(taken) > _MAX_LISTED else []
+    return [*listed, *more]

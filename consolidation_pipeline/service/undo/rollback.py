@@ -12,7 +12,7 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
-from consolidation_pipeline.service.sources.write_back import undo_dissolved
+from consolidation_pipeline.service.sources.dissolved import undo_dissolved
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
@@ -43,6 +43,7 @@ class Rollback:
         scope: group or job. A change is undone with its group. A redo has the scope of the rollback that it undoes.
         redone: True if a rollback was undone, so that the changes are in effect again.
         kept_apart: Number of merges that later runs do not repeat, as they were undone one by one, not with their job.
+        store_notes: What came back in connected stores with other values than before.
     """
 
     rollback_id: UUID
@@ -53,6 +54,7 @@ class Rollback:
     memories_recreated: int
     redone: bool
     kept_apart: int
+    store_notes: Sequence[str] = ()
 
     @property
     def note(self) -> str | None:
@@ -63,6 +65,11 @@ class Rollback:
         if self.redone:
             return None
         return "the next run would do the same again: change the options, such as t_merge or merge=false, before it"
+
+    @property
+    def notes(self) -> list[str]:
+        """All sentences for people."""
+        return [*self.store_notes, *([self.note] if self.note else [])]
 
 
 def roll_back(
@@ -160,7 +167,7 @@ def _revert(
     reason = reason or f"{'redoes what was undone by' if redone else 'undoes'} {found.kind} {target}"
     done = revert_changes(connection, author, changes, group_id=rollback_id, reason=reason, scope=found.kind)
     reject_duplicates(connection, project.id, [rollback_id])
-    undo_dissolved(connection, project.id)
+    store_notes = undo_dissolved(connection, project.id)
     if found.kind == "job":
         switch_options(connection, project, seq=found.changes[0])
     payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": found.kind}
@@ -177,4 +184,5 @@ def _revert(
         done["recreated"],
         redone,
         count_cannot_links(connection, project.id, rollback_id),
+        store_notes,
     )

@@ -79,9 +79,19 @@ class SourceWrite:
     reason: str | None
 
     @property
+    def group_id(self) -> UUID:
+        """Group of changes that made the merged memory; the memory's own id if the write does not tell it."""
+        return UUID(self.plan.get("group", str(self.memory_id)))
+
+    @property
     def ids(self) -> set[UUID]:
-        """Ids by which people name the write: its merged memory, and the group of changes that made it."""
-        return {self.memory_id, UUID(self.plan.get("group", str(self.memory_id)))}
+        """Ids by which people name the write."""
+        return {self.memory_id, self.group_id}
+
+    @property
+    def hidden(self) -> list[str]:
+        """Keys of the rows that it hides."""
+        return sorted(key for key in self.plan["stamps"] if key != self.plan["keep"])
 
 
 _INTEND = """
@@ -199,6 +209,33 @@ def list_dissolved(connection: Connection, project_id: UUID) -> list[tuple[str, 
     """Return the writes of a project that hide rows whose merge was undone, newest first, with their source."""
     rows = connection.execute(text(_LIST_DISSOLVED), {"project": project_id})
     return [(row[0], SourceWrite(*row[1:])) for row in rows]
+
+
+_LIST_TAKEN = """
+    SELECT w.id, w.memory_id, w.version, w.status, w.plan, w.reason, r.key
+    FROM consolidation.source_writes w CROSS JOIN LATERAL jsonb_object_keys(w.plan -> 'stamps') AS stamp (key)
+    JOIN consolidation.source_rows r ON r.source_id = w.source_id AND r.key = stamp.key
+    WHERE w.source_id = :source AND w.status = 'written' AND w.plan ->> 'keep' IS DISTINCT FROM stamp.key
+        AND r.state IN ('mirrored', 'refused')
+    ORDER BY w.intended_at, w.id, r.key
+"""
+
+
+def list_taken(connection: Connection, source_id: UUID) -> list[tuple[SourceWrite, str]]:
+    """Return the hidden rows of a store whose keys new rows have: their write and the key."""
+    return [(SourceWrite(*row[:-1]), row[-1]) for row in connection.execute(text(_LIST_TAKEN), {"source": source_id})]
+
+
+_LOAD_HIDDEN = """
+    SELECT r.key, concat_ws(E'\n', nullif(btrim(t.goal), ''), btrim(t.execution_summary)) AS body
+    FROM consolidation.source_rows r LEFT JOIN consolidation.task_memories t ON t.id = r.memory_id
+    WHERE r.source_id = :source AND r.state = 'hidden' AND r.key = ANY(:keys)
+"""
+
+
+def load_hidden_texts(connection: Connection, source_id: UUID, keys: Sequence[str]) -> dict[str, str]:
+    """Return the texts of those of these rows that are hidden, by key."""
+    return {row.key: row.body for row in connection.execute(text(_LOAD_HIDDEN), {"source": source_id, "keys": keys})}
 
 
 _SET_STATES = """

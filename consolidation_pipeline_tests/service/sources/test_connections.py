@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.connections import (
     connect_source,
     disconnect_source,
+    ensure_connected,
     list_connected,
     probe_source,
     restore_store,
@@ -76,7 +78,7 @@ def test_keys_with_a_meaning_are_no_memories(make_store: Callable[[Kind], Store]
     ("config", "words"),
     [
         ({"kind": "mem1", "url_env": URL_ENV}, "there is no kind of store 'mem1'; kinds: mem0,"),
-        ({"kind": "mem0", "url_env": "postgresql://a:b@c/d"}, "is not the name of an environment variable"),
+        ({"kind": "mem0", "url_env": "postgresql://a:b@c/d"}, "url_env is not the name of an environment variable"),
         ({"kind": "mem0", "url_env": "NO_SUCH_URL"}, "the variable NO_SUCH_URL is not set"),
         ({"kind": "mem0", "url_env": URL_ENV, "color": "red"}, "color of the source"),
         ({**CONFIG, "table": "memoirs"}, "table memoirs does not exist"),
@@ -134,6 +136,32 @@ def test_variable_without_url_is_not_repeated(monkeypatch: pytest.MonkeyPatch, v
     with pytest.raises(UsageError, match=URL_ENV) as error:
         probe_source(CONFIG)
     assert "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["postgresql://me:hidden@host/x", "host=h password=hidden"])
+def test_url_in_place_of_a_variable_is_not_repeated(name: str) -> None:
+    for refused in (lambda: probe_source({**CONFIG, "url_env": name}), lambda: restore_store(name)):
+        with pytest.raises(UsageError, match="is not the name of an environment variable") as error:
+            refused()
+        assert "hidden" not in str(error.value)
+
+
+def test_empty_variable_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(URL_ENV, "")
+    with pytest.raises(UsageError, match=f"the variable {URL_ENV} is empty"):
+        probe_source(CONFIG)
+
+
+def test_difference_of_a_declared_source_is_named(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    config = {**CONFIG, "embedding_model": "local", "memory_type": "user_preference", "table": "mem0_old"}
+    words = "with table = default, not mem0_old; memory_type = default, not user_preference: disconnect it"
+    with pytest.raises(ConflictError, match=words):
+        ensure_connected(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="mirror")
+    with pytest.raises(ConflictError, match=f"with project = {PROJECT}, not other: disconnect it"):
+        ensure_connected(
+            pipeline.engine, SOURCE, project="other", config={**CONFIG, "embedding_model": "local"}, mode="mirror"
+        )
 
 
 def test_vectors_of_two_models_are_told(mem0_store: Store) -> None:
@@ -300,6 +328,67 @@ def test_sidecar_of_another_version_is_refused(mem0_store: Store, pipeline: Pipe
     mem0_store.connection.execute("UPDATE consolidation_sidecar.sidecar SET version = 9")
     with pytest.raises(UsageError, match=f"is of version 9, this program writes {sidecar.VERSION}"):
         connect_source(pipeline.engine, SOURCE, project=PROJECT, config=CONFIG, mode="write")
+    assert list_connected(pipeline.engine) == []
+    assert pipeline.value("SELECT count(*) FROM {s}.projects") == 0
+
+
+def test_sidecar_of_another_role_is_refused_by_its_name(reader_env: str, mem0_store: Store, pipeline: Pipeline) -> None:
+    store = mem0_store.connection
+    store.execute("GRANT INSERT, UPDATE, DELETE ON mem0, mem0_entities TO reader")
+    store.execute(f"GRANT CREATE ON DATABASE {store.info.dbname} TO reader")
+    config = {**CONFIG, "url_env": reader_env}
+    assert probe_source(config).rights.create_schema
+    sidecar.install(store)
+    assert not probe_source(config).rights.create_schema
+    reason = "schema consolidation_sidecar belongs to the role postgres, and this user may not write to it"
+    with pytest.raises(UsageError, match=reason):
+        connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="review")
+    store.execute("GRANT USAGE, CREATE ON SCHEMA consolidation_sidecar TO reader")
+    store.execute("GRANT ALL ON ALL TABLES IN SCHEMA consolidation_sidecar TO reader")
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="review")
+
+
+def test_values_that_are_no_times_are_told(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.connection.execute(
+        """
+        CREATE TABLE diary (id int PRIMARY KEY, body text, written text, edited text);
+        INSERT INTO diary VALUES (1, 'The tram is late', '2026-02-01', NULL), (2, 'Rain', 'last week', '2026-02-02'),
+            (3, 'Sun', NULL, 'soon'), (4, 'Hail', 'infinity', NULL)
+        """
+    )
+    config = {"kind": "table", "url_env": URL_ENV, "table": "diary", "key": ["id"], "text": "body"}
+    assert not any("no time" in warning for warning in probe_source(config).warnings)
+    timed = {**config, "created": "written", "updated": "edited"}
+    told = [warning for warning in probe_source(timed).warnings if "no time" in warning]
+    assert told == [
+        "3 of 4 rows have no time at written, for example 'last week': that of the sync is taken",
+        "1 of 4 rows has no time at edited, for example 'soon': that of the sync is taken",
+    ]
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=timed)
+    (note,) = [note for note in sync_source(pipeline.engine, SOURCE).notes if "time" in note]
+    assert note == "3 rows have a time that cannot be read, for example 'last week': that of the sync is taken"
+
+
+@pytest.mark.parametrize("type_", ["bytea", "vector(2)", "real[]"])
+def test_column_that_holds_no_text_is_refused(mem0_store: Store, type_: str) -> None:
+    mem0_store.connection.execute(f"CREATE TABLE odd (id int PRIMARY KEY, body {type_})")
+    config = {"kind": "table", "url_env": URL_ENV, "table": "odd", "key": ["id"], "text": "body"}
+    with pytest.raises(UsageError, match=re.escape(f"odd.body is of type {type_}, which holds no text")):
+        probe_source(config)
+
+
+@pytest.mark.parametrize(
+    ("index", "is_told"),
+    [("UNIQUE INDEX ON", False), ("INDEX ON", True), ("UNIQUE INDEX ON", True)],
+    ids=["unique", "plain", "partial"],
+)
+def test_key_that_rows_may_come_to_share_is_told(mem0_store: Store, index: str, is_told: bool) -> None:
+    where = "WHERE id > 1" if is_told else ""
+    mem0_store.connection.execute(
+        f"CREATE TABLE loose AS SELECT 1 AS id, 'Text' AS body; CREATE {index} loose (id) {where}"
+    )
+    config = {"kind": "table", "url_env": URL_ENV, "table": "loose", "key": ["id"], "text": "body"}
+    assert any("no unique index keeps two rows of loose" in each for each in probe_source(config).warnings) == is_told
 
 
 def test_column_that_vanishes_later_is_named(mem0_store: Store, pipeline: Pipeline) -> None:

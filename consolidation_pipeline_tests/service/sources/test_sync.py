@@ -171,7 +171,10 @@ def test_two_syncs_at_once_are_refused(mem0_store: Store, pipeline: Pipeline) ->
     connect(pipeline, mem0_store)
     with pipeline.engine.connect() as connection:
         source = get_source(connection, SOURCE)
-    with hold_source(pipeline.engine, source), pytest.raises(ConflictError, match="another sync of source shop"):
+    with (
+        hold_source(pipeline.engine, source),
+        pytest.raises(ConflictError, match="another sync, write or undo of source shop"),
+    ):
         sync_source(pipeline.engine, SOURCE)
 
 
@@ -269,3 +272,36 @@ def test_vectors_of_another_model_are_left_out(mem0_store: Store, pipeline: Pipe
     assert note.startswith("vectors are made anew, not taken along: wordllama")
     pipeline.run(PROJECT)
     assert len(plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)) == len(FACTS) * len(USERS)
+
+
+@pytest.mark.parametrize("mode", ["mirror", "review"])
+def test_keys_that_rows_share_are_not_copied(mem0_store: Store, pipeline: Pipeline, mode: str) -> None:
+    store = mem0_store.connection
+    store.execute(
+        "CREATE TABLE seats (id int, body text);"
+        "INSERT INTO seats VALUES (1, 'Seat one is by the window'), (2, 'Seat two is by the door')"
+    )
+    config = {"kind": "table", "url_env": URL_ENV, "table": "seats", "key": ["id"], "text": "body"}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode=mode)
+    assert sync_source(pipeline.engine, SOURCE).added == 2
+    store.execute("INSERT INTO seats VALUES (2, 'Seat two was sold'), (3, 'Seat three is broken')")
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.added, result.revised, result.gone, result.refused) == (1, 0, 0, 2)
+    (note,) = [note for note in result.notes if "key" in note]
+    assert note.startswith("1 key is of several rows, for example 2 of 2: none of these rows is copied")
+    texts = "SELECT execution_summary AS body FROM {s}.task_memories WHERE archived_at IS NULL"
+    assert "Seat two is by the door" in {row.body for row in pipeline.rows(texts)}
+    store.execute("DELETE FROM seats WHERE body = 'Seat two is by the door'")
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.revised, result.refused) == (1, 0)
+    assert "Seat two was sold" in {row.body for row in pipeline.rows(texts)}
+
+
+def test_shared_keys_are_not_copied_first(mem0_store: Store, pipeline: Pipeline) -> None:
+    store = mem0_store.connection
+    store.execute("CREATE TABLE seats AS SELECT 7 AS id, 'Seat seven squeaks' AS body")
+    config = {"kind": "table", "url_env": URL_ENV, "table": "seats", "key": ["id"], "text": "body"}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+    store.execute("INSERT INTO seats VALUES (7, 'Seat seven was oiled'), (8, 'Seat eight is new')")
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.added, result.refused) == (1, 2)

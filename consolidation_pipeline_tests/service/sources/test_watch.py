@@ -75,7 +75,7 @@ def test_weak_keys_are_told(tasks: psycopg.Connection[Any]) -> None:
     config = {"kind": "table", "url_env": URL_ENV, "table": "tasks", "key": ["number"], "text": "said"}
     nullable, shared = probe_source(config).warnings[-2:]
     assert nullable == "number may be null: rows without a key are neither copied nor written"
-    assert shared == "no unique index keeps two rows of tasks from having the same number"
+    assert shared == "no unique index keeps two rows of tasks from having the same number: such rows are not copied"
     tasks.execute("CREATE UNIQUE INDEX ON tasks (number) WHERE number > 3")
     assert shared in probe_source(config).warnings
     tasks.execute("ALTER TABLE tasks ADD PRIMARY KEY (number)")

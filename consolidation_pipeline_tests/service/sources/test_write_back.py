@@ -144,7 +144,7 @@ def test_group_that_search_would_lose_is_not_written(
     mem0_store.connection.execute(f"UPDATE mem0 SET vector = {FOREIGN_VECTOR} WHERE id = %s", [plan.keep])
     result = write_all(pipeline)
     assert result.written == GROUPS - 1
-    assert "the store's own search finds the successor worse" in result.refused[str(plan.memory_id)]
+    assert "the store's own search finds the successor worse" in result.refused[str(plan.id)]
     assert len(mem0_store.texts()) == GROUPS - 1 + WORDINGS
 
 
@@ -239,10 +239,14 @@ def test_undo_is_refused_while_a_column_is_missing(mem0_store: Store, pipeline: 
     outcome = consolidate(pipeline, mem0_store)
     hidden = write_all(pipeline).hidden
     mem0_store.connection.execute("ALTER TABLE mem0 DROP COLUMN title, ADD COLUMN reviewer text")
-    with pytest.raises(ConflictError, match="column title was dropped or changed since"):
+    with pytest.raises(ConflictError, match="column title of type text was dropped: its rows cannot come back until"):
         pipeline.roll_back(outcome.job_id)
     assert len(mem0_store.texts()) == count - hidden
-    mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN title text")
+    mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN title varchar(90)")
+    words = r"title was of type text, and is of type character varying\(90\): its rows .* again, mem0; its program"
+    with pytest.raises(ConflictError, match=words):
+        pipeline.roll_back(outcome.job_id)
+    mem0_store.connection.execute("ALTER TABLE mem0 ALTER COLUMN title TYPE text")
     pipeline.roll_back(outcome.job_id)
     assert len(mem0_store.texts()) == count
     told = "SELECT count(*), count(reviewer) FROM mem0 WHERE title = 'Title of ' || id"
@@ -345,7 +349,7 @@ def test_locked_row_holds_up_its_group_only(mem0_store: Store, pipeline: Pipelin
         other.execute("SELECT FROM mem0 WHERE id = %s FOR UPDATE", [plan.hidden[0]])
         result = write_all(pipeline)
     assert result.written == GROUPS - 1
-    assert "another session" in result.refused[str(plan.memory_id)]
+    assert "another session" in result.refused[str(plan.id)]
     assert write_all(pipeline).written == 1
 
 
@@ -372,7 +376,7 @@ def test_wait_for_a_row_does_not_hold_up_the_program(mem0_store: Store, pipeline
         for _ in range(20):
             mem0_store.connection.execute("UPDATE mem0 SET payload = payload WHERE id = %s", [first])
             time.sleep(0.05)
-        assert list(writing.result().refused) == [str(plan.memory_id)]
+        assert list(writing.result().refused) == [str(plan.id)]
 
 
 def test_rows_come_back_if_the_rest_merges_again(mem0_store: Store, pipeline: Pipeline) -> None:

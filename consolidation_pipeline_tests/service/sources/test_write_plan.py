@@ -128,8 +128,8 @@ def test_group_that_the_store_forbids_is_refused(mem0_store: Store, pipeline: Pi
     set_mode(pipeline.engine, SOURCE, "write")
     result = write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
     assert result.written == GROUPS - 1
-    assert "the store forbids the change: " in result.refused[str(planned[0].memory_id)]
-    assert "violates foreign key constraint" in result.refused[str(planned[0].memory_id)]
+    assert "the store forbids the change: " in result.refused[str(planned[0].id)]
+    assert "violates foreign key constraint" in result.refused[str(planned[0].id)]
 
 
 def test_undo_tells_conflicts_by_the_named_id(mem0_store: Store, pipeline: Pipeline) -> None:

@@ -1,0 +1,122 @@
+"""Writes whose merges are dissolved: the rows that they hid are shown in their store again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from consolidation_pipeline.connect.restored_rows import describe_differences
+from consolidation_pipeline.connect.store import Conflict, MemoryStore
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.sources.recovery import record_undo
+from consolidation_pipeline.service.sources.stores import open_store
+from consolidation_pipeline.store.database.engine import Connection, Engine
+from consolidation_pipeline.store.sources.source_writes import SourceWrite, end_write, intend_write, list_dissolved
+from consolidation_pipeline.store.sources.sources import Source, get_source
+
+# Conflict of a write whose images somebody removed, as with the whole sidecar.
+_LOST = Conflict("the sidecar", "its rows", "the images of a write are gone from the store")
+
+
+@dataclass(frozen=True)
+class Undo:
+    """Undo of a write: what stands in its way or, if nothing does, its receipt."""
+
+    write: SourceWrite
+    conflicts: list[Conflict]
+    receipt: Mapping[str, Any] = field(default_factory=dict)
+
+
+def undo_each(engine: Engine, source: Source, store: MemoryStore, writes: Sequence[SourceWrite]) -> Iterator[Undo]:
+    """Undo writes in this order, each in a transaction of its own."""
+    receipts = store.read_receipts([write.id for write in writes])
+    for write in writes:
+        yield _undo(engine, source, store, write) if write.id in receipts else Undo(write, [_LOST])
+
+
+def _undo(engine: Engine, source: Source, store: MemoryStore, write: SourceWrite) -> Undo:
+    with store.transaction():
+        conflicts = store.undo_write(write.id)
+        receipt = store.read_receipts([write.id])[write.id]
+    if conflicts:
+        return Undo(write, conflicts)
+    with engine.begin() as connection:
+        record_undo(connection, source, write, receipt)
+    return Undo(write, [], receipt)
+
+
+def restore_dissolved(
+    engine: Engine, source: Source, store: MemoryStore, writes: Sequence[SourceWrite]
+) -> tuple[int, list[str]]:
+    """Undo writes whose merges are dissolved, as by an edit.
+
+    A hidden row whose key a new row has is set apart, in a write of its own, and the others are shown again.
+
+    Returns:
+        The number of writes that were undone, and sentences on what stays as it is or came back with other values.
+    """
+    ended = []
+    for one in undo_each(engine, source, store, writes):
+        taken = {each.key for each in one.conflicts if each.is_taken}
+        apart = one.conflicts and all(each.is_taken for each in one.conflicts) and store.sets_apart
+        ended.append(_undo_apart(engine, source, store, one.write, sorted(taken)) if apart else one)
+    notes = [
+        f"group {one.write.group_id} stays as it is written: {each.reason}, {each.place}"
+        for one in ended
+        for each in one.conflicts
+    ]
+    undone = [one for one in ended if not one.conflicts]
+    return len(undone), [*notes, *describe_differences([one.receipt for one in undone])]
+
+
+def _undo_apart(engine: Engine, source: Source, store: MemoryStore, write: SourceWrite, keys: Sequence[str]) -> Undo:
+    """Undo a write without the hidden rows ``keys``, which become a write of their own."""
+    apart = uuid4()
+    stamps = {key: write.plan["stamps"].get(key, "") for key in keys}
+    plan = {**write.plan, "keep": None, "text": None, "stamps": stamps, "group": str(write.group_id)}
+    with engine.begin() as connection:
+        intend_write(connection, source.id, apart, memory_id=write.memory_id, version=write.version, plan=plan)
+    with store.transaction():
+        store.set_apart(write.id, apart, keys)
+    with engine.begin() as connection:
+        end_write(connection, apart, "written")
+    return _undo(engine, source, store, write)
+
+
+def undo_dissolved(connection: Connection, project_id: UUID) -> list[str]:
+    """Show rows in their stores again whose merges are undone in the transaction of ``connection``.
+
+    The stores commit first. If the transaction here fails then, the next write of the source hides the rows again.
+
+    Returns:
+        Sentences on what came back with other values.
+
+    Raises:
+        ConflictError: A store's program changed what was written; ``conflicts`` are the rows.
+        UsageError, StoreError: The database of a store is not known or cannot be reached.
+    """
+    writes = list_dissolved(connection, project_id)
+    receipts = []
+    for name in dict.fromkeys(name for name, _ in writes):
+        source = get_source(connection, name)
+        with open_store(source.config) as store, store.transaction():
+            for write in [write for owner, write in writes if owner == name]:
+                receipts.append(undo_or_refuse(connection, source, store, write))
+    return describe_differences(receipts)
+
+
+def undo_or_refuse(connection: Connection, source: Source, store: MemoryStore, write: SourceWrite) -> Mapping[str, Any]:
+    """Undo a write in both transactions; return its receipt. Raise ConflictError if rows stand in the way."""
+    is_known = bool(store.read_receipts([write.id]))
+    conflicts = store.undo_write(write.id) if is_known else [_LOST]
+    if conflicts:
+        first = conflicts[0]
+        raise ConflictError(
+            f"source {source.name}: {first.reason}, {first.place}; its program changed what was written there",
+            tuple(each.key for each in conflicts if each.key),
+        )
+    receipt = store.read_receipts([write.id])[write.id]
+    record_undo(connection, source, write, receipt)
+    return receipt
