@@ -13,7 +13,7 @@ from typing import NamedTuple
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
-from consolidation_pipeline.core.knowledge.rival_claims import AGREES, Comparison, compare_sentences
+from consolidation_pipeline.core.knowledge.rival_claims import AGREES, Comparison, compare_sentences, quote_sentence
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentences import extract_sentences
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
@@ -58,15 +58,27 @@ class _Phrases(NamedTuple):
     contested: str
     also: str
     was: str
+    later: str
 
 
 _PHRASES = {
-    "en": _Phrases("since {}; was {}", "{}; before: {}", "others say {}", "also {}", "{}, was {}"),
-    "de": _Phrases("seit {}; vorher {}", "{}; vorher: {}", "andere sagen {}", "auch {}", "{}, vorher {}"),
-    "es": _Phrases("desde {}; antes {}", "{}; antes: {}", "otros dicen {}", "también {}", "{}, antes {}"),
-    "fr": _Phrases("depuis {} ; avant {}", "{} ; avant : {}", "d'autres disent {}", "aussi {}", "{}, avant {}"),
-    "zh": _Phrases("自 {} 起；此前 {}", "{}；此前：{}", "另有说法：{}", "另有 {}", "{}，此前 {}"),
-    "ja": _Phrases("{} から；以前は {}", "{}；以前：{}", "別の記述：{}", "ほかに {}", "{}、以前は {}"),
+    "en": _Phrases("since {}; was {}", "{}; before: {}", "others say {}", "also {}", "{}, was {}", "later, {}: {}"),
+    "de": _Phrases(
+        "seit {}; vorher {}", "{}; vorher: {}", "andere sagen {}", "auch {}", "{}, vorher {}", "später, {}: {}"
+    ),
+    "es": _Phrases(
+        "desde {}; antes {}", "{}; antes: {}", "otros dicen {}", "también {}", "{}, antes {}", "más tarde, {}: {}"
+    ),
+    "fr": _Phrases(
+        "depuis {} ; avant {}",
+        "{} ; avant : {}",
+        "d'autres disent {}",
+        "aussi {}",
+        "{}, avant {}",
+        "plus tard, {} : {}",
+    ),
+    "zh": _Phrases("自 {} 起；此前 {}", "{}；此前：{}", "另有说法：{}", "另有 {}", "{}，此前 {}", "后来 {}：{}"),
+    "ja": _Phrases("{} から；以前は {}", "{}；以前：{}", "別の記述：{}", "ほかに {}", "{}、以前は {}", "その後 {}：{}"),
 }
 
 
@@ -229,6 +241,14 @@ def _tell(text: str, rule: _Claim, overruled: Sequence[_Claim], elsewhere: Seque
         ]
         notes.append(phrases.also.format("; ".join([*told, *(["…"] if len(elsewhere) > _MAX_TOLD else [])])))
     return f"{text[:end]} ({'; '.join(notes)}){text[end:]}"
+
+
+def tell_later(text: str, later: str, day: date) -> str:
+    """Return a sentence, and in brackets what a memory of a later day says of it."""
+    language = detect_language(text) or "en"
+    end = quote_sentence(text).end
+    note = _PHRASES[language].later.format(_format_day(day, language), quote_sentence(later).text)
+    return f"{text[:end]} ({note}){text[end:]}"
 
 
 def _format_day(day: date, language: str) -> str:

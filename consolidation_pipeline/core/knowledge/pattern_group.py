@@ -28,12 +28,12 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
     settle_disputes,
 )
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
+from consolidation_pipeline.core.knowledge.same_claims import SameClaim
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.weak_sentences import contests, names_remedy, names_wish_alone, read_fault
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
-from consolidation_pipeline.core.text.word_overlap import extract_content_words, shares_words
 
 # A sentence of lower readability is a heading, a fragment or markup. It is never a practice or gotcha, and in the text
 # only if there is nothing else.
@@ -66,8 +66,6 @@ _SUPPORTS = 0.3
 # A unit is on the matter of a sentence if one of its own has this cosine with it. Of the units that say more than what
 # they are about, this share must be on it, and in all this weight of them.
 _ON_MATTER, _ON_MATTER_SHARE, _FEWEST_WEIGHT = 0.12, 0.6, 2.0
-# A unit says a sentence if one of its own shares this part of the content words of the shorter one, and two words.
-_SAYS, _FEWEST_SHARED = 0.5, 2
 # Sentences that are searched for the opposite, and the share of units on a matter that may say it.
 _MAX_COMPARED, _AGAINST = 24, 0.34
 # Share of the attempts on a matter that contest a guess, from which it is not told.
@@ -104,7 +102,7 @@ class PatternGroup:
         self.language = detect_language("\n".join(self.texts.values()))
         self.weight = sum(units[at].weight for at in self.texts)
         clear = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
-        usable, self.overruled, self._disputing = settle_disputes(clear or ranking.sentences, units)
+        usable, self.overruled, self._told_with = settle_disputes(clear or ranking.sentences, units)
         if self.weigh_texts(at for at, text in self.texts.items() if judges_attempt(text)) >= _ATTEMPTS:
             # Guesses on failures differ by nature, so none of them is told with what the others say.
             usable = list(clear or ranking.sentences)[:MAX_SENTENCES]
@@ -145,15 +143,39 @@ class PatternGroup:
             return False
         return sum(self.units[at].weight for at in self._list_opponents(one)) < _AGAINST * weight
 
-    def measure_agreement(self, one: Candidate) -> float:
-        """Return the share of the units, by weight, that have a sentence in the same words and none that denies it.
+    def list_saying(self, one: Candidate) -> set[int]:
+        """Return the positions of the texts that say a sentence, in its words or, if it tells them too, in theirs.
 
-        Unlike the support, it does not depend on the other groups: it is told, and a text stays the same without cause.
+        Unlike the support, this does not depend on the other groups: it is told, and a text stays the same without
+        cause.
         """
-        words = extract_content_words(one.ranked.sentence.quote)
-        agreeing = {other.text for other in self.ranking.sentences if _have_same_words(words, other.sentence.quote)}
-        opponents = self._list_opponents(one) | self._disputing.get(one.ranked.row, frozenset())
-        return self.weigh_texts(agreeing - opponents | {one.ranked.text})
+        claim = self._read_claim(one)
+        saying = {at for at, sentences in self.sentences.items() if claim.is_said_in(sentences)}
+        told = self._told_with.get(one.ranked.row)
+        return saying | {one.ranked.text} | (told.holding if told else frozenset())
+
+    def find_later(self, one: Candidate) -> RankedSentence | None:
+        """Return what a newer text says instead of a sentence, or tells of a change; None if there is no such text."""
+        days = [self.units[at].day for at in self.list_saying(one)]
+        known = [day for day in days if day is not None]
+        if len(known) < len(days) or self.has_attempts:
+            return None
+        told = self._told_with.get(one.ranked.row)
+        newer = {
+            at: day
+            for at in self.sentences
+            if (day := self.units[at].day) and day > max(known) and not (told and at in told.units)
+        }
+        claim = self._read_claim(one)
+        for at in sorted(newer, key=lambda at: (-newer[at].toordinal(), at)):
+            if rival := claim.find_rival(self.sentences[at]):
+                return next(
+                    other for other in self.ranking.sentences if other.text == at and other.sentence.text == rival
+                )
+        return None
+
+    def _read_claim(self, one: Candidate) -> SameClaim:
+        return SameClaim(" ".join(one.ranked.sentence.quote.split()), self.language)
 
     def _list_opponents(self, one: Candidate) -> set[int]:
         """Return the positions of the texts that say the opposite of a sentence."""
@@ -277,9 +299,3 @@ class PatternGroup:
             vector[own.indices] = own.data
             self._cosines[row] = (self._vectors @ vector).tolist()
         return self._cosines[row]
-
-
-def _have_same_words(words: frozenset[str], text: str) -> bool:
-    """Return True if a sentence says about the same as the content words of another one."""
-    others = extract_content_words(text)
-    return shares_words(words, others, _SAYS) and len(words & others) >= _FEWEST_SHARED

@@ -24,7 +24,7 @@ class Sightings:
 
     ``sessions``: None if no session is known. ``first``, ``last``: None if no day is known. ``patterns``: number of
     patterns that a principle is made of, told in place of ``count``; None for a pattern. ``said``: number of the
-    memories that say the headline; None if it is not known.
+    memories that say the headline; None without a headline, or if it is not known.
     """
 
     count: int
@@ -45,6 +45,7 @@ class _Labels(NamedTuple):
     questions: str
     problems: str
     changes: str
+    group: str
     seen: str
     seen_once: str
     seen_in_patterns: str
@@ -62,6 +63,7 @@ _LABELS = {
         "Questions, for example",
         "Problems and fixes, for example",
         "Changes, for example",
+        "{} memories",
         "Seen {} times",
         "Seen once",
         "Seen in {} patterns",
@@ -77,6 +79,7 @@ _LABELS = {
         "Fragen, zum Beispiel",
         "Probleme und Lösungen, zum Beispiel",
         "Änderungen, zum Beispiel",
+        "{} Notizen",
         "{}-mal gesehen",
         "Einmal gesehen",
         "In {} Mustern gesehen",
@@ -92,6 +95,7 @@ _LABELS = {
         "Preguntas, por ejemplo",
         "Problemas y soluciones, por ejemplo",
         "Cambios, por ejemplo",
+        "{} notas",
         "Visto {} veces",
         "Visto una vez",
         "Visto en {} patrones",
@@ -107,6 +111,7 @@ _LABELS = {
         "Questions, par exemple",
         "Problèmes et solutions, par exemple",
         "Changements, par exemple",
+        "{} notes",
         "Vu {} fois",
         "Vu une fois",
         "Vu dans {} schémas",
@@ -122,6 +127,7 @@ _LABELS = {
         "问题，例如",
         "故障与修复，例如",
         "变更，例如",
+        "{} 条记忆",
         "见过 {} 次",
         "见过一次",
         "见于 {} 个模式",
@@ -137,6 +143,7 @@ _LABELS = {
         "質問、例",
         "問題と修正、例",
         "変更、例",
+        "{} 件",
         "{} 回",
         "一回",
         "{} 個のパターンで確認",
@@ -149,7 +156,7 @@ _SEEN_LINE = re.compile(
     "|".join(
         re.escape(told).replace(r"\{\}", r"\d+")
         for one in _LABELS.values()
-        for told in (one.seen, one.seen_once, one.seen_in_patterns, one.said_in)
+        for told in (one.group, one.seen, one.seen_once, one.seen_in_patterns, one.said_in)
     )
 )
 _PART = re.compile(
@@ -209,9 +216,10 @@ def read_statements(content: str) -> str:
 
 
 def _tell_sightings(seen: Sightings, labels: _Labels, language: str) -> str:
-    parts = [labels.seen_once if seen.count == 1 else labels.seen.format(seen.count)]
-    if seen.said is not None and seen.said < seen.count:
-        parts = [labels.said_in.format(seen.said, seen.count)]
+    parts = [labels.seen_once if seen.count == 1 else labels.group.format(seen.count)]
+    if seen.said is not None and seen.count > 1:
+        is_all = seen.said >= seen.count
+        parts = [labels.seen.format(seen.count) if is_all else labels.said_in.format(seen.said, seen.count)]
     if seen.patterns is not None:
         parts = [labels.seen_in_patterns.format(seen.patterns)]
     if seen.sessions is not None:

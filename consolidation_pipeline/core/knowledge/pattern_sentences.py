@@ -118,16 +118,23 @@ def _contradict(one: str, other: str) -> bool:
     )
 
 
+class ToldUnits(NamedTuple):
+    """Units whose sentences another one tells. ``holding``: those that it does not contradict."""
+
+    units: frozenset[int]
+    holding: frozenset[int]
+
+
 class SettledSentences(NamedTuple):
     """Sentences of which one tells what is disputed.
 
-    ``overruled``: number of the overruled units. ``disputing``: the units whose sentences contradict one of these
-    sentences, by its row.
+    ``overruled``: number of the overruled units. ``told_with``: the units whose sentences one of these sentences tells
+    too, by its row; those that it does not contradict hold as well.
     """
 
     sentences: list[RankedSentence]
     overruled: int
-    disputing: dict[int, frozenset[int]]
+    told_with: dict[int, ToldUnits]
 
 
 def settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> SettledSentences:
@@ -146,8 +153,11 @@ def settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> 
     }
     left_out = {at for dispute in disputes for at in dispute.others}
     usable = [told.get(at, one) for at, one in enumerate(ranked) if at not in left_out]
-    disputing = {ranked[one.rule].row: frozenset(list_overruled(statements, [one])) for one in disputes}
-    return SettledSentences(usable, len(list_overruled(statements, disputes)), disputing)
+    told_with = {}
+    for one in disputes:
+        units_told = frozenset(statements[at].unit for at in one.others)
+        told_with[ranked[one.rule].row] = ToldUnits(units_told, units_told - {*list_overruled(statements, [one])})
+    return SettledSentences(usable, len(list_overruled(statements, disputes)), told_with)
 
 
 def list_evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from consolidation_pipeline.core.knowledge.disputes import tell_later
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
     Lesson,
@@ -27,7 +28,7 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
 from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, strip_verb, write_title
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit
-from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking
+from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.template_families import TemplateFamily, find_template
 from consolidation_pipeline.core.knowledge.weak_sentences import (
     instructs_fault,
@@ -115,19 +116,20 @@ class PatternWriter(PatternGroup):
         gotchas: list[Candidate] = []
         render = partial(render_pattern, sightings=sightings, language=self.language)
         support = 0.0
+        later: RankedSentence | None = None
         kind: ExampleKind = "any"
         family = self._find_template()
         if family is not None and self.weigh_texts(family.members) >= _TEMPLATE_SHARE:
             title, headline, support, is_shared = "", family.text, self.weigh_texts(family.members), True
-            content = render(title="", headline=headline)
+            seen = replace(sightings, said=self._count_saying(family.members, sightings))
+            content = render(title="", headline=headline, sightings=seen)
         elif found := self._find_headline():
             best, is_shared = found
-            passage = self._find_passage(best)
-            *before, last = map(self.tell, passage)
+            passage, later = self._find_passage(best), self.find_later(best)
+            *before, last = (self._tell_with(one, later) if one is best else self.tell(one) for one in passage)
             headline = " ".join([*(line if SENTENCE_END.search(line) else f"{line}." for line in before), last])
             support = self.measure_support(best)
-            # One memory that says what to do does not make all on the matter say so.
-            said = max(1, round(self.measure_agreement(best) * sightings.count))
+            said = self._count_saying(self.list_saying(best), sightings)
             parts = self._find_parts(best, passage)
             practices, gotchas = (
                 self.choose(found, most=_MAX_LISTED, max_chars=_LISTED_CHARS) for found in (rules, pitfalls)
@@ -159,7 +161,7 @@ class PatternWriter(PatternGroup):
             title = told.pop(0) if is_title else self.title
             told = told[:_MAX_EXAMPLES]
             if is_single and kind != "questions":
-                content = render(title="", headline=headline)
+                content = render(title="", headline=headline, sightings=replace(sightings, said=sightings.count))
             else:
                 content = render(title="" if is_single else title, headline="", examples=told, examples_are=kind)
         # "Help!" says nothing, however often.
@@ -174,11 +176,20 @@ class PatternWriter(PatternGroup):
             gotchas=tuple(one.lesson.text for one in gotchas),
             key_terms=self.terms,
             pattern_type=None if is_asked else vote_pattern_type(units),
-            evidence=list_evidence(self.ranking, [one.ranked for one in used]),
+            evidence=list_evidence(self.ranking, [*(one.ranked for one in used), *([later] if later else [])]),
             overruled=self.overruled,
             support=round(support, 6),
             is_shared=is_shared,
         )
+
+    def _tell_with(self, one: Candidate, later: RankedSentence | None) -> str:
+        """Return a sentence as the text tells it, with what a newer unit says of it."""
+        day = self.units[later.text].day if later else None
+        return tell_later(self.tell(one), later.sentence.text, day) if later and day else self.tell(one)
+
+    def _count_saying(self, texts: Iterable[int], sightings: Sightings) -> int | None:
+        """Return the number of memories in some texts; None in a language in which claims cannot be compared."""
+        return None if self.language is None else max(1, round(self.weigh_texts(texts) * sightings.count))
 
     def _find_template(self) -> TemplateFamily | None:
         positions = list(self.texts)

@@ -117,7 +117,7 @@ def _compare_claims(first: Reading, other: Reading, found: Explanation) -> Compa
 def _tell_whole(sides: tuple[_Side, _Side]) -> Comparison:
     """Return the comparison of sentences of which one replaces the other as a whole."""
     claim = normalize_text(sides[1].reading.text)
-    return Comparison("replaces", "", claim, *(side.quote_sentence() for side in sides))
+    return Comparison("replaces", "", claim, *(quote_sentence(side.reading.text) for side in sides))
 
 
 def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
@@ -305,12 +305,12 @@ class _Side:
         rest = _WORD_END.match(text, end)
         return Quote(_shorten(" ".join(text[start:end].split())), rest.end() if rest else end)
 
-    def quote_sentence(self) -> Quote:
-        """Return the sentence."""
-        text = self.reading.text
-        found = _SENTENCE_END.search(text)
-        end = found.start() if found else len(text)
-        return Quote(f"“{_shorten(' '.join(text[:end].split()))}”", end)
+
+def quote_sentence(text: str) -> Quote:
+    """Return a sentence in quotation marks."""
+    found = _SENTENCE_END.search(text)
+    end = found.start() if found else len(text)
+    return Quote(f"“{_shorten(' '.join(text[:end].split()))}”", end)
 
 
 def _shorten(words: str) -> str:

@@ -25,7 +25,7 @@ from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 # What others say, in brackets.
-NOTES = re.compile(r" \((?:since|others say|also|\d+ [A-Z]\w+ \d+;)[^()]*\)")
+NOTES = re.compile(r" \((?:since|others say|also|later,|\d+ [A-Z]\w+ \d+;)[^()]*\)")
 SAMPLE = PROJECT_ROOT / "examples" / "memories.jsonl"
 
 WEBHOOKS = [
@@ -97,7 +97,7 @@ def test_extracted_pattern_summarizes_its_group() -> None:
     headline, *_, seen = found.content.split("\n")
     assert (headline, found.title) == (found.summary, "")
     assert headline == "Verify the signature of a webhook before reading its body."
-    assert seen == "Seen 4 times."
+    assert seen == "Said in 1 of 4 memories."
     assert "This broke once." not in found.content
     assert set(found.key_terms[:2]) == {"signature", "webhook"}
     assert "Verify the signature of a webhook before reading its body." in found.best_practices
@@ -137,7 +137,7 @@ def test_headline_says_nothing_twice() -> None:
 
 def test_last_line_tells_sightings_and_days() -> None:
     seen = Sightings(126, 4, date(2026, 4, 30), date(2026, 5, 12))
-    (found,) = extract([make_units(WEBHOOKS)], sightings=[seen])
+    (found,) = extract([make_units(WEBHOOKS[1:2] * 3)], sightings=[seen])
     assert found.content.endswith("\nSeen 126 times in 4 sessions, 30 April to 12 May 2026.")
     (principle,) = extract([make_units(WEBHOOKS)], sightings=[replace(seen, patterns=5)])
     assert principle.content.endswith("\nSeen in 5 patterns in 4 sessions, 30 April to 12 May 2026.")
@@ -155,6 +155,30 @@ def test_last_line_tells_how_few_say_the_headline() -> None:
     assert found.summary in texts
     assert found.content.endswith("\nSaid in 1 of 4 memories, 12 May 2026.")
     assert "Said in" not in read_statements(found.content)
+
+
+def test_memories_without_headline_are_only_counted() -> None:
+    texts = ["Why does my parcel wait?", "Where does the parcel wait for customs?", "How long does a parcel wait?"]
+    (found,) = extract([make_units(texts)])
+    assert found.content.endswith("\n3 memories.")
+
+
+def test_headline_tells_what_a_newer_memory_says() -> None:
+    texts = [
+        "Ada rents a bike from Noor for 20 euros.",
+        "Ada rents a bike from Noor.",
+        "Ada gave the bike back to Noor.",
+    ]
+    days = [date(2026, 1, 7), date(2026, 2, 1), date(2026, 5, 12)]
+    units = [replace(unit, day=day) for unit, day in zip(make_units(texts), days, strict=True)]
+    (found,) = extract([units])
+    later = "(later, 12 May 2026: “Ada gave the bike back to Noor”)"
+    assert found.summary in {f"{text[:-1]} {later}." for text in texts[:2]}
+    assert (3, texts[2]) in {(one.unit, one.quote) for one in found.evidence}
+    # An older memory is no news, and neither is one of a day that is not known.
+    for unknown in (date(2026, 1, 1), None):
+        (found,) = extract([[*units[:2], replace(units[2], day=unknown)]])
+        assert "later" not in found.content
 
 
 def test_name_of_a_change_is_no_lesson_of_all() -> None:
@@ -286,7 +310,7 @@ def test_labels_follow_language_of_texts() -> None:
     found = extract_first(texts)
     assert found.summary == texts[0]
     assert f"\nVermeiden: {texts[1]}\n" in found.content
-    assert found.content.endswith("\nIn 2 von 3 Notizen gesagt.")
+    assert found.content.endswith("\nIn 1 von 3 Notizen gesagt.")
 
 
 def test_summary_avoids_context_dependent_opener() -> None:
@@ -562,5 +586,5 @@ def test_cause_of_failed_attempts_is_told_as_supposed() -> None:
     units = [Unit(id=str(at), text=text, memory_type="error_fix", success=False) for at, text in enumerate(texts)]
     content = extract([units])[0].content
     assert "Tried, failed: an implementation that " in content
-    assert content.endswith("\nSeen 4 times; as the failed attempts suppose, not proven.")
+    assert content.endswith("\nSaid in 2 of 4 memories; as the failed attempts suppose, not proven.")
     assert "Tried, failed: " in read_statements(content)

@@ -1,0 +1,179 @@
+"""Sameness of claims: which memories say what a headline says, and which newer ones say something else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from consolidation_pipeline.core.differences.explanation import Difference, explain_readings
+from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
+from consolidation_pipeline.core.knowledge.change_words import find_changes
+from consolidation_pipeline.core.knowledge.disputes import read_sentence
+from consolidation_pipeline.core.knowledge.rival_claims import is_name
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
+
+# A memory that says a claim has this share of its content words. One with so many of those of a long claim says it, if
+# it has no other value, name or negation: in long sentences "each" and "so" come and go.
+_SAYS, _SAYS_LONG, _LONG_WORDS = 0.65, 0.85, 10
+# A newer sentence that has this share of its content words in common with a claim is on its matter; if they share a
+# name or value, the second share is enough.
+_ON_MATTER, _ON_MATTER_BY_NAME, _FEWEST_SHARED = 0.5, 0.4, 2
+# With this share, so many words, one of them a name or value, and words of its own, it tells what became of the matter.
+_MOSTLY, _TOLD_WORDS = 0.6, 3
+# Differences that make another claim of a sentence, and those that do so in a short one.
+_OTHER = frozenset(("value", "name", "code", "exchange", "polarity", "language"))
+_OTHER_IF_SHORT = frozenset(("opposite", "exception", "added cue", "moved cue"))
+# Tokens of these kinds name a thing or a value: a memory without them does not say the claim.
+_NAMING = ("value", "name", "code")
+
+Run = tuple[Token, ...]
+
+
+class SameClaim:
+    """A claim, and what other memories say of it.
+
+    Args:
+        text: A sentence of a memory.
+        language: Of the memories that are compared; None if it is not known.
+    """
+
+    def __init__(self, text: str, language: str | None) -> None:
+        self.language = language
+        self.reading = read_sentence(text, language)
+        self.words = extract_content_words(text)
+
+    def is_said_in(self, sentences: Sequence[str]) -> bool:
+        """Return True if a memory says the claim in one sentence, or in two that follow each other.
+
+        It says it by the words, with the same values, names, negations and conditions.
+        """
+        pairs = (f"{one} {other}" for one, other in pairwise(sentences))
+        near = [text for text in (*sentences, *pairs) if self._measure_share(text) >= _SAYS]
+        return any(map(self._is_same, near))
+
+    def find_rival(self, sentences: Iterable[str]) -> str | None:
+        """Return the sentence of a newer memory that says something else of the matter; None if there is none.
+
+        It has another value, or tells of a change. Of a long claim, other words are no sign of that.
+        """
+        if len(self.words) >= _LONG_WORDS:
+            return None
+        near = [text for text in sentences if self._is_on_matter(text)]
+        return max(filter(self._is_rival, near), key=self._measure_share, default=None)
+
+    def _measure_share(self, text: str) -> float:
+        """Return the share of the content words of the claim that a text has."""
+        return len(self.words & extract_content_words(text)) / max(1, len(self.words))
+
+    def _is_on_matter(self, text: str) -> bool:
+        words = extract_content_words(text)
+        shared = len(self.words & words)
+        least = _ON_MATTER_BY_NAME if self._list_shared_names(text) else _ON_MATTER
+        return shared >= max(_FEWEST_SHARED, least * len(words))
+
+    def _list_shared_names(self, text: str) -> set[str]:
+        """Return the keys of the names and values that the claim and a text have."""
+        keys = read_sentence(text, self.language).key_set
+        return {token.key for token in self.reading.tokens if token.kind in _NAMING and token.key in keys}
+
+    def _measure_own(self, text: str) -> float:
+        """Return the share of the content words of a text that the claim has."""
+        words = extract_content_words(text)
+        return len(self.words & words) / max(1, len(words))
+
+    def _is_same(self, text: str) -> bool:
+        other = read_sentence(text, self.language)
+        if self.reading.normalized == other.normalized:
+            return True
+        named = {token.key for token in self.reading.tokens if token.kind in _NAMING}
+        if not named <= other.key_set or _list_replaced(self.reading, other):
+            return False
+        is_long = len(self.words) >= _LONG_WORDS and self._measure_share(text) >= _SAYS_LONG
+        found = explain_readings(self.reading, other).differences
+        return not any(_makes_other(one, self.reading, is_long=is_long) for one in found)
+
+    def _is_rival(self, text: str) -> bool:
+        other, language = read_sentence(text, self.language), self.reading.language or "en"
+        found = explain_readings(self.reading, other, is_brief=True).differences
+        if any(_names_another(one, self.reading, other) for one in found):
+            return False
+        if _tells_change(other) and not _tells_change(self.reading):
+            return True
+        # "With sugar", "without sugar".
+        if self.reading.key_set == other.key_set and any(one.kind == "added cue" for one in found):
+            return True
+        replaced = _list_replaced(self.reading, other)
+        if any(_is_timed(run, language) and _is_timed(new, language) for run, new in replaced):
+            return True
+        # "Ann owes Ben 20 dollars", "Ben gave the 20 dollars back".
+        is_told = (
+            _MOSTLY <= self._measure_own(text) < 1 and len(self.words & extract_content_words(text)) >= _TOLD_WORDS
+        )
+        if is_told and self._list_shared_names(text):
+            return True
+        return not replaced and any(one.kind == "value" for one in found)
+
+
+def _makes_other(difference: Difference, claim: Reading, *, is_long: bool) -> bool:
+    """Return True for a difference by which a sentence does not say the claim."""
+    if difference.kind == "cue":
+        start = difference.spans_a[0][0]
+        return any(cue.category != "tense" for cue in claim.cues if cue.start == start)
+    if difference.kind == "order" and not is_long:
+        # One word elsewhere is style: "two days before fees are due", "of fees two days before they are due".
+        return difference.a != difference.b or " " in difference.a
+    return difference.kind in _OTHER or (not is_long and difference.kind in _OTHER_IF_SHORT)
+
+
+def _tells_change(reading: Reading) -> bool:
+    found = find_changes(reading.text, reading.language) if reading.language else ()
+    return any(change.form != "contrast" for change in found)
+
+
+def _names_another(difference: Difference, claim: Reading, other: Reading) -> bool:
+    """Return True if names or identifiers stand in the place of others: the other sentence is of another thing."""
+    sides = (claim, difference.spans_a), (other, difference.spans_b)
+    return all(
+        any(is_name(token) and token.start in {start for start, _ in spans} for token in reading.tokens)
+        for reading, spans in sides
+    )
+
+
+def _is_timed(run: Run, language: str) -> bool:
+    """Return True for words with a value or a time: "two days", "a week"."""
+    times = load_language(language).times
+    return any(token.kind == "value" or token.key in times for token in run)
+
+
+def _list_replaced(claim: Reading, other: Reading) -> list[tuple[Run, Run]]:
+    """Return the runs of words that stand between the same words: "Ann's passport expires", "Ann's visa expires".
+
+    A word may stand for another one of the same meaning.
+    """
+    shared = claim.key_set & other.key_set
+    own, others = _list_slots(claim, shared), _list_slots(other, shared)
+    language = load_language(claim.language or "en")
+    return [
+        (run, others[slot])
+        for slot, run in own.items()
+        if slot in others
+        and not (len(run) == len(others[slot]) == 1 and language.may_replace(run[0].key, others[slot][0].key))
+    ]
+
+
+def _list_slots(reading: Reading, shared: frozenset[str]) -> dict[tuple[str, str], Run]:
+    """Return the runs of words that the other text lacks, by the words of both texts before and behind them."""
+    slots: dict[tuple[str, str], Run] = {}
+    before, run = "", list[Token]()
+    for at in sort_as_written(reading.tokens):
+        token = reading.tokens[at]
+        if token.key not in shared:
+            run.append(token)
+            continue
+        if run:
+            slots[before, token.key] = tuple(run)
+        before, run = token.key, []
+    if run:
+        slots[before, ""] = tuple(run)
+    return slots
