@@ -8,7 +8,7 @@ from consolidation_pipeline.core.knowledge.weak_sentences import names_goal_alon
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
 
-def advises(content: str, summary: str = "") -> bool:
+def advises(content: str, summary: str = "", title: str = "") -> bool:
     """Return True if an extracted text says what to do, or never to do.
 
     Its title and its examples do not count, nor what was tried and failed, nor what to try instead: failed attempts on
@@ -17,8 +17,10 @@ def advises(content: str, summary: str = "") -> bool:
     Args:
         content: Text of a pattern or principle.
         summary: Its headline.
+        title: Its first line, if that is a title.
     """
-    lessons = (read_lesson(one.text) for one in extract_sentences(f"{summary}\n\n{read_statements(content)}"))
+    told = f"{summary}\n\n{read_statements(content, title)}"
+    lessons = (read_lesson(one.text) for one in extract_sentences(told))
     return any(
         lesson.role in ("rule", "warning")
         and not lesson.is_verdict

@@ -96,7 +96,7 @@ extract_principles = partial(extract_patterns, writer=PrincipleWriter)
 
 
 def _texts(units: Sequence[Unit]) -> list[str]:
-    return [read_statements(unit.text) if unit.pattern_type is not None else unit.text for unit in units]
+    return [read_statements(unit.text, unit.title) if unit.pattern_type is not None else unit.text for unit in units]
 
 
 def _count_sightings(units: Sequence[Unit]) -> Sightings:

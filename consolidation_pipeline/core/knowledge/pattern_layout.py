@@ -1,4 +1,4 @@
-"""Layout of extracted patterns: a title, a headline, *Do / Avoid / Because*, and how often and when it was seen."""
+"""Layout of extracted patterns: a title, a headline, *Do / Avoid / Because*; and how often and when it was seen."""
 
 from __future__ import annotations
 
@@ -176,7 +176,6 @@ def render_pattern(
     because: Sequence[str] = (),
     examples: Sequence[str] = (),
     examples_are: ExampleKind = "any",
-    sightings: Sightings,
     language: str | None,
 ) -> str:
     """Return the lines of a pattern; parts without a sentence are left out, and lines of attempts have a label."""
@@ -196,26 +195,26 @@ def render_pattern(
             "changes": labels.changes,
         }
         lines.append(f"{kinds[examples_are]}: {'; '.join(examples)}")
-    seen = _tell_sightings(sightings, labels, language or "en")
-    is_guess = any(line.startswith((TRIED, TO_TRY)) for line in lines)
-    lines.append(f"{seen.removesuffix('.')}; {_SUPPOSED}." if is_guess else seen)
     return "\n".join(line for line in lines if line)
 
 
-def read_statements(content: str) -> str:
-    """Return the statements of a pattern's text: without its title, its labels and the line on when it was seen.
+def read_statements(content: str, title: str) -> str:
+    """Return the statements of a pattern's text: without its ``title``, its labels and its examples.
 
-    A text without such a line, for example of a model, is returned unchanged.
+    Older texts have a last line on when the pattern was seen, which is left out too.
     """
-    lines = content.split("\n")
-    if len(lines) < 2 or not _SEEN_LINE.match(lines[-1]):
-        return content
-    told = [_PART.sub("", line, count=1) if _PART.match(line) else line for line in lines[:-1]]
-    bodies = [line for line in (told[1:] if len(told) > 1 else told) if not line.startswith(_EXAMPLES)]
-    return "\n".join(bodies) or told[0]
+    first, *rest = content.split("\n")
+    lines = rest if rest and first == title else [first, *rest]
+    if len(lines) > 1 and _SEEN_LINE.match(lines[-1]):
+        lines = lines[:-1]
+    told = [_PART.sub("", line, count=1) if _PART.match(line) else line for line in lines]
+    return "\n".join(line for line in told if not line.startswith(_EXAMPLES)) or first
 
 
-def _tell_sightings(seen: Sightings, labels: _Labels, language: str) -> str:
+def tell_sightings(seen: Sightings, content: str, language: str | None) -> str:
+    """Return how often and when a pattern with this content was seen."""
+    language = language or "en"
+    labels = _LABELS.get(language, _LABELS["en"])
     parts = [labels.seen_once if seen.count == 1 else labels.group.format(seen.count)]
     if seen.said is not None and seen.count > 1:
         is_all = seen.said >= seen.count
@@ -227,7 +226,8 @@ def _tell_sightings(seen: Sightings, labels: _Labels, language: str) -> str:
         parts[0] = f"{parts[0]} {told}"
     if seen.first is not None and seen.last is not None:
         parts.append(_tell_days(seen.first, seen.last, language))
-    return ", ".join(parts) + "."
+    is_guess = any(line.startswith((TRIED, TO_TRY)) for line in content.split("\n"))
+    return f"{', '.join(parts)}; {_SUPPOSED}." if is_guess else f"{', '.join(parts)}."
 
 
 def _tell_days(first: date, last: date, language: str) -> str:

@@ -9,7 +9,7 @@ from datetime import date
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """One text of a group: a memory, a merged memory, or a pattern with its ``pattern_type``.
+    """One text of a group: a memory, a merged memory, or a pattern with its ``pattern_type`` and ``title``.
 
     ``weight``: how much it counts, for example the number of memories merged in it. ``day``: on which it was learned;
     None if that does not tell which of two units is newer.
@@ -24,6 +24,7 @@ class Unit:
     success: bool | None = None
     weight: float = 1.0
     pattern_type: str | None = None
+    title: str = ""
     day: date | None = None
 
     def __post_init__(self) -> None:
@@ -49,6 +50,7 @@ class ExtractedPattern:
 
     Attributes:
         content: Lines of ``pattern_layout``.
+        seen: How often and when it was seen. It is no part of the content, so that nobody searches for it.
         title: Phrases that tell the group from the others; empty if the headline is a template.
         summary: The headline; of a group without one, its examples.
         pattern_type: None if nothing tells it.
@@ -59,6 +61,7 @@ class ExtractedPattern:
     """
 
     content: str
+    seen: str
     title: str
     summary: str
     best_practices: tuple[str, ...]

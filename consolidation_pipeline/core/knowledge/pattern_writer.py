@@ -16,7 +16,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import (
     is_personal,
 )
 from consolidation_pipeline.core.knowledge.pattern_group import PatternGroup
-from consolidation_pipeline.core.knowledge.pattern_layout import ExampleKind, Sightings, render_pattern
+from consolidation_pipeline.core.knowledge.pattern_layout import ExampleKind, Sightings, render_pattern, tell_sightings
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     Candidate,
     is_disputed,
@@ -114,15 +114,15 @@ class PatternWriter(PatternGroup):
         used: list[Candidate] = []
         practices: list[Candidate] = []
         gotchas: list[Candidate] = []
-        render = partial(render_pattern, sightings=sightings, language=self.language)
-        support = 0.0
+        render = partial(render_pattern, language=self.language)
+        support, said = 0.0, None
         later: RankedSentence | None = None
         kind: ExampleKind = "any"
         family = self._find_template()
         if family is not None and self.weigh_texts(family.members) >= _TEMPLATE_SHARE:
             title, headline, support, is_shared = "", family.text, self.weigh_texts(family.members), True
-            seen = replace(sightings, said=self._count_saying(family.members, sightings))
-            content = render(title="", headline=headline, sightings=seen)
+            said = self._count_saying(family.members, sightings)
+            content = render(title="", headline=headline)
         elif found := self._find_headline():
             best, is_shared = found
             passage, later = self._find_passage(best), self.find_later(best)
@@ -144,8 +144,7 @@ class PatternWriter(PatternGroup):
                 # Attempts at different tasks read alike: a phrase of their own names the task better than nothing.
                 self.title, is_title = write_title(["\n".join(told)], self.terms), True
             title = self.title if is_title and (any(parts) or len(headline) > MAX_TITLE_CHARS) else ""
-            seen = replace(sightings, said=said)
-            content = render(title=title, headline=headline, do=do, avoid=avoid, because=because, sightings=seen)
+            content = render(title=title, headline=headline, do=do, avoid=avoid, because=because)
         else:
             kind = self._find_kind()
             used = self._find_examples(family, candidates if kind == "questions" else ())
@@ -161,7 +160,7 @@ class PatternWriter(PatternGroup):
             title = told.pop(0) if is_title else self.title
             told = told[:_MAX_EXAMPLES]
             if is_single and kind != "questions":
-                content = render(title="", headline=headline, sightings=replace(sightings, said=sightings.count))
+                content, said = render(title="", headline=headline), sightings.count
             else:
                 content = render(title="" if is_single else title, headline="", examples=told, examples_are=kind)
         # "Help!" says nothing, however often.
@@ -170,6 +169,7 @@ class PatternWriter(PatternGroup):
         units = [replace(self.units[at], text=text) for at, text in self.texts.items()]
         return ExtractedPattern(
             content=content,
+            seen=tell_sightings(replace(sightings, said=said), content, self.language),
             title=title,
             summary=headline,
             best_practices=tuple(one.lesson.text for one in practices),

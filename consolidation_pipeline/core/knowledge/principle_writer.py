@@ -8,7 +8,7 @@ from math import ceil
 
 from consolidation_pipeline.core.knowledge.lesson_sentences import TO_TRY, TRIED, names_task
 from consolidation_pipeline.core.knowledge.pattern_group import PatternGroup
-from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, render_pattern
+from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, render_pattern, tell_sightings
 from consolidation_pipeline.core.knowledge.pattern_sentences import Candidate, list_evidence, opposes, repeats
 from consolidation_pipeline.core.knowledge.pattern_titles import write_title
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
@@ -54,15 +54,16 @@ class PrincipleWriter(PatternGroup):
         rules, warnings = ([one for one in shared if one.lesson.role == role] for role in ("rule", "warning"))
         told = [self.tell(one) for one in shared]
         is_shared = len(holders) >= (_FEWEST if title else fewest)
+        content = render_pattern(
+            title=title,
+            headline="" if title else "".join(told),
+            do=[self.tell(one) for one in rules] if title else (),
+            avoid=[self.tell(one) for one in warnings] if title else (),
+            language=self.language,
+        )
         return ExtractedPattern(
-            content=render_pattern(
-                title=title,
-                headline="" if title else "".join(told),
-                do=[self.tell(one) for one in rules] if title else (),
-                avoid=[self.tell(one) for one in warnings] if title else (),
-                sightings=replace(sightings, patterns=len(holders)),
-                language=self.language,
-            ),
+            content=content,
+            seen=tell_sightings(replace(sightings, patterns=len(holders)), content, self.language),
             title=title,
             summary="; ".join(line.rstrip(".") for line in told) if title else "".join(told),
             best_practices=tuple(one.lesson.text for one in rules),

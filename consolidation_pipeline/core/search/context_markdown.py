@@ -26,11 +26,11 @@ def format_item(id_: UUID, label: str, text: str) -> str:
 
 
 def label_memory(kind: str, count: int, newer_ids: Iterable[UUID] = ()) -> str:
-    """Return what the item of a memory says beside the id: of how many a merged one is, of others the kind.
+    """Return what the item of a memory says beside the id: of how many a merged one is, of others kind and number.
 
     ``newer_ids``: memories that supersede it.
     """
-    own = {"raw": "", "merged": f"{count} times"}.get(kind, kind)
+    own = {"raw": "", "merged": f"{count} times", "procedural": kind}.get(kind, f"{kind} of {count} memories")
     return ", ".join(filter(None, (own, *(f"superseded by {short_id(id_)}" for id_ in newer_ids))))
 
 

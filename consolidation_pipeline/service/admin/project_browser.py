@@ -27,7 +27,7 @@ from consolidation_pipeline.store.review.review_queue import REVIEWED_KINDS
 # From the most general kind to raw memories.
 KINDS = ("principle", "procedural", "pattern", "summary", "merged", "raw")
 # Details of consolidated memories that are shown beside the text.
-_DETAILS = ("summary", "best_practices", "gotchas", "evidence", "dropped")
+_DETAILS = ("seen", "summary", "best_practices", "gotchas", "evidence", "dropped")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from consolidation_pipeline.service.knowledge.reconcile import (
     GroupIds,
     TargetRow,
     find_pending_rows,
+    find_rows_of_old_layout,
     find_superseded_rows,
     find_target_rows,
 )
@@ -34,6 +35,7 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.knowledge.abstractions import (
     REWRITE_PENDING,
+    SEEN,
     ExistingRow,
     Origin,
     UnitRow,
@@ -186,12 +188,13 @@ def find_writable_targets(
 ) -> dict[str, TargetRow]:
     """Return the target rows of ``find_target_rows`` that the run may write, by cluster key.
 
-    With a model there are also those of ``find_pending_rows``. Left out are groups whose row a person undid, and rows
-    that are not in the plan that the run applies.
+    There are also those of ``find_rows_of_old_layout`` and, with a model, of ``find_pending_rows``. Left out are groups
+    whose row a person undid, and rows that are not in the plan that the run applies.
     """
     unwanted = load_undone_cluster_keys(connection, run.project.id, kind.name)
     wanted = [group for group in groups if group.cluster_key not in unwanted]
     targets = find_target_rows(run.project.slug, kind.name, wanted, existing)
+    targets |= find_rows_of_old_layout(wanted, existing)
     if run.options.llm_model is not None:
         targets |= find_pending_rows(wanted, existing)
     return {key: target for key, target in targets.items() if run.may_write(target.id)}
@@ -311,6 +314,7 @@ def build_abstraction_columns(
         "needs_review": text.needs_review,
         "details": {
             **({"title": text.title} if text.title else {}),
+            **({SEEN: text.seen} if text.seen else {}),
             "summary": text.summary,
             "best_practices": list(text.best_practices),
             "gotchas": list(text.gotchas),

@@ -93,6 +93,19 @@ def find_pending_rows(groups: Sequence[GroupIds], existing: Sequence[ExistingRow
     }
 
 
+def find_rows_of_old_layout(groups: Sequence[GroupIds], existing: Sequence[ExistingRow]) -> dict[str, TargetRow]:
+    """Return the rows whose extracted text tells how often it was seen, by the cluster key of their groups.
+
+    Their texts are searched by it, so they are written again. Rows that a person keeps are left out.
+    """
+    keys = {group.cluster_key for group in groups}
+    return {
+        row.cluster_key: TargetRow(row.id, row.version, ())
+        for row in existing
+        if row.is_active and row.has_old_layout and not row.is_kept and row.cluster_key in keys
+    }
+
+
 def _create_row(slug: str, kind: str, group: GroupIds, known: Mapping[UUID, ExistingRow]) -> TargetRow:
     id_ = consolidated_id(slug, kind, group.unit_ids, ALGORITHM_VERSION)
     while id_ in known and (known[id_].is_active or known[id_].is_dismissed):

@@ -79,7 +79,8 @@ class DraftText:
     """The text of a pattern or principle before it is stored.
 
     ``evidence``: (unit id, quote). ``confidence``: in [0, 1], not yet weighed by the evidence. ``llm_confidence``:
-    the model's own, None for an extracted text. ``is_pending``: the model is to be asked again.
+    the model's own, None for an extracted text. ``seen``: how often and when an extracted text was seen.
+    ``is_pending``: the model is to be asked again.
     """
 
     content: str
@@ -93,6 +94,7 @@ class DraftText:
     needs_review: bool
     llm_confidence: float | None = None
     title: str = ""
+    seen: str = ""
     is_pending: bool = False
 
 
@@ -241,6 +243,7 @@ def _to_units(group: Group) -> list[Unit]:
             success=row.success,
             weight=float(max(1, len(row.raw_ids))),
             pattern_type=row.pattern_type,
+            title=row.title or "",
             day=_learned_on(row),
         )
         for row in group.units
@@ -259,6 +262,7 @@ def _to_draft(kind: AbstractionKind, group: Group, extracted: ExtractedPattern) 
         content=extracted.content,
         pattern_type=extracted.pattern_type,
         title=extracted.title,
+        seen=extracted.seen,
         summary=extracted.summary,
         best_practices=extracted.best_practices,
         gotchas=extracted.gotchas,

@@ -143,6 +143,7 @@ def _build_unit(id_: UUID, columns: Mapping[str, Any], raw_ids: Sequence[UUID]) 
         text=columns["content"],
         memory_type=columns["memory_type"],
         pattern_type=columns.get("pattern_type"),
+        title=columns["details"].get("title"),
         success=columns["success"],
         importance=columns["importance"],
         tags=tuple(columns["tags"]),

@@ -98,7 +98,8 @@ def find_candidate_gate(candidate: Candidate, rules: PromotionRules) -> Gate | N
     if gate is None and is_extracted:
         # A template family has neither practices nor gotchas: its line has many values.
         found = candidate.details.get("best_practices") or candidate.details.get("gotchas")
-        if not found or not advises(candidate.content, candidate.details.get("summary") or ""):
+        summary, title = (candidate.details.get(key) or "" for key in ("summary", "title"))
+        if not found or not advises(candidate.content, summary, title):
             return Gate.ADVICE
         return Gate.CONTRADICTION if contradicts_itself(candidate.content) else None
     return gate

@@ -15,6 +15,7 @@ from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASO
 from consolidation_pipeline.service.review.expected_text import check_expected, hash_text
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.knowledge.abstractions import SEEN
 from consolidation_pipeline.store.knowledge.relations import count_relations
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys_of
 from consolidation_pipeline.store.ledger.ledger_writer import Author
@@ -145,6 +146,11 @@ def _describe_item(row: Row[Any]) -> dict[str, Any]:
 
 
 def _describe_reason(row: Row[Any]) -> str:
+    """Return why a row waits, and how often and when a pattern was seen."""
+    return ". ".join(filter(None, (_explain_waiting(row), (row.details or {}).get(SEEN))))
+
+
+def _explain_waiting(row: Row[Any]) -> str:
     if row.kind == PLAYBOOK_ENTRY:
         return row.reason or "it was not sure enough to be promoted by itself"
     if row.method == "heuristic":

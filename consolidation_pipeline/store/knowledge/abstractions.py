@@ -28,6 +28,8 @@ from consolidation_pipeline.store.memories.memories import join_text_columns
 APPROVED = "approved"
 # Key in ``details`` of a row with a text made without the model, as it failed. The next run asks the model again.
 REWRITE_PENDING = "rewrite_pending"
+# Key in ``details`` of how often and when an extracted pattern or principle was seen.
+SEEN = "seen"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +55,10 @@ class SourceRow:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitRow(SourceRow):
-    """An active unit or pattern. ``kind``: raw, merged or pattern."""
+    """An active unit or pattern. ``kind``: raw, merged or pattern. ``title``: that of a pattern, or None."""
 
     pattern_type: str | None
+    title: str | None
     last_accessed_at: datetime | None
 
 
@@ -82,12 +85,12 @@ def load_raw_ids(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tupl
 
 _LOAD_UNITS = """
     SELECT id, 'raw' AS kind, ARRAY[goal, execution_summary, result, lessons_learned, feedback] AS texts, memory_type,
-        NULL AS pattern_type, success, importance, tags,
+        NULL AS pattern_type, NULL AS title, success, importance, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
         language::text AS language, learned_at, last_accessed_at, ARRAY[id] AS raw_ids, /* raw_key */ AS scope_key
     FROM consolidation.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated
     UNION ALL
-    SELECT id, kind, ARRAY[content], memory_type, pattern_type, success, importance, tags,
+    SELECT id, kind, ARRAY[content], memory_type, pattern_type, details ->> 'title', success, importance, tags,
         ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path),
         language::text, learned_at, last_accessed_at, source_memory_ids, /* derived_key */
     FROM consolidation.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL
@@ -172,6 +175,7 @@ class ExistingRow:
     ``members``: the raw memories of a pattern, the patterns of a principle. ``raw_ids``: the raw memories behind it.
     ``is_dismissed``: a person dismissed or archived it. ``is_kept``: a person pinned or approved it, or rolled back
     its replacement by another row. ``by_model``: a model wrote its text. ``is_pending``: a model is to write it again.
+    ``has_old_layout``: its extracted text tells how often it was seen.
     """
 
     id: UUID
@@ -184,6 +188,7 @@ class ExistingRow:
     is_kept: bool
     by_model: bool = False
     is_pending: bool = False
+    has_old_layout: bool = False
 
 
 # Only rollbacks have `reverts_change_id`, which has an index of its own: the rest of the ledger is not read.
@@ -197,7 +202,8 @@ _LOAD_EXISTING_ROWS = """
             SELECT 1 FROM consolidation.consolidation_changes r
             WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
                 AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)) AS is_kept,
-        consolidation_method = 'llm' AS by_model, details ? 'rewrite_pending' AS is_pending
+        consolidation_method = 'llm' AS by_model, details ? 'rewrite_pending' AS is_pending,
+        consolidation_method = 'heuristic' AND NOT details ? 'seen' AS has_old_layout
     FROM consolidation.consolidated_memories c, LATERAL (
         -- Reads the memories of each row, so it is computed once.
         SELECT retired_at IS NULL AND NOT /* crosses_scopes */ AS is_active OFFSET 0) state

@@ -94,10 +94,10 @@ def extract_first(texts: list[str]) -> ExtractedPattern:
 
 def test_extracted_pattern_summarizes_its_group() -> None:
     found = extract_first(WEBHOOKS)
-    headline, *_, seen = found.content.split("\n")
+    headline, *_ = found.content.split("\n")
     assert (headline, found.title) == (found.summary, "")
     assert headline == "Verify the signature of a webhook before reading its body."
-    assert seen == "Said in 1 of 4 memories."
+    assert found.seen == "Said in 1 of 4 memories."
     assert "This broke once." not in found.content
     assert set(found.key_terms[:2]) == {"signature", "webhook"}
     assert "Verify the signature of a webhook before reading its body." in found.best_practices
@@ -115,7 +115,7 @@ def test_headline_keeps_what_most_units_say_around_it() -> None:
     ]
     (found, _) = extract([make_units(texts), make_units(LOCKS)])
     assert found.summary == f"{cause} With a keep-alive of 75 s the 502 answers stopped."
-    assert found.content.split("\n")[-2] == found.summary
+    assert found.content.split("\n")[-1] == found.summary
 
 
 def test_reverse_of_headline_does_not_count_as_said() -> None:
@@ -126,7 +126,7 @@ def test_reverse_of_headline_does_not_count_as_said() -> None:
     ]
     (found,) = extract([make_units(texts)])
     assert found.summary == "Deploy the API before the web app (others say “Deploy the web app before the API”)."
-    assert found.content.endswith("\nSaid in 2 of 3 memories.")
+    assert found.seen == "Said in 2 of 3 memories."
 
 
 def test_headline_says_nothing_twice() -> None:
@@ -138,10 +138,11 @@ def test_headline_says_nothing_twice() -> None:
 def test_last_line_tells_sightings_and_days() -> None:
     seen = Sightings(126, 4, date(2026, 4, 30), date(2026, 5, 12))
     (found,) = extract([make_units(WEBHOOKS[1:2] * 3)], sightings=[seen])
-    assert found.content.endswith("\nSeen 126 times in 4 sessions, 30 April to 12 May 2026.")
+    assert found.seen == "Seen 126 times in 4 sessions, 30 April to 12 May 2026."
     (principle,) = extract([make_units(WEBHOOKS)], sightings=[replace(seen, patterns=5)])
-    assert principle.content.endswith("\nSeen in 5 patterns in 4 sessions, 30 April to 12 May 2026.")
-    assert "Seen" not in read_statements(principle.content)
+    assert principle.seen == "Seen in 5 patterns in 4 sessions, 30 April to 12 May 2026."
+    # It is no lesson, so it is neither searched nor compared.
+    assert not any("Seen" in one.content or "2026" in one.content for one in (found, principle))
 
 
 def test_last_line_tells_how_few_say_the_headline() -> None:
@@ -153,14 +154,13 @@ def test_last_line_tells_how_few_say_the_headline() -> None:
     ]
     (found,) = extract([make_units(texts)], sightings=[Sightings(4, None, date(2026, 5, 12), date(2026, 5, 12))])
     assert found.summary in texts
-    assert found.content.endswith("\nSaid in 1 of 4 memories, 12 May 2026.")
-    assert "Said in" not in read_statements(found.content)
+    assert found.seen == "Said in 1 of 4 memories, 12 May 2026."
 
 
 def test_memories_without_headline_are_only_counted() -> None:
     texts = ["Why does my parcel wait?", "Where does the parcel wait for customs?", "How long does a parcel wait?"]
     (found,) = extract([make_units(texts)])
-    assert found.content.endswith("\n3 memories.")
+    assert found.seen == "3 memories."
 
 
 def test_headline_tells_what_a_newer_memory_says() -> None:
@@ -298,7 +298,7 @@ def test_template_family_is_one_line() -> None:
     texts = [f"Queue of mails grew: {before} -> {after}" for before in range(1640, 1646) for after in (2100, 2900)]
     found = extract_first(texts)
     told = "Queue of mails grew: {1640 … 1645} -> {2100, 2900}"
-    assert (found.content, found.summary, found.title) == (f"{told}\nSeen 12 times.", told, "")
+    assert (found.content, found.seen, found.summary, found.title) == (told, "Seen 12 times.", told, "")
 
 
 def test_labels_follow_language_of_texts() -> None:
@@ -309,8 +309,8 @@ def test_labels_follow_language_of_texts() -> None:
     ]
     found = extract_first(texts)
     assert found.summary == texts[0]
-    assert f"\nVermeiden: {texts[1]}\n" in found.content
-    assert found.content.endswith("\nIn 1 von 3 Notizen gesagt.")
+    assert found.content.endswith(f"\nVermeiden: {texts[1]}")
+    assert found.seen == "In 1 von 3 Notizen gesagt."
 
 
 def test_summary_avoids_context_dependent_opener() -> None:
@@ -328,7 +328,8 @@ def test_pattern_excludes_headings_bullets_and_code() -> None:
 
 def test_repeated_sentences_merge_unless_facts_differ() -> None:
     repeated = ["Restart the payout queue worker.", "restart the payout queue worker"] * 3
-    assert extract_first(repeated).content == "Restart the payout queue worker.\nSeen 6 times."
+    found = extract_first(repeated)
+    assert (found.content, found.seen) == ("Restart the payout queue worker.", "Seen 6 times.")
     limits = [f"Keep the retry limit of the {name} queue high." for name in ("payout", "refund")]
     assert set(extract_first(limits).best_practices) == set(limits)
 
@@ -340,7 +341,7 @@ def test_newer_value_is_told_with_what_was() -> None:
     found = extract([units, make_units(LOCKS)])[0]
     told = "Always set the retry limit of the payout queue to 5 (since 12 May 2026; was 3)."
     assert (found.summary, found.best_practices, found.overruled) == (told, (told,), 2)
-    assert found.content.endswith("\nSaid in 1 of 3 memories, 7 January to 12 May 2026.")
+    assert found.seen == "Said in 1 of 3 memories, 7 January to 12 May 2026."
     assert {(one.unit, one.quote) for one in found.evidence} == set(enumerate(texts, start=1))
 
 
@@ -388,7 +389,7 @@ def test_identical_or_single_units_have_pattern() -> None:
     for texts in (["Restart the worker."] * 4, ["Restart the worker."], ["x"], ["…"]):
         found = extract_first(texts)
         assert found.summary == texts[0]
-        assert found.content.split("\n")[:-1] == [texts[0]]
+        assert found.content == texts[0]
         assert len(found.evidence) == len(texts)
 
 
@@ -402,13 +403,14 @@ def make_patterns(texts: Sequence[str]) -> list[Unit]:
 
 
 def test_principle_is_what_most_patterns_advise() -> None:
-    told = "Lock, migration\n{}\nSeen 4 times, 12 May 2026."
+    title = "Lock, migration"
     shared = "Set lock_timeout before a migration takes a table lock."
     texts = [f"{shared}\nDo: Release the connection early.", shared, f"{shared}\nAvoid: Never rename a column."]
-    (found,) = extract_principles([make_patterns([told.format(text) for text in texts])])
+    units = [replace(unit, text=f"{title}\n{unit.text}", title=title) for unit in make_patterns(texts)]
+    (found,) = extract_principles([units])
     assert found.is_shared
     assert (found.summary, found.support) == (shared, 1.0)
-    assert found.content == f"{shared}\nSeen in 3 patterns."
+    assert (found.content, found.seen) == (shared, "Seen in 3 patterns.")
     assert (found.best_practices, found.pattern_type) == ((shared,), "gotcha")
 
 
@@ -422,11 +424,18 @@ def test_principle_lists_advice_on_one_matter() -> None:
     other = ["Rotate the keys of the vault each month.", "Renew the certificates of the proxy before May."]
     (found, _) = extract_principles([make_patterns(texts), make_patterns(other)])
     assert found.is_shared
-    title, *advice, seen = found.content.split("\n")
+    title, *advice = found.content.split("\n")
     assert title == "Webhook events"
     assert sorted(line.split(": ", 1)[1] for line in advice) == sorted(texts)
     assert [line for line in advice if line.startswith("Avoid: ")] == [f"Avoid: {texts[2]}"]
-    assert seen == "Seen in 4 patterns."
+    assert found.seen == "Seen in 4 patterns."
+
+
+@pytest.mark.parametrize("last", ["", "\nSeen 4 times, 12 May 2026.", "\nIn 2 von 4 Notizen gesagt."])
+def test_statements_of_a_pattern_are_read_without_title_and_labels(last: str) -> None:
+    content = f"Webhook events\nRefuse old events.\nDo: Store the event id.\nFor example: one; two{last}"
+    assert read_statements(content, "Webhook events") == "Refuse old events.\nStore the event id."
+    assert read_statements(f"Refuse old events.{last}", "") == "Refuse old events."
 
 
 def test_one_pattern_makes_no_principle() -> None:
@@ -584,7 +593,7 @@ def test_cause_of_failed_attempts_is_told_as_supposed() -> None:
         "The implementation fails because it rounds all rows of the invoice instead of only the sum.",
     ]
     units = [Unit(id=str(at), text=text, memory_type="error_fix", success=False) for at, text in enumerate(texts)]
-    content = extract([units])[0].content
-    assert "Tried, failed: an implementation that " in content
-    assert content.endswith("\nSaid in 2 of 4 memories; as the failed attempts suppose, not proven.")
-    assert "Tried, failed: " in read_statements(content)
+    (found,) = extract([units])
+    assert "Tried, failed: an implementation that " in found.content
+    assert found.seen == "Said in 2 of 4 memories; as the failed attempts suppose, not proven."
+    assert "Tried, failed: " in read_statements(found.content, found.title)

@@ -23,6 +23,7 @@ from consolidation_pipeline.core.search.context_markdown import (
     format_contradiction,
     format_item,
     format_pointer,
+    label_memory,
     leave_out_told,
 )
 from consolidation_pipeline.core.search.context_pieces import DERIVED, PLAYBOOK, ContextPiece, is_on_task
@@ -213,6 +214,11 @@ def test_contradiction_unites_all_sides() -> None:
         "  - 2026-05-02 [000000000000] The release job runs on Node 22.\n"
         "  - 2026-05-01 [000000000000] The release job runs on Node 18.\n"
     )
+
+
+def test_derived_memory_is_labelled_with_the_number_of_its_memories() -> None:
+    labels = [label_memory(kind, 3) for kind in ("raw", "merged", "pattern", "summary")]
+    assert labels == ["", "3 times", "pattern of 3 memories", "summary of 3 memories"]
 
 
 def test_label_of_contradiction_has_words_of_all_sides_or_none() -> None:

@@ -63,17 +63,33 @@ def test_pattern_consists_of_source_sentences(topics: Pipeline) -> None:
     done = run_topics(topics)
     assert (done.patterns.groups, done.patterns.created, done.patterns.updated) == (2, 2, 0)
     hooks, moves = list_patterns(topics)
-    assert set(read_statements(hooks.content).split("\n")) <= set(WEBHOOKS)
-    assert set(read_statements(moves.content).split("\n")) <= set(MIGRATIONS)
+    assert set(read_statements(hooks.content, hooks.details.get("title", "")).split("\n")) <= set(WEBHOOKS)
+    assert set(read_statements(moves.content, moves.details.get("title", "")).split("\n")) <= set(MIGRATIONS)
     assert hooks.content.startswith(hooks.details["summary"])
-    assert "Said in 3 of 4 memories in 4 sessions, " in hooks.content
+    assert hooks.details["seen"].startswith("Said in 1 of 4 memories in 4 sessions, ")
+    assert "Said in" not in hooks.content
     assert sorted(hooks.source_memory_ids) == memory_ids("hook", 4)
     assert load_parents(topics, hooks.id) == dict.fromkeys(memory_ids("hook", 4), "raw")
     assert (hooks.kind, hooks.abstraction_level, hooks.memory_type, hooks.user_id) == ("pattern", 2, "learning", None)
     assert (hooks.consolidation_method, hooks.llm_confidence, hooks.needs_review) == ("heuristic", None, False)
     assert 0 < hooks.confidence_score <= 0.75
-    assert set(hooks.details) == {"summary", "best_practices", "gotchas", "key_terms", "evidence"}
+    assert set(hooks.details) == {"seen", "summary", "best_practices", "gotchas", "key_terms", "evidence"}
     assert "webhook" in hooks.details["key_terms"]
+
+
+def test_text_of_the_old_layout_is_written_again_once(topics: Pipeline) -> None:
+    run_topics(topics)
+    written = list_patterns(topics)
+    topics.write("""
+        UPDATE {s}.consolidated_memories SET content = content || E'\\nSeen 4 times.', details = details - 'seen'
+        WHERE kind = 'pattern'
+    """)
+    (kept, other) = (row.id for row in written)
+    pin_memories(topics.engine, [kept], pinned=True, changed_by="tester")
+    assert topics.run().patterns.updated == 1
+    texts = {row.id: row.content for row in list_patterns(topics)}
+    assert texts == {kept: f"{written[0].content}\nSeen 4 times.", other: written[1].content}
+    assert topics.run().patterns.updated == 0
 
 
 def test_group_without_shared_lesson_has_no_pattern(pipeline: Pipeline) -> None:

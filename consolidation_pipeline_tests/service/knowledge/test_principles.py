@@ -60,7 +60,7 @@ def test_heuristic_principle_waits_for_review(topics: Pipeline) -> None:
     (row,) = list_principles(topics)
     assert (row.kind, row.abstraction_level, row.consolidation_method) == ("principle", 3, "heuristic")
     assert (row.needs_review, row.source_count) == (True, 9)
-    assert "\nSeen in 3 patterns" in row.content
+    assert row.details["seen"].startswith("Seen in 3 patterns")
     query = "SELECT parent_id, parent_kind FROM {s}.memory_lineage WHERE child_id = :id ORDER BY 1"
     assert [tuple(edge) for edge in topics.rows(query, id=row.id)] == [
         (id_, "pattern") for id_ in list_pattern_ids(topics)

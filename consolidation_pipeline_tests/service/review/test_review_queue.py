@@ -215,7 +215,8 @@ def test_dismissed_principle_stays_dismissed(pipeline: Pipeline) -> None:
     test_principles.run_with_words(pipeline)
     (principle,) = test_principles.list_principles(pipeline)
     (shown,) = list_review(pipeline.engine, SLUG, limit=5, kind="principle")["waiting"]
-    assert (shown["id"], shown["why"]) == (principle.id, "it was made without a model")
+    seen = principle.details["seen"]
+    assert (shown["id"], shown["why"]) == (principle.id, f"it was made without a model. {seen}")
     (done,) = decide(pipeline, principle.id, approved=False)
     assert test_principles.run_with_words(pipeline).principles.covered == 1
     assert test_principles.list_principles(pipeline) == []
