@@ -10,18 +10,8 @@ from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.reading import Token
 from consolidation_pipeline.core.knowledge.change_words import Span
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.rival_claims import Comparison, is_name
+from consolidation_pipeline.core.knowledge.rival_claims import Comparison, is_label, is_name
 
-# What numbers name rather than measure.
-_LABELS = frozenset(
-    """
-    step phase issue ticket pr chapter section page paper part episode lesson case week day sprint round run attempt
-    level item rule question task room line row column table figure node shard replica server worker slot group team
-    unit module block id number nr no schritt ticketnummer kapitel abschnitt seite teil aufgabe zeile woche tag
-    knoten gruppe paso fase capítulo página tarea línea grupo semana étape chapitre tâche ligne groupe semaine nœud
-    build job iteration version-id
-    """.split()
-)
 # Words of English sentences that find fault: what they contrast is no fact of then and now.
 WRONG = frozenset("incorrect incorrectly wrong wrongly".split())
 FAULTS = WRONG | frozenset(
@@ -198,17 +188,7 @@ def is_date(token: Token) -> bool:
 
 def _is_label(claim: Claim, token: Token) -> bool:
     """Return True if a number names what the sentence speaks of: "phase 2 takes", "issue 118"."""
-    if not token.key.startswith("number:") or " " in token.key:
-        return False
-    at = claim.tokens.index(token)
-    if at == 0 or token.gap != "tight":
-        return False
-    word = claim.tokens[at - 1]
-    if ":" in claim.reading.text[word.start : token.start]:
-        return False  # "Limit: 5"
-    if word.kind == "name" and word.text.istitle() and at > 1:
-        return False  # "runs on Node 20"
-    return word.text.lower() in _LABELS or (at == 1 and len(claim.tokens) > 2)  # "Phase 2 takes ..", "Gate 4 opens .."
+    return is_label(claim.tokens, claim.tokens.index(token), claim.reading.text, may_open=True)
 
 
 def finds_fault(claim: Claim, faults: frozenset[str]) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, chain, repeat
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.knowledge.rival_claims import AGREES, Comparison, compare_sentences, quote_sentence
+from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentences import extract_sentences
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
@@ -24,15 +25,22 @@ _SHARED_WORDS = 0.6
 _MAX_COMPARED = 2
 # Most claims of a kind that are told; the newest come first.
 _MAX_TOLD = 4
+# Literals that name a thing.
+_NAMING_KINDS = frozenset(("identifier", "path", "url"))
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence of a unit. ``day``: on which the unit was learned; None if it does not matter or is not known."""
+    """A sentence of a unit.
+
+    ``day``: on which the unit was learned; None if it does not matter or is not known. ``things``: what the sentences
+    before it in the unit name.
+    """
 
     text: str
     unit: int
     day: date | None = None
+    things: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -93,10 +101,20 @@ class _Sentence:
 
 def list_statements(texts: Sequence[str], days: Sequence[date | None]) -> list[Statement]:
     """Return the sentences of the texts of units, with the day of each unit."""
-    units = enumerate(zip(texts, days, strict=True))
-    return [
-        Statement(sentence.text, number, day) for number, (text, day) in units for sentence in extract_sentences(text)
-    ]
+    statements = []
+    for number, (text, day) in enumerate(zip(texts, days, strict=True)):
+        sentences = [sentence.text for sentence in extract_sentences(text)]
+        things = list_things(sentences)
+        statements += [Statement(*one) for one in zip(sentences, repeat(number), repeat(day), things)]
+    return statements
+
+
+def list_things(sentences: Sequence[str]) -> list[frozenset[str]]:
+    """Return what the sentences before each one of a text name: identifiers, paths and addresses."""
+    named = (
+        frozenset(literal.value for literal in literals(text) if literal.kind in _NAMING_KINDS) for text in sentences
+    )
+    return [*accumulate(named, lambda known, new: known | new, initial=frozenset[str]())][: len(sentences)]
 
 
 def list_overruled(statements: Sequence[Statement], disputes: Iterable[Dispute]) -> list[int]:
@@ -139,15 +157,19 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
     words_of: list[frozenset[str]] = []
     language = detect_language("\n".join(statements[positions[0]].text for positions in forms.values()))
     matters_with = defaultdict[str, list[int]](list)
+    things_of: list[frozenset[str]] = []
     for positions in forms.values():
         text = statements[positions[0]].text
+        things = frozenset[str]().union(*(statements[at].things for at in positions))
         words = extract_content_words(text)
         shared = Counter(chain.from_iterable(matters_with.get(word, ()) for word in words))
         shares = ((-count / max(len(words), len(words_of[number])), number) for number, count in shared.items())
         for _, number in sorted(one for one in shares if -one[0] >= _SHARED_WORDS)[:_MAX_COMPARED]:
             first = read_sentence(matters[number][0].text, language)
             comparison = compare_sentences(first, read_sentence(text, language))
-            if comparison and comparison.relation != "apart":
+            # "Pod of `mailer` ran out. Raised the limit to 2 GB." is of the pod that the sentence before names.
+            is_other = comparison and comparison.relation == "replaces" and _are_apart(things, things_of[number])
+            if comparison and comparison.relation != "apart" and not is_other:
                 matters[number].append(_Sentence(text, positions, comparison))
                 break
         else:
@@ -155,7 +177,13 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
                 matters_with[word].append(len(matters))
             matters.append([_Sentence(text, positions, AGREES)])
             words_of.append(words)
+            things_of.append(things)
     return matters
+
+
+def _are_apart(things: frozenset[str], others: frozenset[str]) -> bool:
+    """Return True if the sentences before two others name different things."""
+    return bool(things - others and others - things)
 
 
 class _Claim:

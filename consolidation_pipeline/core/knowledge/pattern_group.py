@@ -102,7 +102,7 @@ class PatternGroup:
         self.language = detect_language("\n".join(self.texts.values()))
         self.weight = sum(units[at].weight for at in self.texts)
         clear = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
-        usable, self.overruled, self._told_with = settle_disputes(clear or ranking.sentences, units)
+        usable, self.overruled, self._told_with = settle_disputes(clear or ranking.sentences, units, self.sentences)
         if self.weigh_texts(at for at, text in self.texts.items() if judges_attempt(text)) >= _ATTEMPTS:
             # Guesses on failures differ by nature, so none of them is told with what the others say.
             usable = list(clear or ranking.sentences)[:MAX_SENTENCES]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from textwrap import shorten
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings, may_merge_readings
 from consolidation_pipeline.core.differences.reader import read
-from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled
+from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled, list_things
 from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
@@ -137,10 +137,26 @@ class SettledSentences(NamedTuple):
     told_with: dict[int, ToldUnits]
 
 
-def settle_disputes(ranked: Sequence[RankedSentence], units: Sequence[Unit]) -> SettledSentences:
-    """Return the sentences with one in place of those that dispute each other."""
+def settle_disputes(
+    ranked: Sequence[RankedSentence], units: Sequence[Unit], sentences: Mapping[int, Sequence[str]]
+) -> SettledSentences:
+    """Return the sentences with one in place of those that dispute each other.
+
+    Args:
+        ranked: Some sentences of the units, the best first.
+        units: All units.
+        sentences: All sentences of each unit that has any, in their order.
+    """
     ranked = ranked[:MAX_SENTENCES]
-    statements = [Statement(one.sentence.text, one.text, units[one.text].day) for one in ranked]
+    things = {
+        (at, text): named
+        for at, found in sentences.items()
+        for text, named in zip(reversed(found), reversed(list_things(found)), strict=True)
+    }
+    statements = [
+        Statement(one.sentence.text, one.text, units[one.text].day, things[one.text, one.sentence.text])
+        for one in ranked
+    ]
     disputes = find_disputes(statements)
     told = {
         # In its new words, with the score of the best: it stands for all of them.

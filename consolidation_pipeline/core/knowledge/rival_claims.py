@@ -10,13 +10,23 @@ from typing import Literal
 
 from consolidation_pipeline.core.differences.explanation import Difference, Explanation, explain_readings
 from consolidation_pipeline.core.differences.language import load_language, split_words
-from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 # Sentences of which a larger share of tokens and cues has no like in the other one are about different matters.
 _MOST_UNLIKE = 1 / 3
 # Literals that name something, by the beginning of their key; other literals are values.
 _NAMES = ("path:", "url:", "identifier:", "error_code:", "quoted:")
+# What numbers name rather than measure.
+_LABELS = frozenset(
+    """
+    step phase issue ticket pr chapter section page paper part episode lesson case week day sprint round run attempt
+    level item rule question task room line row column table figure node shard replica server worker slot group team
+    unit module block id number nr no schritt ticketnummer kapitel abschnitt seite teil aufgabe zeile woche tag
+    knoten gruppe paso fase capítulo página tarea línea grupo semana étape chapitre tâche ligne groupe semaine nœud
+    build job iteration version-id
+    """.split()
+)
 # Categories of cues that deny what a sentence says, rather than place it in time.
 _DENIALS = frozenset(("polarity", "quantity", "restriction", "bound", "modality", "switch", "need"))
 # Differences that show of what else a sentence speaks.
@@ -37,6 +47,8 @@ _WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_])|\([^()\s]*\))*[`
 
 # An operator before or after a value that is part of a formula: "2 * x", "n / 2".
 _OPERATOR_BEFORE, _OPERATOR_AFTER = re.compile(r"[*/^]\s*$|[\w)]\s+\+\s+$"), re.compile(r"\s*[*^]|\s+[/+]\s")
+# Cues of opposite bounds, and the class of markers such as "if" and "when".
+_BOUNDS, _CONDITION = frozenset(("above", "below")), "if"
 # Cues that stand at the verb of a clause.
 _VERB_CUES = ("modality", "polarity")
 
@@ -103,6 +115,8 @@ def _compare_claims(first: Reading, other: Reading, found: Explanation) -> Compa
         return _tell_whole(sides)
     if any(names_things(one, first, other) for one in found.differences):
         return replace(_tell_whole(sides), relation="apart")
+    if any(_differs_in_condition(one, first, other) for one in found.differences):
+        return _tell_beside(sides)
     denials = [one for one in found.differences if is_denial(one, first)]
     kinds = {kind for side in sides for kind, spans in side.spans.items() if spans}
     if kinds <= _VALUE_KINDS and all(side.spans["value"] for side in sides):
@@ -120,6 +134,12 @@ def _tell_whole(sides: tuple[_Side, _Side]) -> Comparison:
     return Comparison("replaces", "", claim, *(quote_sentence(side.reading.text) for side in sides))
 
 
+def _tell_beside(sides: tuple[_Side, _Side]) -> Comparison:
+    """Return the comparison of sentences that both hold, each in its own case."""
+    case = normalize_text(sides[1].reading.text)
+    return Comparison("elsewhere", case, "", *(quote_sentence(side.reading.text) for side in sides))
+
+
 def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
     """Compare sentences with different values, which may be those of different things."""
     counts = sorted(side.count("value") for side in sides)
@@ -135,7 +155,7 @@ def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
         quotes = [side.quote("value", *_THINGS) for side in sides]
         return Comparison("elsewhere", sides[1].join(*_THINGS) or "-", sides[1].join("value"), *quotes)
     quotes = [side.quote("value") for side in sides]
-    if any(side.speaks_of("value") for side in sides):
+    if any(side.speaks_of("value") for side in sides) or all(side.claims_labels() for side in sides):
         return Comparison("elsewhere", sides[1].join("value"), "", *quotes)
     return Comparison("replaces", "", sides[1].join("value"), *quotes)
 
@@ -183,6 +203,42 @@ def names_things(difference: Difference, first: Reading, other: Reading) -> bool
         for token in reading.tokens
         if any(start <= token.start < end for start, end in spans)
     )
+
+
+def _differs_in_condition(difference: Difference, first: Reading, other: Reading) -> bool:
+    """Return True for opposite bounds or opposites in a condition: above and below 5, when it opens and when it closes.
+
+    Both claims may hold.
+    """
+    sides = (first, difference.spans_a), (other, difference.spans_b)
+    if difference.kind == "cue":
+        found = (cue for reading, spans in sides for cue in reading.cues if cue.start in {start for start, _ in spans})
+        return {cue.pole for cue in found} == _BOUNDS
+    return difference.kind == "opposite" and all(
+        token.governor == _CONDITION
+        for reading, spans in sides
+        for token in reading.tokens
+        if any(start <= token.start < end for start, end in spans)
+    )
+
+
+def is_label(tokens: Sequence[Token], at: int, text: str, *, may_open: bool = False) -> bool:
+    """Return True if a number names a thing: "ticket 4512".
+
+    Args:
+        tokens: As they are written in ``text``.
+        at: Position of the number.
+        may_open: Any word that opens the sentence may be such a thing: "gate 4 opens".
+    """
+    token = tokens[at]
+    if at == 0 or not token.key.startswith("number:") or " " in token.key or token.gap != "tight":
+        return False
+    word = tokens[at - 1]
+    if ":" in text[word.start : token.start]:
+        return False  # "Limit: 5"
+    if word.kind == "name" and word.text.istitle() and at > 1:
+        return False  # "runs on Node 20"
+    return word.text.lower() in _LABELS or (may_open and at == 1 and len(tokens) > 2)
 
 
 def is_name(token: Token) -> bool:
@@ -253,6 +309,12 @@ class _Side:
         """Return the words of these kinds, in their order."""
         spans = sorted(span for kind in kinds for span in self.spans[kind])
         return normalize_text(" ".join(self.reading.text[start:end] for start, end in spans))
+
+    def claims_labels(self) -> bool:
+        """Return True if the values name what the sentence speaks of."""
+        tokens = [self.reading.tokens[at] for at in sort_as_written(self.reading.tokens)]
+        claimed = {start for start, _ in self.spans["value"]}
+        return all(is_label(tokens, at, self.reading.text) for at, one in enumerate(tokens) if one.start in claimed)
 
     def narrow(self, claimed: str) -> None:
         """Drop added detail that is not in the clause of the claim.

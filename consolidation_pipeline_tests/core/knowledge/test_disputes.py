@@ -74,6 +74,19 @@ def test_newer_claim_is_rule_with_date(older: str, newer: str, told: str) -> Non
             ["The proxy listens on port 5432.", "The proxy listens on port 5433 in a checkout."],
             "The proxy listens on port 5432 (also 5433 in a checkout).",
         ),
+        # Labels of things, opposite bounds, and opposites in a condition.
+        (
+            ["Room 12: the heating did not start.", "Room 14: the heating did not start."],
+            "Room 12 (also 14): the heating did not start.",
+        ),
+        (
+            ["Parcels above 20 kg go by ship.", "Parcels below 20 kg go by ship."],
+            "Parcels above 20 kg go by ship (also “Parcels below 20 kg go by ship”).",
+        ),
+        (
+            ["Call the porter when the gate is open.", "Call the porter when the gate is closed."],
+            "Call the porter when the gate is open (also “Call the porter when the gate is closed”).",
+        ),
         (
             ["Status 404 must not be retried by clients.", "Status 410 must not be retried by clients."],
             "Status 404 (also 410) must not be retried by clients.",
@@ -165,3 +178,17 @@ def test_comparisons_grow_with_sentences_alone(monkeypatch: pytest.MonkeyPatch) 
 def test_part_of_formula_is_no_rival_claim() -> None:
     texts = ["The letters move by a fixed value of 4.", "The letters move by a fixed value of 2 * n."]
     assert find_disputes([Statement(text, at) for at, text in enumerate(texts)]) == []
+
+
+@pytest.mark.parametrize(
+    ("openings", "count"),
+    [
+        # Of two things, of one thing, and of what is not named.
+        (("Disk of `mail-a` was full.", "Disk of `mail-b` was full."), 0),
+        (("Disk of `mail-a` was full.", "Disk of `mail-a` was full again."), 1),
+        (("Disk of `mail-a` was full.", "A disk was full."), 1),
+    ],
+)
+def test_sentence_before_tells_of_which_thing_a_claim_is(openings: tuple[str, str], count: int) -> None:
+    texts = [f"{opening} Raised the quota to {size} GB." for opening, size in zip(openings, (20, 40), strict=True)]
+    assert len(find_disputes(list_statements(texts, [JANUARY, MAY]))) == count
