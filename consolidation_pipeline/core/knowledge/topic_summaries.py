@@ -36,7 +36,7 @@ from consolidation_pipeline.core.knowledge.topic_lines import (
 from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
-from consolidation_pipeline.core.text.key_terms import find_key_terms
+from consolidation_pipeline.core.text.key_terms import extract_terms, find_key_terms
 from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences
 
 # Most characters of a summary, about 1,500 tokens: what stands for ten thousand memories can still be read.
@@ -72,6 +72,8 @@ _MANY_GUESSES = 3
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 # They stand for numbers that differ.
 _SLOTS = ("N", "M", "K")
+# Fewest memories with the words of a title that are counted behind it.
+_FEWEST_COUNTED = 2
 # Fields of a form that is filled in again and again: "Expected results:".
 _FIELDS = re.compile(r"(?:^|(?<=\s))[A-Z][\w/-]*(?: [\w/-]+){0,2}:(?=\s)")
 # A field is in this many memories and in this share of them.
@@ -215,6 +217,7 @@ class _Summary:
         self.room = room
         self.days = days
         self.told: set[int] = set()
+        self._stems: dict[int, set[str]] = {}
         self.counts = [len(form.days) for form in forms]
         asked = self._weigh([at for at, form in enumerate(forms) if form.asks])
         self.is_asked = asked >= _ASKED_SHARE * sum(self.counts)
@@ -366,10 +369,12 @@ class _Summary:
             wider = [other for other in counts if title and other != title and names_told(title, other, share=1.0)]
             if wider:
                 counts[min(wider, key=lambda other: (-counts[other], other))] += counts.pop(title)
-        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         names = [title for title in counts if title and is_telling]
         self.told |= find_few_holders(names, {at: self.forms[at].text for at in positions})
-        told = ", ".join(f"{title} ({count})" for title, count in ranked if title in names)
+        # Of a topic, some memories may be on something else.
+        holding = {title: self._count_holders(title, positions) for title in names}
+        ranked = sorted(((title, holding[title]) for title in names), key=lambda pair: (-pair[1], pair[0]))
+        told = ", ".join(f"{title} ({count})" if count >= _FEWEST_COUNTED else title for title, count in ranked)
         label = "Without a lesson of their own" if is_alone else "Other matters"
         return f"{label} {self._when(positions)}{f': {told}' if told else ''}."
 
@@ -386,12 +391,23 @@ class _Summary:
         return f"{told} {self._when([at])}: {lesson}" if line.is_lesson else f"{told} {self._when([at])}."
 
     def _join(self, line: TopicLine, topic: Sequence[int]) -> str:
-        when = self._when(topic)
-        if line.title and line.text:
-            return f"{line.title} {when}: {line.text}"
-        if first := line.title or line.lead:
-            return f"{first.removesuffix('.')} {when}. {line.text}".rstrip()
-        return f"{line.text.removesuffix('.')} {when}."
+        """Return the line of a topic. A number behind its title is that of the memories with all words of the title."""
+        holding = self._count_holders(line.title, topic) if line.title else 0
+        if holding < _FEWEST_COUNTED:
+            told = [": ".join(filter(None, (line.title, line.text)))] if line.title else [line.lead, line.text]
+            return f"{self._when(topic).strip('()')}: {' '.join(filter(None, told))}"
+        when = self._when(topic, holding)
+        return f"{line.title} {when}: {line.text}" if line.text else f"{line.title.removesuffix('.')} {when}."
+
+    def _count_holders(self, title: str, positions: Sequence[int]) -> int:
+        """Return the number of memories that have all words of a title."""
+        stems = {term.stem for term in extract_terms(title)}
+        return self._weigh([at for at in positions if stems <= self._list_stems(at)])
+
+    def _list_stems(self, at: int) -> set[str]:
+        if at not in self._stems:
+            self._stems[at] = {term.stem for term in extract_terms(self.forms[at].text)}
+        return self._stems[at]
 
     def _order(self, positions: Sequence[int]) -> tuple[date, date, int]:
         days = self._list_days(positions)
@@ -403,11 +419,15 @@ class _Summary:
     def _list_days(self, positions: Sequence[int]) -> list[date]:
         return sorted(day for at in positions for day in self.forms[at].days)
 
-    def _when(self, positions: Sequence[int]) -> str:
-        """Return the number of memories and their days; without the day if that is the day of all."""
+    def _when(self, positions: Sequence[int], holding: int | None = None) -> str:
+        """Return the number of memories and their days; without the day if that is the day of all.
+
+        ``holding``: number of the memories that are meant; None = all.
+        """
         days = self._list_days(positions)
         is_known = self.days[0] == self.days[-1] and len(days) < len(self.days)
-        return f"({_count(len(days))})" if is_known else f"({_count(len(days))}, {_span(days)})"
+        count = _count(len(days)) if holding in (None, len(days)) else f"{holding} of {_count(len(days))}"
+        return f"({count})" if is_known else f"({count}, {_span(days)})"
 
 
 def _fold_title(title: str) -> str:

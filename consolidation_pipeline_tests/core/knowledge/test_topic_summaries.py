@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable, Iterable
@@ -15,9 +16,12 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.knowledge import topic_summaries
 from consolidation_pipeline.core.knowledge.topic_summaries import MAX_CHARS, MIN_CHARS, TopicSummary, summarize_topics
+from consolidation_pipeline.core.text.key_terms import extract_terms
+from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 DAY = date(2026, 3, 1)
+SAMPLE = PROJECT_ROOT / "examples" / "memories.jsonl"
 GOODS = "shoes hats coats gloves scarves socks belts ties vests robes skirts shirts".split()
 PEOPLE = "admins guests partners clerks couriers auditors buyers sellers visitors testers authors editors".split()
 CACHE = [
@@ -51,6 +55,32 @@ def test_summary_has_line_with_count_and_days_per_topic() -> None:
     assert "cart cache" in lines[0]
     assert "(12 memories, 2026-03-13 to 2026-03-24): " in lines[1]
     assert "session store" in lines[1].lower()
+
+
+def test_number_behind_a_title_is_of_memories_with_its_words() -> None:
+    rows = [json.loads(line) for line in SAMPLE.read_text("utf-8").splitlines()]
+    titles = 0
+    for user in sorted({row["user_id"] for row in rows}):
+        own = [row for row in rows if row["user_id"] == user]
+        days = [date.fromisoformat(row["created_at"][:10]) for row in own]
+        stems = [{term.stem for term in extract_terms(row["content"])} for row in own]
+        for line in summarize_topics([row["content"] for row in own], days).content.split("\n")[1:]:
+            told = re.findall(r"^(.+?) \((?:(\d+) of )?(\d+) memories", line)
+            told = [] if re.match(r"Other|Without|\d+ memories, ", line) else told
+            for title, count, size in told:
+                titles += 1
+                holding = sum({term.stem for term in extract_terms(title)} <= known for known in stems)
+                assert 2 <= int(count or size) <= min(holding, int(size)), line
+    assert titles
+
+
+def test_other_matters_are_counted_by_their_words() -> None:
+    notes = [f"Wire the {form} of the parcel form in the export" for form in ("list", "sort", "page", "menu")]
+    notes += ["Parcel export", "Wire the bell of the porch", "Paint the porch"]
+    *_, tail = summarize([*CACHE, *LOGIN, *notes]).content.split("\n")
+    for title, count in re.findall(r"(\w[\w ]+) \((\d+)\)", tail):
+        words = set(title.lower().split())
+        assert int(count) == sum(words <= set(text.lower().split()) for text in notes), title
 
 
 def test_texts_that_differ_in_numbers_become_one_line() -> None:
