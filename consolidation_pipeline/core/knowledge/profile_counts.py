@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.knowledge.lesson_sentences import is_question
 from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
 from consolidation_pipeline.core.knowledge.technology_names import find_languages, find_tools
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
-from consolidation_pipeline.core.text.key_terms import extract_terms, find_key_terms
+from consolidation_pipeline.core.text.key_terms import extract_terms, find_key_terms, is_unspaced
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
 # The headings, and the keys of their lines in ``details``, which are those of a model's reply.
@@ -54,6 +55,9 @@ _MOST_HOURS = 16
 _SATURDAY = 5
 _FEWEST_DAYS_OF_WEEKS = 21
 _LOW, _HIGH = 0.15, 0.45
+# Names of the languages that are found in texts, and their text search configurations.
+_LANGUAGES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French", "zh": "Chinese", "ja": "Japanese"}
+_FOUND_IN_TEXTS = frozenset(("simple", *(name.lower() for name in _LANGUAGES.values())))
 _LIST = re.compile(r"(?m)^\s*(?:[-*•]|\d+[.)])\s")
 _CODE = re.compile(r"```|`[^`]+`|\{code")
 _FIRST_PERSON = re.compile(r"\b(?:I|I['’]\w+|my|we|our|ich|wir|je|nous|yo|nosotros)\b")
@@ -119,18 +123,9 @@ class _Counter:
 
     def tell_communication(self) -> list[str]:
         """Return lines on language, length and form of the texts."""
-        languages = Counter(one.language.rpartition(".")[2] for one in self.rows)
-        languages.pop("simple", None)
-        lines = []
-        if languages:
-            told = [f"{name.title()} {_percent(n, len(self.rows))}" for name, n in _rank(languages, 1)[:3]]
-            lines.append(
-                f"Notes are in {told[0].rpartition(' ')[0]}."
-                if len(languages) == 1
-                else f"Notes are in {', '.join(told)}."
-            )
+        lines = self._tell_languages()
         words = sorted(len(one.text.split()) for one in self.rows)
-        if len(words) >= _FEWEST_FOR_SHARE:
+        if len(words) >= _FEWEST_FOR_SHARE and self._count(is_unspaced) < _SHARE * len(words):
             half, most = words[(len(words) - 1) // 2], words[int(0.9 * (len(words) - 1))]
             lines.append(f"{_size(half)}: half of them have at most {half} words, 9 of 10 at most {most}.")
         forms = (
@@ -149,6 +144,17 @@ class _Counter:
             *self._tell_opening(),
             *([filled] if self._is_told(stripped) else []),
         ]
+
+    def _tell_languages(self) -> list[str]:
+        """Return a line on the languages of the texts, if most of them are known."""
+        found = Counter(filter(None, map(_find_language, self.rows)))
+        languages = [(name, n) for name, n in _rank(found, 1) if n >= _SHARE * found.total()][:3]
+        if 2 * found.total() < max(len(self.rows), _FEWEST):
+            return []
+        if len(languages) == 1:
+            return [f"Notes are in {languages[0][0]}."]
+        told = [f"{name} {_percent(n, found.total())}" for name, n in languages]
+        return [f"Notes are in {', '.join(told)}."]
 
     def tell_techniques(self) -> list[str]:
         """Return lines on languages, tools and files."""
@@ -201,7 +207,8 @@ class _Counter:
         ]
         tags = Counter(tag for one in self.rows for tag in set(one.tags) if any(map(str.isalpha, tag)))
         found = find_key_terms([self.texts], count=_MOST_LISTED + len(_POLITE))[0] if len(tags) < _FEW_TAGS else ()
-        terms = [term for term in found if term not in _POLITE][:_MOST_LISTED]
+        # Where no spaces part them, terms are pieces of words.
+        terms = [term for term in found if term not in _POLITE and not is_unspaced(term)][:_MOST_LISTED]
         origin = f", in {' and '.join(sources)}" if sources else ""
         return [
             f"{len(self.rows)} {'note' if len(self.rows) == 1 else 'notes'} {period}{origin}.",
@@ -319,6 +326,16 @@ class _Counter:
 
     def _is_told(self, count: int) -> bool:
         return len(self.rows) >= _FEWEST_FOR_SHARE and count >= max(_FEWEST, _SHARE * len(self.rows))
+
+
+def _find_language(one: Observation) -> str:
+    """Return the name of the language of a text; empty if it is not known.
+
+    The language of the row is that of the project unless the source names one, so it tells only of languages that
+    texts are not searched for.
+    """
+    stored = one.language.rpartition(".")[2]
+    return stored.title() if stored not in _FOUND_IN_TEXTS else _LANGUAGES.get(detect_language(one.text) or "", "")
 
 
 def _has_title(text: str) -> bool:

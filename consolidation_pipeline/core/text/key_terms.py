@@ -109,6 +109,11 @@ def count_terms(texts: Sequence[str]) -> TermCounts:
     return TermCounts(matrix, terms)
 
 
+def is_unspaced(text: str) -> bool:
+    """Return True if most letters of a text are of scripts without spaces between words."""
+    return 2 * sum(map(len, _UNSPACED.findall(text))) > sum(map(str.isalpha, text))
+
+
 def find_key_terms(
     groups: Sequence[Iterable[str]],
     *,

@@ -124,11 +124,31 @@ def test_profile_leaves_out_headings_without_evidence() -> None:
 
 
 def test_profile_says_how_notes_are_written() -> None:
-    rows = [observe(at, language="german" if at < 5 else "english") for at in range(20)]
+    german = "Die Seite des Warenkorbs ist langsam, weil der Index fehlt."
+    rows = [observe(at, text=german) if at < 5 else observe(at) for at in range(20)]
     communication = tell(rows, "communication_preferences")
     assert "Notes are in English 75%, German 25%." in communication
     assert "100% open with a title line" not in communication  # the first line ends in a full stop
     assert "half of them have at most" in communication
+
+
+def test_language_of_notes_is_told_from_their_texts() -> None:
+    texts = [f"El horno número {at} tarda mucho en calentarse por la mañana." for at in range(12)]
+    told = tell([observe(at, text=text) for at, text in enumerate(texts)], "communication_preferences")
+    assert "Notes are in Spanish." in told
+    # The source names a language that texts are not searched for.
+    dutch = [observe(at, text=f"De oven {at} wordt niet warm.", language="pg_catalog.dutch") for at in range(12)]
+    assert "Notes are in Dutch." in tell(dutch, "communication_preferences")
+    unknown = [observe(at, text=f"zzyx {at}") for at in range(12)]
+    assert "Notes are in" not in tell(unknown, "communication_preferences")
+
+
+def test_words_are_not_counted_in_scripts_without_spaces() -> None:
+    foods = ("えび", "かに", "牛乳", "そば")
+    rows = [observe(at, text=f"花子さんは{foods[at % 4]}のアレルギーがある。", tags=()) for at in range(12)]
+    content = count_profile(rows).content
+    assert "Notes are in Japanese." in content
+    assert "words" not in content.lower()
 
 
 def test_profile_ignores_order_of_memories() -> None:
