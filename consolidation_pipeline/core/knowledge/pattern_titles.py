@@ -41,8 +41,8 @@ NO_TAIL = re.compile(
 _PARTICLES = frozenset("up off out".split())
 _PAST = re.compile(r"(?!.*(?:need|feed|seed|speed|embed|shared|based)\b).{3,}ed")
 _THIRD_PERSON = re.compile(
-    r"(?:appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|happen|hinge|include|indicate|iterate|lead|mean|need|"
-    r"occur|receive|remove|replace|require|return|say|send|show|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
+    r"(?:accept|appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|happen|hinge|include|indicate|iterate|lead|listen|mean|need|"
+    r"occur|own|pay|prefer|receive|remove|replace|require|return|say|send|show|skip|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
 )
 # Verbs of a clause behind its subject in the plural: "workers share", "retries create double". Words that are often
 # nouns, such as "cache" and "report", are not among them.
@@ -119,6 +119,7 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
     for stems in sorted(scores, key=lambda stems: (-round(scores[stems], 9), -len(stems), stems)):
         phrase = _spell(written[stems])
         is_name = (len(stems) > 1 or not _is_plain_word(phrase)) and not is_generic(phrase)
+        is_name &= not phrase.endswith(("'s", "’s"))
         is_name &= sum(map(str.isalpha, phrase)) >= _FEWEST_LETTERS or phrase.isalpha()
         if is_name and len(phrase) <= MAX_TITLE_CHARS and not _is_clause(phrase):
             return capitalize(phrase)

@@ -25,7 +25,7 @@ from consolidation_pipeline.core.knowledge.pattern_sentences import (
     repeats,
     shorten_example,
 )
-from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, strip_verb, write_title
+from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, names_told, strip_verb, write_title
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
@@ -83,6 +83,8 @@ _LINE_CHARS = 240
 _ASKING = 0.25
 # Share of the units that give their kind to all examples.
 _MOST = 0.5
+# Share of the words of a title that the lines below have.
+_TITLE_TOLD = 0.5
 # Share of failed attempts that give them their title.
 _ATTEMPTS = 1 / 3
 # Share of the weight of a group that a template family must have.
@@ -228,8 +230,10 @@ class PatternWriter(PatternGroup):
 
     def _is_title_of(self, told: Sequence[str]) -> bool:
         """Return True if the title names something told; one name alone may be the task of failed attempts."""
-        stems, said = ({term.stem for term in extract_terms(text)} for text in (self.title, "\n".join(told)))
-        return bool(stems & said) if " " in self.title else self.has_verdicts
+        if " " not in self.title:
+            return self.has_verdicts
+        # Of attempts, one word of their task is enough.
+        return names_told(self.title, "\n".join(told), share=0.0 if self.has_verdicts else _TITLE_TOLD)
 
     def _may_lead(self, one: Candidate) -> bool:
         """Return True for a sentence that can stand alone at the head of the text."""

@@ -79,6 +79,11 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 # "Test all four of them", "lacks all three": of a list that the sentence does not have.
+# "Do not call earlier": than what was said before. A clause of the sentence itself may say it.
+_COMPARES = ignore_case(
+    r"^(?!.*\bthan\b)[^,;:]*\b"
+    r"(?:earlier|sooner|(?:before|after) that|(?:until|before|by) then|früher|eher|vorher|antes|avant)[.!]?$"
+)
 _COUNTED = ignore_case(
     r"\ball (?:of )?(?:the |these |those )?(?:two|three|four|five|six|seven|eight|nine|ten|\d{1,2})\b"
     r"(?!\s*(?:%|percent))(?![^.]*[:(])",
@@ -185,7 +190,9 @@ def is_vague(text: str) -> bool:
 
 def refers_elsewhere(text: str) -> bool:
     """Return True if the sentence points to something that it does not name: "These cases fail"."""
-    if is_context_dependent(text) or _OPENS_WITH_REFERENCE.match(text) or _COUNTED.search(text):
+    if is_context_dependent(text) or _OPENS_WITH_REFERENCE.match(text):
+        return True
+    if _COUNTED.search(text) or _COMPARES.match(text):
         return True
     for match in _REFERENCE.finditer(text):
         before = text[: match.start()].lower()

@@ -13,17 +13,17 @@ from consolidation_pipeline.core.case_blind import ignore_case
 _VERBS = """
     accept add adjust adopt align allow always analyse analyze annotate answer append apply ask assert assign
     assume attach avoid backfill batch bind bump calculate call cap capture catch check choose claim clean clear
-    close commit compare compute configure confirm consider consult convert copy count create debounce declare
+    close compare compute configure confirm consider consult convert copy count create debounce declare
     default define delete derive describe disable discard document double-check download drain drop emit enable
     encode encrypt enforce ensure escape evaluate examine exclude expect explain expose extract fail favor favour
-    fetch filter fix flush focus follow force format freeze generate give go grant group guard handle identify
-    ignore implement import include increase initialise initialize inject insert inspect install invalidate isolate
-    iterate join keep launch leave let look lower make mark mask maximise maximize measure merge migrate minimise
+    fetch fix flush focus follow force freeze generate give go grant group guard handle identify
+    ignore implement include increase initialise initialize inject insert inspect install invalidate isolate
+    iterate join keep launch leave let look lower make mark mask maximise maximize measure migrate minimise
     minimize mock monitor mount move normalise normalize notify open optimise optimize override paginate parse pass
     persist pick pin poll prefer prefix prepare preserve prevent print propagate protect provide prune publish pull
     push put quote raise read rebase rebuild reconnect recreate redact reduce reevaluate refer refresh refuse register
     reject reload rely remember remove rename render renew reorder repair repeat replace reply requeue require reset
-    resolve respect restart restore restrict retain rethink retry return reuse revert review revise revoke rewrite roll
+    resolve respect restart restore restrict retain rethink retry return reuse revert revise revoke rewrite roll
     rotate run sanitise sanitize save
     scan scrub select send separate serialise serialize serve set ship sign skip sort specify split squash stagger
     start stop store strip subscribe swap switch synchronise synchronize take tell think throttle throw treat trim
@@ -31,14 +31,15 @@ _VERBS = """
 """
 # Verbs that are also nouns with which a statement may begin: "Search index and two queues are left".
 _VERBS_OR_NOUNS = """
-    block bound build cache change deploy hash hold index limit list load lock log map match name note plan process
-    query queue record release schedule scope search stream tag test track trust update upgrade watch
+    block bound build cache change commit deploy filter format hash hold import index limit list load lock log map match
+    merge name note plan process query queue record release review schedule scope search stream tag test track trust
+    update upgrade watch
 """
 # "It is never pushed" is a statement, not an instruction.
 _NEVER = r"never(?!\s+\w+(?:ed|en)\b)|don['’]t|do not|(?:must|should)(?: not|n['’]t)|may not|(?:cannot|can['’]t) be"
 _STATEMENT = (
     r"(?:(?!\b(?:that|which|who|when|if|what|how|where|while|because|since|until|so)\b)[^,;:.])*"
-    r"\b(?:is|are|was|were|has|have|had|can|will|takes?|gets?|lacks?)\b"
+    r"\b(?:is|are|was|were|has|have|had|can|will|takes?|gets?|lacks?|means?)\b"
 )
 _COMMAND = (
     rf"(?:(?:{'|'.join(_VERBS.split())}|find(?! out))|(?:{'|'.join(_VERBS_OR_NOUNS.split())})(?=\s)(?!{_STATEMENT}))"

@@ -393,6 +393,28 @@ def test_identical_or_single_units_have_pattern() -> None:
         assert len(found.evidence) == len(texts)
 
 
+def test_title_names_what_is_told() -> None:
+    texts = [
+        "Solo el equipo de compras puede abrir la caja fuerte.",
+        "El equipo de compras puede abrir solo la caja fuerte.",
+        "El almacén rechaza los paquetes de más de 20 kg; hay que enviarlos por barco.",
+        "El almacén rechaza los paquetes mayores de 20 kg: envíalos por barco.",
+    ]
+    (found,) = extract([make_units(texts)])
+    assert found.summary in texts[2:]
+    assert "equipo" not in found.content
+
+
+def test_advice_that_depends_on_another_sentence_is_none() -> None:
+    texts = [
+        "Harbour Inn pays its bills within 40 days. Never send it a reminder sooner.",
+        "Harbour Inn pays its bills within 40 days. Do not call before that.",
+        "Harbour Inn pays its bills within 40 days.",
+    ]
+    (found,) = extract([make_units(texts)])
+    assert (found.content.split("\n")[-1], found.best_practices, found.gotchas) == (texts[2], (), ())
+
+
 def test_evidence_units_are_numbered_by_id() -> None:
     given = make_units(WEBHOOKS)
     assert [unit.id for unit in sort_units(reversed(given))] == ["u0", "u1", "u2", "u3"]

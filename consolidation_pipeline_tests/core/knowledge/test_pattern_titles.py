@@ -68,6 +68,9 @@ def test_title_share_is_of_texts() -> None:
     "line",
     [
         "invoice export occurs",
+        "invoice partner prefers",
+        "invoice import accepts files",
+        "invoice's",
         "invoice export and return",
         "invoice exports with odd",
         "I've invoice",

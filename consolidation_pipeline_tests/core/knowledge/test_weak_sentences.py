@@ -75,6 +75,10 @@ def test_claim_that_something_is_wrong_is_vague(text: str, expected: bool) -> No
         ("The importer reads two formats, and these formats differ.", False),
         ("Das System startet neu.", False),
         ("Estimate the load first.", False),
+        ("Never open the gate sooner.", True),
+        ("Öffne das Tor nicht früher.", True),
+        ("Never open the gate sooner than the yard.", False),
+        ("The ferry lands at noon; do not open the gate before that.", False),
     ],
 )
 def test_reference_without_its_noun_points_elsewhere(text: str, expected: bool) -> None:

@@ -19,6 +19,8 @@ from consolidation_pipeline.core.text.sentence_cues import (
         "Use UUIDv7 for ids.",
         "Always set a timeout.",
         "Cache hashed assets forever.",
+        "Import the rates before noon.",
+        "Merge the branch that is older.",
         "When the lock is lost, restart the worker.",
         "Fix: run `alembic merge heads` and commit it.",
         "Secrets must be rotated.",
@@ -39,6 +41,8 @@ def test_is_advice_accepts_advice(sentence: str) -> None:
     [
         "Search index and two queues are left.",
         "Index scans were slow.",
+        "Import code R20 means that the file is empty.",
+        "Commit messages are in English.",
         "Moved the state into the store.",
         "The mustard is yellow.",
         "Used a lock.",
