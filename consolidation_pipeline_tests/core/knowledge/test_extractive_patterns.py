@@ -454,7 +454,7 @@ def test_principle_lists_advice_on_one_matter() -> None:
 
 
 @pytest.mark.parametrize("last", ["", "\nSeen 4 times, 12 May 2026.", "\nIn 2 von 4 Notizen gesagt."])
-def test_statements_of_a_pattern_are_read_without_title_and_labels(last: str) -> None:
+def test_statements_are_read_without_title_and_labels(last: str) -> None:
     content = f"Webhook events\nRefuse old events.\nDo: Store the event id.\nFor example: one; two{last}"
     assert read_statements(content, "Webhook events") == "Refuse old events.\nStore the event id."
     assert read_statements(f"Refuse old events.{last}", "") == "Refuse old events."

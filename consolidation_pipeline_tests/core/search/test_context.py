@@ -216,7 +216,7 @@ def test_contradiction_unites_all_sides() -> None:
     )
 
 
-def test_derived_memory_is_labelled_with_the_number_of_its_memories() -> None:
+def test_label_of_derived_memory_tells_its_sources() -> None:
     labels = [label_memory(kind, 3) for kind in ("raw", "merged", "pattern", "summary")]
     assert labels == ["", "3 times", "pattern of 3 memories", "summary of 3 memories"]
 
