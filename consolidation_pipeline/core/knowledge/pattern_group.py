@@ -10,6 +10,7 @@ import numpy as np
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.knowledge.disputes import tell_later
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
     TO_TRY,
@@ -124,6 +125,11 @@ class PatternGroup:
         is_guess = self.has_attempts and one.lesson.role in ("rule", "warning") and not one.lesson.is_verdict
         is_guess = is_guess and _BLAMES.search(one.lesson.text) is None
         return f"{TO_TRY}{one.lesson.text}" if is_guess else one.lesson.text
+
+    def tell_with(self, one: Candidate, later: RankedSentence | None) -> str:
+        """Return a sentence as the text tells it, with what a newer text says of it."""
+        day = self.units[later.text].day if later else None
+        return tell_later(self.tell(one), later.sentence.text, day) if later and day else self.tell(one)
 
     def measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from consolidation_pipeline.core.knowledge.disputes import tell_later
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
     Lesson,
@@ -128,7 +127,7 @@ class PatternWriter(PatternGroup):
         elif found := self._find_headline():
             best, is_shared = found
             passage, later = self._find_passage(best), self.find_later(best)
-            *before, last = (self._tell_with(one, later) if one is best else self.tell(one) for one in passage)
+            *before, last = (self.tell_with(one, later) if one is best else self.tell(one) for one in passage)
             headline = " ".join([*(line if SENTENCE_END.search(line) else f"{line}." for line in before), last])
             support = self.measure_support(best)
             said = self._count_saying(self.list_saying(best), sightings)
@@ -183,11 +182,6 @@ class PatternWriter(PatternGroup):
             support=round(support, 6),
             is_shared=is_shared,
         )
-
-    def _tell_with(self, one: Candidate, later: RankedSentence | None) -> str:
-        """Return a sentence as the text tells it, with what a newer unit says of it."""
-        day = self.units[later.text].day if later else None
-        return tell_later(self.tell(one), later.sentence.text, day) if later and day else self.tell(one)
 
     def _count_saying(self, texts: Iterable[int], sightings: Sightings) -> int | None:
         """Return the number of memories in some texts; None in a language in which claims cannot be compared."""
