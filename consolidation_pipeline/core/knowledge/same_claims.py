@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.explanation import Difference, explain_readings
@@ -10,6 +10,7 @@ from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
+from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
@@ -52,14 +53,16 @@ class SameClaim:
         near = [text for text in (*sentences, *pairs) if self._measure_share(text) >= _SAYS]
         return any(map(self._is_same, near))
 
-    def find_rival(self, sentences: Iterable[str]) -> str | None:
+    def find_rival(self, sentences: Sequence[str]) -> str | None:
         """Return the sentence of a newer memory that says something else of the matter; None if there is none.
 
         It has another value, or tells of a change. Of a long claim, other words are no sign of that.
         """
         if len(self.words) >= _LONG_WORDS:
             return None
-        near = [text for text in sentences if self._is_on_matter(text)]
+        # A title beside sentences says nothing of the matter.
+        told = [text for text in sentences if len(sentences) == 1 or SENTENCE_END.search(text)]
+        near = [text for text in told if self._is_on_matter(text)]
         return max(filter(self._is_rival, near), key=self._measure_share, default=None)
 
     def _measure_share(self, text: str) -> float:

@@ -74,3 +74,8 @@ def test_newer_sentence_on_the_matter_is_a_rival(claim: str, newer: str, languag
 )
 def test_sentence_of_another_matter_is_no_rival(claim: str, newer: str) -> None:
     assert SameClaim(claim, "en").find_rival([newer]) is None
+
+
+def test_title_of_a_memory_is_no_rival() -> None:
+    claim = SameClaim("The slow test check_gate failed in CI on the first of a month.", "en")
+    assert claim.find_rival(["Fix the slow door test in CI", "The door waits for the bell now."]) is None
