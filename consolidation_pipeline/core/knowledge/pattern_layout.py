@@ -201,11 +201,22 @@ def read_statements(content: str) -> str:
     A text without such a line, for example of a model, is returned unchanged.
     """
     lines = content.split("\n")
-    if len(lines) < 2 or not _SEEN_LINE.match(lines[-1]):
+    if len(lines) < 2 or not is_seen_line(lines[-1]):
         return content
-    told = [_PART.sub("", line, count=1) if _PART.match(line) else line for line in lines[:-1]]
+    told = list(map(strip_part_label, lines[:-1]))
     bodies = [line for line in (told[1:] if len(told) > 1 else told) if not line.startswith(_EXAMPLES)]
     return "\n".join(bodies) or told[0]
+
+
+def is_seen_line(line: str) -> bool:
+    """Return True for the line of a pattern on how often and when it was seen."""
+    return _SEEN_LINE.match(line) is not None
+
+
+def strip_part_label(line: str) -> str:
+    """Return a line of a pattern without its label: "Avoid: Never log the key." gives "Never log the key."."""
+    label = _PART.match(line)
+    return line[label.end() :] if label else line
 
 
 def _tell_sightings(seen: Sightings, labels: _Labels, language: str) -> str:
