@@ -44,14 +44,14 @@ def merge_originals(rows: Sequence[Row[Any]], *, max_chars: int) -> MergedText:
         rows: Originals, the representative first.
         max_chars: Longest text, in characters.
     """
-    is_approved = _has_approved(rows)
-    texts = _date(rows) if not is_approved and _contradict(rows) else map(read_text, _approved_first(rows))
-    return merge_capped(texts, max_chars=max_chars, keep_first=is_approved)
-
-
-def _date(rows: Iterable[Row[Any]]) -> list[str]:
-    ordered = sorted(rows, key=lambda row: (row.learned_at, row.id), reverse=True)
-    return [f"{row.learned_at:%Y-%m-%d}: {read_text(row)}" for row in ordered]
+    if _has_approved(rows) or not _contradict(rows):
+        texts = map(read_text, _approved_first(rows))
+        return merge_capped(texts, max_chars=max_chars, keep_first=_has_approved(rows))
+    newest_first = sorted(rows, key=lambda row: (row.learned_at, row.id), reverse=True)
+    dated = [f"{row.learned_at:%Y-%m-%d}: {read_text(row)}" for row in newest_first]
+    content = "\n\n".join(dated)
+    fits = len(content) <= max_chars
+    return MergedText(content, ()) if fits else merge_capped(dated, max_chars=max_chars, keep_first=True)
 
 
 def _contradict(rows: Sequence[Row[Any]]) -> bool:

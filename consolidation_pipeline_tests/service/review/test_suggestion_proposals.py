@@ -81,7 +81,7 @@ def test_proposal_without_model_keeps_every_fact(near_miss_project: Pipeline, pr
         newest_first = sorted(one.originals, key=lambda original: (original.learned_at, original.id), reverse=True)
         if any(difference.contradicts for difference in one.differences):
             texts = [f"{original.learned_at:%Y-%m-%d}: {original.content}" for original in newest_first]
-            assert one.content == merge_texts(texts)
+            assert one.content == "\n\n".join(texts)
         else:
             texts = [original.content for original in newest_first]
             assert one.content in (merge_texts(texts), merge_texts(texts[::-1]))
@@ -95,10 +95,11 @@ def test_proposal_without_model_keeps_every_fact(near_miss_project: Pipeline, pr
 def test_originals_that_contradict_are_told_newest_first(pipeline: Pipeline) -> None:
     pipeline.configure_new(archive=False, summarize=False)
     rule = "Orders above {} EUR of a new customer wait for a call of the sales desk before they are sent."
-    pipeline.add([dated(f"{amount}", rule.format(amount), day) for amount, day in ((800, 4), (300, 2))])
+    amounts = {2: 300, 4: 800, 3: 500}
+    pipeline.add([dated(f"{amount}", rule.format(amount), day) for day, amount in amounts.items()])
     propose(pipeline)
     (shown,) = list_pending(pipeline)
-    assert shown.content.split() == f"2026-03-04: {rule.format(800)} 2026-03-02: {rule.format(300)}".split()
+    assert shown.content.split("\n\n") == [f"2026-03-0{day}: {rule.format(amounts[day])}" for day in (4, 3, 2)]
     decided = approve_suggestion(pipeline.engine, shown.id, decided_by="anna", settings=pipeline.settings)
     details = pipeline.value("SELECT details FROM {s}.consolidated_memories WHERE id = :id", id=decided.memory_id)
     assert not details.get("dropped")
