@@ -173,8 +173,7 @@ class _Packing:
         contradictions = self.contradictions
         for passage in new:
             for (known, opposite), kind, words, others in self._find_contradicted(piece, passage):
-                # A dispute among what may be about something else is none of this task.
-                if not (piece.is_related and known.is_related):
+                if piece.is_near or known.is_near:
                     sides = to_side(piece, passage, words), to_side(known, opposite, others)
                     contradictions = add_side(contradictions, kind, *sides)
         spent = _count_tokens(selected, contradictions, self.pointers)

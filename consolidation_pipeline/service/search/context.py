@@ -245,6 +245,7 @@ def _find_candidates(
                 newer_ids=_list_newer(hit),
                 pattern_ids=patterns.get(hit.id, frozenset()),
                 scope=scopes.get(hit.id, ""),
+                match=hit.match,
             )
             for hit in hits.values()
         ]

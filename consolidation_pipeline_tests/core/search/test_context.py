@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -211,12 +212,13 @@ def test_pattern_whose_statement_was_told_is_left_out() -> None:
     assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("raw", FACT)]
 
 
-def test_dispute_among_related_pieces_is_off_topic() -> None:
+@pytest.mark.parametrize("far", [{"is_related": True}, {"match": 0.3}])
+def test_dispute_among_far_pieces_is_off_topic(far: dict[str, Any]) -> None:
     texts = ["The cache is on in staging.", "The cache is off in staging."]
-    pieces = [replace(piece(at, "raw", text), is_related=True) for at, text in enumerate(texts, 1)]
+    pieces = [replace(piece(at, "raw", text), **far) for at, text in enumerate(texts, 1)]
     selection = select_pieces(pieces, budget=UNLIMITED)
     assert (selection.contradictions, sorted(text for _, text in list_texts(selection))) == ([], sorted(texts))
-    assert select_pieces([pieces[0], replace(pieces[1], is_related=False)], budget=UNLIMITED).contradictions
+    assert select_pieces([pieces[0], piece(2, "raw", texts[1])], budget=UNLIMITED).contradictions
 
 
 def test_passage_is_in_one_dispute() -> None:
