@@ -117,7 +117,7 @@ class ContextEntry:
 
 @dataclass(frozen=True)
 class ContradictionSide:
-    """What one memory or playbook entry says in a contradiction."""
+    """Passage of one memory or playbook entry in a contradiction."""
 
     __pydantic_config__ = _PYDANTIC_CONFIG
 

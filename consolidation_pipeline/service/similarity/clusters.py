@@ -63,9 +63,9 @@ from consolidation_pipeline.store.similarity.clusters import (
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, Nodes, load_nodes
 
 # Reasons that are listed for a pair whose differences are harmless.
-_OTHER_TYPE = "no difference: the memory types are others"
-_BELOW_MERGE = "no difference: the similarity is below t_merge"
-_UNDONE = "no difference: their merge was undone"
+_OTHER_TYPE = "no difference: another memory type"
+_BELOW_MERGE = "no difference: a similarity below t_merge"
+_UNDONE = "no difference: a merge that was undone"
 # Pairs per suggest group that are listed with their reasons.
 _LISTED_PAIRS = 3
 # Pairs that a worker process explains at a time.

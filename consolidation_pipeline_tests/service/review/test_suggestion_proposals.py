@@ -114,7 +114,7 @@ def test_reason_of_an_undone_merge_is_told(pipeline: Pipeline) -> None:
     )
     pipeline.run()
     (shown,) = list_pending(pipeline)
-    assert (shown.rationale or "").endswith("; no difference: their merge was undone")
+    assert (shown.rationale or "").endswith("; no difference: a merge that was undone")
 
 
 def test_model_writes_texts_of_waiting_suggestions(near_miss_project: Pipeline) -> None:
