@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import Limit, Project, Reason, find_id, find_ids, get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Project, Reason, find_id, find_ids, get_actor, open_store
 from consolidation_pipeline.cli.output import (
     JsonFlag,
     fact_table,
@@ -93,7 +93,7 @@ def list_(
     user: User = None,
     session: Session = None,
     text: Annotated[str | None, typer.Option(help="Words that it contains, whatever their case.")] = None,
-    limit: Limit = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number of rows.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Cursor of the page, as the page before printed it.")] = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -231,9 +231,11 @@ def _summary_lines(suggestion: Suggestion) -> Iterator[str]:
     similarity = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
     yield f"\n{suggestion.id} ({suggestion.memory_type}{similarity}, text {suggestion.text_hash})"
     for number, original in enumerate(suggestion.originals, start=1):
-        yield f"  {number}. {shorten(original.content, _TEXT_WIDTH)}"
+        yield f"  {number}. {original.learned_at:%Y-%m-%d} {shorten(original.content, _TEXT_WIDTH)}"
     lines = _difference_lines(suggestion)
-    yield from (f"  differ in {shorten(line, _TEXT_WIDTH)}" for line in lines[:_LISTED_DIFFERENCES])
+    yield from (f"  {shorten(line, _TEXT_WIDTH)}" for line in lines[:_LISTED_DIFFERENCES])
+    if not lines:
+        yield f"  {shorten(str(suggestion.rationale), _TEXT_WIDTH)}"
     if len(lines) > _LISTED_DIFFERENCES:
         kinds = ", ".join(suggestion.difference_kinds)
         yield f"  and {len(lines) - _LISTED_DIFFERENCES} more differences; kinds: {kinds}"
@@ -249,7 +251,7 @@ def _detail_lines(suggestion: Suggestion) -> Iterator[str]:
         yield f"\n{number}. {original.id} ({original.kind}, {original.learned_at:%Y-%m-%d}{changed})"
         yield from (f"  {line}" for line in original.content.splitlines())
     yield ""
-    yield from (f"differ in {line}" for line in _difference_lines(suggestion))
+    yield from _difference_lines(suggestion)
     yield f"\n= proposed (text {suggestion.text_hash})"
     yield from (f"  {line}" for line in suggestion.content.splitlines())
     yield from (f"  {line}" for line in (suggestion.lessons_learned or "").splitlines())
@@ -277,4 +279,4 @@ def _describe(one: ListedDifference, *, is_numbered: bool) -> str:
     for passages, numbers in ((one.a, one.numbers_a), (one.b, one.numbers_b)):
         said = ", ".join(passage.text for passage in passages) or "nothing"
         sides.append(f"{said} ({', '.join(map(str, numbers))})" if is_numbered else said)
-    return f"{one.kind}: {' / '.join(sides)}"
+    return f"{'contradict' if one.contradicts else 'differ'} in {one.kind}: {' / '.join(sides)}"

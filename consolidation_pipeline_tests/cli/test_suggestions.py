@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -39,6 +40,7 @@ def test_suggestions_are_shown_with_originals(cli: Cli, waiting: list[str]) -> N
     assert "notes: 2 pending" in listed.out
     assert listed.out.index(waiting[0]) < listed.out.index(waiting[1])
     assert "= Text 0." in listed.out
+    assert re.search(r"^  1\. \d{4}-\d\d-\d\d \w", listed.out, re.MULTILINE)
     assert "approve ID..." in listed.err
     assert "keep ID..." in listed.err
     answer = cli("suggestions", "list", "--min-similarity", "0.95", "--json").json

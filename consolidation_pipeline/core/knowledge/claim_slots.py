@@ -56,7 +56,7 @@ def is_one_slot(before: Claim, after: Claim, comparison: Comparison) -> bool:
     if any(0 < count < len(side) for count, side in zip(dated, (old, new), strict=True)):
         return False
     pairs = ((before, old), (after, new))
-    return not any(_is_label(claim, token) for claim, side in pairs for token in side)
+    return not any(names_thing(claim, token) for claim, side in pairs for token in side)
 
 
 def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
@@ -80,7 +80,7 @@ def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
     was, now = old[0][0], new[0][0]
     if was.kind == now.kind == "value" and _measure(was) != _measure(now):
         return False
-    if any(_is_label(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run):
+    if any(names_thing(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run):
         return False
     if now.start == behind:
         return True
@@ -186,7 +186,7 @@ def is_date(token: Token) -> bool:
     return token.key.startswith(("date:", "days-", "months-", "ordinal:"))
 
 
-def _is_label(claim: Claim, token: Token) -> bool:
+def names_thing(claim: Claim, token: Token) -> bool:
     """Return True if a number names what the sentence speaks of: "phase 2 takes", "issue 118"."""
     return is_label(claim.tokens, claim.tokens.index(token), claim.reading.text, may_open=True)
 

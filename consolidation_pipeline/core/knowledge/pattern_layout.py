@@ -205,10 +205,20 @@ def read_statements(content: str, title: str) -> str:
     """
     first, *rest = content.split("\n")
     lines = rest if rest and first == title else [first, *rest]
-    if len(lines) > 1 and _SEEN_LINE.match(lines[-1]):
+    if len(lines) > 1 and is_seen_line(lines[-1]):
         lines = lines[:-1]
-    told = [_PART.sub("", line, count=1) if _PART.match(line) else line for line in lines]
-    return "\n".join(line for line in told if not line.startswith(_EXAMPLES)) or first
+    return "\n".join(line for line in map(strip_part_label, lines) if not line.startswith(_EXAMPLES)) or first
+
+
+def is_seen_line(line: str) -> bool:
+    """Return True for the line of an older pattern on how often and when it was seen."""
+    return _SEEN_LINE.match(line) is not None
+
+
+def strip_part_label(line: str) -> str:
+    """Return a line of a pattern without its label: "Avoid: Never log the key." gives "Never log the key."."""
+    label = _PART.match(line)
+    return line[label.end() :] if label else line
 
 
 def tell_sightings(seen: Sightings, content: str, language: str | None) -> str:

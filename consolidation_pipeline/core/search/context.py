@@ -1,12 +1,13 @@
-"""Selection of the context of a task: the most relevant pieces within a token budget, each fact once."""
+"""Selection of the context of a task: the most relevant pieces within a token budget, each passage once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from consolidation_pipeline.core.differences.explanation import Difference
+from consolidation_pipeline.core.search.context_disputes import add_side, to_side
 from consolidation_pipeline.core.search.context_markdown import (
+    DERIVED,
     DISPUTED,
     INSTRUCTIONS,
     KNOWN,
@@ -16,11 +17,12 @@ from consolidation_pipeline.core.search.context_markdown import (
     format_contradiction,
     format_pointer,
 )
-from consolidation_pipeline.core.search.context_pieces import DERIVED, PLAYBOOK, ContextPiece, SelectedPiece
+from consolidation_pipeline.core.search.context_pieces import PLAYBOOK, ContextPiece, SelectedPiece
 from consolidation_pipeline.core.search.marginal_coverage import WordCoverage, list_pointers
-from consolidation_pipeline.core.search.novelty import Sentence, SentenceIndex, parse_sentences
+from consolidation_pipeline.core.search.novelty import Sentence, SentenceIndex
+from consolidation_pipeline.core.search.passages import Passage
 from consolidation_pipeline.core.search.relevance_feedback import raise_similar
-from consolidation_pipeline.core.search.results import Contradiction, ContradictionSide, MemoryPointer
+from consolidation_pipeline.core.search.results import Contradiction, MemoryPointer
 from consolidation_pipeline.core.search.versions import place_newer_first
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 
@@ -51,9 +53,9 @@ class ContextSelection:
 
 
 def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSelection:
-    """Select the most relevant pieces within a ``budget`` of tokens, no sentence twice.
+    """Select the most relevant pieces within a ``budget`` of tokens, no passage twice.
 
-    Playbook entries come first, up to a share of the budget, then raw and merged memories by score. A sentence is left
+    Playbook entries come first, up to a share of the budget, then raw and merged memories by score. A passage is left
     out if another one says the same. A relevant derived memory is added if there is room, or if it adds clearly more
     coverage per token than the last memories, which it displaces; else it only points to those that found no room.
     """
@@ -126,7 +128,9 @@ class _Packing:
         self.pointers: list[MemoryPointer] = []
         self.spent = 0
         self._index = SentenceIndex()
-        self._pieces: dict[Sentence, ContextPiece] = {}
+        self._told: dict[Sentence, tuple[ContextPiece, Passage]] = {}
+        self._keys: set[tuple[str, ...]] = set()
+        self._steps: dict[tuple[str, ...], tuple[ContextPiece, Passage]] = {}
         self.left_out = [piece for piece in entries if not self._try_add(piece)]
         self.budget = budget
         self.left_out += [piece for piece in queue if not self._try_add(piece)]
@@ -138,9 +142,8 @@ class _Packing:
     def find_outdated(self) -> tuple[ContextPiece, ContextPiece] | None:
         """Return a memory and a newer one without room that contradicts it; None if there are none."""
         for piece in self.left_out[:_MAX_CHECKED]:
-            for sentence in parse_sentences(piece.text) if piece.kind != PLAYBOOK else ():
-                if found := self._find_contradicted(piece, sentence):
-                    known = self._pieces[found[0]]
+            for passage in piece.passages if piece.kind != PLAYBOOK else ():
+                for (known, _), *_ in self._find_contradicted(piece, passage):
                     if known.kind not in (*DERIVED, PLAYBOOK) and known.learned_at < piece.learned_at:
                         return known, piece
         return None
@@ -157,68 +160,67 @@ class _Packing:
 
     def _try_add(self, piece: ContextPiece) -> bool:
         """Add what a piece says that is new. Return False if it exceeds the budget."""
-        parsed = parse_sentences(piece.text)
-        new = _drop_repeats(sentence for sentence in parsed if sentence not in self._index)
-        # No need to compare sentences if none of them fits.
+        shortened = [one.drop_consequences(self._index) for one in piece.passages]
+        passages = {one.key: one for one in reversed(shortened) if not self._is_told(piece, one)}
+        new = [one.quote(self._keys) for one in reversed(passages.values())]
+        # No need to compare passages if none of them fits.
         shortest = min((SelectedPiece(piece, (one,), False).count_tokens() for one in new), default=0)
         if self.spent + shortest > self.budget:
             return False
         if not new:
             return True
-        selected = [*self.selected, SelectedPiece(piece, tuple(new), len(new) == len(parsed))]
+        selected = [*self.selected, SelectedPiece(piece, tuple(new), tuple(new) == piece.passages)]
         contradictions = self.contradictions
-        for sentence in new:
-            if contradicted := self._find_contradicted(piece, sentence):
-                contradictions = self._add_contradiction(contradictions, (piece, sentence), *contradicted)
+        for passage in new:
+            for (known, opposite), kind, words, others in self._find_contradicted(piece, passage):
+                if piece.is_near or known.is_near:
+                    sides = to_side(piece, passage, words), to_side(known, opposite, others)
+                    contradictions = add_side(contradictions, kind, *sides)
         spent = _count_tokens(selected, contradictions, self.pointers)
         if spent > self.budget:
             return False
         self.selected, self.contradictions, self.spent = selected, contradictions, spent
-        for sentence in new:
-            self._index.add(sentence)
-            self._pieces[sentence] = piece
+        for passage in new:
+            self._tell(piece, passage)
         return True
 
-    def _find_contradicted(self, piece: ContextPiece, sentence: Sentence) -> tuple[Sentence, Difference] | None:
-        """Return the sentence of the packing that one of a piece contradicts; two users may differ."""
+    def _is_told(self, piece: ContextPiece, passage: Passage) -> bool:
+        """Return True if a passage was told; of a derived memory, if its sentences were told anywhere."""
+        if piece.kind in DERIVED:
+            return all(sentence in self._index for sentence in passage.sentences)
+        return passage.key in self._keys
 
-        def is_comparable(other: Sentence) -> bool:
-            known = self._pieces[other].scope
-            return not known or not piece.scope or known == piece.scope
+    def _tell(self, piece: ContextPiece, passage: Passage) -> None:
+        self._keys.add(passage.key)
+        if passage.is_prose and passage.key[0] == "":
+            self._keys.update(passage.key[:end] for end in range(2, len(passage.key)))
+        if passage.steps:
+            self._steps.setdefault(tuple(sorted(passage.steps)), (piece, passage))
+        for sentence in passage.sentences:
+            if sentence not in self._index:
+                self._index.add(sentence)
+                self._told[sentence] = piece, passage
 
-        return self._index.find_contradicted(sentence, is_comparable)
+    def _find_contradicted(
+        self, piece: ContextPiece, passage: Passage
+    ) -> Iterator[tuple[tuple[ContextPiece, Passage], str, str, str]]:
+        """Yield what the packing tells that a passage contradicts, the kind of the difference, and the words of both.
 
-    def _add_contradiction(
-        self,
-        contradictions: list[Contradiction],
-        new: tuple[ContextPiece, Sentence],
-        other: Sentence,
-        difference: Difference,
-    ) -> list[Contradiction]:
-        """Return the contradictions with a new sentence, as a further side of one about the other sentence if any."""
-        side, opposite = _to_side(*new, difference.a), _to_side(self._pieces[other], other, difference.b)
-        for at, one in enumerate(contradictions):
-            if one.kind == difference.kind and any(
-                (known.id, known.content) == (opposite.id, opposite.content) for known in one.sides
-            ):
-                joined = replace(one, sides=_sort_newest_first([*one.sides, side]))
-                return [*contradictions[:at], joined, *contradictions[at + 1 :]]
-        return [*contradictions, Contradiction(difference.kind, _sort_newest_first([side, opposite]))]
+        Two users may differ. The same steps in another order contradict each other.
+        """
 
+        def is_comparable(known: ContextPiece) -> bool:
+            return not known.scope or not piece.scope or known.scope == piece.scope
 
-def _drop_repeats(sentences: Iterable[Sentence]) -> list[Sentence]:
-    by_form: dict[str, Sentence] = {}
-    for sentence in sentences:
-        by_form.setdefault(sentence.normal_form, sentence)
-    return list(by_form.values())
-
-
-def _to_side(piece: ContextPiece, sentence: Sentence, words: str) -> ContradictionSide:
-    return ContradictionSide(piece.id, piece.kind, sentence.text, words, piece.learned_at)
-
-
-def _sort_newest_first(sides: Iterable[ContradictionSide]) -> list[ContradictionSide]:
-    return sorted(sides, key=lambda side: (side.learned_at, side.id), reverse=True)
+        reordered = self._steps.get(tuple(sorted(passage.steps))) if passage.steps else None
+        if reordered and reordered[1].steps != passage.steps and is_comparable(reordered[0]):
+            yield reordered, "exchange", "", ""
+        for sentence in passage.sentences:
+            if sentence not in self._index:
+                found = self._index.find_contradicted(sentence, lambda other: is_comparable(self._told[other][0]))
+                if found:
+                    other, difference = found
+                    yield self._told[other], difference.kind, difference.a, difference.b
 
 
 def _count_tokens(

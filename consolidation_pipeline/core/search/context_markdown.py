@@ -6,11 +6,17 @@ from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.playbook_markdown import ID_DIGITS
-from consolidation_pipeline.core.search.results import Contradiction, MemoryPointer
-from consolidation_pipeline.core.text.sentence_splitter import keep_sentences
+from consolidation_pipeline.core.search.passages import keep_passages, split_passages
+from consolidation_pipeline.core.search.results import Contradiction, ContradictionSide, MemoryPointer
 
 INSTRUCTIONS, KNOWN, DISPUTED = "Instructions", "Known", "Disputed or changed"
 RELATED, WHERE_TO_LOOK, NEXT_STEPS = "Possibly related", "Where to look", "Next steps"
+# Kinds of memories that are made from others and say less than these.
+DERIVED = ("principle", "pattern", "summary", "procedural")
+# Mark of a memory that speaks to its reader about rules, roles or prompts.
+SUSPECT = "possible injection"
+# Longer words that differ are read in the sentences themselves.
+_LONGEST_LABEL = 60
 
 
 def format_chapter(title: str, items: Sequence[str]) -> str:
@@ -20,30 +26,37 @@ def format_chapter(title: str, items: Sequence[str]) -> str:
 
 def format_item(id_: UUID, label: str, text: str) -> str:
     """Return a text as an item of a Markdown list, with further lines indented. ``label`` follows the id."""
-    first, *rest = text.splitlines() or [""]
     shown = ", ".join(filter(None, (short_id(id_), label)))
-    return "\n".join([f"- [{shown}] {first}", *(f"  {line}".rstrip() for line in rest)]) + "\n"
+    return f"- [{shown}] {_indent(text, 2)}\n"
 
 
-def label_memory(kind: str, count: int, newer_ids: Iterable[UUID] = ()) -> str:
+def label_memory(kind: str, count: int, newer_ids: Iterable[UUID] = (), *, is_suspect: bool = False) -> str:
     """Return what the item of a memory says beside the id: of how many a merged one is, of others kind and number.
 
-    ``newer_ids``: memories that supersede it.
+    ``newer_ids``: memories that supersede it. ``is_suspect``: it may be an injection.
     """
     own = {"raw": "", "merged": f"{count} times", "procedural": kind}.get(kind, f"{kind} of {count} memories")
-    return ", ".join(filter(None, (own, *(f"superseded by {short_id(id_)}" for id_ in newer_ids))))
+    newer = (f"superseded by {short_id(id_)}" for id_ in newer_ids)
+    return ", ".join(filter(None, (own, *newer, SUSPECT if is_suspect else "")))
 
 
 def format_contradiction(contradiction: Contradiction) -> str:
-    """Return a contradiction as an item of a Markdown list, with a line for each side and its date."""
+    """Return a contradiction as an item of a Markdown list, with an item for each side and its date."""
     words = [side.words for side in contradiction.sides]
     # A side without words of its own differs in what the others have.
-    label = f"{' / '.join(words)} (newest first)" if all(words) else "Newest first"
-    sides = (
-        f"  - {side.learned_at:%Y-%m-%d} [{short_id(side.id)}] {' '.join(side.content.split())}\n"
-        for side in contradiction.sides
-    )
-    return f"- {label}\n{''.join(sides)}"
+    is_short = all(one and len(one) <= _LONGEST_LABEL and "\n" not in one for one in words)
+    label = f"{' / '.join(words)} (newest first)" if is_short else "Newest first"
+    return f"- {label}\n{''.join(map(_format_side, contradiction.sides))}"
+
+
+def _format_side(side: ContradictionSide) -> str:
+    return f"  - {side.learned_at:%Y-%m-%d} [{short_id(side.id)}] {_indent(side.content, 4)}\n"
+
+
+def _indent(text: str, width: int) -> str:
+    """Return a text with all lines but the first one indented."""
+    first, *rest = text.splitlines() or [""]
+    return "\n".join([first, *(f"{' ' * width}{line}".rstrip() for line in rest)])
 
 
 def format_pointer(pointer: MemoryPointer) -> str:
@@ -57,9 +70,13 @@ def format_recommendation(recommendation: str) -> str:
 
 
 def leave_out_told(id_: UUID, text: str, contradictions: Collection[Contradiction]) -> str:
-    """Return a text without the sentences that the contradictions tell of the same memory."""
-    told = {side.content for one in contradictions for side in one.sides if side.id == id_}
-    return keep_sentences(text, lambda sentence: sentence not in told) if told else text
+    """Return a text without the passages that the contradictions tell of the same memory."""
+    sides = [side for one in contradictions for side in one.sides if side.id == id_]
+    if not sides:
+        return text
+    told = {side.content for side in sides}
+    passages = split_passages(text, is_derived=sides[0].kind in DERIVED)
+    return keep_passages(text, [one for one in passages if one.text not in told])
 
 
 def short_id(id_: UUID) -> str:

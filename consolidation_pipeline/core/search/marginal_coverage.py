@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from textwrap import shorten
 
-from consolidation_pipeline.core.search.context_pieces import DERIVED, ContextPiece
+from consolidation_pipeline.core.search.context_markdown import DERIVED
+from consolidation_pipeline.core.search.context_pieces import ContextPiece
 from consolidation_pipeline.core.search.results import MemoryPointer
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 

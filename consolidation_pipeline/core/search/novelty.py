@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from itertools import count
+from itertools import count, takewhile
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, Spans, explain_readings
 from consolidation_pipeline.core.differences.reading import Reading, Token
+from consolidation_pipeline.core.knowledge.claim_slots import names_thing
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.rival_claims import is_name, names_things
 from consolidation_pipeline.core.literals.literals import KINDS, stands_in
@@ -63,12 +64,12 @@ class Sentence(Statement):
 
 
 # The next context of a project tells many of the same sentences.
-_as_sentence = lru_cache(maxsize=2048)(Sentence)
+as_sentence = lru_cache(maxsize=2048)(Sentence)
 
 
 def parse_sentences(text: str) -> list[Sentence]:
     """Return the sentences of a text that have content words or literals, in order."""
-    sentences = map(_as_sentence, split_sentences(text))
+    sentences = map(as_sentence, split_sentences(text))
     return [sentence for sentence in sentences if sentence.content_words or sentence.literals]
 
 
@@ -92,9 +93,9 @@ class SentenceIndex:
         for word in sentence.content_words:
             self._by_word[word].add(sentence)
 
-    def __contains__(self, sentence: Sentence) -> bool:
+    def __contains__(self, sentence: object) -> bool:
         """Return True if a sentence has the same normal form."""
-        return sentence.normal_form in self._forms
+        return isinstance(sentence, Sentence) and sentence.normal_form in self._forms
 
     def find_contradicted(
         self, sentence: Sentence, is_comparable: Callable[[Sentence], bool] = lambda _: True
@@ -135,11 +136,14 @@ def _find_contradiction(sentence: Sentence, known: Sentence) -> Difference | Non
     words = {difference.kind: {*difference.a.split(), *difference.b.split()} for difference in found}
     added = words.pop("addition", set())
     replaced = words.pop("word", set()) - {*one, *other}  # opposites are listed as replaced words too
-    is_exception = "exception" in words and contradicting.kind in (*_SUBJECTS, "exchange")
+    # "Do it only then" agrees with "do not do it before".
+    is_exception = "exception" in words and contradicting.kind in (*_SUBJECTS, "exchange", "polarity")
     if replaced or is_exception or len(_SUBJECTS & words.keys()) > 1 or len(added) > _MAX_ADDED:
         return None
     if contradicting.kind in _SUBJECTS:  # a value for a value, a date for a date
         sides = (contradicting.spans_a, contradicting.spans_b)
+        if all(_names_subject(*side) for side in zip(readings, sides, strict=True)):
+            return None
         kinds, others = (_list_kinds(*side) for side in zip(readings, sides, strict=True))
         # "50 for /orders", "200 for /entries": with the name, the thing is another one.
         return contradicting if kinds == others and not ("name" in kinds and len({*kinds}) > 1) else None
@@ -161,6 +165,14 @@ def _tells_fact(reading: Reading) -> bool:
     claim = Claim.of(reading.text, reading.language)
     is_rule = reading.text.rstrip().endswith(".") and 2 * reading.names <= len(reading.tokens)
     return (claim.is_statement or is_rule) and not claim.is_task
+
+
+def _names_subject(reading: Reading, spans: Spans) -> bool:
+    """Return True if words in some spans name what a sentence is about: "Ticket 4711", the name that it opens with."""
+    claim, starts = Claim.of(reading.text, reading.language or "en"), {start for start, _ in spans}
+    opening = {token.start for token in takewhile(lambda token: token.text[:1].isupper(), claim.tokens)}
+    found = [token for token in claim.tokens if token.start in starts]
+    return bool(found) and all(token.start in opening or names_thing(claim, token) for token in found)
 
 
 def _list_kinds(reading: Reading, spans: Spans) -> list[str]:

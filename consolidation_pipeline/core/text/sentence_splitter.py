@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import accumulate, islice, pairwise
 
@@ -86,18 +86,6 @@ def split_sentences(text: str) -> list[str]:
     ``takes 20 s. Then`` is.
     """
     return [sentence for _, sentence in split_pieces(text)]
-
-
-def keep_sentences(text: str, is_kept: Callable[[str], bool]) -> str:
-    """Return ``text`` without some of its sentences; the others stay on their lines."""
-    kept, gap = list[str](), ""
-    for space, sentence in split_pieces(text):
-        # The first sentence of a line may be left out.
-        gap = max(space, gap, key=lambda blank: blank.count("\n"))
-        if is_kept(sentence):
-            kept += [gap, sentence]
-            gap = ""
-    return "".join(kept).strip()
 
 
 # The texts of a user are searched for boilerplate, and then read.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from consolidation_pipeline.core.knowledge.difference_kinds import explain_pairs
 from consolidation_pipeline.core.memories.memories import embedding_text
 from consolidation_pipeline.core.text.text_merge import MergedText, merge_capped
+from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.llm.prompts.suggestion import OriginalMemory
 from consolidation_pipeline.store.database.engine import Row
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
@@ -36,11 +38,28 @@ def to_prompt_text(row: Row[Any]) -> OriginalMemory:
 def merge_originals(rows: Sequence[Row[Any]], *, max_chars: int) -> MergedText:
     """Return the text that says all that the originals say; texts that a person approved come first and stay.
 
+    Originals of several days that contradict each other are told newest first, each with its day.
+
     Args:
         rows: Originals, the representative first.
         max_chars: Longest text, in characters.
     """
-    return merge_capped(map(read_text, _approved_first(rows)), max_chars=max_chars, keep_first=_has_approved(rows))
+    if _has_approved(rows) or not _contradict(rows):
+        texts = map(read_text, _approved_first(rows))
+        return merge_capped(texts, max_chars=max_chars, keep_first=_has_approved(rows))
+    newest_first = sorted(rows, key=lambda row: (row.learned_at, row.id), reverse=True)
+    dated = [f"{row.learned_at:%Y-%m-%d}: {read_text(row)}" for row in newest_first]
+    content = "\n\n".join(dated)
+    fits = len(content) <= max_chars
+    return MergedText(content, ()) if fits else merge_capped(dated, max_chars=max_chars, keep_first=True)
+
+
+def _contradict(rows: Sequence[Row[Any]]) -> bool:
+    """Return True if two of the originals contradict each other and were learned on different days."""
+    return any(
+        explanation.verdict == "contradicts" and rows[i].learned_at.date() != rows[j].learned_at.date()
+        for i, j, explanation in explain_pairs([read_text(row) for row in rows], word_similarity)
+    )
 
 
 def _approved_first(rows: Iterable[Row[Any]]) -> list[Row[Any]]:

@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from uuid import UUID
 
 from consolidation_pipeline import tracing
+from consolidation_pipeline.core.knowledge.risky_text import RiskKind, find_risks
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
 from consolidation_pipeline.core.search.context_markdown import (
+    DERIVED,
     DISPUTED,
     INSTRUCTIONS,
     KNOWN,
@@ -26,14 +29,14 @@ from consolidation_pipeline.core.search.context_markdown import (
     label_memory,
     leave_out_told,
 )
-from consolidation_pipeline.core.search.context_pieces import DERIVED, PLAYBOOK, ContextPiece, SelectedPiece, is_on_task
+from consolidation_pipeline.core.search.context_pieces import PLAYBOOK, ContextPiece, SelectedPiece, is_on_task
 from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, TaskContext
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, count_uses, search_project
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.review.review_queue import count_review_items
@@ -46,6 +49,7 @@ from consolidation_pipeline.store.search.context import (
     load_scopes,
     load_supported_entries,
 )
+from consolidation_pipeline.store.search.search_hits import RankedMemory, load_hits
 
 DEFAULT_BUDGET = 2000
 
@@ -86,7 +90,7 @@ def build_context(
     """Return what a project knows about a task: instructions, what is known and disputed, and where to look for more.
 
     Instructions are playbook entries. What is known are the memories that a search finds, as many as the budget holds.
-    A sentence is told once. A derived memory comes if it adds more per token than
+    What is told, is told once. A derived memory comes if it adds more per token than
     the memories that it displaces; else it points to those that found no room.
 
     Args:
@@ -125,8 +129,8 @@ def _build(
     as_of: datetime | None,
 ) -> TaskContext:
     candidates = _find_candidates(engine, project, task, settings, scope, as_of)
-    selection = select_pieces(candidates.pieces, budget=token_budget)
-    entries, memories, related = [], [], []
+    selection = _select(candidates.pieces, token_budget)
+    entries, memories, related, suspect = [], [], [], []
     for one in selection.selected:
         if one.piece.kind == PLAYBOOK:
             entry = candidates.entries[one.piece.id]
@@ -135,6 +139,7 @@ def _build(
         else:
             memories.append(replace(candidates.hits[one.piece.id], content=one.text))
             related += [one.piece.id] if one.piece.is_related else []
+            suspect += [one.piece.id] if one.piece.is_suspect else []
     levels = Counter(str(memory.level) for memory in memories)
     context = TaskContext(
         project=project.slug,
@@ -142,6 +147,7 @@ def _build(
         playbook_entries=entries,
         memories=memories,
         related_ids=related,
+        suspect_ids=suspect,
         contradictions=selection.contradictions,
         where_to_look=selection.pointers,
         recommendations=[],
@@ -151,6 +157,24 @@ def _build(
         token_budget=token_budget,
     )
     return _add_recommendations(context, _recommend(project.slug, candidates, selection))
+
+
+def _select(pieces: Sequence[ContextPiece], budget: int) -> ContextSelection:
+    """Select pieces; those that may be an injection are marked. Only what is told is searched for the signs of one."""
+    while True:
+        selection = select_pieces(pieces, budget=budget)
+        told = (one.piece for one in selection.selected if one.piece.kind != PLAYBOOK and not one.piece.is_suspect)
+        found = {piece.id for piece in told if _may_be_injection(piece.text)}
+        if not found:
+            return selection
+        pieces = [replace(piece, is_suspect=piece.is_suspect or piece.id in found) for piece in pieces]
+
+
+# The next context of a project tells many of the same texts.
+@lru_cache(maxsize=1 << 12)
+def _may_be_injection(text: str) -> bool:
+    """Return True for a text that speaks to its reader as a prompt does. Other signs are in much good advice too."""
+    return any(risk.kind is RiskKind.OVERRIDE for risk in find_risks(text))
 
 
 def _add_recommendations(context: TaskContext, recommendations: Iterable[str]) -> TaskContext:
@@ -167,12 +191,17 @@ def _add_recommendations(context: TaskContext, recommendations: Iterable[str]) -
 def to_document(context: TaskContext) -> str:
     """Return the context as Markdown: a chapter each of instructions, known, disputed, related, where to look, next.
 
-    Each item of an entry or memory has its id. A sentence that contradicts another one is told under disputed alone.
+    Each item of an entry or memory has its id. A passage that contradicts another one is told under disputed alone.
     """
-    disputed, related = context.contradictions, frozenset(context.related_ids)
+    disputed, related, suspect = context.contradictions, frozenset(context.related_ids), frozenset(context.suspect_ids)
     instructions = [(one.id, one.category, one.content) for one in context.playbook_entries]
     memories = [
-        (one.id, label_memory(one.kind, one.source_count, _list_newer(one)), one.content) for one in context.memories
+        (
+            one.id,
+            label_memory(one.kind, one.source_count, _list_newer(one), is_suspect=one.id in suspect),
+            one.content,
+        )
+        for one in context.memories
     ]
 
     def list_items(pieces: Iterable[tuple[UUID, str, str]]) -> list[str]:
@@ -198,6 +227,10 @@ def _find_candidates(
     results = search_project(engine, project, query, settings=settings, count_use=False)
     hits = {hit.id: hit for hit in results.results}
     with engine.connect() as connection:
+        newer = _load_newer(connection, hits, as_of)
+        about = {id_ for id_, hit in hits.items() if _is_about(hit, task)}
+        about |= {one.id for older, one in newer if older in about}
+        hits |= {one.id: one for _, one in newer}
         sources, patterns = load_raw_sources(connection, list(hits)), load_patterns(connection, list(hits))
         scopes = load_scopes(connection, list(hits), scope_option) if scope is None else {}
         pieces = [
@@ -208,12 +241,13 @@ def _find_candidates(
                 hit.relevance_score,
                 sources.get(hit.id, frozenset((hit.id,))),
                 hit.learned_at,
-                is_related=not _is_about(hit, task),
+                is_related=hit.id not in about,
                 newer_ids=_list_newer(hit),
                 pattern_ids=patterns.get(hit.id, frozenset()),
                 scope=scopes.get(hit.id, ""),
+                match=hit.match,
             )
-            for hit in results.results
+            for hit in hits.values()
         ]
         sound = [piece for piece in pieces if piece.kind not in DERIVED and not piece.is_related]
         entries = load_supported_entries(
@@ -231,6 +265,16 @@ def _find_candidates(
     return _Candidates(
         hits, {entry.id: entry for entry in entries}, pieces, categories, waiting, is_consolidated, results.note
     )
+
+
+def _load_newer(
+    connection: Connection, hits: Mapping[UUID, SearchHit], as_of: datetime | None
+) -> list[tuple[UUID, SearchHit]]:
+    """Return what supersedes a hit and was not found itself, with the id of the hit and its score."""
+    missing = {id_: hit for hit in hits.values() for id_ in _list_newer(hit) if id_ not in hits}
+    ranked = [RankedMemory(id_, hit.relevance_score, hit.match, None, None, None) for id_, hit in missing.items()]
+    found = load_hits(connection, ranked, as_of=as_of) if ranked else []
+    return [(missing[one.id].id, one) for one in found]
 
 
 def _list_newer(hit: SearchHit) -> tuple[UUID, ...]:

@@ -22,6 +22,7 @@ from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summ
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
+from consolidation_pipeline.core.similarity.similarity_join import reaches
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
@@ -61,8 +62,10 @@ from consolidation_pipeline.store.similarity.clusters import (
 )
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, Nodes, load_nodes
 
-# Reason that is listed for a pair whose differences are harmless.
-_NO_DIFFERENCE = "no difference: another memory type, a merge that was undone, or a similarity below t_merge"
+# Reasons that are listed for a pair whose differences are harmless.
+_OTHER_TYPE = "no difference: another memory type"
+_BELOW_MERGE = "no difference: a similarity below t_merge"
+_UNDONE = "no difference: a merge that was undone"
 # Pairs per suggest group that are listed with their reasons.
 _LISTED_PAIRS = 3
 # Pairs that a worker process explains at a time.
@@ -308,14 +311,23 @@ def _find_reasons(
     for (i, j, similarity), both, found in zip(asked, pairs_of_texts, differences, strict=True):
         judged = None if answers is None else answers.decide(both)
         pair = {"a": str(unit_ids[i]), "b": str(unit_ids[j]), "similarity": round(similarity, 4)}
-        reasons[int(labels[i])].append({**pair, "differences": found, **({"judged": judged} if judged else {})})
+        types = contents.nodes.memory_type[units.representatives[[i, j]]]
+        is_one_type = run.options.cross_type or types[0] == types[1]
+        why = found or [_explain_no_difference(is_one_type, similarity, run.thresholds["t_merge"])]
+        reasons[int(labels[i])].append({**pair, "differences": why, **({"judged": judged} if judged else {})})
     return reasons
 
 
+def _explain_no_difference(is_one_type: bool, similarity: float, t_merge: float) -> str:
+    """Return why a person is asked about texts without a difference that matters."""
+    if not is_one_type:
+        return _OTHER_TYPE
+    return _UNDONE if reaches(similarity, t_merge) else _BELOW_MERGE
+
+
 def _list_differences(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Return the reasons that keep the texts of each pair apart."""
-    explained = (explain(*pair, word_similarity) for pair in pairs)
-    return [list(map(str, explanation.list_obstacles())) or [_NO_DIFFERENCE] for explanation in explained]
+    """Return the differences that keep the texts of each pair apart."""
+    return [list(map(str, explain(*pair, word_similarity).list_obstacles())) for pair in pairs]
 
 
 def _build_unit_tier(

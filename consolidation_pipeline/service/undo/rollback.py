@@ -145,9 +145,9 @@ def _reject_dependents(dependents: Sequence[Row[Any]]) -> None:
     groups = {row.group_id: row for row in reversed(dependents)}
     listed = [f"{row.operation} of {row.changed_at:%Y-%m-%d %H:%M}, group {id_}" for id_, row in groups.items()]
     more = f"; and {len(listed) - _SHOWN_GROUPS} more groups" if len(listed) > _SHOWN_GROUPS else ""
+    count = "1 later change depends" if len(dependents) == 1 else f"{len(dependents)} later changes depend"
     raise ConflictError(
-        f"{len(dependents)} later changes depend on it: {'; '.join(listed[:_SHOWN_GROUPS])}{more}; "
-        "roll those back first, or use --cascade",
+        f"{count} on it: {'; '.join(listed[:_SHOWN_GROUPS])}{more}; roll those back first, or use --cascade",
         tuple(str(row.id) for row in dependents),
     )
 

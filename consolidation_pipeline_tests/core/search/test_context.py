@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,13 +22,14 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.search import novelty
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
 from consolidation_pipeline.core.search.context_markdown import (
+    DERIVED,
     format_contradiction,
     format_item,
     format_pointer,
     label_memory,
     leave_out_told,
 )
-from consolidation_pipeline.core.search.context_pieces import DERIVED, PLAYBOOK, ContextPiece, is_on_task
+from consolidation_pipeline.core.search.context_pieces import PLAYBOOK, ContextPiece, is_on_task
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline_tests.hypothesis_examples import examples
@@ -152,6 +155,87 @@ def test_layout_stays_around_a_sentence_that_is_left_out() -> None:
     table = "| host | port |\n|---|---|\n| api | 8080 |\n\n  at handler (api.js:4)\n  at run (loop.js:9)"
     selection = select_pieces([piece(1, "raw", FACT, score=0.9), piece(2, "raw", f"{FACT}\n{table}")], budget=UNLIMITED)
     assert list_texts(selection) == [("raw", FACT), ("raw", table)]
+
+
+STEPS = ("Stop the writers", "Wait for the replica", "Switch the name")
+
+
+def number(steps: Iterable[str]) -> str:
+    return "\n".join(f"{at}. {step}" for at, step in enumerate(steps, 1))
+
+
+def test_steps_in_another_order_are_disputed_as_a_whole() -> None:
+    texts = [f"Moving the ledger:\n{number(STEPS)}", f"How to move the ledger:\n{number(STEPS[::-1])}"]
+    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts, 1)], budget=UNLIMITED)
+    (dispute,) = selection.contradictions
+    assert [side.content for side in dispute.sides] == texts[::-1]
+    assert format_contradiction(dispute).splitlines()[:3] == [
+        "- Newest first",
+        "  - 2026-05-02 [000000000000] How to move the ledger:",
+        "    1. Switch the name",
+    ]
+    assert [leave_out_told(one.piece.id, one.text, [dispute]) for one in selection.selected] == ["", ""]
+
+
+def test_list_is_told_whole_or_not_at_all() -> None:
+    texts = [
+        f"- {STEPS[0]}\n- {STEPS[1]}",
+        f"- {STEPS[0]}\n- {STEPS[1]}\n- {STEPS[2]}",
+        f"{FACT}\n\n- {STEPS[0]}\n- {STEPS[1]}",
+    ]
+    pieces = [piece(at, "raw", text, score=0.9 - at / 10) for at, text in enumerate(texts, 1)]
+    told = [text for _, text in list_texts(select_pieces(pieces, budget=UNLIMITED))]
+    assert told == [texts[0], texts[1], FACT]
+
+
+def test_sentence_is_not_told_without_the_one_it_refers_to() -> None:
+    first = "The export of the ledger for the tax office of the town starts at two in the morning."
+    told = [first, f"{first} It needs the lock of the archive.", f"{first} It needs the lock of the archive. {OTHER}"]
+    pieces = [piece(at, "raw", text, score=0.9 - at / 10) for at, text in enumerate(told, 1)]
+    assert [text for _, text in list_texts(select_pieces(pieces, budget=UNLIMITED))] == [
+        first,
+        "The export of the ledger for the tax… It needs the lock of the archive.",
+        OTHER,
+    ]
+
+
+def test_consequence_is_told_once() -> None:
+    texts = [f"The {name} job keeps its files. This leads to a full disk." for name in ("mail", "audit")]
+    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts, 1)], budget=UNLIMITED)
+    assert [text for _, text in list_texts(selection)] == [texts[0], "The audit job keeps its files."]
+
+
+def test_pattern_whose_statement_was_told_is_left_out() -> None:
+    pattern = piece(
+        2, "pattern", f"Deploys\n{FACT}\nSaid in 1 of 3 memories in 3 sessions, 2 May 2026.", "a", score=0.9
+    )
+    pieces = [piece(1, "raw", FACT, "a"), pattern]
+    assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("raw", FACT)]
+
+
+@pytest.mark.parametrize("far", [{"is_related": True}, {"match": 0.3}])
+def test_dispute_among_far_pieces_is_off_topic(far: dict[str, Any]) -> None:
+    texts = ["The cache is on in staging.", "The cache is off in staging."]
+    pieces = [replace(piece(at, "raw", text), **far) for at, text in enumerate(texts, 1)]
+    selection = select_pieces(pieces, budget=UNLIMITED)
+    assert (selection.contradictions, sorted(text for _, text in list_texts(selection))) == ([], sorted(texts))
+    assert select_pieces([pieces[0], piece(2, "raw", texts[1])], budget=UNLIMITED).contradictions
+
+
+def test_passage_is_in_one_dispute() -> None:
+    texts = [
+        "The release job runs on Node 18 in Oslo. The release job takes 5 minutes.",
+        "The release job runs on Node 20 in Oslo. The release job takes 5 minutes.",
+        "The release job runs on Node 18 in Rome. The release job takes 9 minutes.",
+    ]
+    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts, 1)], budget=UNLIMITED)
+    sides = [(side.id, side.content) for one in selection.contradictions for side in one.sides]
+    assert len(sides) == len(set(sides)) > 2
+
+
+def test_suspect_piece_is_marked() -> None:
+    told = select_pieces([replace(piece(1, "merged", FACT, "ab"), is_suspect=True)], budget=UNLIMITED).selected
+    assert [one.piece.label for one in told] == ["2 times, possible injection"]
 
 
 def test_short_piece_ranks_above_longer_one() -> None:

@@ -10,7 +10,7 @@ import pytest
 from consolidation_pipeline.core.text.text_merge import merge_texts
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories
-from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
+from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion, reject_suggestion
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult
 from consolidation_pipeline.service.review.suggestions import Suggestion, list_suggestions
 from consolidation_pipeline_tests.openai_server import (
@@ -20,6 +20,7 @@ from consolidation_pipeline_tests.openai_server import (
     reply_with_json,
 )
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
+from consolidation_pipeline_tests.service.knowledge.test_supersessions import dated
 from consolidation_pipeline_tests.service.model_replies import suggestion_reply
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id, run_phases
 
@@ -76,13 +77,44 @@ def test_proposal_without_model_keeps_every_fact(near_miss_project: Pipeline, pr
     shown = list_pending(near_miss_project)
     assert [one.left_out for one in shown] == [(), (), ()]
     assert {one.method for one in shown} == {"heuristic"}
-    unions = [{merge_texts(pair), merge_texts(pair[::-1])} for pair in NEAR_MISSES]
-    assert all(any(one.content in union for union in unions) for one in shown)
+    for one in shown:
+        newest_first = sorted(one.originals, key=lambda original: (original.learned_at, original.id), reverse=True)
+        if any(difference.contradicts for difference in one.differences):
+            texts = [f"{original.learned_at:%Y-%m-%d}: {original.content}" for original in newest_first]
+            assert one.content == "\n\n".join(texts)
+        else:
+            texts = [original.content for original in newest_first]
+            assert one.content in (merge_texts(texts), merge_texts(texts[::-1]))
     assert {one.difference_kinds for one in shown} == {
         ("value: after #",),
         ("value: pillow #.#.#",),
         ("polarity",),
     }
+
+
+def test_originals_that_contradict_are_told_newest_first(pipeline: Pipeline) -> None:
+    pipeline.configure_new(archive=False, summarize=False)
+    rule = "Orders above {} EUR of a new customer wait for a call of the sales desk before they are sent."
+    amounts = {2: 300, 4: 800, 3: 500}
+    pipeline.add([dated(f"{amount}", rule.format(amount), day) for day, amount in amounts.items()])
+    propose(pipeline)
+    (shown,) = list_pending(pipeline)
+    assert shown.content.split("\n\n") == [f"2026-03-0{day}: {rule.format(amounts[day])}" for day in (4, 3, 2)]
+    decided = approve_suggestion(pipeline.engine, shown.id, decided_by="anna", settings=pipeline.settings)
+    details = pipeline.value("SELECT details FROM {s}.consolidated_memories WHERE id = :id", id=decided.memory_id)
+    assert not details.get("dropped")
+
+
+def test_reason_of_an_undone_merge_is_told(pipeline: Pipeline) -> None:
+    pipeline.configure_new(archive=False, summarize=False)
+    pipeline.add([note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}")])
+    pipeline.run()
+    pipeline.roll_back(
+        pipeline.value("SELECT DISTINCT group_id FROM {s}.consolidation_changes WHERE operation = 'merge'")
+    )
+    pipeline.run()
+    (shown,) = list_pending(pipeline)
+    assert (shown.rationale or "").endswith("; no difference: a merge that was undone")
 
 
 def test_model_writes_texts_of_waiting_suggestions(near_miss_project: Pipeline) -> None:

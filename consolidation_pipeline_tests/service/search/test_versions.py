@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from consolidation_pipeline.core.search.results import SearchHit
+from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
-from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
+from consolidation_pipeline.service.search import context
+from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search, search_project
 from consolidation_pipeline_tests.service.knowledge.test_supersessions import dated, record
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, note_id
 
@@ -131,3 +133,16 @@ def test_as_of_tells_text_before_an_edit(gateway: Pipeline) -> None:
     )
     assert "The gateway listened elsewhere." in {hit.content for hit in find(gateway, as_of=before)}
     assert "The gateway listened elsewhere." not in {hit.content for hit in find(gateway, as_of=datetime.now(UTC))}
+
+
+def test_context_tells_the_newer_version_that_was_not_found(gateway: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    def search_old(*args: Any, **how: Any) -> SearchResults:
+        found = search_project(*args, **how)
+        return replace(found, results=[hit for hit in found.results if hit.content == OLD])
+
+    monkeypatch.setattr(context, "search_project", search_old)
+    told = context.build_context(
+        gateway.engine, SLUG, "on which port does the gateway listen", settings=gateway.settings
+    )
+    assert [one.content for one in told.memories] == [NEW, OLD]
+    assert f"superseded by {note_id('new').hex[:12]}" in context.to_document(told)

@@ -65,6 +65,9 @@ def test_rollback_lists_dependent_changes(pipeline: Pipeline) -> None:
     assert set(refused.value.conflicts) == {str(row.id) for row in later}
     assert all(str(group) in str(refused.value) for group in groups)
     assert (dump_knowledge(pipeline), dump_tables(pipeline, tables=["consolidation_changes"])) == (before, changes)
+    pipeline.roll_back(groups[-1])
+    with pytest.raises(ConflictError, match="1 later change depends on it: promote of"):
+        pipeline.roll_back(job)
 
 
 def test_cascade_undoes_dependents_newest_first(pipeline: Pipeline) -> None:
