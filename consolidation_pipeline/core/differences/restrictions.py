@@ -13,6 +13,8 @@ _RULES = _NARROWED | {("modality", "required")}
 _CONDITIONS = frozenset("if unless before after until once during".split())
 # Markers of clauses that restrict nothing.
 _REASONS = frozenset(("because", "result", "although"))
+# Governors of words that are in no phrase with a preposition.
+_NO_PHRASES = frozenset(("", "time", "if", "unless", "once", "instead", *_REASONS))
 
 
 def find_restriction(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> list[Token]:
@@ -29,13 +31,13 @@ def find_restriction(a: Reading, b: Reading, places: Mapping[int, int], language
     cues = [cue for cue in a.cues if _has(b, cue)]
     for before, at in zip([-1, *written], written, strict=False):
         one = tokens[at]
-        if at in places:
+        if at in places or one.key in b.key_set:
             continue
         if one.segment not in shared:
             if _is_condition(a, at, shared, cues, language) or _opens_claim(a, at, places, cues, language):
                 return [one]
             continue
-        is_phrase = one.governor not in ("", "time") or one.kind == "value" or not language.stemmer
+        is_phrase = one.governor not in _NO_PHRASES or one.kind == "value" or not language.stemmer
         beside = [cue for cue in cues if _stands_beside(cue, one, tokens)]
         is_narrowed = any((cue.category, cue.pole) in _NARROWED for cue in beside)
         if is_phrase and (is_narrowed or _is_always(a, b, language) or _has_opposite(one, tokens, language)):
@@ -66,9 +68,9 @@ def _stands_beside(cue: Cue, word: Token, tokens: Sequence[Token]) -> bool:
 
 
 def _has_opposite(word: Token, tokens: Sequence[Token], language: Language) -> bool:
-    """Return True for the last word of a phrase such as "in staging" that has an opposite."""
-    is_last = all(other.place <= word.place for other in tokens if other.phrase == word.phrase)
-    return is_last and word.governor in language.circumstances and bool(language.opposites.get(word.key))
+    """Return True for a word that is a phrase such as "in staging", and has an opposite."""
+    is_alone = sum(other.phrase == word.phrase for other in tokens) == 1
+    return is_alone and word.governor in language.circumstances and bool(language.opposites.get(word.key))
 
 
 def _is_condition(a: Reading, at: int, shared: set[int], cues: Sequence[Cue], language: Language) -> bool:

@@ -459,7 +459,7 @@ def test_rolled_back_summary_returns_with_new_memories(pipeline: Pipeline) -> No
     assert (run_summaries(pipeline).created, load_summarized_into(pipeline)) == (0, {})
     pipeline.add(hourly_notes(1, "more"))
     assert run_summaries(pipeline).covered == 21
-    with pytest.raises(ConflictError, match="later changes depend on it"):
+    with pytest.raises(ConflictError, match="later change depends on it"):
         pipeline.roll_back(undone.rollback_id)
 
 
