@@ -322,4 +322,5 @@ def describe_archived(run: Mapping[str, Any]) -> str:
     if done.get("held_back"):
         command = done["to_archive_them"]
         return f"none: {done['held_back']} are unused, too many to archive without a plan; archive them with {command}"
-    return counted(run["memories_archived"], "memory")
+    before = f"; {counted(count, 'memory')} of the plan before" if (count := done.get("archived_before")) else ""
+    return f"{counted(run['memories_archived'], 'memory')}{before}"

@@ -33,6 +33,7 @@ from consolidation_pipeline.store.memories.archive import (
     ArchiveCandidates,
     MemoryUpdate,
     archive_rows,
+    find_archived,
     load_archive_candidates,
 )
 from consolidation_pipeline.store.memories.memories import lock_rows
@@ -50,7 +51,8 @@ class ArchiveResult:
     memories archived with them, each or behind a merged memory. ``held_back``: raw memories not archived, as the units
     are too many at once. ``changed``: units not archived, as they changed after the decision. ``superseded``: proposed
     merges that ended with their originals. ``active_after``: units still active.
-    ``refused_by_tests``: units not archived, as that would break a memory test.
+    ``refused_by_tests``: units not archived, as that would break a memory test. ``archived_before``: units that
+    the plan lists and that an earlier run has archived.
     """
 
     stale: int = 0
@@ -62,6 +64,7 @@ class ArchiveResult:
     superseded: int = 0
     active_after: int = 0
     refused_by_tests: int = 0
+    archived_before: int = 0
 
     @property
     def counters(self) -> dict[str, int]:
@@ -83,9 +86,11 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
     policies = get_policies(run.options, run.job)
     with run.reading() as connection:
         ids, raw, units = load_archive_units(connection, run)
+        planned = [UUID(id_) for id_ in run.plan.archives] if run.plan is not None else []
+        before = len(find_archived(connection, planned)) if planned else 0
     rows = plan_archives(units, policies).rows
     if run.plan is not None:
-        rows = rows[np.isin(ids[rows], to_ids([UUID(id_) for id_ in run.plan.archives]))]
+        rows = rows[np.isin(ids[rows], to_ids(planned))]
     elif _are_too_many(run, rows, units):
         return ArchiveResult(held_back=int(units.memories[rows].sum()), active_after=len(units))
     done, refused = Counter[str](), 0
@@ -100,10 +105,11 @@ def archive_memories(run: ProjectRun) -> ArchiveResult:
         forgotten=done[FORGOTTEN],
         merged=done["merged"],
         memories=done["memories"],
-        changed=len(rows) - archived - refused,
+        changed=(len(rows) if run.plan is None else len(planned) - before) - archived - refused,
         superseded=done["superseded"],
         active_after=len(units) - archived,
         refused_by_tests=refused,
+        archived_before=before,
     )
     run.archived += result.memories
     return result
@@ -141,6 +147,7 @@ def build_archive_metrics(slug: str, done: ArchiveResult) -> dict[str, Any]:
         "held_back": done.held_back,
         "active_after": done.active_after,
         **({"refused_by_tests": done.refused_by_tests} if done.refused_by_tests else {}),
+        **({"archived_before": done.archived_before} if done.archived_before else {}),
     }
     return metrics | ({"to_archive_them": explain_how_to_archive(slug)} if done.held_back else {})
 

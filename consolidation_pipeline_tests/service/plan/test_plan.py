@@ -38,10 +38,10 @@ from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline,
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 
-def execute_plan(pipeline: Pipeline, made: Plan) -> None:
-    """Execute a plan as `run --plan` does, without Dagster."""
+def execute_plan(pipeline: Pipeline, made: Plan) -> dict[str, Any]:
+    """Execute a plan as `run --plan` does, without Dagster; return the result of each phase."""
     request_plan_job(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
-    pipeline.run_phases()
+    return pipeline.run_phases()
 
 
 def dump_database(pipeline: Pipeline) -> dict[str, list[Any]]:
@@ -291,6 +291,16 @@ def test_plan_archives_memories_held_back_by_run(pipeline: Pipeline) -> None:
     gone = pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived")
     gone += pipeline.value("SELECT count(*) FROM {s}.consolidated_memories WHERE archive_reason IS NOT NULL")
     assert gone == len(made.archives)
+
+
+def test_plan_tells_what_another_run_archived(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", UNRELATED[0], **STALE), *(note(f"n{at}", text) for at, text in enumerate(UNRELATED[1:4]))])
+    made = pipeline.plan()
+    assert len(made.archives) == 1
+    first = pipeline.run().archived
+    assert (first.units, first.archived_before) == (1, 0)
+    done = execute_plan(pipeline, made)["archived_memories"]
+    assert (done.units, done.archived_before, done.changed) == (0, 1, 0)
 
 
 def test_question_has_the_text_of_what_the_plan_merges(pipeline: Pipeline) -> None:
