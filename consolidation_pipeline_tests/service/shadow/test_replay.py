@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -242,11 +243,12 @@ def test_removed_changes_are_told(pipeline: Pipeline) -> None:
         replay(pipeline, job)
 
 
-def run_elsewhere(databases: DatabasePool, path: Path, *, threads: int) -> tuple[str, bool]:
+def run_elsewhere(databases: DatabasePool, path: Path, *, threads: int, instant: datetime) -> tuple[str, bool]:
     """Import and run a file in a new database and process; return the hash, and if its replay here has the same."""
     counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     with databases.database() as url:
         program = [sys.executable, "-m", "consolidation_pipeline_tests.service.shadow.run_project", url, str(path)]
+        program += [instant.isoformat()]
         environment = {**os.environ, **dict.fromkeys(counts, str(threads))}
         done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -273,11 +275,14 @@ def test_many_notes_decide_alike_in_another_order(databases: DatabasePool, tmp_p
 
 
 def assert_decides_alike(databases: DatabasePool, folder: Path, lines: list[str]) -> None:
-    """Assert that two databases, import orders and numbers of threads lead to one hash, and the replays to it too."""
-    found = []
+    """Assert that two databases, import orders and numbers of threads lead to one hash, and the replays to it too.
+
+    Both runs are of one instant after their imports: every few minutes, another memory is unused for one day more.
+    """
+    found, instant = [], datetime.now(UTC) + timedelta(hours=1)
     for threads in (1, 2):
         path = folder / f"{threads}.jsonl"
         path.write_text("\n".join(lines))
-        found.append(run_elsewhere(databases, path, threads=threads))
+        found.append(run_elsewhere(databases, path, threads=threads, instant=instant))
         random.Random(threads).shuffle(lines)
     assert found == [(found[0][0], True)] * 2
