@@ -310,10 +310,11 @@ def _describe_suggestions(run: Mapping[str, Any]) -> str | None:
 
 
 def _describe_summaries(run: Mapping[str, Any]) -> str | None:
-    """Return how many summaries a run made, and of how many memories; None if none."""
+    """Return how many summaries a run made, of how many memories, and how many it wrote again; None if none."""
     done = run["metrics"].get("semantic_summaries", {})
-    made = done.get("summaries_created")
-    return f"{made}, of {counted(done['memories_summarized'], 'memory')}" if made else None
+    made, rewritten = done.get("summaries_created"), done.get("summaries_rewritten")
+    told = [f"{made}, of {counted(done['memories_summarized'], 'memory')}"] if made else []
+    return "; ".join([*told, *([f"{rewritten} written again"] if rewritten else [])]) or None
 
 
 def describe_archived(run: Mapping[str, Any]) -> str:

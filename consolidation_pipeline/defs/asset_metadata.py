@@ -21,11 +21,11 @@ _MAX_FAILURES = 10
 # A dependency would do the same, but would skip the later asset when the earlier one fails.
 # Patterns come before suggestions because they may use the LLM budget first.
 AFTER_PATTERNS = {"dagster/priority": "-1"}
-# Summaries need only memories and vectors.
 AFTER_SUGGESTIONS = {"dagster/priority": "-2"}
-AFTER_SUMMARIES = {"dagster/priority": "-3"}
+# Summaries leave out what newer memories replaced.
+AFTER_SUPERSESSIONS = {"dagster/priority": "-3"}
 # Scores come last because they include the memories that the run created, and count their relations.
-AFTER_SUPERSESSIONS = {"dagster/priority": "-4"}
+AFTER_SUMMARIES = {"dagster/priority": "-4"}
 
 
 def describe_table(table: str) -> dict[str, Any]:

@@ -66,9 +66,9 @@ class Outcome:
     principles: DeriveResult
     playbook: PromotionResult
     suggestions: ProposalResult
+    supersessions: SupersessionResult
     summaries: SummaryResult
     profiles: ProfileResult
-    supersessions: SupersessionResult
     decay: DecayResult
     archived: ArchiveResult
     report: RunReport

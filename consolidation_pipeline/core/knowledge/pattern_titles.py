@@ -138,10 +138,15 @@ def is_generic(phrase: str) -> bool:
 
 
 def strip_verb(title: str) -> str:
-    """Return a title without the verb of a change or command that it opens with: "Add login page"."""
+    """Return a title without the verb of a change or command that it opens with: "Add login page", not "Port 8080"."""
     first, _, rest = title.partition(" ")
     is_verb = names_task(title) or is_command(f"{first} it") or _TITLE_VERB.fullmatch(first) is not None
-    is_title = rest and is_verb and not is_generic(rest) and rest.split(maxsplit=1)[0].lower() not in LINKS
+    is_title = (
+        any(map(str.isalpha, rest))
+        and is_verb
+        and not is_generic(rest)
+        and rest.split(maxsplit=1)[0].lower() not in LINKS
+    )
     return capitalize(rest) if is_title else title
 
 

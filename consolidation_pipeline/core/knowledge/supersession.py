@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -24,13 +24,17 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.ended_claims import ends_any, uses_gone
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
-from consolidation_pipeline.core.text.sentences import extract_sentences
+from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
+from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences
 
 Status = Literal["candidate", "confirmed"]
 Rule = Literal["change words", "same writer", "dates"]
 
 # Confidence of each rule: development sequences of benchmarks/sequences.
 CONFIDENCE: dict[Rule, float] = {"change words": 0.9, "same writer": 0.8, "dates": 0.6}
+# Characters of each sentence in the reason of a relation.
+_SHOWN_CHARS = 160
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,33 @@ def judge_revision(revision: Revision, older: Writer, newer: Writer) -> Superses
     rule: Rule = "change words" if revision.is_explicit else "same writer" if newer.is_same(older) else "dates"
     is_confirmed = rule == "change words" or (rule == "same writer" and revision.is_certain)
     return Supersession("confirmed" if is_confirmed else "candidate", rule, revision.was, revision.now)
+
+
+def describe_supersession(found: Supersession) -> str:
+    """Return the reason of a relation: the rule and both sentences."""
+    return f"{found.rule}: {_shorten(found.was)} -> {_shorten(found.now)}"
+
+
+def drop_superseded(text: str, reasons: Collection[str]) -> str:
+    """Return ``text`` without the sentences that newer memories replaced, by the reasons of ``describe_supersession``.
+
+    The rest keeps its words and white space. A text of nothing else becomes empty.
+    """
+    former = [reason.partition(": ")[2] for reason in reasons]
+
+    def is_former(sentence: Sentence) -> bool:
+        opening = f"{_shorten(sentence.text)} -> "
+        return any(one.startswith(opening) for one in former)
+
+    sentences = extract_sentences(text)
+    dropped = {normalize_text(sentence.whole) for sentence in sentences if is_former(sentence)}
+    if len(dropped) == len({normalize_text(sentence.whole) for sentence in sentences}):
+        return ""
+    return strip_boilerplate(text, dropped)
+
+
+def _shorten(sentence: str) -> str:
+    return sentence if len(sentence) <= _SHOWN_CHARS else sentence[: _SHOWN_CHARS - 2].rstrip() + " …"
 
 
 def choose_revision(revisions: Iterable[Revision]) -> Revision | None:

@@ -21,6 +21,7 @@ from consolidation_pipeline.core.knowledge.summary_batches import (
     compression_ratio,
     is_summary_due,
 )
+from consolidation_pipeline.core.knowledge.supersession import drop_superseded
 from consolidation_pipeline.core.knowledge.topic_summaries import TopicSummary, summarize_topics
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
@@ -42,8 +43,9 @@ from consolidation_pipeline.store.knowledge.summaries import (
     SummarySource,
     count_coverage,
     count_unsummarized,
-    load_pending_summaries,
+    load_outdated_summaries,
     load_renewable,
+    load_superseded,
     load_unsummarized,
 )
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
@@ -67,8 +69,8 @@ class SummaryResult:
     ``memories``: without a summary before the phase; ``waiting``: after it. ``is_due``: a summary was due or requested;
     ``reason``: why one was due or not. ``created``: summaries written; ``covered``: memories in them. ``chunks``: asked
     for, none without a model; ``failed_chunks`` of them had no usable reply. ``failures``: (chunk or user, error).
-    ``rewritten``: summaries that a model wrote again, as it had failed before. ``ratio``: characters of memories per
-    character of summary in the project; ``per_summary``: memories per summary.
+    ``rewritten``: summaries written again, as a model had failed before or memories were superseded.
+    ``ratio``: characters of memories per character of summary in the project; ``per_summary``: memories per summary.
     ``stopped``: why the model is not asked for more, None if it is. Without its text there is an extracted one.
     """
 
@@ -96,7 +98,7 @@ class SummaryResult:
 class _Part:
     """Memories of one user that become one summary.
 
-    ``stored``: id of their summary that waits for a model's text. ``renewed``: id of their summary that is out of use.
+    ``stored``: id of their summary that is written again. ``renewed``: id of their summary that is out of use.
     """
 
     memories: Sequence[SummarySource]
@@ -176,14 +178,17 @@ def _summarize_parts(run: ProjectRun, parts: list[_Part]) -> tuple[list[_PartRes
     condenser, stop = open_condenser(run), None
     with run.reading() as connection:
         unwanted = load_undone_cluster_keys(connection, run.project.id, "summary")
-        if condenser is not None:
-            pending = load_pending_summaries(connection, run.project.id, scope=run.options.scope)
-            parts = parts + [_Part(memories, stored) for stored, memories in pending]
+        outdated = load_outdated_summaries(
+            connection, run.project.id, scope=run.options.scope, has_model=condenser is not None
+        )
+        superseded = load_superseded(connection, run.project.id)
+    parts = parts + [_Part(memories, stored) for stored, memories in outdated]
+    parts = [replace(part, memories=_drop_superseded(part.memories, superseded)) for part in parts]
     extracted = _extract_summaries(run, parts if condenser is None else ())
     try:
         for batch in _batch_parts(parts, size=EXTRACT_BATCH if condenser is None else BATCH):
             if condenser is None:
-                found = [_PartResult([_build_extract(run, part.memories, next(extracted))]) for part in batch]
+                found = [_PartResult([_build_extract(run, part, next(extracted))]) for part in batch]
             elif stop is None:
                 found = _condense_parts(run, condenser, batch)
                 stop = find_stop(result.stop for result in found)
@@ -205,8 +210,9 @@ def _extract_rest(run: ProjectRun, part: _Part, result: _PartResult, unwanted: C
     rest = [memory for memory in part.memories if memory.id not in covered]
     if not rest or part.stored is not None or _build_key(rest) in unwanted:
         return result
-    found = next(_extract_summaries(run, [replace(part, memories=rest)]))
-    return replace(result, rows=[*result.rows, _build_extract(run, rest, found, is_pending=True)])
+    part = replace(part, memories=rest)
+    found = next(_extract_summaries(run, [part]))
+    return replace(result, rows=[*result.rows, _build_extract(run, part, found, is_pending=True)])
 
 
 def _keep_id(part: _Part, result: _PartResult) -> _PartResult:
@@ -248,6 +254,26 @@ def _load_parts(run: ProjectRun) -> list[_Part]:
     return found
 
 
+def _drop_superseded(
+    memories: Sequence[SummarySource], superseded: Mapping[UUID, Mapping[str, str]]
+) -> list[SummarySource]:
+    """Return memories with the relations that supersede them, and without the sentences that those replaced.
+
+    If nothing else is left of a chunk, its memories keep their texts.
+    """
+    found: list[SummarySource] = []
+    for chunk in split_chunks(memories, size=CHUNK_SIZE):
+        marked = [replace(memory, superseded=tuple(superseded.get(memory.id, ()))) for memory in chunk]
+        told = [
+            replace(memory, text=drop_superseded(memory.text, superseded[memory.id].values()))
+            if memory.superseded
+            else memory
+            for memory in marked
+        ]
+        found += told if any(memory.text for memory in told) else marked
+    return found
+
+
 def _batch_parts(parts: Sequence[_Part], *, size: int) -> Iterator[list[_Part]]:
     """Yield batches of parts with ``size`` chunks or more together; the last may have fewer."""
     batch: list[_Part] = []
@@ -282,21 +308,27 @@ def _summarize_texts(
     return summarize_topics(texts, days, boilerplate=boilerplate, apply=apply)
 
 
-def _build_extract(
-    run: ProjectRun, memories: Sequence[SummarySource], found: TopicSummary, *, is_pending: bool = False
-) -> SummaryRow:
+def _build_extract(run: ProjectRun, part: _Part, found: TopicSummary, *, is_pending: bool = False) -> SummaryRow:
     """Return the row of an extracted summary. ``is_pending``: a model is to write it again."""
+    memories = part.memories
     passage = Passage(found.content, most_frequent(memory.language for memory in memories))
     details: dict[str, Any] = {"topics": found.topics, **({REWRITE_PENDING: True} if is_pending else {})}
     if len(found.told) <= MAX_TOLD:
         details["told"] = [str(memories[at].id) for at in found.told]
-    return _build_row(run, "heuristic", memories, passage, details)
+    return _mark_rewritten(_build_row(run, "heuristic", memories, passage, details), part)
+
+
+def _mark_rewritten(row: SummaryRow, part: _Part) -> SummaryRow:
+    """Return the row with the id of the summary that it takes the place of, if there is one."""
+    return row if part.stored is None else replace(row, id=part.stored, is_rewritten=True)
 
 
 def _condense_parts(run: ProjectRun, condenser: Condenser, parts: Sequence[_Part]) -> list[_PartResult]:
     """Summarize the chunks of all parts, then reduce the summaries of each part to one text."""
     split = [(at, chunk) for at, part in enumerate(parts) for chunk in split_chunks(part.memories, size=CHUNK_SIZE)]
-    condensed = condenser.condense_memories([[Passage(m.text, m.language) for m in chunk] for _, chunk in split])
+    condensed = condenser.condense_memories(
+        [[Passage(m.text, m.language) for m in chunk if m.text] for _, chunk in split]
+    )
     chunks: list[list[_Chunk]] = [[] for _ in parts]
     for (at, chunk), result in zip(split, condensed, strict=True):
         chunks[at].append(_Chunk(chunk, result))
@@ -324,7 +356,7 @@ def _build_result(
     if stop is None and not isinstance(reduced, Failure) and reduced and (is_answered or part.stored is None):
         usable = [chunk.memories for chunk in chunks if isinstance(chunk.result, Passage)]
         row = _build_row(run, "llm", list(chain.from_iterable(usable)), reduced[0], {"chunks": len(usable)})
-        rows.append(row if part.stored is None else replace(row, id=part.stored, is_rewritten=True))
+        rows.append(_mark_rewritten(row, part))
     return _PartResult(rows, len(chunks), tuple(failures), failed_chunks, stop, is_answered)
 
 
@@ -338,6 +370,7 @@ def _build_row(
 ) -> SummaryRow:
     """Return the summary of memories, oldest first. ``parts``: details on how it was made."""
     source_chars = sum(len(memory.text) for memory in memories)
+    superseded = sorted({relation for memory in memories for relation in memory.superseded})
     return SummaryRow(
         kind="summary",
         id=consolidated_id(run.project.slug, "summary", [memory.id for memory in memories], IDENTITY_VERSION),
@@ -347,6 +380,7 @@ def _build_row(
         passage=passage,
         details={
             **parts,
+            **({"superseded": superseded} if superseded else {}),
             "episodes": len(memories),
             "from": memories[0].learned_at.isoformat(),
             "to": memories[-1].learned_at.isoformat(),

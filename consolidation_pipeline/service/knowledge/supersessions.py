@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from consolidation_pipeline.core.knowledge.supersession import Supersession
+from consolidation_pipeline.core.knowledge.supersession import describe_supersession
 from consolidation_pipeline.core.knowledge.supersession_search import FoundSupersession, find_supersessions
 from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
@@ -33,7 +33,6 @@ from consolidation_pipeline.store.memories.memories import load_texts
 BATCH_ROWS = 10_000
 # How the reason of a relation begins that no longer follows from the memories, and may come back if it does again.
 WITHDRAWN = "withdrawn: "
-_SHOWN_CHARS = 160
 
 
 @dataclass(frozen=True)
@@ -115,16 +114,8 @@ def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> Mapping[UUID, str]:
 def _build(id_: UUID, one: FoundSupersession, version: int | None = None) -> SupersessionChange:
     found = one.found
     return SupersessionChange(
-        id_, one.newer_id, one.older_id, found.status, found.confidence, _describe(found), version
+        id_, one.newer_id, one.older_id, found.status, found.confidence, describe_supersession(found), version
     )
-
-
-def _describe(found: Supersession) -> str:
-    return f"{found.rule}: {_shorten(found.was)} -> {_shorten(found.now)}"
-
-
-def _shorten(sentence: str) -> str:
-    return sentence if len(sentence) <= _SHOWN_CHARS else sentence[: _SHOWN_CHARS - 2].rstrip() + " …"
 
 
 def _update(

@@ -47,10 +47,12 @@ class SummarySource(SourceRow):
     """A source of a summary or profile. ``kind``: raw or summary. ``user_id``: None for a blank one too.
 
     ``is_pending``: of a summary: it was made without the model, as it failed, and is to be made again.
+    ``superseded``: of a raw memory: ids of the confirmed relations by which newer ones replaced what it says.
     """
 
     user_id: str | None
     is_pending: bool = False
+    superseded: tuple[str, ...] = ()
 
 
 _LOAD_RAW_SOURCES = """
@@ -75,23 +77,47 @@ def load_unsummarized(connection: Connection, project_id: UUID, model: str, *, s
     return [SummarySource(**read_source_columns(row)) for row in rows]
 
 
-_IN_SUMMARY = "t.id IN (SELECT parent_id FROM consolidation.memory_lineage WHERE child_id = :summary)"
-_LIST_PENDING_SUMMARIES = """
-    SELECT id FROM consolidation.consolidated_memories t
-    WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL AND details ? :pending
-        AND NOT pinned AND NOT details ? :approved AND NOT /* crosses_scopes */ ORDER BY id
+_LOAD_SUPERSEDED = """
+    SELECT b_id, id::text, coalesce(reason, '') FROM consolidation.memory_relations
+    WHERE project_id = :project AND relation_type = 'supersedes' AND status = 'confirmed' ORDER BY b_id, id
 """
 
 
-def load_pending_summaries(
-    connection: Connection, project_id: UUID, *, scope: str
-) -> list[tuple[UUID, list[SummarySource]]]:
-    """Return the active summaries that wait for the text of a model: the id of each, and its memories, oldest first.
+def load_superseded(connection: Connection, project_id: UUID) -> dict[UUID, dict[str, str]]:
+    """Return the raw memories of which confirmed newer ones replaced something: by their id, each relation's reason."""
+    found: dict[UUID, dict[str, str]] = {}
+    for memory_id, relation, reason in connection.execute(text(_LOAD_SUPERSEDED), {"project": project_id}):
+        found.setdefault(memory_id, {})[relation] = reason
+    return found
 
-    Those that a person pinned or approved are left out.
+
+_IN_SUMMARY = "t.id IN (SELECT parent_id FROM consolidation.memory_lineage WHERE child_id = :summary)"
+# `superseded` of the details holds the relations that a summary regards.
+_LIST_OUTDATED_SUMMARIES = """
+    WITH replaced AS MATERIALIZED (
+        SELECT l.child_id, jsonb_agg(r.id ORDER BY r.id) AS relations
+        FROM consolidation.memory_relations r JOIN consolidation.memory_lineage l ON l.parent_id = r.b_id
+        WHERE r.project_id = :project AND r.relation_type = 'supersedes' AND r.status = 'confirmed'
+        GROUP BY l.child_id)
+    SELECT t.id FROM consolidation.consolidated_memories t LEFT JOIN replaced ON replaced.child_id = t.id
+    WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL
+        AND NOT pinned AND NOT details ? :approved AND NOT /* crosses_scopes */
+        AND CASE WHEN :has_model THEN details ? :pending OR details -> 'superseded' IS DISTINCT FROM relations
+            ELSE consolidation_method = 'heuristic' AND details -> 'superseded' IS DISTINCT FROM relations END
+    ORDER BY t.id
+"""
+
+
+def load_outdated_summaries(
+    connection: Connection, project_id: UUID, *, scope: str, has_model: bool
+) -> list[tuple[UUID, list[SummarySource]]]:
+    """Return the active summaries to write again: the id of each, and its memories, oldest first.
+
+    They wait for the text of a model, or since they were written, what they tell was superseded, or is no longer. Those
+    that a person pinned or approved are left out, and without a model those that one wrote.
     """
-    listed = compose(_LIST_PENDING_SUMMARIES, crosses_scopes=crosses_scopes(scope, "t"))
-    marks = {"project": project_id, "pending": REWRITE_PENDING, "approved": APPROVED}
+    listed = compose(_LIST_OUTDATED_SUMMARIES, crosses_scopes=crosses_scopes(scope, "t"))
+    marks = {"project": project_id, "pending": REWRITE_PENDING, "approved": APPROVED, "has_model": has_model}
     statement = compose(_LOAD_RAW_SOURCES, filters=conditions(_IN_SUMMARY), scope_key=raw_scope_key(scope))
     found = []
     for id_ in connection.execute(text(listed), marks).scalars().all():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, write_title
+from consolidation_pipeline.core.knowledge.pattern_titles import MAX_TITLE_CHARS, strip_verb, write_title
 
 
 def test_title_is_a_phrase_of_most_texts() -> None:
@@ -28,6 +28,11 @@ def test_title_keeps_names_as_written() -> None:
     assert write_title(texts, ["google", "Google", "cloud", "Cloud"]) == "Google Cloud"
     assert write_title(["Set lock_timeout.", "A lock_timeout helps."], ["lock_timeout"]) == "lock_timeout"
     assert write_title(["Call readAll.", "It is readAll."], ["readAll"]) == "readAll"
+
+
+@pytest.mark.parametrize(("title", "left"), [("Add login page", "Login page"), ("Port 8080", "Port 8080")])
+def test_verb_of_title_is_stripped_before_words(title: str, left: str) -> None:
+    assert strip_verb(title) == left
 
 
 def test_title_prefers_nouns_to_verbs() -> None:

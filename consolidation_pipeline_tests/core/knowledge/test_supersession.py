@@ -10,7 +10,12 @@ import pytest
 
 from consolidation_pipeline.core.differences.language import LANGUAGES
 from consolidation_pipeline.core.knowledge.change_words import find_changes, is_plan
-from consolidation_pipeline.core.knowledge.supersession import Supersession, Writer
+from consolidation_pipeline.core.knowledge.supersession import (
+    Supersession,
+    Writer,
+    describe_supersession,
+    drop_superseded,
+)
 from consolidation_pipeline_tests.core.knowledge.dated_notes import DatedNote, find_between
 from consolidation_pipeline_tests.core.knowledge.sequences import judge_sequence, load_sequences
 
@@ -32,6 +37,25 @@ def test_supersession_meets_development_sequences() -> None:
     missed = [row for row, one in zip(ROWS, found, strict=True) if (one.status if one else None) != row["expect"]]
     assert not wrong
     assert len(missed) <= 0.05 * len(ROWS)
+
+
+LONG = f"The report lists {', '.join(f'region {at}' for at in range(40))} and the total."
+
+
+@pytest.mark.parametrize(
+    ("text", "was", "left"),
+    [
+        ("CI runs on Jenkins. Logs go to Loki.", "CI runs on Jenkins.", "Logs go to Loki."),
+        ("- CI runs on Jenkins.\n- Logs go to Loki.", "CI runs on Jenkins.", "- Logs go to Loki."),
+        (f"Logs go to Loki. {LONG}", LONG, "Logs go to Loki."),
+        ("CI runs on Jenkins.", "CI runs on Jenkins.", ""),
+        ("CI runs on Jenkins and Buildkite.", "CI runs on Jenkins", "CI runs on Jenkins and Buildkite."),
+        ("Logs go to Loki.", "CI runs on Jenkins.", "Logs go to Loki."),
+    ],
+)
+def test_superseded_sentence_is_dropped(text: str, was: str, left: str) -> None:
+    reason = describe_supersession(Supersession("confirmed", "change words", was, "CI runs on -> GitHub: now."))
+    assert drop_superseded(text, [reason]) == left
 
 
 def test_change_words_confirm_what_others_wrote() -> None:

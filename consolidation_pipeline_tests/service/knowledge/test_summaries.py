@@ -18,6 +18,7 @@ from consolidation_pipeline.service.knowledge import summaries
 from consolidation_pipeline.service.knowledge.map_reduce import Condensed, Passage, reduce_passages
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult
 from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, edit_memory
+from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.service.undo.lineage import trace_memory
 from consolidation_pipeline.store.database.schema import consolidated_memories
@@ -284,6 +285,68 @@ def test_summaries_are_separate_for_each_user(pipeline: Pipeline) -> None:
     by_hand = run_summarize_job(pipeline)
     assert (by_hand["semantic_summaries"].created, by_hand["procedural_profile"].created) == (1, 1)
     assert {row.user_id for row in active_rows(pipeline, "summary")} == {"ann", "bob", "cem", None}
+
+
+GATEWAY = "The gateway listens on port 8080. The supervisor restarts the gateway after each deploy."
+MOVED = "The gateway moved from port 8080 to port 9090 in March."
+
+
+def replaced_notes() -> list[dict[str, Any]]:
+    """Return two notes of which the newer replaces the first sentence of the older."""
+    return [
+        note("old", GATEWAY, created_at="2026-03-01T12:00:00Z"),
+        note("new", MOVED, created_at="2026-03-09T12:00:00Z"),
+    ]
+
+
+def relations(pipeline: Pipeline) -> list[UUID]:
+    return [row.id for row in pipeline.rows("SELECT id FROM {s}.memory_relations WHERE relation_type = 'supersedes'")]
+
+
+def test_summary_leaves_out_what_is_superseded(pipeline: Pipeline) -> None:
+    pipeline.add(replaced_notes())
+    pipeline.run_phases(["supersessions"])
+    run_summaries(pipeline)
+    (row,) = active_rows(pipeline, "summary")
+    assert row.source_memory_ids == sorted(map(note_id, ("old", "new")))
+    assert "listens on port 8080" not in row.content
+    assert MOVED in row.content
+    assert row.details["superseded"] == list(map(str, relations(pipeline)))
+
+
+@pytest.mark.parametrize("model", [{}, MODEL])
+def test_supersession_rewrites_earlier_summary(
+    pipeline: Pipeline, provider: OpenAIServer, model: dict[str, Any]
+) -> None:
+    provider.behaviour = reply_with_json(summary_reply)
+    pipeline.configure_new(**model)
+    old, new = replaced_notes()
+    pipeline.add([old])
+    run_summaries(pipeline)
+    (first,) = active_rows(pipeline, "summary")
+    assert "listens on port 8080" in first.content
+    pipeline.add([new])
+    pipeline.run_phases(["supersessions"])
+    done = run_summaries(pipeline)
+    assert (done.created, done.rewritten) == (1, 1)
+    (second,) = (row for row in active_rows(pipeline, "summary") if row.id == first.id)
+    assert second.content
+    assert "8080" not in second.content
+    assert run_summaries(pipeline).rewritten == 0
+    decide_relations(pipeline.engine, relations(pipeline), "rejected", changed_by="tester")
+    assert run_summaries(pipeline).rewritten == 1
+    (third,) = (row for row in active_rows(pipeline, "summary") if row.id == first.id)
+    assert (third.content, third.details) == (first.content, first.details)
+
+
+def test_wholly_superseded_memory_stays_told_alone(pipeline: Pipeline) -> None:
+    old, new = replaced_notes()
+    pipeline.add([{**old, "content": "The gateway listens on port 8080."}])
+    run_summaries(pipeline)
+    pipeline.add([new])
+    pipeline.run_phases(["supersessions"])
+    assert run_summaries(pipeline).rewritten == 1
+    assert any("listens on port 8080" in row.content for row in active_rows(pipeline, "summary"))
 
 
 def test_large_part_has_the_same_summary(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
