@@ -24,7 +24,7 @@ class Sightings:
 
     ``sessions``: None if no session is known. ``first``, ``last``: None if no day is known. ``patterns``: number of
     patterns that a principle is made of, told in place of ``count``; None for a pattern. ``said``: number of the
-    memories that say the headline; None without a headline, or if it is not known.
+    memories that say the headline, as far as their words prove it; None without a headline, or if it is not known.
     """
 
     count: int
@@ -67,7 +67,7 @@ _LABELS = {
         "Seen {} times",
         "Seen once",
         "Seen in {} patterns",
-        "Said in {} of {} memories",
+        "Said alike in {} of {} memories",
         "in {} sessions",
         "in one session",
     ),
@@ -83,7 +83,7 @@ _LABELS = {
         "{}-mal gesehen",
         "Einmal gesehen",
         "In {} Mustern gesehen",
-        "In {} von {} Notizen gesagt",
+        "Ebenso gesagt in {} von {} Notizen",
         "in {} Sitzungen",
         "in einer Sitzung",
     ),
@@ -99,7 +99,7 @@ _LABELS = {
         "Visto {} veces",
         "Visto una vez",
         "Visto en {} patrones",
-        "Dicho en {} de {} notas",
+        "Dicho igual en {} de {} notas",
         "en {} sesiones",
         "en una sesión",
     ),
@@ -115,7 +115,7 @@ _LABELS = {
         "Vu {} fois",
         "Vu une fois",
         "Vu dans {} schémas",
-        "Dit dans {} de {} notes",
+        "Dit de même dans {} de {} notes",
         "en {} sessions",
         "en une session",
     ),
@@ -131,7 +131,7 @@ _LABELS = {
         "见过 {} 次",
         "见过一次",
         "见于 {} 个模式",
-        "提到 {} 次，共 {} 条记忆",
+        "{} 条说法相同，共 {} 条记忆",
         "{} 个会话",
         "一个会话",
     ),
@@ -147,7 +147,7 @@ _LABELS = {
         "{} 回",
         "一回",
         "{} 個のパターンで確認",
-        "{} 件に記載、全 {} 件",
+        "{} 件が同じ内容、全 {} 件",
         "{} セッション",
         "1 セッション",
     ),
@@ -226,7 +226,8 @@ def tell_sightings(seen: Sightings, content: str, language: str | None) -> str:
     language = language or "en"
     labels = _LABELS.get(language, _LABELS["en"])
     parts = [labels.seen_once if seen.count == 1 else labels.group.format(seen.count)]
-    if seen.said is not None and seen.count > 1:
+    # That one memory says it tells nothing: others may say the same in words of their own.
+    if seen.said is not None and seen.said > 1:
         is_all = seen.said >= seen.count
         parts = [labels.seen.format(seen.count) if is_all else labels.said_in.format(seen.said, seen.count)]
     if seen.patterns is not None:

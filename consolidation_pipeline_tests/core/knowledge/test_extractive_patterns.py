@@ -97,7 +97,7 @@ def test_extracted_pattern_summarizes_its_group() -> None:
     headline, *_ = found.content.split("\n")
     assert (headline, found.title) == (found.summary, "")
     assert headline == "Verify the signature of a webhook before reading its body."
-    assert found.seen == "Said in 1 of 4 memories."
+    assert found.seen == "4 memories."
     assert "This broke once." not in found.content
     assert set(found.key_terms[:2]) == {"signature", "webhook"}
     assert "Verify the signature of a webhook before reading its body." in found.best_practices
@@ -126,7 +126,7 @@ def test_reverse_of_headline_does_not_count_as_said() -> None:
     ]
     (found,) = extract([make_units(texts)])
     assert found.summary == "Deploy the API before the web app (others say “Deploy the web app before the API”)."
-    assert found.seen == "Said in 2 of 3 memories."
+    assert found.seen == "Said alike in 2 of 3 memories."
 
 
 def test_headline_says_nothing_twice() -> None:
@@ -154,7 +154,7 @@ def test_last_line_tells_how_few_say_the_headline() -> None:
     ]
     (found,) = extract([make_units(texts)], sightings=[Sightings(4, None, date(2026, 5, 12), date(2026, 5, 12))])
     assert found.summary in texts
-    assert found.seen == "Said in 1 of 4 memories, 12 May 2026."
+    assert found.seen == "4 memories, 12 May 2026."
 
 
 def test_memories_without_headline_are_only_counted() -> None:
@@ -310,7 +310,7 @@ def test_labels_follow_language_of_texts() -> None:
     found = extract_first(texts)
     assert found.summary == texts[0]
     assert found.content.endswith(f"\nVermeiden: {texts[1]}")
-    assert found.seen == "In 1 von 3 Notizen gesagt."
+    assert found.seen == "3 Notizen."
 
 
 def test_summary_avoids_context_dependent_opener() -> None:
@@ -341,7 +341,7 @@ def test_newer_value_is_told_with_what_was() -> None:
     found = extract([units, make_units(LOCKS)])[0]
     told = "Always set the retry limit of the payout queue to 5 (since 12 May 2026; was 3)."
     assert (found.summary, found.best_practices, found.overruled) == (told, (told,), 2)
-    assert found.seen == "Said in 1 of 3 memories, 7 January to 12 May 2026."
+    assert found.seen == "3 memories, 7 January to 12 May 2026."
     assert {(one.unit, one.quote) for one in found.evidence} == set(enumerate(texts, start=1))
 
 
@@ -453,7 +453,7 @@ def test_principle_lists_advice_on_one_matter() -> None:
     assert found.seen == "Seen in 4 patterns."
 
 
-@pytest.mark.parametrize("last", ["", "\nSeen 4 times, 12 May 2026.", "\nIn 2 von 4 Notizen gesagt."])
+@pytest.mark.parametrize("last", ["", "\nSeen 4 times, 12 May 2026.", "\nEbenso gesagt in 2 von 4 Notizen."])
 def test_statements_are_read_without_title_and_labels(last: str) -> None:
     content = f"Webhook events\nRefuse old events.\nDo: Store the event id.\nFor example: one; two{last}"
     assert read_statements(content, "Webhook events") == "Refuse old events.\nStore the event id."
@@ -617,5 +617,5 @@ def test_cause_of_failed_attempts_is_told_as_supposed() -> None:
     units = [Unit(id=str(at), text=text, memory_type="error_fix", success=False) for at, text in enumerate(texts)]
     (found,) = extract([units])
     assert "Tried, failed: an implementation that " in found.content
-    assert found.seen == "Said in 2 of 4 memories; as the failed attempts suppose, not proven."
+    assert found.seen == "Said alike in 2 of 4 memories; as the failed attempts suppose, not proven."
     assert "Tried, failed: " in read_statements(found.content, found.title)

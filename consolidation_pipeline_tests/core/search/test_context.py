@@ -206,9 +206,7 @@ def test_consequence_is_told_once() -> None:
 
 
 def test_pattern_whose_statement_was_told_is_left_out() -> None:
-    pattern = piece(
-        2, "pattern", f"Deploys\n{FACT}\nSaid in 1 of 3 memories in 3 sessions, 2 May 2026.", "a", score=0.9
-    )
+    pattern = piece(2, "pattern", f"Deploys\n{FACT}\n3 memories in 3 sessions, 2 May 2026.", "a", score=0.9)
     pieces = [piece(1, "raw", FACT, "a"), pattern]
     assert list_texts(select_pieces(pieces, budget=UNLIMITED)) == [("raw", FACT)]
 

@@ -66,8 +66,8 @@ def test_pattern_consists_of_source_sentences(topics: Pipeline) -> None:
     assert set(read_statements(hooks.content, hooks.details.get("title", "")).split("\n")) <= set(WEBHOOKS)
     assert set(read_statements(moves.content, moves.details.get("title", "")).split("\n")) <= set(MIGRATIONS)
     assert hooks.content.startswith(hooks.details["summary"])
-    assert hooks.details["seen"].startswith("Said in 1 of 4 memories in 4 sessions, ")
-    assert "Said in" not in hooks.content
+    assert hooks.details["seen"].startswith("4 memories in 4 sessions, ")
+    assert "4 memories" not in hooks.content
     assert sorted(hooks.source_memory_ids) == memory_ids("hook", 4)
     assert load_parents(topics, hooks.id) == dict.fromkeys(memory_ids("hook", 4), "raw")
     assert (hooks.kind, hooks.abstraction_level, hooks.memory_type, hooks.user_id) == ("pattern", 2, "learning", None)
