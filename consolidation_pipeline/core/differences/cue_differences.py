@@ -140,9 +140,9 @@ def find_cue_differences(a: Reading, b: Reading, alignment: Alignment, language:
         paired_a.add(i)
         paired_b.add(j)
     yield from _find_other_adverbs(one, paired_a, other, paired_b)
-    for kind, words in _find_added(one, paired_a, language, bool(alignment.left_b)):
+    for kind, words in _find_added(one, paired_a, other, language):
         yield kind, words, ()
-    for kind, words in _find_added(other, paired_b, language, bool(alignment.left_a)):
+    for kind, words in _find_added(other, paired_b, one, language):
         yield kind, (), words
     for cue in _find_demands(one, paired_a, other, paired_b, language):
         yield "added cue", _quote(cue, one.tokens), ()
@@ -348,14 +348,22 @@ def _find_demands(
 
 
 def _find_added(
-    side: _Side, paired: set[int], language: Language, has_others: bool
+    side: _Side, paired: set[int], other: _Side, language: Language
 ) -> Iterator[tuple[str, list[Token | Cue]]]:
-    """Yield the cues that one text has alone. ``has_others``: the other text has words alone, too."""
+    """Yield the cues that one text has alone."""
     for at, cue in enumerate(side.cues):
         if at not in paired and (kind := _judge_added(cue, side, not side.scopes[at], language)):
             # "CI stops at the check" denies nothing of "CI is red at the check".
-            is_verb = kind == "polarity" and has_others and cue.text.lower() in language.denying_verbs
-            yield "added cue" if is_verb else kind, _quote(cue, side.tokens)
+            is_verb = kind == "polarity" and bool(other.left) and cue.text.lower() in language.denying_verbs
+            # "coffee with sugar", "coffee without sugar"
+            is_reverse = (cue.category, cue.pole) == ("marker", "without") and _has_with(cue, side, other, language)
+            yield "added cue" if is_verb else "polarity" if is_reverse else kind, _quote(cue, side.tokens)
+
+
+def _has_with(cue: Cue, side: _Side, other: _Side, language: Language) -> bool:
+    """Return True if the other text has, by "with", what this one is without."""
+    at = next((i for i in side.pairs if side.tokens[i].place == cue.place), None)
+    return at is not None and other.tokens[side.pairs[at]].governor in language.attributes - {cue.pole}
 
 
 def _judge_added(cue: Cue, side: _Side, is_free: bool, language: Language) -> str:

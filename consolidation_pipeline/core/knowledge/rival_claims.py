@@ -363,7 +363,8 @@ class _Side:
         """Return the words from the first to the last of these kinds in the clause of the claim."""
         text, (begin, last) = self.reading.text, self.find_clause(claimed)
         spans = [span for kind in (claimed, *kinds) for span in self.spans[kind] if begin <= span[0] < last]
-        start, end = min(start for start, _ in spans), max(end for _, end in spans)
+        # The stop behind "9 May." ends the sentence.
+        start, end = min(start for start, _ in spans), min(max(end for _, end in spans), quote_sentence(text).end)
         rest = _WORD_END.match(text, end)
         return Quote(_shorten(" ".join(text[start:end].split())), rest.end() if rest else end)
 

@@ -35,6 +35,14 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
         ("Always restart workers.", "Never restart workers.", "Never restart workers ({since}; was “{older}”)."),
         ("Enable the proxy cache.", "Disable the proxy cache.", "Disable the proxy cache ({since}; was “{older}”)."),
         ("Stop it before a deploy.", "Stop it after a deploy.", "Stop it after a deploy ({since}; was “{older}”)."),
+        ("Run it with the cache.", "Run it without the cache.", "Run it without the cache ({since}; was “{older}”)."),
+        (
+            "Er trinkt ihn ohne Milch.",
+            "Er trinkt ihn mit Milch.",
+            "Er trinkt ihn mit Milch ({seit}; vorher “{older}”).",
+        ),
+        ("Bebo el café con leche.", "Bebo el café sin leche.", "Bebo el café sin leche ({desde}; antes “{older}”)."),
+        ("The Rome trip is on 4 May.", "The Rome trip is on 9 May.", "The Rome trip is on 9 May ({since}; was 4 May)."),
         ("The shop calls billing.", "Billing calls the shop.", "Billing calls the shop ({since}; was “{older}”)."),
         (
             "The key belongs to Alice.",
@@ -49,7 +57,9 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
     ],
 )
 def test_newer_claim_is_rule_with_date(older: str, newer: str, told: str) -> None:
-    told = told.format(since="since 12 May 2026", seit="seit 2026-05-12", older=older.rstrip("."))
+    told = told.format(
+        since="since 12 May 2026", seit="seit 2026-05-12", desde="desde 2026-05-12", older=older.rstrip(".")
+    )
     (found,) = find(older, newer, days=(JANUARY, MAY))
     assert found == Dispute(1, told, (0,), (0,), True)
     (mirrored,) = find(newer, older, days=(MAY, JANUARY))
