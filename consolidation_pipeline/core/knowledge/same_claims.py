@@ -104,7 +104,7 @@ class SameClaim:
         if _tells_change(other) and not _tells_change(self.reading):
             return True
         # "With sugar", "without sugar".
-        if self.reading.key_set == other.key_set and any(one.kind == "added cue" for one in found):
+        if self.reading.key_set == other.key_set and any(one.kind in ("polarity", "added cue") for one in found):
             return True
         replaced = _list_replaced(self.reading, other)
         if any(_is_timed(run, language) and _is_timed(new, language) for run, new in replaced):

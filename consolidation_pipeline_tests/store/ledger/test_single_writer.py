@@ -192,6 +192,7 @@ class StoreArguments:
             "model": MODEL,
             "dimension": 3,
             "threshold": 0.1,
+            "has_model": True,
             "tier": "merge",
             "limit": 5,
             "depth": 3,
