@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -137,7 +137,7 @@ def request_jobs(
     scope, decision = build_scope(job, JOB_PHASES[job]), TriggerDecision([], {})
     selected: dict[UUID, tuple[Backlog, ConsolidationOptions, str]] = {}
     for backlog, state in _load_job_states(engine, job, now, by_cron=by_cron):
-        options, verdict = _decide(backlog, due)
+        options, verdict = _decide(backlog, due, as_of=state.scheduled_at)
         allowed = may_request(state, now, scheduled=trigger_type == "scheduled") if verdict else verdict
         if allowed and settings is not None and not backlog.new:
             idle = find_idle_reason(engine, backlog.slug, settings)
@@ -223,12 +223,18 @@ def _build_job_state(backlog: Backlog, failing: Mapping[UUID, Row[Any]], ticks: 
     )
 
 
-def _decide(backlog: Backlog, due: IsDue) -> tuple[ConsolidationOptions | None, Due]:
-    """Return the options of a project, and if it is due. Invalid options are a reason, and no error."""
+def _decide(backlog: Backlog, due: IsDue, *, as_of: datetime | None = None) -> tuple[ConsolidationOptions | None, Due]:
+    """Return the options of a project, and if it is due. Invalid options are a reason, and no error.
+
+    ``as_of``: time of the project's schedule, by which the backlog was counted; the reason names it.
+    """
     if not backlog.consolidation_enabled:
         return None, Due(False, "consolidation is disabled")
     try:
         options = parse_options(backlog.config)
     except InvalidOptionError as error:
         return None, Due(False, str(error))
-    return options, due(backlog, options)
+    verdict = due(backlog, options)
+    if as_of is None:
+        return options, verdict
+    return options, replace(verdict, reason=f"{verdict.reason}, as of its scheduled time {as_of:%Y-%m-%d %H:%M} UTC")

@@ -176,7 +176,9 @@ def test_project_is_due_by_its_own_schedule(pipeline: Pipeline) -> None:
     pipeline.write(came, at=MORNING - timedelta(hours=7))  # 02:00: after the schedule of late, before that of early
     decision = request_by_schedule(pipeline, MORNING)
     assert [request.slug for request in decision.requests] == ["early"]
-    assert "nothing new" in decision.skipped["late"]
+    assert decision.requests[0].reason.endswith("as of its scheduled time 2026-01-08 03:00 UTC")
+    assert decision.skipped["late"].startswith("nothing new")
+    assert decision.skipped["late"].endswith("as of its scheduled time 2026-01-07 22:00 UTC")
     assert "schedule = '61 * * * *' is not allowed: expected a cron expression" in decision.skipped["wrong"]
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'cancelled', created_at = :at", at=MORNING)
     again = request_by_schedule(pipeline, MORNING + timedelta(hours=1))
