@@ -54,4 +54,24 @@ def make_scope_key(values: Mapping[str, str | None], option: str) -> str:
     found = [values.get(field) or "" for field in parse_scope(option)]
     if len(found) <= 1 or not any(found):
         return "".join(found)
-    return "/".join(value.replace("~", "~0").replace("/", "~1") for value in found)
+    return "/".join(map(_escape, found))
+
+
+def list_prefixes(typed: str, option: str) -> tuple[str, ...]:
+    """Return how scope keys begin that a person may mean by ``typed``: their first values, such as a user id alone.
+
+    The id may be written as in a key or as it is. Empty if ``typed`` is a whole key, or no key of this option.
+    """
+    if not typed or typed.count("/") >= len(parse_scope(option)) - 1:
+        return ()
+    return tuple(dict.fromkeys((f"{typed}/", f"{_escape(typed)}/")))
+
+
+def complete_scope(typed: str, option: str) -> str:
+    """Return the scope key that has the values ``typed`` and no others: ``ada//`` for ``ada``."""
+    missing = len(parse_scope(option)) - 1 - typed.count("/")
+    return typed + "/" * missing if typed else typed
+
+
+def _escape(value: str) -> str:
+    return value.replace("~", "~0").replace("/", "~1")

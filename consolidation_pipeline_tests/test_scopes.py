@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation_pipeline.scopes import make_scope_key, normalize_scope, parse_scope
+from consolidation_pipeline.scopes import complete_scope, list_prefixes, make_scope_key, normalize_scope, parse_scope
 
 VALUES = st.text("a/~0 1", max_size=4)
 
@@ -45,3 +45,26 @@ def test_scope_keys_of_several_fields_differ(one: tuple[str, str], other: tuple[
         for values in (one, other)
     ]
     assert (keys[0] == keys[1]) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("typed", "option", "prefixes", "whole"),
+    [
+        ("ada", "user_id,agent_id,session_id", ("ada/",), "ada//"),
+        ("ada/bot", "user_id,agent_id,session_id", ("ada/bot/", "ada~1bot/"), "ada/bot/"),
+        ("ada//", "user_id,agent_id,session_id", (), "ada//"),
+        ("", "user_id,agent_id", (), ""),
+        ("a/b", "user_id", (), "a/b"),
+        ("ada", "project", (), "ada"),
+    ],
+)
+def test_first_values_name_longer_keys(typed: str, option: str, prefixes: tuple[str, ...], whole: str) -> None:
+    assert list_prefixes(typed, option) == prefixes
+    assert complete_scope(typed, option) == whole
+
+
+@given(st.tuples(VALUES, VALUES))
+def test_a_user_id_begins_its_key(values: tuple[str, str]) -> None:
+    key = make_scope_key(dict(zip(("user_id", "agent_id"), values, strict=True)), "user_id,agent_id")
+    prefixes = list_prefixes(values[0], "user_id,agent_id")
+    assert key.startswith(prefixes) or not prefixes

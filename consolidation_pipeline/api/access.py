@@ -29,6 +29,7 @@ from consolidation_pipeline.api.request_log import log_fields
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.admin.api_keys import LOCAL, OF_SCOPE, Authenticate, Principal
 from consolidation_pipeline.service.admin.projects import find_owners, find_project
+from consolidation_pipeline.service.search.typed_scopes import is_named, resolve_scope
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import Project
@@ -102,16 +103,19 @@ class Caller:
         self.add_log_fields(project=project.slug)
         return project
 
-    def limit_scope(self, scope: str | None) -> str | None:
+    def limit_scope(self, scope: str | None, project: Project) -> str | None:
         """Return the scope of a search: the key's own, else the one asked for; None = all.
 
         Raises:
             RefusedError: 403, the key is limited to another scope.
+            UsageError: several scopes may be meant.
         """
         own = self.principal.scope
-        if own is not None and scope not in (None, own):
+        if own is None:
+            return None if scope is None else resolve_scope(self.engine, project, scope)
+        if scope is not None and not is_named(own, project, scope):
             raise RefusedError(403, f"this key is for scope {own} only")
-        return scope if own is None else own
+        return own
 
     def require_all_projects(self) -> None:
         """Raise RefusedError (403) if the key is for one project."""

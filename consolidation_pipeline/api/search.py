@@ -38,7 +38,7 @@ def search_memories(body: SearchRequest, caller: ScopedReader) -> Response:
     Raw memories that were not merged are found too; `levels` excludes them.
     """
     project = caller.find_project(body.project, allow_cached=True)
-    query = replace(body.to_query(), scope=caller.limit_scope(body.scope))
+    query = replace(body.to_query(), scope=caller.limit_scope(body.scope, project))
     found = search_project(caller.engine, project, query, settings=caller.settings, count_use=False)
     usage_buffer: UsageBuffer = caller.request.app.state.usage_buffer
     if query.as_of is None:
@@ -74,7 +74,7 @@ def read_context(body: ContextRequest, caller: ScopedReader) -> ContextReply:
         body.task,
         settings=caller.settings,
         token_budget=body.token_budget,
-        scope=caller.limit_scope(body.scope),
+        scope=caller.limit_scope(body.scope, project),
         as_of=parse_as_of(body.as_of),
     )
     return ContextReply.model_validate(context)

@@ -25,10 +25,11 @@ def context(
     """
     from consolidation_pipeline.service.search.as_of import parse_as_of
     from consolidation_pipeline.service.search.context import build_context, to_document
+    from consolidation_pipeline.service.search.typed_scopes import resolve_scope
 
     engine, settings = open_store()
-    when = parse_as_of(as_of)
-    found = build_context(engine, project, task, settings=settings, token_budget=tokens, scope=scope, as_of=when)
+    when, key = parse_as_of(as_of), None if scope is None else resolve_scope(engine, project, scope)
+    found = build_context(engine, project, task, settings=settings, token_budget=tokens, scope=key, as_of=when)
     if as_json:
         print_json(vars(found))
         return

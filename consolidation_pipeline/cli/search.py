@@ -54,7 +54,9 @@ def search(
     from consolidation_pipeline.service.search.as_of import parse_as_of
     from consolidation_pipeline.service.search.hybrid_search import SearchQuery
     from consolidation_pipeline.service.search.hybrid_search import search as search_project
+    from consolidation_pipeline.service.search.typed_scopes import resolve_scope
 
+    engine, settings = open_store()
     search_query = SearchQuery(
         query,
         limit=limit,
@@ -64,7 +66,7 @@ def search(
         tags=tag,
         since=_parse_time("--since", since),
         until=_parse_time("--until", until, to_end_of_day=True),
-        scope=scope,
+        scope=None if scope is None else resolve_scope(engine, project, scope),
         min_match=min_match,
         include_archived=include_archived,
         include_sources=sources,
@@ -72,7 +74,6 @@ def search(
         explain=explain,
         as_of=parse_as_of(as_of),
     )
-    engine, settings = open_store()
     found = search_project(engine, project, search_query, settings=settings)
     if as_json:
         print_json(vars(found))

@@ -61,6 +61,7 @@ def search_consolidated_memories(
     from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 
     caller = get_caller(ctx, of_scope=True)
+    found = caller.find_project(project)
     search_query = SearchQuery(
         query,
         limit=limit,
@@ -70,14 +71,14 @@ def search_consolidated_memories(
         tags=tags,
         since=since,
         until=until,
-        scope=caller.limit_scope(scope),
+        scope=caller.limit_scope(scope, found),
         as_of=parse_as_of(as_of),
         min_match=min_match,
         include_archived=include_archived,
         include_sources=include_sources,
         explain=explain,
     )
-    return SearchAnswer(search(caller.engine, caller.resolve_project(project), search_query, settings=caller.settings))
+    return SearchAnswer(search(caller.engine, found.slug, search_query, settings=caller.settings))
 
 
 def get_consolidated_context(
@@ -103,14 +104,14 @@ def get_consolidated_context(
     from consolidation_pipeline.service.search.context import build_context
 
     caller = get_caller(ctx, of_scope=True)
-    slug = caller.resolve_project(project)
+    found = caller.find_project(project)
     built = build_context(
         caller.engine,
-        slug,
+        found.slug,
         task,
         settings=caller.settings,
         token_budget=token_budget,
-        scope=caller.limit_scope(scope),
+        scope=caller.limit_scope(scope, found),
         as_of=parse_as_of(as_of),
     )
     return ContextAnswer.model_validate(built)

@@ -100,16 +100,21 @@ class Caller:
             raise NotFoundError(f"you have no access to a project {reference!r}; your project is {own}")
         return found
 
-    def limit_scope(self, scope: str) -> str | None:
+    def limit_scope(self, scope: str, project: Project) -> str | None:
         """Return the scope of a search: the caller's own, else the one asked for; None = all.
 
         Raises:
             ToolError: the caller is limited to another scope.
+            UsageError: several scopes may be meant.
         """
+        from consolidation_pipeline.service.search.typed_scopes import is_named, resolve_scope
+
         own = self.principal.scope
-        if own is not None and scope not in ("", own):
+        if own is None:
+            return resolve_scope(self.engine, project, scope) if scope else None
+        if scope and not is_named(own, project, scope):
             raise ToolError(f"forbidden: this key is for scope {own} only")
-        return own or scope or None
+        return own
 
     def find_memory(self, reference: str, *, project: str = "") -> UUID:
         """Return the id of a memory or playbook entry that an agent named, whole or by its first digits.

@@ -126,6 +126,31 @@ def test_mcp_key_of_a_scope_reaches_its_memories_alone(pipeline: Pipeline, keys:
         assert "scope 'ada' only" in agent.expect_error("add_memory", content="The vault is blue.", user_id="bob")
 
 
+def test_mcp_scope_is_named_by_a_user_id(pipeline: Pipeline) -> None:
+    pipeline.configure_new("vaults", scope="user_id,agent_id")
+    owners = ("ada", "clerk"), ("bob", "clerk"), ("bob", "cook")
+    pipeline.add(
+        [
+            {"id": f"{user} {agent}", "content": f"The vault of {user} is open.", "user_id": user, "agent_id": agent}
+            for user, agent in owners
+        ],
+        "vaults",
+    )
+    _, secret = create_key(pipeline.engine, role="agent", project="vaults", scope="ada")
+    _, reader = create_key(pipeline.engine, role="reader", project="vaults")
+    with serve_app(create_app(pipeline.engine, Settings())) as url:
+        with connect_http_agent(url, Authorization=f"Bearer {secret}") as agent:
+            for scope in ("", "ada", "ada/clerk"):
+                found = agent.call("search_consolidated_memories", query="vault", scope=scope)["results"]
+                assert [hit["content"] for hit in found] == ["The vault of ada is open."]
+            refused = agent.expect_error("search_consolidated_memories", query="vault", scope="bob")
+            assert refused == "forbidden: this key is for scope ada/clerk only"
+        with connect_http_agent(url, Authorization=f"Bearer {reader}") as agent:
+            assert "bob" not in str(agent.call("get_consolidated_context", task="close the vault", scope="ada"))
+            refused = agent.expect_error("get_consolidated_context", task="close the vault", scope="bob")
+            assert refused.startswith("usage: scope 'bob' may be any of 2")
+
+
 def test_mcp_server_returns_401_without_valid_key(pipeline: Pipeline, keys: Keys) -> None:
     with TestClient(create_host_app(pipeline), base_url="http://localhost") as http:
         for headers in ({}, {"X-API-Key": "cnsl_nonsense"}, {"Authorization": f"Basic {keys.admin}"}):

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.search.typed_scopes import resolve_scope
 from consolidation_pipeline.store.admin import api_keys
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
@@ -101,14 +102,15 @@ def create_key(
         role: One of ``ROLES``.
         project: Slug; None = all projects.
         name: Purpose of the key.
-        scope: Key of a scope of the project, such as a user id; None = all scopes.
+        scope: Key of a scope of the project, or its first values, such as a user id; None = all scopes.
 
     Raises:
-        UsageError: The role is unknown, the name is blank or too long, or the key cannot be limited to a scope.
+        UsageError: The role is unknown, the name is blank or too long, the key cannot be limited to a scope, or several
+            scopes may be meant.
         NotFoundError: There is no such project.
     """
     if scope is not None:
-        _check_scope(role, project, scope)
+        scope = resolve_scope(engine, _check_scope(role, project, scope), scope)
     owner = f"{role} of {project or 'all projects'}"
     name = _check_key(role, name or (owner if scope is None else f"{owner}, scope {scope}"[:_MAX_NAME_CHARS]))
     secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
@@ -121,14 +123,15 @@ def create_key(
     return _describe(row), secret
 
 
-def _check_scope(role: str, project: str | None, scope: str) -> None:
-    """Raise UsageError if a key of this role cannot be limited to a scope."""
+def _check_scope(role: str, project: str | None, scope: str) -> str:
+    """Return the project. Raise UsageError if a key of this role cannot be limited to a scope."""
     if project is None:
         raise UsageError("a key of a scope needs a project: scopes of several projects have nothing in common")
     if role == "admin":
         raise UsageError("a key of a scope has the role reader or agent: an admin sees all scopes")
     if not scope or not scope.isprintable():
         raise UsageError(f"scope {scope!r} is not allowed: give the key of a scope, such as a user id")
+    return project
 
 
 def _check_key(role: str, name: str) -> str:

@@ -147,7 +147,7 @@ def _search(
     with tracing.memory_span("search_memory", project.slug):
         began = time.perf_counter()
         options = effective_options(project, settings)
-        filters, text = _check_query(query, options), _to_storable(query.text)
+        filters, text = _check_query(query, options), to_storable(query.text)
         vector, note = _embed(engine, project, options, text) if filters.kinds else (None, None)
         with autocommit_connection(engine) if connection is None else nullcontext(connection) as reading:
             with snapshot(reading):
@@ -171,7 +171,7 @@ def search_within(
 
     ``vector``: model and vector (d,) of the query; None = find by words alone.
     """
-    text = _to_storable(query.text)
+    text = to_storable(query.text)
     return _find_hits(connection, project, query, _check_query(query, options), text=text, vector=vector, note=None)[0]
 
 
@@ -235,7 +235,7 @@ def _check_query(query: SearchQuery, options: ConsolidationOptions) -> SearchFil
         until=until,
         include_archived=query.include_archived,
         pattern_types=query.pattern_types,
-        scope=None if query.scope is None else _to_storable(query.scope),
+        scope=None if query.scope is None else to_storable(query.scope),
         scope_option=options.scope,
         as_of=query.as_of,
     )
@@ -251,7 +251,7 @@ def _to_aware(instant: datetime | None) -> datetime | None:
     return instant.replace(tzinfo=UTC) if instant and instant.tzinfo is None else instant
 
 
-def _to_storable(text: str) -> str:
+def to_storable(text: str) -> str:
     """Return a text without NUL and lone surrogates, which Postgres cannot store."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
 

@@ -40,6 +40,24 @@ def load_patterns(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, fro
     return {row.id: frozenset(row.pattern_ids) for row in rows}
 
 
+_LIST_SCOPES = """
+    SELECT DISTINCT key FROM (
+        SELECT /* raw_key */ AS key FROM consolidation.task_memories t WHERE project_id = :project) keys
+    WHERE key ^@ ANY(:prefixes) ORDER BY key
+"""
+
+
+def list_scopes(connection: Connection, project_id: UUID, prefixes: Sequence[str], *, option: str) -> list[str]:
+    """Return the scope keys of a project that begin with one of ``prefixes``, sorted.
+
+    Args:
+        option: The project's option ``scope``.
+    """
+    statement = compose(_LIST_SCOPES, raw_key=raw_scope_key(option))
+    found = connection.execute(text(statement), {"project": project_id, "prefixes": list(prefixes)})
+    return [row.key for row in found]
+
+
 _LOAD_SCOPES = """
     SELECT id, /* raw_key */ AS scope FROM consolidation.task_memories t WHERE id = ANY(:ids) UNION ALL
     SELECT id, scope_key FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
