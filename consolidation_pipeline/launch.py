@@ -57,6 +57,7 @@ def run_project(
     plan: Plan | None = None,
     requested: RequestedJob | None = None,
     triggered_by: str = "cli",
+    run_id: str | None = None,
 ) -> RunOutcome:
     """Run a job of a project now, in this process. No daemon is needed.
 
@@ -70,6 +71,7 @@ def run_project(
         plan: Apply only this plan.
         requested: The pending job that requested the run.
         triggered_by: Name of the caller, for the record.
+        run_id: Id (a UUID) of the new Dagster run, by which others follow it; None = any.
 
     Raises:
         UsageError: The job or a phase is unknown, or the plan is for another project.
@@ -92,7 +94,7 @@ def run_project(
         if last is not None:
             seconds = time.monotonic() - began
             return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, seconds)
-    result = _execute(engine, project, job, chosen, _describe_trigger(requested, job_id, triggered_by))
+    result = _execute(engine, project, job, chosen, _describe_trigger(requested, job_id, triggered_by), run_id)
     with engine.begin() as connection:
         row = find_job_by_run(connection, result.run_id)
         if row is None and plan is not None and job_id is not None:
@@ -120,7 +122,12 @@ def _describe_trigger(requested: RequestedJob | None, job_id: UUID | None, trigg
 
 
 def _execute(
-    engine: Engine, project: Project, job: str, phases: tuple[str, ...], tags: Mapping[str, str]
+    engine: Engine,
+    project: Project,
+    job: str,
+    phases: tuple[str, ...],
+    tags: Mapping[str, str],
+    run_id: str | None,
 ) -> dg.ExecuteInProcessResult:
     from consolidation_pipeline.defs.job_batches import execute_in_process
     from consolidation_pipeline.defs.job_runs import fail_dead_runs
@@ -132,7 +139,7 @@ def _execute(
         fail_dead_job(engine, project)
         fail_dead_runs(instance, engine)
         definition = _definitions().resolve_job_def(prefixed(job))
-        return execute_in_process(definition, instance, project.slug, phases=phases, tags=tags)
+        return execute_in_process(definition, instance, project.slug, phases=phases, tags=tags, run_id=run_id)
 
 
 def register_projects() -> list[str]:

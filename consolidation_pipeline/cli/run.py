@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
 
 import typer
 
@@ -195,10 +196,11 @@ def run_and_describe(engine: Engine, slug: str, arguments: Mapping[str, Any], *,
     """
     from consolidation_pipeline.service.jobs.job_status import describe_outcome, describe_progress
 
-    with poll_progress(f"consolidating {slug}", lambda: describe_progress(engine, slug), as_json=as_json):
+    run_id = str(uuid4())
+    with poll_progress(f"consolidating {slug}", lambda: describe_progress(engine, run_id), as_json=as_json):
         from consolidation_pipeline.launch import run_project
 
-        outcome = run_project(slug, **arguments, triggered_by=get_actor())
+        outcome = run_project(slug, **arguments, triggered_by=get_actor(), run_id=run_id)
     numbers = describe_outcome(engine, slug, outcome.job_id, changed=outcome.status != "unchanged")
     return {
         "project": slug,

@@ -44,8 +44,12 @@ def execute_in_process(
     *,
     phases: tuple[str, ...],
     tags: Mapping[str, str],
+    run_id: str | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """Run phases of a job of one project in this process, recorded in ``instance`` as a run of its partition."""
+    """Run phases of a job of one project in this process, recorded in ``instance`` as a run of its partition.
+
+    ``run_id``: id of the run; None = any.
+    """
     assets = job.asset_layer.selected_asset_keys
     chosen = None if phases == JOB_PHASES[own_name(job.name)] else [key for key in assets if key.path[-1] in phases]
     return job.execute_in_process(
@@ -55,6 +59,7 @@ def execute_in_process(
         tags=dict(tags),
         asset_selection=chosen,
         raise_on_error=False,
+        run_id=run_id,
     )
 
 

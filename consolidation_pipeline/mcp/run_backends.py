@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
-
-from consolidation_pipeline.errors import NotFoundError
+from uuid import uuid4
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -36,7 +35,7 @@ class RunOutcome(Protocol):
 class RunProject(Protocol):
     """Function that runs a project to the end, such as ``launch.run_project``."""
 
-    def __call__(self, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> RunOutcome: ...
+    def __call__(self, slug: str, *, phases: Sequence[str] | None, triggered_by: str, run_id: str) -> RunOutcome: ...
 
 
 class RunBackend(Protocol):
@@ -72,38 +71,29 @@ class InProcessRunBackend:
         self._run = run
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="consolidation")
         self._lock = Lock()
-        self._live: dict[tuple[str, frozenset[str]], Future[RunOutcome]] = {}
+        self._live: dict[tuple[str, frozenset[str]], tuple[str, Future[RunOutcome]]] = {}
 
     def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
         """Start the project's run of these phases behind the live runs, unless it is one of them."""
         wanted = slug, frozenset(phases or ())
         with self._lock:
-            future = self._live.get(wanted)
-            if future is None or future.done():
-                future = self._pool.submit(self._run, slug, phases=phases, triggered_by=triggered_by)
-                self._live[wanted] = future
-        return lambda: _poll_run(engine, slug, future)
+            live = self._live.get(wanted)
+            if live is None or live[1].done():
+                run_id = str(uuid4())
+                run = self._pool.submit(self._run, slug, phases=phases, triggered_by=triggered_by, run_id=run_id)
+                live = self._live[wanted] = run_id, run
+        return lambda: _poll_run(engine, slug, *live)
 
 
-def _poll_run(engine: Engine, slug: str, future: Future[RunOutcome]) -> Mapping[str, Any] | None:
+def _poll_run(engine: Engine, slug: str, run_id: str, future: Future[RunOutcome]) -> Mapping[str, Any] | None:
     """Return the state of the run, or its result once it ended. Reraise the error that kept it from running."""
-    from consolidation_pipeline.service.jobs.job_status import describe_job
+    from consolidation_pipeline.service.jobs.job_status import describe_job, describe_run
 
     if not future.done():
-        return _find_live_job(engine, slug) if future.running() else None
+        return describe_run(engine, run_id)
     outcome = future.result()
     if outcome.job_id is None:
         return {"project": slug, "status": outcome.status, "error_message": outcome.error}
     if outcome.status == "unchanged":
         return {"project": slug, "status": "unchanged", "job_id": outcome.job_id}
     return describe_job(engine, str(outcome.job_id))
-
-
-def _find_live_job(engine: Engine, slug: str) -> Mapping[str, Any] | None:
-    from consolidation_pipeline.service.jobs.job_status import describe_job
-
-    try:
-        newest = describe_job(engine, slug)
-    except NotFoundError:
-        return None
-    return None if newest["status"] in FINAL_STATUSES else newest

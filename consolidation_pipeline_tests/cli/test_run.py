@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from consolidation_pipeline.cli import output
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.service.jobs.job_requests import request_job
 from consolidation_pipeline.service.runs import run_lifecycle
@@ -136,9 +137,12 @@ def test_run_of_busy_project_is_conflict(
 ) -> None:
     cli("import", write({"content": "one"}), "--project", "a")
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(output, "_LINE_SECONDS", 0.01)
     with open_run(engine, "a", settings=settings):
         answer = cli("run", "a", "--json")
+        told = cli("run", "a")
     assert (answer.code, answer.json["error"]) == (3, "project_busy")
+    assert (told.code, "consolidating a" in told.err, "%" in told.err) == (3, True, False)  # no progress of another run
     assert count_jobs(engine) == 1
 
 

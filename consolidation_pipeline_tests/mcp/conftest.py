@@ -86,9 +86,9 @@ class LaunchOutcome:
 def run_without_dagster(pipeline: Pipeline) -> Callable[..., LaunchOutcome]:
     """Return a function that runs a project's phases in this process."""
 
-    def run(slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> LaunchOutcome:
+    def run(slug: str, *, phases: Sequence[str] | None, triggered_by: str, run_id: str) -> LaunchOutcome:
         chosen = select_phases("consolidate", phases)
-        with pipeline.open(slug, planned=chosen, triggered_by=triggered_by) as run:
+        with pipeline.open(slug, planned=chosen, triggered_by=triggered_by, run_id=run_id) as run:
             run_phases(run, chosen)
         return LaunchOutcome(slug, run.job_id)
 

@@ -16,9 +16,10 @@ from consolidation_pipeline.mcp.run_backends import InProcessRunBackend, PollRun
 from consolidation_pipeline.mcp.server import TOOLS, ToolServer
 from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
 from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.jobs.job_status import describe_job
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.mcp.conftest import ConnectAgent, LaunchOutcome, connect, create_server_context
-from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 
 READ_TOOLS = {
     "search_consolidated_memories",
@@ -242,7 +243,8 @@ def test_run_tool_joins_running_run(connect_agent: ConnectAgent, shop_admin: Pri
 def test_in_process_runs_of_other_phases_queue(pipeline: Pipeline) -> None:
     may_begin, begun = Event(), list[Any]()
 
-    def run(slug: str, *, phases: Any, triggered_by: str) -> LaunchOutcome:
+    def run(slug: str, *, phases: Any, triggered_by: str, run_id: str) -> LaunchOutcome:
+        del run_id
         may_begin.wait(60)
         begun.append(phases)
         return LaunchOutcome(slug, None, "failed", triggered_by)
@@ -264,8 +266,8 @@ def test_run_tool_reports_progress(connect_agent: ConnectAgent, shop_admin: Prin
         assert total == 1.0
         reports.append((progress, message))
 
-    def run(slug: str, **_: object) -> LaunchOutcome:
-        with pipeline.open(slug, planned=("embedding_matrix", "decay_scores")) as opened:
+    def run(slug: str, *, run_id: str, **_: object) -> LaunchOutcome:
+        with pipeline.open(slug, planned=("embedding_matrix", "decay_scores"), run_id=run_id) as opened:
             with opened.phase("embedding_matrix"):
                 pass
             while not reports:
@@ -279,6 +281,21 @@ def test_run_tool_reports_progress(connect_agent: ConnectAgent, shop_admin: Prin
     assert answer.structured_content is not None
     assert answer.structured_content["status"] == "completed"
     assert reports[0] == (0.5, "done: embedding_matrix")
+
+
+def test_run_tool_reports_no_other_job(pipeline: Pipeline) -> None:
+    may_end = Event()
+
+    def run(slug: str, **_: object) -> LaunchOutcome:
+        may_end.wait(60)
+        return LaunchOutcome(slug, None, "failed", "the project is busy")
+
+    with pipeline.open("shop", planned=("decay_scores",)) as other:
+        poll = InProcessRunBackend(run).start(pipeline.engine, "shop", phases=None, triggered_by="ann")
+        assert describe_job(pipeline.engine, "shop")["job_id"] == other.job_id
+        assert poll() is None
+        may_end.set()
+        run_phases(other, ("decay_scores",))
 
 
 def test_queued_run_tool_requests_one_job(

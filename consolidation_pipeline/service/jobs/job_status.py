@@ -94,10 +94,17 @@ def _is_dead(job: Row[Any]) -> bool:
     return bool(job.status == "failed" and job.retry_count >= job.max_retries)
 
 
-def describe_progress(engine: Engine, slug: str) -> str | None:
-    """Return progress and last phase of the project's live job, such as ``43%, clusters done``; None without a job."""
+def describe_run(engine: Engine, run_id: str) -> dict[str, Any] | None:
+    """Return the job that a run executes, as ``describe_job``; None before it opened the project."""
     with engine.connect() as connection:
-        job = jobs.find_live_job(connection, get_project(connection, slug).id)
+        job = jobs.find_job_by_run(connection, run_id)
+    return None if job is None else describe_job(engine, str(job.id))
+
+
+def describe_progress(engine: Engine, run_id: str) -> str | None:
+    """Return progress and last phase of a run, such as ``43%, clusters done``; None before it opened the project."""
+    with engine.connect() as connection:
+        job = jobs.find_job_by_run(connection, run_id)
     if job is None:
         return None
     done = f", {job.phases_completed[-1]} done" if job.phases_completed else ""
