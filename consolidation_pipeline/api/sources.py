@@ -9,7 +9,7 @@ from uuid import UUID
 
 from fastapi import APIRouter
 
-from consolidation_pipeline.api.access import Admin, Caller
+from consolidation_pipeline.api.access import Admin, Caller, Reader
 from consolidation_pipeline.api.models.base import ListLimit, ProjectPath
 from consolidation_pipeline.api.models.sources import (
     PlannedRestore,
@@ -33,7 +33,7 @@ router = APIRouter(prefix="/api/v1", tags=["sources"])
 
 
 @router.get("/projects/{project}/sources", summary="Connected stores", responses=declare_problems(404))
-def read_sources(project: ProjectPath, caller: Admin) -> SourcesReply:
+def read_sources(project: ProjectPath, caller: Reader) -> SourcesReply:
     """Return the connected stores of a project with their last sync."""
     found = caller.find_project(project)
     sources = [
@@ -52,7 +52,7 @@ def read_sources(project: ProjectPath, caller: Admin) -> SourcesReply:
 
 
 @router.get("/sources/{id}/diff", summary="Diff of a source", responses=declare_problems(404))
-def read_diff(id: UUID, caller: Admin, limit: ListLimit = 50) -> SourceDiffReply:
+def read_diff(id: UUID, caller: Reader, limit: ListLimit = 50) -> SourceDiffReply:
     """Return what a write would keep, add and hide in the store now, group by group. Nothing is changed."""
     name = _find(caller, id).name
     planned = plan_writes(caller.engine, name, quiet_seconds=0)

@@ -29,6 +29,8 @@ PROMISED_ROUTES = {
         "GET /projects/{project}/playbook",
         "GET /projects/{project}/memories",
         "GET /projects/{project}/memory-tests",
+        "GET /projects/{project}/sources",
+        "GET /sources/{id}/diff",
         "POST /context",
     },
     "agent": {
