@@ -156,12 +156,22 @@ class PlannedGroup(Answer):
     texts: dict[str, str] = Field(description="Text of each row by key.")
 
 
+class ShownGroup(Answer):
+    """Earlier write that would be undone, as its merged memory is not there any more."""
+
+    id: UUID = Field(description="Group of changes that made the memory.")
+    memory_id: UUID
+    texts: dict[str, str] = Field(description="Text of each row that would be shown again, by key.")
+    removed: str | None = Field(description="Text of the row that the write added, which would go; null: it kept one.")
+
+
 class SourceDiffAnswer(Answer):
-    """Groups that would be written into a store now."""
+    """What would be written into a store now: `groups` hide rows, `restores` show hidden ones again."""
 
     source: str
     total: int
     groups: list[PlannedGroup]
+    restores: list[ShownGroup]
 
 
 class AddedMemory(Answer):

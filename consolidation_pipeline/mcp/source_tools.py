@@ -32,15 +32,15 @@ def read_source_diff(
     source: Annotated[str, Field(description="Name of the source, as list_sources returns it.", min_length=1)],
     project: Project = "",
     *,
-    limit: Annotated[int, Field(description="Maximum number of groups.", ge=1, le=1000)] = 20,
+    limit: Annotated[int, Field(description="Maximum number of groups and of restores.", ge=1, le=1000)] = 20,
 ) -> SourceDiffAnswer:
-    """Show what would be kept, added and hidden in a connected store, merged memory by merged memory.
+    """Show what would be kept, added, hidden and shown again in a connected store, merged memory by merged memory.
 
     A person writes and undoes it on the command line or over HTTP, by the id of a group. Free; changes nothing.
     """
     from consolidation_pipeline.errors import NotFoundError
     from consolidation_pipeline.service.sources.connections import list_connected
-    from consolidation_pipeline.service.sources.write_plan import plan_writes
+    from consolidation_pipeline.service.sources.write_plan import plan_restores, plan_writes
 
     caller = get_caller(ctx)
     found = caller.find_project(project)
@@ -48,4 +48,6 @@ def read_source_diff(
     if source not in known:
         raise NotFoundError(f"there is no source {source!r} in project {found.slug}; sources: {', '.join(known)}")
     planned = plan_writes(caller.engine, source, quiet_seconds=0)
-    return SourceDiffAnswer.model_validate({"source": source, "total": len(planned), "groups": planned[:limit]})
+    restores = plan_restores(caller.engine, source)[:limit]
+    diff = {"source": source, "total": len(planned), "groups": planned[:limit], "restores": restores}
+    return SourceDiffAnswer.model_validate(diff)
