@@ -23,6 +23,7 @@ from consolidation_pipeline.connect.erase import erase_rows
 from consolidation_pipeline.connect.key_checks import find_key_warnings, has_unique_key
 from consolidation_pipeline.connect.probe import probe
 from consolidation_pipeline.connect.restore import OpenWrite, list_open_writes, undo_open
+from consolidation_pipeline.connect.row_security import explain_row_security
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql, same_table
 from consolidation_pipeline.connect.store import (
     Changes,
@@ -141,6 +142,10 @@ class DatabaseStore:
         with self.connection.transaction():
             self.connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
+
+    def explain_hidden(self) -> str | None:
+        """Return which row-level security may hide rows from this user; None if it sees all."""
+        return explain_row_security(self.connection, self.table.names)
 
     def read_changes(self, ignored: Sequence[str] = ()) -> Changes:
         """Return what the outbox has, of one moment; a trigger that is missing or of an earlier version is replaced."""

@@ -85,6 +85,10 @@ class FolderStore:
         """Return the version of the sidecar; None if there is none."""
         return None if self._folder.find(_SOURCES) is None else VERSION
 
+    def explain_hidden(self) -> str | None:
+        """Return None: a note that cannot be read is told by name."""
+        return None
+
     def _iter_all(self) -> Iterator[SourceRow]:
         for name in self._notes.list_names():
             yield from self._notes.read(name)

@@ -9,6 +9,7 @@ from psycopg import Connection, sql
 
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.connect.mapping import table_identifier
+from consolidation_pipeline.connect.row_security import explain_row_security
 from consolidation_pipeline.connect.source_table import SourceTable, parse_time
 from consolidation_pipeline.connect.store import MIRROR_ONLY, Recognition, Rights
 from consolidation_pipeline.core.text.counted_nouns import counted, plural
@@ -59,6 +60,7 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
             warnings=[
                 *_find_warnings(table, rights, dimensions, scopes, owner=_find_sidecar(connection)[0]),
                 *_find_odd_values(connection, table, memories),
+                *_find_hidden(connection, table),
             ],
         )
 
@@ -152,6 +154,13 @@ def _find_odd_values(connection: Connection[Any], table: SourceTable, memories: 
             example = next((f", for example {value!r}" for value in missing if value), "")
             number = f"{len(missing):,} of {counted(memories, 'row')}"
             yield f"{number} {plural(len(missing), 'has')} no time at {field}{example}: that of the sync is taken"
+
+
+def _find_hidden(connection: Connection[Any], table: SourceTable) -> Iterator[str]:
+    """Yield a sentence on rows that this user may not see or change."""
+    told = explain_row_security(connection, table.names)
+    if told is not None:
+        yield f"rows that this user may not see are not copied, and those that it may not change not written: {told}"
 
 
 def _is_table(connection: Connection[Any], table: SourceTable) -> bool:

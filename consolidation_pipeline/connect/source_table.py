@@ -271,6 +271,11 @@ class SourceTable:
         )
         return {key for (key,) in connection.execute(query, {"keys": list(keys)})}
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the mapped table, its parts and tables of links."""
+        return [self.mapping.table, *self.mapping.other_tables]
+
     def count_rows(self, connection: Connection[Any], name: str, key: Sequence[str], keys: Sequence[str]) -> int:
         """Return the number of rows of the mapped table or a part, whose columns ``key`` are among ``keys``."""
         query = sql.SQL("SELECT count(*) FROM {} t WHERE {}").format(table_identifier(name), self.among_keys(key))

@@ -228,6 +228,9 @@ class MemoryStore(Protocol):
     def snapshot(self) -> AbstractContextManager[Any]:
         """Return a context in which all that is read is of one moment."""
 
+    def explain_hidden(self) -> str | None:
+        """Return why rows may be there that are not seen; None if all are."""
+
     def read_changes(self, ignored: Sequence[str] = ()) -> Changes:
         """Return what changed, of one moment. Rows with ``ignored`` keys are not counted among the others."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +14,12 @@ from consolidation_pipeline.connect.mapping import Links, table_identifier
 from consolidation_pipeline.connect.references import find_references
 from consolidation_pipeline.connect.restored_rows import Differences, compare_restored, load_rows
 from consolidation_pipeline.connect.row_forms import RowForm, find_forms
+from consolidation_pipeline.connect.row_security import explain_row_security
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
 from consolidation_pipeline.connect.store import Conflict
 from consolidation_pipeline.connect.write_back import set_links
+
+_DELETED, _GONE = "the kept row was deleted", "the new row is gone"
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,9 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
             for other in find_references(connection, table, [successor])
         ]
     elif successor is not None and not table.find_present(connection, [successor]):
-        conflicts.append(Conflict(table.mapping.table, successor, "the kept row was deleted"))
+        conflicts.append(Conflict(table.mapping.table, successor, _DELETED))
     if conflicts:
-        return conflicts
+        return _explain_unseen(connection, table, conflicts)
     with connection.transaction() as savepoint:
         _delete_inserted(connection, table, [each for each in images if each.action == "inserted"], forms)
         _restore_deleted(connection, [each for each in reversed(images) if each.action == "deleted"], forms)
@@ -94,6 +97,15 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
             [Jsonb({"differences": differences}), write_id],
         )
     return conflicts
+
+
+def _explain_unseen(connection: Connection[Any], table: SourceTable, conflicts: Sequence[Conflict]) -> list[Conflict]:
+    """Add to rows that are gone that this user may not see them, if row-level security applies to it."""
+    told = explain_row_security(connection, table.names)
+    if told is None:
+        return list(conflicts)
+    unseen = {reason: f"{reason}, or hidden from this user: {told}" for reason in (_DELETED, _GONE)}
+    return [replace(one, reason=unseen.get(one.reason, one.reason)) for one in conflicts]
 
 
 def set_apart(connection: Connection[Any], write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
@@ -167,9 +179,7 @@ def _find_conflicts(
             if image.action == "deleted" and rows and not _is_own(rows, mine):
                 conflicts.append(Conflict(name, image.key, "a hidden row was written again", is_taken=True))
             elif image.action == "inserted" and image.after not in rows:
-                conflicts.append(
-                    Conflict(name, image.key, "the new row was changed" if rows else "the new row is gone")
-                )
+                conflicts.append(Conflict(name, image.key, "the new row was changed" if rows else _GONE))
     return conflicts
 
 

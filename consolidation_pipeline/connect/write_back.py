@@ -19,6 +19,7 @@ from psycopg.types.json import Jsonb
 from consolidation_pipeline.connect.mapping import Field, Fill, Links, table_identifier
 from consolidation_pipeline.connect.references import check_unreferenced
 from consolidation_pipeline.connect.row_forms import describe_columns
+from consolidation_pipeline.connect.row_security import explain_row_security
 from consolidation_pipeline.connect.source_table import SourceTable, key_sql
 from consolidation_pipeline.connect.store import GroupWrite, Receipt, check_stamps
 from consolidation_pipeline.core.text.counted_nouns import counted
@@ -38,7 +39,9 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
         UsageError: A new row is asked for where the mapping cannot insert, or a kept key is not of the group.
     """
     _check_group(table, group)
-    check_stamps(group, table.lock(connection, list(group.stamps)))
+    stamps = table.lock(connection, list(group.stamps))
+    _check_unlocked(connection, table, group, stamps)
+    check_stamps(group, stamps)
     hidden = sorted(key for key in group.stamps if key != group.keep)
     check_unreferenced(connection, table, hidden)
     images = _Images(connection, group.write_id)
@@ -66,7 +69,7 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
                     "inserted": receipt.inserted,
                     "hidden": hidden,
                     "links": changed,
-                    "columns": describe_columns(connection, [table.mapping.table, *table.mapping.other_tables]),
+                    "columns": describe_columns(connection, table.names),
                 }
             ),
             images.write_id,
@@ -84,6 +87,20 @@ def _check_group(table: SourceTable, group: GroupWrite) -> None:
         raise UsageError("the new row of the group has no text")
     if group.keep is None and table.mapping.vector is not None and group.vector is None:
         raise UsageError("the new row of the group has no vector, and rows of this store have one")
+
+
+def _check_unlocked(
+    connection: Connection[Any], table: SourceTable, group: GroupWrite, locked: Mapping[str, str]
+) -> None:
+    """Raise ConflictError if rows of the group are not among the locked ones for the sake of row-level security."""
+    missing = [key for key in group.stamps if key not in locked]
+    told = explain_row_security(connection, table.names) if missing else None
+    if told is None:
+        return
+    visible = table.find_present(connection, missing)
+    what = "may not be changed by this user" if visible else "are gone in the store, or hidden from this user"
+    keys = tuple(key for key in missing if key in visible) or tuple(missing)
+    raise ConflictError(f"{len(keys)} of its {len(group.stamps)} rows {what}: {told}", keys)
 
 
 class _Images:
@@ -253,7 +270,8 @@ def check_gone(
     """
     kept = max(kept, table.count_rows(connection, name, key, keys))
     if kept:
-        raise ConflictError(f"{counted(kept, 'row')} of {name} {_STAYED}")
+        told = explain_row_security(connection, [name])
+        raise ConflictError(f"{counted(kept, 'row')} of {name} {_STAYED}" + (f"; {told}" if told else ""))
 
 
 def set_links(

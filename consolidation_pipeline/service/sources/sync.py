@@ -139,6 +139,9 @@ class _Sync:
 
     def describe(self) -> Iterator[str]:
         """Yield sentences on rows that were not copied as they are."""
+        if self.result.gone and (told := self.store.explain_hidden()) is not None:
+            gone = f"{counted(self.result.gone, 'row')} {plural(self.result.gone, 'is')}"
+            yield f"{gone} gone, or hidden from this user: {told}"
         if self.result.erased:
             yield f"{self.result.erased:,} rows are not copied: their memories were erased from this project"
         if self.taken:
