@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.memories.memories import hash_text
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
-# Raised when verdicts change: projects then compare their pairs again.
+# Raised when verdicts or keys change: projects then compare their pairs again.
 RULES_VERSION = 12
 # Texts whose readings are kept: about 200 MB.
 _KEPT_READINGS = 20_000
@@ -23,6 +24,7 @@ _KEPT_READINGS = 20_000
 _MAX_RESEMBLING = 0.5
 # Pairs that are screened at once: of 20 words each, about 50 MB.
 _BLOCK = 100_000
+_PACKED = np.dtype("<u8")
 
 
 class TextKeys(NamedTuple):
@@ -73,6 +75,31 @@ def _hash(key: str) -> int:
 def concatenate_keys(parts: Iterable[TextKeys]) -> TextKeys:
     """Return the keys of all texts of some parts, in order."""
     return TextKeys(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def pack_keys(keys: TextKeys) -> list[bytes]:
+    """Return the keys of each text in a form that can be stored: the number of its values, they, and its words.
+
+    Each is a number of 64 bits, the lowest byte first.
+    """
+    every = np.arange(len(keys.word_counts))
+    texts = [every, every.repeat(keys.value_counts), every.repeat(keys.word_counts)]
+    numbers = np.concatenate([keys.value_counts.astype(_PACKED), keys.values, keys.words])
+    packed = numbers[np.argsort(np.concatenate(texts), kind="stable")].astype(_PACKED).tobytes()
+    ends = _PACKED.itemsize * np.cumsum(1 + keys.value_counts + keys.word_counts)
+    return [packed[start:end] for start, end in pairwise([0, *ends.tolist()])]
+
+
+def unpack_keys(packed: Sequence[bytes]) -> TextKeys:
+    """Return the keys of texts in the form of ``pack_keys``."""
+    numbers = np.frombuffer(b"".join(packed), _PACKED).astype(np.uint64)
+    sizes = np.array([len(one) for one in packed], dtype=np.int64) // _PACKED.itemsize
+    begins = np.cumsum(sizes) - sizes
+    value_counts = numbers[begins].astype(np.int64)
+    # Place of each number among those of its text.
+    place = np.arange(len(numbers)) - begins.repeat(sizes)
+    is_word, is_value = place > value_counts.repeat(sizes), (place > 0) & (place <= value_counts.repeat(sizes))
+    return TextKeys(numbers[is_word], numbers[is_value], sizes - 1 - value_counts, value_counts)
 
 
 def screen_pairs(keys: TextKeys, i: ArrayLike, j: ArrayLike) -> NDArray[np.bool_]:

@@ -21,6 +21,7 @@ from consolidation_pipeline.service.similarity.graph_nodes import center_vectors
 from consolidation_pipeline.service.similarity.grouping_vectors import build_grouping_vectors, embed_stripped_texts
 from consolidation_pipeline.service.similarity.merge_groups import Contents, build_contents, load_pair_rules
 from consolidation_pipeline.service.similarity.pair_judgement import JudgedPairs, judge_pairs
+from consolidation_pipeline.service.similarity.screen_keys import ScreenKeys
 from consolidation_pipeline.service.similarity.similarity_graph import compare_nodes, split_known_and_new
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
@@ -128,7 +129,8 @@ def _find_neighbors(connection: Connection, run: ProjectRun, nodes: Nodes, x: Ve
     """Return the stored pairs that are still valid, and those of new or changed nodes; ``x``: vectors (n, d)."""
     version = -1 if run.calibration is None else run.calibration.version
     known, new = split_known_and_new(nodes, x, version)
-    parts = list(compare_nodes(connection, run, nodes, x, known=known, new=new))
+    keys = ScreenKeys(connection, run.project.id, version)
+    parts = list(compare_nodes(connection, run, nodes, x, known=known, new=new, keys=keys))
     if known.size:
         lowest = run.graph_threshold - SLACK
         stored = similarity_graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)

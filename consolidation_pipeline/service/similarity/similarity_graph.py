@@ -25,6 +25,7 @@ from consolidation_pipeline.service.similarity.merge_groups import load_pair_rul
 from consolidation_pipeline.service.similarity.pair_classification import classify_pairs
 from consolidation_pipeline.service.similarity.pair_judgement import JudgedPairs, judge_graph
 from consolidation_pipeline.service.similarity.scope_walls import WallResult, apply_scope_walls
+from consolidation_pipeline.service.similarity.screen_keys import ScreenKeys
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.similarity import similarity_graph
@@ -86,10 +87,11 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
             nodes, vectors = nodes.select(is_checked), vectors[is_checked]
         known, new = split_known_and_new(nodes, vectors, snapshot.version)
         x = center_vectors(vectors, snapshot)
-        found = compare_nodes(connection, run, nodes, x, known=known, new=new)
+        keys = ScreenKeys(connection, run.project.id, snapshot.version)
+        found = compare_nodes(connection, run, nodes, x, known=known, new=new, keys=keys)
         compared = nodes.ids[new]
         added = similarity_graph.append_neighbors(connection, *key, found, new=compared)
-        similarity_graph.mark_compared(connection, compared, snapshot.version)
+        similarity_graph.mark_compared(connection, compared, snapshot.version, keys.read)
         forget_groups(connection, run, states)
     run.compared = ComparedVectors(run.embedder.name, snapshot.version, nodes.ids, vectors, x)
     judged = judge_graph(run, nodes)
@@ -122,6 +124,7 @@ def compare_nodes(
     *,
     known: npt.NDArray[np.intp],
     new: npt.NDArray[np.intp],
+    keys: ScreenKeys,
 ) -> Iterator[Neighbors]:
     """Yield in blocks the pairs of ``new`` nodes with ``known`` ones and with each other, and their verdicts.
 
@@ -133,6 +136,7 @@ def compare_nodes(
         vectors: their centred grouping vectors float32 (n, d).
         known: positions of nodes whose pairs are stored.
         new: positions of nodes to compare.
+        keys: those of texts that were read before; the others are added.
     """
     if not new.size:
         return
@@ -154,14 +158,16 @@ def compare_nodes(
             yield concatenate_neighbors(classified)
             classified = []
         if sum(map(len, waiting)) > CLASSIFY_BLOCK_PAIRS:
-            yield _classify(connection, run, nodes, waiting)
+            yield _classify(connection, run, nodes, waiting, keys)
             waiting = []
-    yield concatenate_neighbors([*classified, _classify(connection, run, nodes, waiting)])
+    yield concatenate_neighbors([*classified, _classify(connection, run, nodes, waiting, keys)])
 
 
-def _classify(connection: Connection, run: ProjectRun, nodes: Nodes, waiting: list[SimilarPairs]) -> Neighbors:
+def _classify(
+    connection: Connection, run: ProjectRun, nodes: Nodes, waiting: list[SimilarPairs], keys: ScreenKeys
+) -> Neighbors:
     pairs = concatenate_pairs(waiting)
-    verdict = classify_pairs(connection, run, nodes, pairs)
+    verdict = classify_pairs(connection, run, nodes, pairs, keys)
     crossing = _cross_types(run, nodes, pairs)
     # The same fact under another memory type may be asked about.
     is_read = ~crossing | (verdict == MERGE)

@@ -392,6 +392,7 @@ compared_memories = Table(
     _column("project_id", Uuid, "Owner."),
     _column("memory_id", Uuid, "Raw memory."),
     _column("graph_version", Integer, "Calibration under which its neighbours were computed."),
+    _optional("text_keys", LargeBinary, "Hashes of the values and words of its text, by which pairs are screened."),
     PrimaryKeyConstraint("project_id", "memory_id"),
     comment="Raw memories whose neighbours are complete; any other one is compared by the next run.",
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.errors import TooManyPairsError
+from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.scope_keys import raw_scope_key, scope_id
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import (
@@ -407,22 +409,47 @@ def set_verdict(connection: Connection, project_id: UUID, model: str, pairs: Nei
     connection.execute(text(_DROP_PAIRS))
 
 
-_CREATE_COMPARED = "CREATE TEMP TABLE compared (id uuid) ON COMMIT DROP"
+_CREATE_COMPARED = "CREATE TEMP TABLE compared (id uuid, text_keys bytea) ON COMMIT DROP"
+_COPY_COMPARED = "COPY compared (id, text_keys) FROM STDIN (FORMAT binary)"
 _MARK_COMPARED = """
-    INSERT INTO consolidation.compared_memories AS known (project_id, memory_id, graph_version)
-    SELECT t.project_id, t.id, :version FROM consolidation.task_memories t JOIN compared USING (id) ORDER BY t.id
-    ON CONFLICT (project_id, memory_id) DO UPDATE SET graph_version = excluded.graph_version
-    WHERE known.graph_version <> excluded.graph_version
+    INSERT INTO consolidation.compared_memories AS known (project_id, memory_id, graph_version, text_keys)
+    SELECT t.project_id, t.id, :version, compared.text_keys
+    FROM consolidation.task_memories t JOIN compared USING (id) ORDER BY t.id
+    ON CONFLICT (project_id, memory_id) DO UPDATE
+    SET graph_version = excluded.graph_version, text_keys = excluded.text_keys
+    WHERE known.graph_version <> excluded.graph_version OR known.text_keys IS DISTINCT FROM excluded.text_keys
 """
 _DROP_COMPARED = "DROP TABLE compared"
 
 
-def mark_compared(connection: Connection, ids: Ids, version: int) -> None:
-    """Record that the neighbours of the memories ``ids``, S16 (n,), are complete under calibration ``version``."""
+def mark_compared(
+    connection: Connection, ids: Ids, version: int, text_keys: Mapping[UUID, bytes] = MappingProxyType({})
+) -> None:
+    """Record that the neighbours of the memories ``ids``, S16 (n,), are complete under calibration ``version``.
+
+    ``text_keys``: keys of texts that were read, of these and of other memories that were compared under this version.
+    """
     connection.execute(text(_CREATE_COMPARED))
-    copy_columns(connection, "compared (id)", {"id": ids})
+    cursor = connection.connection.cursor()
+    with cursor.copy(_COPY_COMPARED) as copy:
+        copy.set_types(("uuid", "bytea"))
+        for id_ in dict.fromkeys([*to_uuids(ids), *text_keys]):
+            copy.write_row((id_, text_keys.get(id_)))
     connection.execute(text(_MARK_COMPARED), {"version": version})
     connection.execute(text(_DROP_COMPARED))
+
+
+_LOAD_TEXT_KEYS = """
+    SELECT memory_id, text_keys FROM consolidation.compared_memories
+    WHERE project_id = %(project)s AND memory_id = ANY(%(ids)s) AND graph_version = %(version)s
+        AND text_keys IS NOT NULL
+"""
+
+
+def load_text_keys(connection: Connection, project_id: UUID, ids: Sequence[UUID], version: int) -> dict[UUID, bytes]:
+    """Return the keys of texts that ``mark_compared`` stored under calibration ``version``, by memory."""
+    bound = {"project": project_id, "ids": list(ids), "version": version}
+    return dict(fetch_rows(connection, _LOAD_TEXT_KEYS, bound, binary=True))
 
 
 _LOAD_NEIGHBORS = """

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.differences import pair_screen
 from consolidation_pipeline.core.differences.explanation import explain
-from consolidation_pipeline.core.differences.pair_screen import find_mergeable, split_pairs
+from consolidation_pipeline.core.differences.pair_screen import (
+    concatenate_keys,
+    find_mergeable,
+    list_keys,
+    pack_keys,
+    split_pairs,
+    unpack_keys,
+)
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline_tests.core.differences.near_misses import PAIRS
@@ -95,6 +102,18 @@ def test_bulk_decision_keeps_few_readings(monkeypatch: pytest.MonkeyPatch) -> No
     whole = find_mergeable(texts, i, j)
     monkeypatch.setattr(pair_screen, "_KEPT_READINGS", 1)
     assert find_mergeable(texts, i, j).tolist() == whole.tolist()
+
+
+def test_packed_keys_are_those_of_the_texts() -> None:
+    texts = ["", *TEXTS[:50], "Wait 30 seconds, then 60 seconds.", "30"]
+    keys = list_keys(texts)
+    packed = pack_keys(keys)
+    for found, expected in zip(unpack_keys(packed), keys, strict=True):
+        assert found.dtype == expected.dtype
+        assert found.tolist() == expected.tolist()
+    assert [pack_keys(list_keys([text])) for text in texts] == [[one] for one in packed]
+    turned = concatenate_keys([list_keys(texts[20:]), list_keys(texts[:20])])
+    assert pack_keys(turned) == [*packed[20:], *packed[:20]]
 
 
 def test_portions_keep_connected_pairs_together() -> None:

@@ -14,7 +14,7 @@ from consolidation_pipeline.core.text.word_overlap import build_word_sets
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.service.runs.phases import PHASES
-from consolidation_pipeline.service.similarity import pair_classification, similarity_graph
+from consolidation_pipeline.service.similarity import pair_classification, screen_keys, similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE, TOPIC
 from consolidation_pipeline_tests.service.corpus import (
     LESSONS,
@@ -88,12 +88,62 @@ def test_portions_of_pairs_get_the_same_verdicts(pipeline: Pipeline, monkeypatch
     pipeline.run_phases(PHASES[:3])
     whole = pipeline.rows(query)
     pipeline.clear()
-    monkeypatch.setattr(pair_classification, "_PORTION_TEXTS", 5)
+    monkeypatch.setattr(screen_keys, "_PORTION_TEXTS", 5)
     monkeypatch.setattr(pair_classification, "_PORTION_PAIRS", 7)
     pipeline.add(corpus())
     pipeline.run_phases(PHASES[:3])
     assert pipeline.rows(query) == whole
     assert {pair.verdict for pair in whole} >= {MERGE, ASK}
+
+
+def watch_read_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of the texts that are read from now on to screen pairs."""
+    seen: list[str] = []
+    read = screen_keys.list_keys
+
+    def list_keys(texts: Sequence[str]) -> Any:
+        seen.extend(texts)
+        return read(texts)
+
+    monkeypatch.setattr(screen_keys, "list_keys", list_keys)
+    return seen
+
+
+def test_pairs_are_screened_by_the_keys_of_earlier_runs(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "SELECT a, b, verdict FROM {s}.memory_pairs ORDER BY a, b"
+    texts = (*SHORT, OPPOSITE)
+    pipeline.add([*unrelated_notes(), note("a", texts[0])])
+    pipeline.run_phases(PHASES[:3])
+    seen = watch_read_texts(monkeypatch)
+    for name, text in zip("bc", texts[1:], strict=True):
+        pipeline.add([note(name, text)])
+        pipeline.run_phases(PHASES[:3])
+    # The first one is in no pair before the second one comes.
+    assert sorted(seen) == sorted(texts)
+    grown = pipeline.rows(query)
+    assert [verdict(pipeline, *pair) for pair in ("ab", "ac", "bc")] == [MERGE, ASK, ASK]
+    pipeline.write("DELETE FROM {s}.memory_neighbors")
+    pipeline.write("DELETE FROM {s}.compared_memories")
+    pipeline.run_phases(PHASES[:3])
+    assert pipeline.rows(query) == grown
+
+
+def test_keys_of_another_calibration_are_read_again(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add(note(name, text) for name, text in zip("ab", SHORT, strict=True))
+    pipeline.run_phases(PHASES[:3])
+    pipeline.configure(t_merge=0.6)
+    seen = watch_read_texts(monkeypatch)
+    pipeline.run_phases(PHASES[:3])
+    assert sorted(seen) == sorted(SHORT)
+
+
+def test_plan_reads_texts_and_stores_no_keys(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add(note(name, text) for name, text in zip("ab", SHORT, strict=True))
+    seen = watch_read_texts(monkeypatch)
+    assert len(pipeline.plan().merges) == 1
+    assert sorted(seen) == sorted(SHORT)
+    pipeline.run()
+    assert len(seen) == 4
 
 
 def tiers(pipeline: Pipeline, name: str = "a") -> set[str]:
