@@ -67,9 +67,10 @@ _WRAPPED_LINES, _WRAPPED_WIDTHS = 3, range(40, 101)
 _MIN_WIDTH = 30
 _BLOCK_START = re.compile(
     r"\s*(?:[>•*+–—-]\s|#{1,6}\s|\||\*\*|`{3}|~{3}|\d{1,3}[.)](?:\s|$)|\d{2,4}[-:/]\d|\d{1,2}\.\d{1,2}\.\d|"
-    r"[\w.-]+[:=](?:\s|$))"
+    r"[\w.-]+(?:[:=]|\s=)(?:\s|$)|at\s\S+\s?\()"
 )
-_NO_PROSE = re.compile(r"\s*[#|]")
+# Headings, tables, and frames of a stack trace, which source lines follow.
+_NO_PROSE = re.compile(r"\s*(?:[#|]|File \"[^\"]+\", line \d)")
 _GOES_ON = re.compile(
     r"(?:,|\b(?:e\.g\.|i\.e\.|etc\.|the|an?|of|to|in|on|at|by|and|or|for|from|with|that|which|is|are|was|its|when|if|as))\s*$"
 )

@@ -175,6 +175,18 @@ def test_hard_wrapped_text_has_the_same_sentences(width: int) -> None:
         ("| pools of the\n| jobs", ["| pools of the", "| jobs"]),
         ("First line of the\n\nnext one.", ["First line of the", "next one."]),
         (f"Run the\n{BLOCK}", ["Run the", BLOCK]),
+        (
+            'Traceback:\n  File "app/auth.py", line 88, in login\n    user = session["user"]\nKeyError: \'user\'',
+            ["Traceback:", 'File "app/auth.py", line 88, in login', 'user = session["user"]', "KeyError: 'user'"],
+        ),
+        (
+            "at Session.readAll (src/session.js:94:17)\nat Session.read (src/session.js:88:17)",
+            ["at Session.readAll (src/session.js:94:17)", "at Session.read (src/session.js:88:17)"],
+        ),
+        (
+            "session = open_session(request, timeout)\nname = session.user.name",
+            ["session = open_session(request, timeout)", "name = session.user.name"],
+        ),
     ],
 )
 def test_lines_are_joined_where_text_goes_on(text: str, sentences: list[str]) -> None:
