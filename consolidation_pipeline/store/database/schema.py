@@ -134,7 +134,7 @@ def _embedding_columns() -> tuple[Column[Any], ...]:
 def _text_search(*columns: str) -> Column[Any]:
     document = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
     # A tsvector holds at most 1 MB; the first 200,000 characters stay below that in every script.
-    expression = f"to_tsvector(language, left({document}, 200000))"
+    expression = f"to_tsvector(language, {SCHEMA}.split_scripts(left({document}, 200000)))"
     return _optional(
         "content_tsv", TSVECTOR(), "Full text in the row's language.", Computed(expression, persisted=True)
     )

@@ -59,7 +59,7 @@ class QueryFacts(NamedTuple):
 
 
 _LOAD_FACTS = """
-    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s)),
+    SELECT language::text, tsvector_to_array(to_tsvector(language, consolidation.split_scripts(%(query)s))),
         EXISTS (SELECT 1 FROM consolidation.memory_votes WHERE project_id = %(project)s),
         EXISTS (SELECT 1 FROM consolidation.memory_relations
             WHERE project_id = %(project)s AND relation_type = 'supersedes'),

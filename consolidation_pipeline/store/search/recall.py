@@ -53,7 +53,7 @@ _PARSE_WORDS = compose(
     FROM unnest(%(texts)s::text[], %(languages)s::text[]) WITH ORDINALITY given (body, language, number) /* words */
     ORDER BY number
     """,
-    words=compose(_COUNT_WORDS, vector="to_tsvector(language::regconfig, body)"),
+    words=compose(_COUNT_WORDS, vector="to_tsvector(language::regconfig, consolidation.split_scripts(body))"),
 )
 
 

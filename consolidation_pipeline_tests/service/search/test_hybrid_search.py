@@ -84,6 +84,17 @@ def test_search_stems_in_language_of_memory(pipeline: Pipeline) -> None:
     assert contents(find(pipeline, "invoice", min_similarity=1.0)) == [INVOICE]
 
 
+def test_search_finds_words_in_texts_without_blanks(pipeline: Pipeline) -> None:
+    cache, pool = "使用Redis缓存会话，三十分钟后过期。", "連接池が空になると、エラーE1042が発生する。"
+    add(pipeline, {"cache": cache, "pool": pool, "invoice": "发票按行舍入，不按总额。"})
+    for query in ("Redis", "缓存", "会话 过期", "缓存什么时候过期？"):
+        assert contents(find(pipeline, query, min_similarity=1.0)) == [cache]
+    for query in ("E1042", "エラー", "連接池"):
+        assert contents(find(pipeline, query, min_similarity=1.0)) == [pool]
+    assert contents(find(pipeline, "缓冲 Red", min_similarity=1.0)) == [cache]  # by one ideograph
+    assert contents(find(pipeline, "エクラ ニ Red", min_similarity=1.0)) == []
+
+
 def test_search_without_keywords_finds_nothing_by_text(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     for query in ("the of and", "?!", "", "\0"):
