@@ -166,7 +166,7 @@ class ShownGroup(Answer):
 
 
 class SourceDiffAnswer(Answer):
-    """What would be written into a store now: `groups` hide rows, `restores` show hidden ones again."""
+    """Changes that a write would make to a store now: `groups` hide rows, `restores` show hidden ones again."""
 
     source: str
     total: int

@@ -348,6 +348,7 @@ class StoreArguments:
             "get_key": {"key_id": uuid4()},
             "load_usefulness": {"query": (MODEL, unit_vector(1))},
             "load_query_facts": {"query": "merged"},
+            "list_scopes": {"prefixes": ["ada/"], "option": "user_id,agent_id"},
             "load_staged_similarities": {"ids": [str(self.raw[0])], "vector": unit_vector(1)},
             "save_staged": {"ids": to_ids(self.raw), "hashes": ["h"] * 8},
             "load_similarities": {"ids": [str(self.raw[0])], "vector": unit_vector(1)},
