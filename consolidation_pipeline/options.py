@@ -28,6 +28,7 @@ Language = Literal[
 ]
 # fmt: on
 LANGUAGES: tuple[str, ...] = get_args(Language)
+LanguageOption = Literal["auto"] | Language
 
 _CRON_PATTERN, _ONNX_PATTERN = r"^\S+(\s+\S+){4}$", r"^onnx:\S.*$"
 PairJudge = Literal["none", "llm"] | Annotated[str, Field(pattern=_ONNX_PATTERN)]
@@ -62,8 +63,10 @@ class ConsolidationOptions(BaseModel):
         "summarized together. Any of user_id, agent_id, session_id, metadata.KEY; or project = no walls.",
         json_schema_extra={"expected": SCOPES_EXPECTED},
     )
-    language: Language = Field(
-        "english", description="Full text search language of new memories that name none; simple = no language."
+    language: LanguageOption = Field(
+        "auto",
+        description="Full text search language of new memories that name none; auto = that of their text, simple = no "
+        "language.",
     )
 
     t_merge: Threshold = Field(

@@ -127,8 +127,8 @@ def test_every_error_is_documented_with_exit_code() -> None:
 
 
 def test_project_language_must_be_known_to_postgres() -> None:
-    assert (ConsolidationOptions().language, parse_options({"language": "german"}).language) == ("english", "german")
-    message = "language = 'klingon' is not allowed: expected 'arabic' or 'armenian'"
+    assert (ConsolidationOptions().language, parse_options({"language": "german"}).language) == ("auto", "german")
+    message = "language = 'klingon' is not allowed: expected 'auto' or 'arabic'"
     with pytest.raises(InvalidOptionError, match=message):
         parse_options({"language": "klingon"})
 

@@ -60,7 +60,9 @@ class MemoryRow(Body):
         validation_alias=AliasChoices("created_at", "learned_at"),
         description="Time of learning: ISO 8601 or seconds since 1970. Default: now.",
     )
-    language: str | None = Field(None, description="Default: the project's.", json_schema_extra=enum_schema(LANGUAGES))
+    language: str | None = Field(
+        None, description="Default: by the project's option.", json_schema_extra=enum_schema(LANGUAGES)
+    )
     metadata: dict[str, Any] | None = None
     embedding: list[float] | None = Field(None, description="Embedding vector, if the caller has one.")
     embedding_model: str | None = Field(None, description="Model of `embedding`.", **_NAME)

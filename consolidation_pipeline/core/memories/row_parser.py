@@ -1,7 +1,7 @@
 """Parser of imported rows: checks, fields from keys and their aliases, unknown keys into the metadata."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -20,14 +20,18 @@ _KNOWN_KEYS = frozenset(FIELD_READERS) | frozenset(FIELD_ALIASES.values())
 
 
 def parse_memory(
-    row: Mapping[str, object], *, source: str, default_type: str = "learning", default_language: str = "english"
+    row: Mapping[str, object],
+    *,
+    source: str,
+    default_type: str = "learning",
+    find_language: Callable[[str], str] = lambda _: "english",
 ) -> NewMemory:
     """Validate one imported JSON object or CSV row and return its memory.
 
     ``execution_summary`` or ``content`` is required; null and "" mean missing. ``external_id`` has precedence over
     ``id``, ``learned_at`` over ``created_at``. The external id of a row without an id is its hash, so equal rows are
     one memory. Unknown and unused keys are kept in ``metadata``. The parameters apply to a row that names no source,
-    type or language.
+    type or language; ``find_language`` tells the text search configuration of a text.
 
     Raises:
         InvalidMemoryError: A value is not legal; the message has key, value and what is expected.
@@ -39,7 +43,6 @@ def parse_memory(
         "source": source,
         "external_id": None if has_id else _row_hash(rest),
         "memory_type": default_type,
-        "language": default_language,
     }
     for name, read in FIELD_READERS.items():
         key = name if name in rest else FIELD_ALIASES.get(name, name)
@@ -51,6 +54,8 @@ def parse_memory(
         raise invalid_field("embedding_model", None, "the name of the model that made the embedding")
     if "embedding_model" in fields and "embedding" not in fields:
         rest["embedding_model"] = fields.pop("embedding_model")
+    if "language" not in fields:
+        fields["language"] = find_language(fields["execution_summary"])
     metadata = _collect_metadata(rest)
     if metadata:
         check_size("metadata", metadata)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from consolidation_pipeline.scopes import COLUMNS, NO_WALLS, make_scope_key
 from consolidation_pipeline.service.intake.free_vectors import embed_if_free
 from consolidation_pipeline.service.intake.readers.formats import default_source, read_rows
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Item, Remark
+from consolidation_pipeline.service.intake.text_language import choose_language
 from consolidation_pipeline.service.lifecycle.memory_edits import revise_memories
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.settings import Settings
@@ -87,7 +89,7 @@ def import_memories(
     idempotent on (source, external_id, content). A note of a memory folder that was edited since gets its new text.
 
     Args:
-        slug: The project. Its ``language`` is that of rows that name none.
+        slug: The project. Its ``language`` tells that of rows that name none.
         path: File or folder; ``-`` = standard input.
         format: A key of ``READERS``.
         source: Source of rows that name none; None = derived from ``path``.
@@ -157,7 +159,7 @@ def load_reserved_sources(connection: Connection, project: Project) -> set[str]:
 
 
 class RowParser:
-    """Parser of the rows of one project. Its option ``language`` is that of rows that name none.
+    """Parser of the rows of one project. Its option ``language`` tells that of rows that name none.
 
     Rows with one of the ``reserved`` sources are refused.
     """
@@ -173,17 +175,15 @@ class RowParser:
     ) -> None:
         self._engine = engine
         self._project = project
-        self._defaults = {
-            "source": source,
-            "default_type": default_type,
-            "default_language": parse_options(project.config).language,
-        }
+        self._parse = partial(
+            parse_memory, source=source, default_type=default_type, find_language=choose_language(project.config)
+        )
         self._dimensions = {LOCAL_MODEL: DIMENSION}
         self._reserved = reserved
 
     def __call__(self, fields: Mapping[str, object]) -> NewMemory:
         """Return the memory that a row describes. Raise InvalidMemoryError if it is not legal."""
-        memory = parse_memory(fields, **self._defaults)
+        memory = self._parse(fields)
         if memory.source in self._reserved:
             raise invalid_field("source", memory.source, "a name that is not that of a connected store, which syncs it")
         model, length = memory.embedding_model, len(memory.embedding or ())

@@ -22,6 +22,7 @@ from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidMemoryError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import make_scope_key
+from consolidation_pipeline.service.intake.text_language import choose_language
 from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, revise_memories
 from consolidation_pipeline.service.sources.erase import hash_row
 from consolidation_pipeline.service.sources.recovery import hold_source, recover_writes
@@ -132,6 +133,7 @@ class _Sync:
         self.engine, self.project, self.source, self.store = engine, project, source, store
         self.config = read_config(source.config)
         self.model = load_embedder(parse_options(project.config).embedding_model).name
+        self.find_language = choose_language(project.config)
         self.result = SyncResult()
         self.taken: list[str] = []  # Hidden rows whose keys new rows have.
         self.shared: dict[str, int] = {}  # Keys that several rows have, with their number.
@@ -403,7 +405,7 @@ class _Sync:
             **row.fields,
             **scope,
         }
-        return parse_memory(fields, source=self.source.name)
+        return parse_memory(fields, source=self.source.name, find_language=self.find_language)
 
     def _read_time(self, row: SourceRow) -> datetime | None:
         """Return when a row was written, as it tells."""

@@ -289,7 +289,8 @@ CODES = (
 )
 
 
-def test_parser_applies_default_language() -> None:
+def test_parser_finds_language_of_row_without_one() -> None:
     assert parse_row().language == "english"
+    find = {"x": "german"}.__getitem__
     for row, language in (({}, "german"), ({"language": ""}, "german"), ({"language": " Dutch"}, "dutch"), *CODES):
-        assert parse_memory({"content": "x", **row}, source="s", default_language="german").language == language
+        assert parse_memory({"content": "x", **row}, source="s", find_language=find).language == language

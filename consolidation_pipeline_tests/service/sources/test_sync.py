@@ -119,6 +119,16 @@ def test_memory_with_the_id_of_a_row_is_not_taken_for_it(mem0_store: Store, pipe
     assert pipeline.value("SELECT count(*) FROM {s}.source_rows") == ROWS
 
 
+def test_rows_get_the_language_of_their_text(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.connection.execute(
+        "UPDATE mem0 SET payload = jsonb_set(payload, '{data}', to_jsonb('Die Rechnung kam am Montag.'::text)) "
+        "WHERE id = (SELECT id FROM mem0 ORDER BY id LIMIT 1)"
+    )
+    connect(pipeline, mem0_store)
+    found = pipeline.rows("SELECT language::text, count(*) FROM {s}.task_memories GROUP BY 1 ORDER BY 1")
+    assert found == [("english", ROWS - 1), ("german", 1)]
+
+
 def test_source_name_is_reserved_for_its_sync(mem0_store: Store, pipeline: Pipeline) -> None:
     connect(pipeline, mem0_store)
     rows = [{"content": "Planted", "source": SOURCE, "user_id": "alice"}, {"content": "Mine", "user_id": "alice"}]
