@@ -15,6 +15,7 @@ import numpy as np
 
 from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type, invalid_field, memory_id
 from consolidation_pipeline.core.memories.row_parser import parse_memory
+from consolidation_pipeline.core.text.search_language import detect_configuration
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, UsageError
 from consolidation_pipeline.options import parse_options
@@ -22,7 +23,6 @@ from consolidation_pipeline.scopes import COLUMNS, NO_WALLS, make_scope_key
 from consolidation_pipeline.service.intake.free_vectors import embed_if_free
 from consolidation_pipeline.service.intake.readers.formats import default_source, read_rows
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Item, Remark
-from consolidation_pipeline.service.intake.text_language import choose_language
 from consolidation_pipeline.service.lifecycle.memory_edits import revise_memories
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.settings import Settings
@@ -156,6 +156,12 @@ def find_or_create_project(connection: Connection, slug: str, config: Mapping[st
 def load_reserved_sources(connection: Connection, project: Project) -> set[str]:
     """Return the names of connected stores: a memory with such a source came from that store by a sync."""
     return {store.name for store in list_sources(connection, project.id)}
+
+
+def choose_language(config: Mapping[str, Any]) -> Callable[[str], str]:
+    """Return the function that tells the text search configuration of a text by a project's option ``language``."""
+    option = parse_options(config).language
+    return detect_configuration if option == "auto" else lambda _: option
 
 
 class RowParser:

@@ -23,6 +23,7 @@ from consolidation_pipeline.core.search.recall import MIN_SIMILARITY
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.core.search.versions import place_newer_first
 from consolidation_pipeline.core.search.words import TextStatistics, WordFrequencies, add_frequencies, count_texts
+from consolidation_pipeline.core.text.search_language import detect_configuration
 from consolidation_pipeline.embed import is_local
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
@@ -188,7 +189,7 @@ def _find_hits(
     """Return the hits, the number of memories that were ranked, and the note on the search."""
     least = MIN_INDEXED_CANDIDATES if find_word_indexes(connection, project.id) else MIN_CANDIDATES
     listed = max(least, CANDIDATES_OF_HIT * query.limit)
-    facts = load_query_facts(connection, project.id, text)
+    facts = load_query_facts(connection, project.id, text, detect_configuration(text))
     scores = _retrieve(connection, project.id, query, filters=filters, facts=facts, vector=vector, listed=listed)
     if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):
         note = _BY_WORDS.format(missing)

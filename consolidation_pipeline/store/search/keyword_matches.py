@@ -59,12 +59,16 @@ class QueryFacts(NamedTuple):
 
 
 _LOAD_FACTS = """
-    SELECT language::text, tsvector_to_array(to_tsvector(language, consolidation.split_scripts(%(query)s))),
+    SELECT language::text, tsvector_to_array(to_tsvector(language, consolidation.split_scripts(
+            CASE WHEN language = CAST(%(own)s AS regconfig) THEN %(query)s ELSE content END))),
         EXISTS (SELECT 1 FROM consolidation.memory_votes WHERE project_id = %(project)s),
         EXISTS (SELECT 1 FROM consolidation.memory_relations
             WHERE project_id = %(project)s AND relation_type = 'supersedes'),
         EXISTS (SELECT 1 FROM consolidation.staged_embeddings WHERE project_id = %(project)s)
-    FROM (SELECT DISTINCT language FROM (/* languages */) found) languages ORDER BY 1
+    FROM (SELECT DISTINCT language FROM (/* languages */) found) languages, (
+        SELECT coalesce(string_agg(word, ' '), '') AS content FROM unnest(string_to_array(%(query)s, ' ')) word
+        WHERE length(to_tsvector(CAST(%(own)s AS regconfig), word)) > 0) others
+    ORDER BY 1
 """
 # First and last language of a table.
 _OUTER_LANGUAGES = """
@@ -85,9 +89,12 @@ _ALL_LANGUAGES = """
 _LANGUAGE_TABLES = ("consolidation.task_memories", "consolidation.consolidated_memories")
 
 
-def load_query_facts(connection: Connection, project_id: UUID, query: str) -> QueryFacts:
-    """Return what a search for ``query`` has to know. Languages are read from an index, not from all rows."""
-    bound, rows = {"project": project_id, "query": query}, list[tuple[Any, ...]]()
+def load_query_facts(connection: Connection, project_id: UUID, query: str, own: str) -> QueryFacts:
+    """Return what a search for ``query`` has to know. Languages are read from an index, not from all rows.
+
+    ``own``: text search configuration of the query. Its stop words count in no other language either.
+    """
+    bound, rows = {"project": project_id, "query": query, "own": own}, list[tuple[Any, ...]]()
     for statement in (_OUTER_LANGUAGES, _ALL_LANGUAGES):
         languages = " UNION ALL ".join(compose(statement, table=table) for table in _LANGUAGE_TABLES)
         rows = fetch_rows(connection, compose(_LOAD_FACTS, languages=languages), bound)

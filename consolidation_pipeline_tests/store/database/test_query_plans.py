@@ -60,7 +60,7 @@ HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     ("unsummarized", lambda c, p: summaries.count_unsummarized(c, p, NOW), "task_memories_language_idx"),
     ("neighbours", lambda c, p: similarity_graph.load_neighbors(c, p, MODEL, 0.5), "memory_neighbors_pkey"),
     ("groups", lambda c, p: clusters.load_clusters(c, p, "merge"), "memory_clusters_pkey"),
-    ("languages", lambda c, p: keyword_matches.load_query_facts(c, p, "a"), "task_memories_language_idx"),
+    ("languages", lambda c, p: keyword_matches.load_query_facts(c, p, "a", "english"), "task_memories_language_idx"),
     (
         "archived",
         lambda c, p: invariants.find_unexplained_archives(c, p),

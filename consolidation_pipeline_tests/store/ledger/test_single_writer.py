@@ -347,7 +347,7 @@ class StoreArguments:
             "is_undo": {"seq": 1},
             "get_key": {"key_id": uuid4()},
             "load_usefulness": {"query": (MODEL, unit_vector(1))},
-            "load_query_facts": {"query": "merged"},
+            "load_query_facts": {"query": "merged", "own": "english"},
             "list_scopes": {"prefixes": ["ada/"], "option": "user_id,agent_id"},
             "load_staged_similarities": {"ids": [str(self.raw[0])], "vector": unit_vector(1)},
             "save_staged": {"ids": to_ids(self.raw), "hashes": ["h"] * 8},

@@ -45,11 +45,17 @@ def large_project(server: str, large_project: tuple[str, Project]) -> Iterator[t
 def test_lexemes_follow_languages_of_project(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
-        assert load_query_facts(connection, project.id, "The houses, die Häuser").lexemes == {
-            "english": ["die", "hous", "häuser"],
-            "german": ["haus", "hous", "the"],
-        }
-        assert load_query_facts(connection, add_project(connection, "empty").id, "houses") == ({}, False, False, False)
+        query = "The houses, die Häuser"
+        for own, english, german in (
+            ("english", ["die", "hous", "häuser"], ["haus", "hous"]),
+            ("german", ["hous", "häuser"], ["haus", "hous", "the"]),
+            ("simple", ["die", "hous", "häuser"], ["haus", "hous", "the"]),
+        ):
+            found = load_query_facts(connection, project.id, query, own).lexemes
+            assert found == {"english": english, "german": german}
+        assert load_query_facts(connection, project.id, "The", "english").lexemes == {}
+        empty = add_project(connection, "empty").id
+        assert load_query_facts(connection, empty, "houses", "english") == ({}, False, False, False)
 
 
 def find(
@@ -64,7 +70,7 @@ def find(
     reads = read_keyword_matches(
         project.id,
         filters,
-        lexemes=load_query_facts(connection, project.id, query).lexemes,
+        lexemes=load_query_facts(connection, project.id, query, "english").lexemes,
         indexes=find_word_indexes(connection, project.id),
         frequencies=known,
         least=least,
