@@ -10,11 +10,9 @@ from functools import cached_property
 from uuid import UUID
 
 from consolidation_pipeline.core.search.context_markdown import DERIVED, format_item, label_memory, leave_out_told
-from consolidation_pipeline.core.search.novelty import Sentence
 from consolidation_pipeline.core.search.passages import Passage, keep_passages, split_passages
 from consolidation_pipeline.core.search.results import Contradiction
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
-from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 PLAYBOOK = "playbook"
 
@@ -24,18 +22,6 @@ _LENGTH_PENALTY = 0.3
 _NEAR_MATCH = 0.4
 # Keeps the logarithm of a score of 0 or 1 finite.
 _LEAST_SCORE = 1e-9
-
-# A text is about a task if it has half of the task's words or _ENOUGH of them, and one in _LONG_DIVISOR of a long task.
-# A single common word such as "write" is not enough.
-_ENOUGH, _LONG_DIVISOR = 3, 5
-
-
-def is_on_task(task: str, text: str) -> bool:
-    """Return True if ``text`` has enough words of ``task`` to be about it, or one of its literals."""
-    sentence = Sentence(task)
-    count = len(sentence.content_words)
-    required = max(1, min(_ENOUGH, -(-count // 2)), count // _LONG_DIVISOR)
-    return len(sentence.content_words & extract_content_words(text)) >= required or sentence.shares_literal(text)
 
 
 @dataclass(frozen=True)

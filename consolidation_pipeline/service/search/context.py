@@ -29,8 +29,9 @@ from consolidation_pipeline.core.search.context_markdown import (
     label_memory,
     leave_out_told,
 )
-from consolidation_pipeline.core.search.context_pieces import PLAYBOOK, ContextPiece, SelectedPiece, is_on_task
+from consolidation_pipeline.core.search.context_pieces import PLAYBOOK, ContextPiece, SelectedPiece
 from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, TaskContext
+from consolidation_pipeline.core.search.task_words import is_on_task
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.runs.effective_options import effective_options

@@ -29,7 +29,7 @@ from consolidation_pipeline.core.search.context_markdown import (
     label_memory,
     leave_out_told,
 )
-from consolidation_pipeline.core.search.context_pieces import PLAYBOOK, ContextPiece, is_on_task
+from consolidation_pipeline.core.search.context_pieces import PLAYBOOK, ContextPiece
 from consolidation_pipeline.core.text.sentence_splitter import split_sentences
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline_tests.hypothesis_examples import examples
@@ -393,19 +393,6 @@ def test_sentence_with_more_detail_is_told_too() -> None:
     short, long = "Invoices are rounded per line.", "Invoices of the shop are rounded per line."
     told = list_texts(select_pieces([piece(1, "raw", short), piece(2, "raw", long)], budget=UNLIMITED))
     assert told == [("raw", short), ("raw", long)]
-
-
-@pytest.mark.parametrize(
-    ("task", "text", "is_about"),
-    [
-        ("write a haiku about cats", "Write a changelog entry.", False),
-        ("why did ERR_7731 come up again", "The gateway answers ERR_7731 when it is idle.", True),
-        ("round the invoices", OTHER, True),
-        ("make the order table scroll faster", "The lock on the order table.", False),
-    ],
-)
-def test_one_shared_word_is_not_on_task(task: str, text: str, is_about: bool) -> None:
-    assert is_on_task(task, text) is is_about
 
 
 SENTENCES = st.sampled_from(
