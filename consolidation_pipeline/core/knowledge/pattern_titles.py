@@ -10,7 +10,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from consolidation_pipeline.core.knowledge.lesson_sentences import names_task
-from consolidation_pipeline.core.text.key_terms import extract_terms
+from consolidation_pipeline.core.text.key_terms import extract_terms, find_language
 from consolidation_pipeline.core.text.sentence_cues import is_command
 
 MAX_TITLE_CHARS = 64
@@ -97,9 +97,10 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
     values = {stem: 1.0 - at / (len(key_terms) + 2) for stem, at in ranks.items()}
     holding: dict[tuple[str, ...], set[int]] = defaultdict(set)
     heading: Counter[tuple[str, ...]] = Counter()
+    language = find_language("\n".join(texts))
     written: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for at, text in enumerate(texts):
-        first, *rest = (_list_phrases(line) for line in text.split("\n"))
+        first, *rest = (_list_phrases(line, language) for line in text.split("\n"))
         for stems, surface in chain(first, *rest):
             if not values.keys().isdisjoint(stems):
                 holding[stems].add(at)
@@ -194,12 +195,12 @@ class _Word(NamedTuple):
 
 # A topic without a phrase of most of its texts is named by one of a few of them.
 @lru_cache(maxsize=1 << 9)
-def _list_phrases(line: str) -> tuple[tuple[tuple[str, ...], str], ...]:
+def _list_phrases(line: str, language: str | None) -> tuple[tuple[tuple[str, ...], str], ...]:
     """Return the phrases of a line: the stems of their terms, and the words as written."""
     run: list[_Word] = []
     phrases: list[tuple[tuple[str, ...], str]] = []
     for token in _WORD.findall(line):
-        if word := _read_word(token):
+        if word := _read_word(token, language):
             run.append(word)
         elif run:
             phrases += _split_run(run)
@@ -208,9 +209,9 @@ def _list_phrases(line: str) -> tuple[tuple[tuple[str, ...], str], ...]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _read_word(token: str) -> _Word | None:
+def _read_word(token: str, language: str | None) -> _Word | None:
     """Return a word that may stand in a phrase, None for other words and signs."""
-    term = next(iter(extract_terms(token)), None) if token[-1:].isalnum() or token.endswith("()") else None
+    term = next(iter(extract_terms(token, language)), None) if token[-1:].isalnum() or token.endswith("()") else None
     lower = token.lower()
     is_link, is_particle = lower in LINKS, lower in _PARTICLES
     if term is None and not is_link and not is_particle:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from consolidation_pipeline.core.differences.language import detect_language, load_function_words
 from consolidation_pipeline.core.text.stems import stem
 
 # Words, numbers, identifiers and paths: joined by signs between two letters or digits, never by white space.
@@ -39,6 +40,8 @@ _STOP_WORDS = frozenset(
     within without won't would wouldn't yet you your
     """.split()
 )
+# A text with one of these is English. Telling the language by all words takes several times as long.
+_ENGLISH = re.compile(r"\b(?:the|and|with|for|of|is|to)\b", re.IGNORECASE)
 # Enough terms to distinguish a group. Terms that occur in a single text are used only to reach this number.
 _MIN_TERMS = 3
 # Scores are compared to this many decimals; more is rounding noise.
@@ -78,18 +81,29 @@ NO_BACKGROUND = BackgroundTerms(0, 0, Counter())
 
 # Topics are found, named and told by the terms of the same texts.
 @lru_cache(maxsize=1 << 12)
-def extract_terms(text: str) -> tuple[Term, ...]:
-    """Return the terms of ``text`` in order, without function words.
+def find_language(text: str) -> str | None:
+    """Return the language whose function words are no terms of ``text``; None if it is English or not known."""
+    language = None if _ENGLISH.search(text) else detect_language(text)
+    return None if language == "en" else language
+
+
+@lru_cache(maxsize=1 << 12)
+def extract_terms(text: str, language: str | None = None) -> tuple[Term, ...]:
+    """Return the terms of ``text`` in order, without function words of its language and of English.
 
     Inflections of a plain word are one term. Identifiers (``pool_size``, ``core/money.py``) and numbers (``1,000``,
     ``3.12``) stay whole. Scripts without blanks between words give overlapping pairs of signs.
+
+    Args:
+        language: Of the text, where it is a part of another one; None = that of ``find_language``.
     """
+    language = language or find_language(text)
     terms: list[Term] = []
     for match in _TERM.finditer(text):
         written = match[0]
         if not written.isascii() and _UNSPACED.search(written):
             terms += _split_unspaced(written)
-        elif term := _parse_term(written):
+        elif term := _parse_term(written, language):
             terms.append(term)
     return tuple(terms)
 
@@ -188,7 +202,13 @@ def _most_frequent(surfaces: Mapping[str, int]) -> str:
 
 
 @lru_cache(maxsize=1 << 16)
-def _parse_term(written: str) -> Term | None:
+def _parse_term(written: str, language: str | None = None) -> Term | None:
+    if language is not None:
+        function_words = load_function_words(language)
+        article, mark, rest = written.replace("’", "'").partition("'")
+        written = rest if mark and article.lower() in function_words.elisions else written
+        if function_words.is_light(written.lower()):
+            return None
     if written.endswith(("'s", "’s", "'", "’")):
         written = _POSSESSIVE.sub("", written)
     lower = written.lower()

@@ -308,8 +308,8 @@ def test_labels_follow_language_of_texts() -> None:
         "Die Signatur des Webhooks wird mit dem Schlüssel des Kunden geprüft.",
     ]
     found = extract_first(texts)
-    assert found.summary == texts[0]
-    assert found.content.endswith(f"\nVermeiden: {texts[1]}")
+    assert (found.title, found.summary) == ("Signatur des Webhooks", texts[1])
+    assert found.content.endswith(f"\nTun: {texts[0]}")
     assert found.seen == "3 Notizen."
 
 
