@@ -43,6 +43,7 @@ PARTIAL = (
     ),
     ("alice", "The parser tests need the fixture folder mounted read-only to pass on the build machine and on laptops"),
 )
+_INSERTED = "SELECT key FROM consolidation_sidecar.images WHERE action = 'inserted'"
 # SQL of a vector that belongs to none of the texts.
 FOREIGN_VECTOR = "(SELECT array_agg(-value)::vector FROM unnest(vector::real[]) value)"
 
@@ -427,15 +428,43 @@ def test_store_is_restored_without_our_database(any_store: Store, pipeline: Pipe
     assert sidecar.find_version(any_store.connection) is None
 
 
-def test_rows_come_back_by_sql_alone(mem0_store: Store, pipeline: Pipeline) -> None:
-    """The statements of docs/connect.md."""
+def restore_by_sql(store: Store) -> list[str]:
+    """Execute the statement of docs/connect.md; return what it tells."""
+    page = (PROJECT_ROOT / "docs" / "connect.md").read_text()
+    told: list[str] = []
+
+    def add(notice: psycopg.errors.Diagnostic) -> None:
+        told.append(notice.message_primary or "")
+
+    store.connection.add_notice_handler(add)
+    store.connection.execute(page.partition("```sql\n")[2].partition("```")[0])
+    store.connection.remove_notice_handler(add)
+    return told
+
+
+def test_rows_come_back_by_sql_alone(any_store: Store, pipeline: Pipeline) -> None:
+    any_store.add(PARTIAL)
+    before = any_store.checksum()
+    consolidate(pipeline, any_store)
+    write_all(pipeline)
+    assert any_store.checksum() != before
+    assert restore_by_sql(any_store) == []
+    assert any_store.checksum() == before
+    assert restore_by_sql(any_store) == []
+    assert restore_store(URL_ENV) == {}
+    assert sidecar.find_version(any_store.connection) is None
+
+
+def test_sql_alone_leaves_changed_rows(mem0_store: Store, pipeline: Pipeline) -> None:
     mem0_store.add(PARTIAL)
-    before = mem0_store.checksum()
     consolidate(pipeline, mem0_store)
     assert write_all(pipeline).inserted == 1
-    page = (PROJECT_ROOT / "docs" / "connect.md").read_text()
-    mem0_store.connection.execute(page.partition("```sql\n")[2].partition("```")[0])
-    assert mem0_store.checksum()[0] == before[0]
+    mem0_store.connection.execute(
+        f"UPDATE mem0 SET payload = payload || '{{\"a\": 1}}' WHERE id::text IN ({_INSERTED})"
+    )
+    (told,) = restore_by_sql(mem0_store)
+    assert told.endswith("of mem0 was changed since, and stays as it is")
+    assert len(mem0_store.texts()) == GROUPS * WORDINGS + len(PARTIAL) + 1
 
 
 def test_disconnect_removes_every_trace(mem0_store: Store, pipeline: Pipeline) -> None:
