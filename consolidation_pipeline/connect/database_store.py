@@ -302,11 +302,6 @@ class DatabaseStore:
     def _is_of_table(self, write: OpenWrite) -> bool:
         return any(same_table(self.connection, one, self._mapping.table) for one in write.tables)
 
-    @property
-    def sets_apart(self) -> bool:
-        """True: each hidden row has an image of its own."""
-        return True
-
     def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
         """Make a new write of hidden rows of a write, in the transaction that is open."""
         set_apart(self.connection, write_id, apart, keys)

@@ -268,15 +268,9 @@ class FolderStore:
         self._pend([*added, *(index["path"] for index in record["indexes"])], restored=record["committed"])
         return self._writes.undo(write_id, record)
 
-    @property
-    def sets_apart(self) -> bool:
-        """False: the notes of a group come back together."""
-        return False
-
     def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
-        """Raise UsageError: the notes of a group come back together."""
-        del write_id, apart, keys
-        raise UsageError("notes of a folder come back with all of their group")
+        """Make a new write of the hidden notes ``keys`` of a write, in the transaction that is open."""
+        self._writes.set_apart(write_id, apart, keys)
 
     def list_open(self, name: str = "") -> list[UUID]:
         """Return the writes that are not undone, of any source, newest first."""

@@ -172,7 +172,7 @@ class FolderWrites:
         record = {
             "source": source,
             "group_id": group.group_id,
-            "number": 1 + max((each["number"] for _, each in self.list_records()), default=0),
+            "number": self._next_number(),
             "undone": False,
             "committed": list(committed),
             "receipt": receipt,
@@ -222,6 +222,28 @@ class FolderWrites:
             self._folder.remove_empty(str(PurePosixPath(_hidden_path(write_id, path)).parent))
         return []
 
+    def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
+        """Make a new write of the hidden notes ``keys`` of a write. It has no successor."""
+        record = self.load(write_id)
+        assert record is not None
+        receipt, chosen = record["receipt"], set(keys)
+        for path in sorted(chosen):
+            self._journal.move(_hidden_path(write_id, path), _hidden_path(apart, path))
+        own = {"successor": None, "inserted": False, "hidden": sorted(chosen), "links": 0}
+        left = {**receipt, "hidden": [path for path in receipt["hidden"] if path not in chosen]}
+        new = {**record, "receipt": own, "number": self._next_number(), "new": None, "indexes": []}
+        old = {**record, "receipt": left}
+        for each in (new, old):
+            hidden = set(each["receipt"]["hidden"])
+            each["stamps"] = {path: stamp for path, stamp in record["stamps"].items() if path in hidden}
+            gone = set(receipt["hidden"]) - hidden
+            each["committed"] = [path for path in record["committed"] if path not in gone]
+        self._journal.create(_record_path(apart), _to_json(new))
+        self._journal.replace(_record_path(write_id), _to_json(old))
+
+    def _next_number(self) -> int:
+        return 1 + max((each["number"] for _, each in self.list_records()), default=0)
+
     def _find_conflicts(self, write_id: UUID, record: Mapping[str, Any]) -> list[Conflict]:
         receipt, place = record["receipt"], str(self._folder.root)
         conflicts = []
@@ -232,6 +254,8 @@ class FolderWrites:
             elif self._folder.find(image) is None or self._digest(image) != record["stamps"][path]:
                 conflicts.append(Conflict(place, path, "the image of a hidden note was changed or is gone"))
         successor = receipt["successor"]
+        if successor is None:
+            return conflicts
         file = successor if is_whole(successor) else successor.rpartition("#")[0]
         if self._folder.find(file) is None:
             reason = "the new note is gone" if receipt["inserted"] else "the kept note was deleted"

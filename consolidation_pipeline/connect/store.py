@@ -291,10 +291,6 @@ class MemoryStore(Protocol):
     def undo_open(self, name: str) -> dict[UUID, list[Conflict]]:
         """Undo the writes of ``list_open``, newest first; return what stands in the way of each that stays."""
 
-    @property
-    def sets_apart(self) -> bool:
-        """True if hidden rows of a write can become a write of their own."""
-
     def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
         """Make a new write ``apart`` of the hidden rows ``keys`` of a write, in the transaction that is open.
 

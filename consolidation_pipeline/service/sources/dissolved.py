@@ -18,6 +18,8 @@ from consolidation_pipeline.store.sources.sources import Source, get_source
 
 # Conflict of a write whose images somebody removed, as with the whole sidecar.
 _LOST = Conflict("the sidecar", "its rows", "the images of a write are gone from the store")
+# Conflicts that a message names.
+_SHOWN_CONFLICTS = 10
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def restore_dissolved(
     ended = []
     for one in undo_each(engine, source, store, writes):
         taken = {each.key for each in one.conflicts if each.is_taken}
-        apart = one.conflicts and all(each.is_taken for each in one.conflicts) and store.sets_apart
+        apart = one.conflicts and all(each.is_taken for each in one.conflicts)
         ended.append(_undo_apart(engine, source, store, one.write, sorted(taken)) if apart else one)
     notes = [
         f"group {one.write.group_id} stays as it is written: {each.reason}, {each.place}"
@@ -98,25 +100,40 @@ def undo_dissolved(connection: Connection, project_id: UUID) -> list[str]:
         UsageError, StoreError: The database of a store is not known or cannot be reached.
     """
     writes = list_dissolved(connection, project_id)
-    receipts = []
+    receipts: list[Mapping[str, Any]] = []
     for name in dict.fromkeys(name for name, _ in writes):
         source = get_source(connection, name)
         with open_store(source.config) as store, store.transaction():
-            for write in [write for owner, write in writes if owner == name]:
-                receipts.append(undo_or_refuse(connection, source, store, write))
+            own = [write for owner, write in writes if owner == name]
+            receipts += undo_or_refuse(connection, source, store, own)
     return describe_differences(receipts)
 
 
-def undo_or_refuse(connection: Connection, source: Source, store: MemoryStore, write: SourceWrite) -> Mapping[str, Any]:
-    """Undo a write in both transactions; return its receipt. Raise ConflictError if rows stand in the way."""
-    is_known = bool(store.read_receipts([write.id]))
-    conflicts = store.undo_write(write.id) if is_known else [_LOST]
-    if conflicts:
-        first = conflicts[0]
+def undo_or_refuse(
+    connection: Connection, source: Source, store: MemoryStore, writes: Sequence[SourceWrite]
+) -> list[Mapping[str, Any]]:
+    """Undo writes in both transactions; return their receipts. Raise ConflictError if rows of any stand in the way."""
+    receipts: list[Mapping[str, Any]] = []
+    found: list[tuple[SourceWrite, Conflict]] = []
+    for write in writes:
+        is_known = bool(store.read_receipts([write.id]))
+        conflicts = store.undo_write(write.id) if is_known else [_LOST]
+        found += [(write, each) for each in conflicts]
+        if not conflicts:
+            receipt = store.read_receipts([write.id])[write.id]
+            record_undo(connection, source, write, receipt)
+            receipts.append(receipt)
+    if found:
+        # What concerns a whole table is the same for every group.
+        told = [
+            f"{each.reason}, {each.place}{f' (group {write.group_id})' if each.key else ''}" for write, each in found
+        ]
+        distinct = list(dict.fromkeys(told))
+        more = [f"and {len(distinct) - _SHOWN_CONFLICTS} more"] if len(distinct) > _SHOWN_CONFLICTS else []
+        listed = "; ".join([*distinct[:_SHOWN_CONFLICTS], *more])
         raise ConflictError(
-            f"source {source.name}: {first.reason}, {first.place}; its program changed what was written there",
-            tuple(each.key for each in conflicts if each.key),
+            f"source {source.name}: {listed}; its program changed what was written there"
+            + ("; groups can be rolled back one by one by their ids" if receipts else ""),
+            tuple(each.key for _, each in found if each.key),
         )
-    receipt = store.read_receipts([write.id])[write.id]
-    record_undo(connection, source, write, receipt)
-    return receipt
+    return receipts

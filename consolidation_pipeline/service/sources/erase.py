@@ -65,9 +65,8 @@ def hash_row(project_id: UUID, place: str, key: str) -> str:
 
 
 def _erase(connection: Connection, source: Source, store: MemoryStore, keys: Sequence[str]) -> int:
-    for write in list_writes(connection, source.id, ["written"]):
-        if set(keys) & set(write.plan["stamps"]):
-            undo_or_refuse(connection, source, store, write)
+    written = list_writes(connection, source.id, ["written"])
+    undo_or_refuse(connection, source, store, [one for one in written if set(keys) & set(one.plan["stamps"])])
     deleted = store.erase_rows(keys)
     forget_writes(connection, source.id, keys)
     forget_rows(connection, source.id, keys)

@@ -283,6 +283,48 @@ def test_note_edited_since_is_a_conflict(linked: Path, pipeline: Pipeline) -> No
     assert conflicts[0].reason == "the image of a hidden note was changed or is gone"
 
 
+def test_notes_come_back_beside_one_written_again(root: Path, pipeline: Pipeline) -> None:
+    before = read_tree(root)
+    connect(pipeline, root)
+    pipeline.run(PROJECT)
+    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    write_all(pipeline)
+    taken, *others = plan.hidden
+    put(root, taken, "Written again")
+    sync_source(pipeline.engine, SOURCE)
+    result = write_source(pipeline.engine, SOURCE, everything=True)
+    assert result.restored == 1
+    assert any(f"row {taken} of group {plan.id} stays hidden" in note for note in result.notes)
+    assert (root / taken).read_text().endswith("Written again\n")
+    assert [name for name in others if (root / name).exists()] == others
+    (root / taken).unlink()
+    sync_source(pipeline.engine, SOURCE)
+    assert disconnect_source(pipeline.engine, SOURCE, restore=True) == {}
+    index = {"MEMORY.md": ("", 0, 0)}
+    assert {**read_tree(root), **index} == {**before, **index}
+
+
+def test_group_is_rolled_back_beside_a_conflict(root: Path, pipeline: Pipeline) -> None:
+    connect(pipeline, root)
+    outcome = pipeline.run(PROJECT)
+    plans = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    write_all(pipeline)
+    taken = [plan.hidden[0] for plan in plans[:2]]
+    for name in taken:
+        put(root, name, "Written again")
+    written = read_tree(root)
+    with pytest.raises(ConflictError, match="groups can be rolled back one by one by their ids") as error:
+        pipeline.roll_back(outcome.job_id)
+    assert set(error.value.conflicts) == set(taken)
+    assert all(f"{root} {plan.hidden[0]} (group {plan.id})" in str(error.value) for plan in plans[:2])
+    assert read_tree(root) == written
+    for plan in plans[2:]:
+        pipeline.roll_back(plan.id)
+        assert all((root / name).exists() for name in plan.hidden)
+    with pytest.raises(ConflictError, match="a hidden note was written again"):
+        pipeline.roll_back(plans[0].id)
+
+
 def test_changed_note_keeps_its_group_unwritten(linked: Path, pipeline: Pipeline) -> None:
     connect(pipeline, linked)
     pipeline.run(PROJECT)
