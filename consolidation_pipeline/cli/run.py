@@ -40,7 +40,7 @@ def run(
     ] = "consolidate",
     phases: Annotated[str | None, typer.Option(help="Only these phases of the job, separated by commas.")] = None,
     plan: Annotated[
-        Path | None, typer.Option(help="Apply the plan in this file and nothing else; refused if the project changed.")
+        Path | None, typer.Option(help="Apply a file of `plan --out` and nothing else; refused if the project changed.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Run all enabled projects.")] = False,
     pending: Annotated[
@@ -120,7 +120,7 @@ def _load_plan(path: Path | None, chosen: list[str], job: str, phases: str | Non
     from consolidation_pipeline.service.plan.plan_document import Plan
     from consolidation_pipeline.service.runs.plan_file import load_plan
 
-    return load_plan(Plan, path, made_by="consolidation plan --out")
+    return load_plan(Plan, path, made_by="consolidation plan --out", told=("project_id", "totals"))
 
 
 def _run_all(

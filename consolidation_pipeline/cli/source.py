@@ -237,7 +237,8 @@ def write(
 
     if sum([all_, bool(groups), plan is not None]) > 1:
         raise UsageError("give groups, --all or --plan, only one of them")
-    loaded = None if plan is None else load_plan(WritePlan, plan, made_by="consolidation source diff --out")
+    printed, made_by = ("total", "notes", "gate"), "consolidation source diff --out"
+    loaded = None if plan is None else load_plan(WritePlan, plan, made_by=made_by, told=printed)
     engine, _ = open_store()
     with show_progress(f"writing to {name}", as_json=as_json):
         named = find_groups(engine, name, groups) if groups else None

@@ -53,6 +53,13 @@ def test_plan_file_is_executed(cli: Cli, tmp_path: Path) -> None:
     assert (again.code, again.json["merged_created"], again.json["memories_archived"]) == (0, 0, 0)
 
 
+def test_printed_plan_is_executed(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(cli("plan", "notes", "--json").out)
+    done = cli("run", "notes", "--plan", file, "--json")
+    assert (done.code, done.json["merged_created"], done.json["memories_archived"]) == (0, 1, 1)
+
+
 @pytest.mark.slow
 def test_plan_run_and_status_tell_of_refused_merges(cli: Cli, write: Write) -> None:
     short = "The billing service calls the shipping service."

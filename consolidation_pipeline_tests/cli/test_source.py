@@ -137,6 +137,15 @@ def test_plan_is_tried_shortened_and_written(store: Store, cli: Cli, tmp_path: P
     assert "nothing was written: group" in again.err
 
 
+def test_printed_diff_is_a_plan_of_its_groups(store: Store, cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    path.write_text(cli("source", "diff", "shop-mem0", "--limit", "2", "--json").out)
+    assert "2 groups written" in cli("source", "write", "shop-mem0", "--plan", str(path)).out
+    assert len(store.texts()) == (GROUPS - 2) * WORDINGS + 2
+
+
 def test_rows_to_be_shown_again_are_told_before(store: Store, cli: Cli, tmp_path: Path) -> None:
     assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
     assert cli("run", "shop", "--json").code == 0
