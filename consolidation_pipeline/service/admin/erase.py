@@ -26,6 +26,7 @@ from consolidation_pipeline.store.admin.erasure import (
     delete_erased,
     delete_memory_tests,
     find_erased,
+    find_first_instant,
     find_memories_of_user,
     free_survivors,
     load_erased_texts,
@@ -151,6 +152,7 @@ def erase_memories(
         in_sources = erase_in_sources(connection, owner.id, memories)
         pseudonyms = {id_: UUID(_hash_id(salt, id_)[:32]) for rows in found.values() for id_ in rows}
         stage_erased(connection, found, pseudonyms)
+        existed_since = find_first_instant(connection, owner.id)
         survivors = free_survivors(connection, author, group_id=group_id, reason=reason, now=now)
         rows = delete_erased(connection, owner.id, questions)
         rows |= remove_boilerplate(connection, owner.id, ["\n".join(parts) for parts in texts.values()])
@@ -162,7 +164,12 @@ def erase_memories(
         rows |= {f"{name} (source)": count for name, count in in_sources.removed.items()}
         rows = {name: count for name, count in rows.items() if count}
         hashes = [_hash_id(salt, id_) for id_ in memories]
-        summary = {"memories": hashes, "rows": rows, "survivors": survivors}
+        summary = {
+            "memories": hashes,
+            "rows": rows,
+            "survivors": survivors,
+            "existed_since": existed_since.isoformat(),
+        }
         record_erasure(connection, author, group_id=group_id, summary=summary, reason=reason)
     with autocommit_connection(engine) as connection:
         renew_statistics(connection, owner.id)

@@ -133,7 +133,7 @@ def _load_job(engine: Engine, job_id: UUID) -> tuple[Row[Any], Project, ChangeSe
         if job.status != "completed":
             raise ConflictError(f"job {job_id} is {job.status}: only completed jobs can be replayed")
         project = get_project(connection, job.slug)
-        gaps = list_ledger_gaps(connection, project.id, job_id, start=_read_start(job))
+        gaps = list_ledger_gaps(connection, project.id, job_id, start=_read_start(job), end=job.completed_at)
         recorded = load_change_set(connection, job_id)
     for gap in gaps:
         what = {

@@ -153,6 +153,24 @@ def stage_erased(connection: Connection, found: Mapping[str, Sequence[UUID]], ps
     connection.execute(text("ANALYZE erased"))
 
 
+_FIND_FIRST_INSTANT = """
+    SELECT min(at) FROM (
+        SELECT id, created_at AS at FROM consolidation.task_memories
+        UNION ALL SELECT id, created_at FROM consolidation.consolidated_memories
+        UNION ALL SELECT id, created_at FROM consolidation.playbook_entries
+        UNION ALL SELECT id, created_at FROM consolidation.consolidation_suggestions
+        UNION ALL SELECT id, created_at FROM consolidation.memory_relations
+        UNION ALL SELECT entity_id, changed_at FROM consolidation.consolidation_changes WHERE project_id = :project
+    ) known JOIN erased USING (id)
+"""
+
+
+def find_first_instant(connection: Connection, project_id: UUID) -> datetime:
+    """Return since when there is any of the rows of ``erased``; jobs that ended before have read none of them."""
+    found: datetime = connection.execute(text(_FIND_FIRST_INSTANT), {"project": project_id}).scalar_one()
+    return found
+
+
 def free_survivors(
     connection: Connection, author: Author, *, group_id: UUID, reason: str | None, now: datetime
 ) -> dict[str, int]:
@@ -442,7 +460,7 @@ _RECORD_ERASURE = """
 def record_erasure(
     connection: Connection, author: Author, *, group_id: UUID, summary: Mapping[str, Any], reason: str | None
 ) -> None:
-    """Record an erasure in the ledger. ``summary`` holds counts and hashed ids, and no content."""
+    """Record an erasure in the ledger. ``summary`` holds counts, hashed ids and an instant, and no content."""
     parameters = {
         "project": author.project_id,
         "group_id": group_id,

@@ -19,12 +19,18 @@ from consolidation_pipeline.store.ledger.row_images import HAS_VECTOR_BYTES, VEC
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 from consolidation_pipeline.store.memories.pending_uses import last_use_with_pending
 
-# The ledger has no images of rows that an erasure removed, and none at all of what audit retention removed.
+# The ledger has no images of rows that an erasure removed, and none at all of what audit retention removed. Rows that
+# came after the job ended are not needed; earlier versions did not record since when there were the erased ones.
 _LIST_GAPS = """
     SELECT 'erase' AS kind, count(DISTINCT entity_id) AS rows, max(changed_at) AS at
     FROM consolidation.consolidation_changes
     WHERE project_id = :project AND (changed_at >= :start OR job_id = :job) AND (
         operation = 'erase' OR coalesce(previous_state ? 'erased', false) OR coalesce(new_state ? 'erased', false))
+        AND EXISTS (
+            SELECT FROM consolidation.consolidation_changes e
+            WHERE e.project_id = :project AND e.operation = 'erase' AND e.entity_type = 'erasure'
+                AND e.changed_at >= :start
+                AND coalesce((e.previous_state ->> 'existed_since')::timestamptz <= :end, true))
     HAVING count(*) > 0
     UNION ALL
     SELECT 'retention', (previous_state ->> 'changes')::bigint, changed_at
@@ -33,9 +39,14 @@ _LIST_GAPS = """
 """
 
 
-def list_ledger_gaps(connection: Connection, project_id: UUID, job_id: UUID, *, start: datetime) -> Sequence[Row[Any]]:
-    """Return why the ledger does not lead back to ``start``: ``kind`` erase or retention, ``rows`` and ``at``."""
-    parameters = {"project": project_id, "job": job_id, "start": start}
+def list_ledger_gaps(
+    connection: Connection, project_id: UUID, job_id: UUID, *, start: datetime, end: datetime
+) -> Sequence[Row[Any]]:
+    """Return why the ledger does not lead back to ``start``: ``kind`` erase or retention, ``rows`` and ``at``.
+
+    ``end``: end of the job.
+    """
+    parameters = {"project": project_id, "job": job_id, "start": start, "end": end}
     return connection.execute(text(_LIST_GAPS), parameters).all()
 
 
@@ -81,7 +92,8 @@ def load_kept_vectors(connection: Connection, hashes: Sequence[str]) -> dict[str
     return {row.hash: np.array(json.loads(row.embedding), dtype=np.float32) for row in rows}
 
 
-# The ledger is cut where the job began: what was undone later must not keep anything apart in the replay.
+# The ledger is cut where the job began: what was undone later must not keep anything apart in the replay. Erased rows
+# came after it, and are gone already.
 _FIND_CUT = """
     SELECT min(seq) FROM consolidation.consolidation_changes
     WHERE project_id = :project AND (job_id = :job OR changed_at >= :start)
@@ -89,6 +101,7 @@ _FIND_CUT = """
 _LIST_LATER = """
     SELECT seq FROM consolidation.consolidation_changes
     WHERE project_id = :project AND seq >= :cut AND entity_type = ANY(:tables)
+        AND NOT coalesce(previous_state ? 'erased', false) AND NOT coalesce(new_state ? 'erased', false)
 """
 _CUT_LEDGER = "DELETE FROM consolidation.consolidation_changes WHERE seq >= :cut"
 _LEDGER_TRIGGER = "ALTER TABLE consolidation.consolidation_changes {} TRIGGER append_only"

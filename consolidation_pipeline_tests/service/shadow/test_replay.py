@@ -230,6 +230,28 @@ def test_jobs_that_cannot_be_replayed_are_refused(pipeline: Pipeline) -> None:
         replay(pipeline, job)
 
 
+def test_replay_needs_no_memories_erased_that_came_later(pipeline: Pipeline) -> None:
+    rows = notes()
+    pipeline.add(rows)
+    first = pipeline.run().job_id
+    pipeline.add([note(f"late-{at}", f"The fleet of vans was sold in March{mark}") for at, mark in enumerate(".!?")])
+    pipeline.add([note("repeat", LESSONS[0])])
+    second = pipeline.run().job_id
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes WHERE job_id = :job", job=second) > 2
+    erase_memories(pipeline.engine, [note_id("late-1")], changed_by="tester")
+    pipeline.run()
+    before = compute_checksums(pipeline)
+    done = replay(pipeline, first)
+    assert done.is_same, (done.first, done.notes)
+    assert done.notes == []
+    with pytest.raises(ConflictError, match=r"cannot be replayed: \d+ rows were erased on"):
+        replay(pipeline, second)
+    assert compute_checksums(pipeline) == before
+    erase_memories(pipeline.engine, [note_id("repeat")], changed_by="tester")  # With a merged memory of the first job.
+    with pytest.raises(ConflictError, match=r"cannot be replayed: \d+ rows were erased on"):
+        replay(pipeline, first)
+
+
 def test_removed_changes_are_told(pipeline: Pipeline) -> None:
     job = pipeline.consolidate(notes()).job_id
     values = "project_id, gen_random_uuid(), 'retention', 'consolidation_changes', project_id"
