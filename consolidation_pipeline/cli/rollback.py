@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from typing import Annotated
-from uuid import UUID
 
 import typer
 
 from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json
-from consolidation_pipeline.errors import UsageError
 
 
 def rollback(
-    target: Annotated[str, typer.Argument(metavar="ID", help="Id of a job, a group of changes, or a change.")],
+    target: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of a job, a group of changes, or a change, or its first 8 digits.")
+    ],
     reason: Reason = None,
     cascade: Annotated[bool, typer.Option("--cascade", help="Also undo later changes that depend on it.")] = False,
     as_json: JsonFlag = False,
@@ -22,13 +22,13 @@ def rollback(
 
     Refused with exit code 3 if a row has changed since.
     """
-    from consolidation_pipeline.service.undo.rollback import roll_back
+    from consolidation_pipeline.service.undo.rollback import find_target_id, roll_back
 
-    id_ = _read_id(target)
     engine, settings = open_store()
+    id_ = find_target_id(engine, target)
     done = roll_back(engine, id_, settings=settings, changed_by=get_actor(), reason=reason, cascade=cascade)
     if as_json:
-        print_json({"target": target, **vars(done)})
+        print_json({"target": id_, **vars(done)})
         return
     rows = {
         "changes undone": done.changes,
@@ -38,13 +38,4 @@ def rollback(
         "undo" if done.redone else "redo": f"consolidation rollback {done.rollback_id}",
         "note": "; ".join(done.notes) or None,
     }
-    make_console().print(fact_table(f"{done.scope} {target}: rolled back", rows))
-
-
-def _read_id(given: str) -> UUID:
-    try:
-        return UUID(given)
-    except ValueError:
-        raise UsageError(
-            f"{given!r} is no id: `consolidation history PROJECT` lists those of runs and groups"
-        ) from None
+    make_console().print(fact_table(f"{done.scope} {id_}: rolled back", rows))

@@ -185,7 +185,7 @@ def diff(
     for sentence in describe_taken(engine, name):
         _tell(sentence)
     if len(planned) > limit:
-        print_note(f"note: {limit:,} groups are shown; --limit {len(planned)} shows all")
+        print_note(f"note: {counted(limit, 'group')} shown; --limit {len(planned)} shows all")
     if not planned and not restores:
         return
     if out is not None:

@@ -30,6 +30,18 @@ def test_change_is_undone_with_its_group(cli: Cli) -> None:
     assert cli("metrics", "notes", "--json").json["consolidated"] == 0
 
 
+def test_first_digits_of_an_id_are_enough(cli: Cli, consolidated: dict[str, Any]) -> None:
+    change = cli("history", "notes", "--json").json["changes"][0]
+    undone = cli("rollback", change["group_id"][:8], "--json").json
+    assert (undone["scope"], undone["target"]) == ("group", change["group_id"])
+    assert cli("rollback", undone["rollback_id"].upper()[:13]).code == 0
+    assert f"job {consolidated['job_id']}: rolled back" in cli("rollback", consolidated["job_id"][:8]).out
+    assert "no change, group or job" in cli("rollback", "00000000").err
+    for wrong in (change["group_id"][:7], "notes", ""):
+        answer = cli("rollback", wrong)
+        assert (answer.code, "is no id: `consolidation history PROJECT` lists" in answer.err) == (2, True)
+
+
 def test_rollback_note_names_kept_apart_merges(cli: Cli, consolidated: dict[str, Any]) -> None:
     group = cli("history", "notes", "--json").json["changes"][0]["group_id"]
     of_job = cli("rollback", consolidated["job_id"], "--json").json

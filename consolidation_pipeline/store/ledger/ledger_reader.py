@@ -73,6 +73,20 @@ def find_rollback_target(connection: Connection, target: UUID) -> RollbackTarget
     return None
 
 
+_FIND_IDS = """
+    SELECT id FROM (
+        SELECT job_id AS id FROM consolidation.consolidation_changes WHERE job_id BETWEEN :first AND :last
+        UNION SELECT group_id FROM consolidation.consolidation_changes WHERE group_id BETWEEN :first AND :last
+        UNION SELECT id FROM consolidation.consolidation_changes WHERE id BETWEEN :first AND :last
+    ) known ORDER BY id LIMIT :limit
+"""
+
+
+def find_rollback_ids(connection: Connection, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
+    """Return the ids of jobs, groups and changes from ``first`` to ``last``, up to ``limit``."""
+    return connection.scalars(text(_FIND_IDS), {"first": first, "last": last, "limit": limit}).all()
+
+
 _IS_UNDO = """
     WITH RECURSIVE undone AS (
         SELECT reverts_change_id AS id FROM consolidation.consolidation_changes WHERE seq = :seq
