@@ -86,7 +86,7 @@ def connect(
     config = {field: value for field, value in given.items() if value is not None}
     source_name = name or f"{project}-{kind}"
     check_mode(mode)
-    found = probe_source(config)
+    found = probe_source(config, mode=mode)
     if not as_json:
         _show(found, source_name, project, mode)
         if not yes:

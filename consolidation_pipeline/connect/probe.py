@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from psycopg import Connection, sql
@@ -36,7 +37,10 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
         version = connection.info.server_version
         if version < _OLDEST_POSTGRES:
             raise UsageError(f"Postgres {version // 10000} is too old to connect to: 13 or newer is needed")
+        is_table = _is_table(connection, table)
         rights = _read_rights(connection, table)
+        if not is_table:
+            rights = replace(rights, write=False, watch=False)
         if not rights.read:
             raise UsageError(f"this user may not read {table.mapping.table}: grant SELECT on it")
         _check_text(table)
@@ -56,9 +60,9 @@ def probe(connection: Connection[Any], table: SourceTable) -> Recognition:
             dimension=dimensions[0][0] if dimensions else None,
             rights=rights,
             sidecar_name=f"schema {sidecar.SCHEMA}" + (" and a trigger that tells of changes" if rights.watch else ""),
-            is_table=_is_table(connection, table),
+            is_table=is_table,
             warnings=[
-                *_find_warnings(table, rights, dimensions, scopes, owner=_find_sidecar(connection)[0]),
+                *_find_warnings(table, rights, dimensions, scopes, is_table, owner=_find_sidecar(connection)[0]),
                 *_find_odd_values(connection, table, memories),
                 *_find_hidden(connection, table),
             ],
@@ -190,12 +194,15 @@ def _find_warnings(
     rights: Rights,
     dimensions: Sequence[tuple[int, int]],
     scopes: Sequence[tuple[Mapping[str, str], int]],
+    is_table: bool,
     *,
     owner: str | None,
 ) -> Sequence[str]:
     mapping = table.mapping
     found = []
-    if not rights.write:
+    if not is_table:
+        found.append(f"{mapping.table} is no table: all of it is read at each sync, and {MIRROR_ONLY}")
+    elif not rights.write:
         found.append(f"this user may not change these tables: {MIRROR_ONLY}")
     elif not rights.create_schema and owner is not None:
         found.append(
@@ -204,7 +211,7 @@ def _find_warnings(
         )
     elif not rights.create_schema:
         found.append(f"this user may not create schema {sidecar.SCHEMA}: {MIRROR_ONLY}")
-    if not rights.watch:
+    if is_table and not rights.watch:
         found.append("this user may make no trigger: changes are found by reading all rows at each sync")
     if len(dimensions) > 1:
         listed = ", ".join(f"{count} of {dimension}" for dimension, count in dimensions[:_SHOWN])

@@ -178,7 +178,7 @@ class SourceTable:
     @cached_property
     def memories_sql(self) -> sql.Composable:
         """SQL of the table and the condition that all memories meet: ``table t WHERE ..``."""
-        return sql.SQL("{} t WHERE ({}) AND nullif(btrim({}), '') IS NOT NULL").format(
+        return sql.SQL("{} t WHERE ({}) AND nullif(btrim({}, E' \\t\\n\\r\\f\\x0b'), '') IS NOT NULL").format(
             self.mapping.identifier(),
             sql.SQL(self.mapping.where),
             self.mapping.text.as_text(),

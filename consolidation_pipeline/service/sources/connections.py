@@ -56,16 +56,18 @@ class Connected:
     watched: bool
 
 
-def probe_source(config: Mapping[str, Any]) -> Recognition:
+def probe_source(config: Mapping[str, Any], *, mode: str = "mirror") -> Recognition:
     """Examine a store without changing anything.
 
     Raises:
-        UsageError: The configuration does not fit the store, or this user may not read it.
+        UsageError: The configuration does not fit the store, or the user has too few rights for the mode.
         StoreError: The database cannot be reached.
     """
     check_memory_type(read_config(config).memory_type)
     with open_store(config) as store:
-        return store.probe()
+        found = store.probe()
+        _check_rights(found, mode)
+        return found
 
 
 def connect_source(
@@ -153,13 +155,9 @@ def _examine(store: MemoryStore, name: str, mode: str, address: str, *, written:
         written: Writes that are known here.
     """
     found = store.probe()
+    _check_rights(found, mode)
     if mode == "mirror":
         return found
-    if not found.is_table:
-        raise UsageError(f"mode {mode} needs a table, and {found.table} is none: connect what it reads, or mode mirror")
-    if not (found.rights.write and found.rights.create_schema):
-        lacking = [warning for warning in found.warnings if warning.endswith(MIRROR_ONLY)]
-        raise UsageError(f"mode {mode} needs more rights: {'; '.join(lacking)}")
     other = store.find_writer(name)
     if other is not None:
         raise ConflictError(f"{found.table} is connected as {other} there: use that name", (other,))
@@ -171,6 +169,17 @@ def _examine(store: MemoryStore, name: str, mode: str, address: str, *, written:
             tuple(map(str, sorted(unknown))),
         )
     return found
+
+
+def _check_rights(found: Recognition, mode: str) -> None:
+    """Raise UsageError if the mode writes, and the store is no table or the user may not write there."""
+    if mode == "mirror":
+        return
+    if not found.is_table:
+        raise UsageError(f"mode {mode} needs a table, and {found.table} is none: connect what it reads, or mode mirror")
+    if not (found.rights.write and found.rights.create_schema):
+        lacking = [warning for warning in found.warnings if warning.endswith(MIRROR_ONLY)]
+        raise UsageError(f"mode {mode} needs more rights: {'; '.join(lacking)}")
 
 
 def set_mode(engine: Engine, name: str, mode: str) -> None:

@@ -173,6 +173,15 @@ def test_vectors_of_two_models_are_told(mem0_store: Store) -> None:
     assert "vectors of several lengths (23 of 256, 1 of 3)" in warning
 
 
+def test_blank_texts_are_no_memories(make_store: Callable[[Kind], Store], pipeline: Pipeline) -> None:
+    store = make_store(NOTES)
+    store.connection.execute("INSERT INTO app.notes (tenant, body) VALUES ('a', ''), ('a', '  '), ('a', E'\\r\\n \\t')")
+    config = {**NOTES.config, "url_env": URL_ENV}
+    assert probe_source(config).skipped == 3
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+    assert sync_source(pipeline.engine, SOURCE).refused == 0
+
+
 def test_rows_without_scope_are_told(mem0_store: Store) -> None:
     mem0_store.connection.execute("UPDATE mem0 SET payload = payload - 'user_id' WHERE payload ->> 'user_id' = 'bob'")
     (warning,) = probe_source(CONFIG).warnings
@@ -255,6 +264,11 @@ def test_reader_may_mirror_beside_a_sidecar(reader_env: str, mem0_store: Store, 
 def test_view_is_only_mirrored(mem0_store: Store, pipeline: Pipeline) -> None:
     mem0_store.connection.execute("CREATE VIEW seen AS SELECT * FROM mem0")
     config = {**CONFIG, "table": "seen"}
+    found = probe_source(config)
+    assert (found.rights.read, found.rights.write, found.rights.watch) == (True, False, False)
+    assert "seen is no table: all of it is read at each sync, and only mode mirror works" in found.warnings
+    with pytest.raises(UsageError, match="mode write needs a table, and seen is none"):
+        probe_source(config, mode="write")
     with pytest.raises(UsageError, match="mode write needs a table, and seen is none"):
         connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="write")
     assert list_connected(pipeline.engine) == []
