@@ -38,6 +38,14 @@ _FORBIDDEN = (
     psycopg.errors.FeatureNotSupported,
 )
 
+# Images of rows and keys are text: it must hold every digit, and be read alike in any other session.
+_SET_SESSION = """
+    SELECT set_config('lock_timeout', %s, false), set_config('TimeZone', 'UTC', false),
+        set_config('DateStyle', 'ISO, YMD', false), set_config('IntervalStyle', 'postgres', false),
+        set_config('extra_float_digits', '1', false), set_config('bytea_output', 'hex', false)
+"""
+# Fields of the configuration of a folder alone.
+_FOLDER_ONLY = ("path", "format")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -128,7 +136,10 @@ def read_config(values: Mapping[str, Any]) -> SourceConfig:
         config = SourceConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"{'.'.join(map(str, first['loc']))} of the source: {first['msg']}") from error
+        field = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden" and field in _FOLDER_ONLY:
+            raise UsageError(f"{field} does not apply to {values.get('kind')}: give it with the kind folder") from error
+        raise UsageError(f"{field} of the source: {first['msg']}") from error
     if config.kind not in KINDS:
         raise UsageError(f"there is no kind of store {config.kind!r}; kinds: {', '.join((*KINDS, FOLDER))}")
     _check_variable(config.url_env)
@@ -234,9 +245,7 @@ def open_database(url_env: str) -> Iterator[StoreConnection]:
     except psycopg.Error as error:
         raise StoreError(f"the database of {url_env} cannot be reached: {str(error).strip()}") from None
     with connection:
-        connection.execute(
-            "SELECT set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false)", [_LOCK_TIMEOUT]
-        )
+        connection.execute(_SET_SESSION, [_LOCK_TIMEOUT])
         try:
             yield connection
         except psycopg.Error as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
@@ -26,8 +26,10 @@ from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURC
 from consolidation_pipeline_tests.service.sources.stores import (
     AGNO,
     FACTS,
+    NOTES,
     USERS,
     WORDINGS,
+    Kind,
     Store,
     row_id,
     word,
@@ -453,6 +455,25 @@ def test_rows_come_back_by_sql_alone(any_store: Store, pipeline: Pipeline) -> No
     assert restore_by_sql(any_store) == []
     assert restore_store(URL_ENV) == {}
     assert sidecar.find_version(any_store.connection) is None
+
+
+@pytest.mark.parametrize("way", ["rollback", "sql"])
+def test_settings_of_the_user_lose_no_digits(make_store: Callable[[Kind], Store], pipeline: Pipeline, way: str) -> None:
+    store = make_store(NOTES)
+    store.connection.execute(
+        "ALTER TABLE app.notes ADD COLUMN worth float8 DEFAULT random() / 3, ADD COLUMN day date DEFAULT '2026-02-03'"
+    )
+    name = store.connection.info.dbname
+    for setting in ("extra_float_digits = 0", "datestyle = 'SQL, DMY'", "intervalstyle = 'sql_standard'"):
+        store.connection.execute(f"ALTER DATABASE {name} SET {setting}")
+    before = store.checksum()
+    outcome = consolidate(pipeline, store)
+    assert write_all(pipeline).written == GROUPS
+    if way == "rollback":
+        pipeline.roll_back(outcome.job_id)
+    else:
+        restore_by_sql(store)
+    assert store.checksum() == before
 
 
 def test_sql_alone_leaves_changed_rows(mem0_store: Store, pipeline: Pipeline) -> None:
