@@ -45,7 +45,7 @@ def connect(
         ),
     ] = None,
     key: Annotated[
-        list[str] | None, typer.Option(help="Kind table: column of the primary key. May be repeated.")
+        list[str] | None, typer.Option(help="Kind table: columns of the primary key, separated by commas.")
     ] = None,
     text: Annotated[str | None, typer.Option(help=f"Where the text is: {_FIELD}.")] = None,
     created: Annotated[str | None, typer.Option(help="Kind table: field of the creation time.")] = None,
@@ -74,7 +74,7 @@ def connect(
         "format": format,
         "table": table,
         "scope": _read_scope(scope),
-        "key": key,
+        "key": None if key is None else [column.strip() for each in key for column in each.split(",")],
         "text": text,
         "created": created,
         "updated": updated,

@@ -144,8 +144,19 @@ def _check_text(table: SourceTable) -> None:
 
 
 def _find_odd_values(connection: Connection[Any], table: SourceTable, memories: int) -> Iterator[str]:
-    """Yield sentences on times that cannot be read."""
+    """Yield sentences on texts and metadata of other types, and on times that cannot be read."""
     mapping = table.mapping
+    counting = sql.SQL("SELECT count(*) FROM {} AND jsonb_typeof({}) IN ('object', 'array')")
+    structured = connection.execute(counting.format(table.memories_sql, mapping.text.as_json())).fetchone()
+    number = 0 if structured is None else structured[0]
+    if number:
+        yield (
+            f"{number:,} of {counted(memories, 'row')} {plural(number, 'has')} JSON at {mapping.text} and no text: "
+            f"name a key of it, such as {mapping.text}.key"
+        )
+    metadata = mapping.metadata
+    if metadata is not None and not metadata.path and table.columns[metadata.column].type not in ("json", "jsonb"):
+        yield f"{metadata} is of type {table.columns[metadata.column].type}, not JSON: no metadata is copied"
     for field, is_needed in ((mapping.created, True), (mapping.updated, False)):
         if field is None:
             continue

@@ -63,8 +63,25 @@ def list_columns(connection: Connection[Any], table: str) -> dict[str, Column]:
     """
     found = connection.execute(_LIST_COLUMNS, [table_identifier(table).as_string(connection)]).fetchall()
     if not found:
-        raise UsageError(f"table {table} does not exist in this database, or this user may not see it")
+        raise UsageError(
+            f"table {table} does not exist in this database, or this user may not see it{_suggest(connection, table)}"
+        )
     return {name: Column(name, type_, generated) for name, type_, generated in found}
+
+
+_FIND_SIMILAR = """
+    SELECT CASE WHEN n.nspname = ANY(current_schemas(false)) THEN '' ELSE n.nspname || '.' END || c.relname
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+        AND lower(%(name)s) IN (lower(c.relname), lower(n.nspname || '.' || c.relname))
+    ORDER BY 1 LIMIT 1
+"""
+
+
+def _suggest(connection: Connection[Any], table: str) -> str:
+    """Return the name of a table that differs in schema, case or quotes only, as the end of a sentence."""
+    found = connection.execute(_FIND_SIMILAR, {"name": table.replace('"', "")}).fetchone()
+    return "" if found is None else f"; there is {found[0]}: give names as they are, without quotes"
 
 
 class SourceTable:

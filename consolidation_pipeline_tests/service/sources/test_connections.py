@@ -81,7 +81,9 @@ def test_keys_with_a_meaning_are_no_memories(make_store: Callable[[Kind], Store]
         ({"kind": "mem0", "url_env": "postgresql://a:b@c/d"}, "url_env is not the name of an environment variable"),
         ({"kind": "mem0", "url_env": "NO_SUCH_URL"}, "the variable NO_SUCH_URL is not set"),
         ({"kind": "mem0", "url_env": URL_ENV, "color": "red"}, "color of the source"),
+        ({**CONFIG, "path": "/notes"}, "path does not apply to mem0: give it with the kind folder"),
         ({**CONFIG, "table": "memoirs"}, "table memoirs does not exist"),
+        ({**CONFIG, "table": '"Mem0"'}, "not see it; there is mem0: give names as they are, without quotes"),
         ({**CONFIG, "vector": "v"}, "vector is known for mem0"),
         ({**CONFIG, "text": "v"}, "text is known for mem0"),
         ({**CONFIG, "scope": {"team": "x"}}, "mem0 has no scope team"),
@@ -180,6 +182,19 @@ def test_blank_texts_are_no_memories(make_store: Callable[[Kind], Store], pipeli
     assert probe_source(config).skipped == 3
     connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
     assert sync_source(pipeline.engine, SOURCE).refused == 0
+
+
+def test_text_and_metadata_of_other_types_are_told(mem0_store: Store) -> None:
+    mem0_store.connection.execute(
+        'CREATE SCHEMA "App"; CREATE TABLE "App"."Memo" (id int PRIMARY KEY, body jsonb, more text)'
+    )
+    mem0_store.connection.execute("""INSERT INTO "App"."Memo" VALUES (1, '"words"'), (2, '{"a": 1}'), (3, '["b"]')""")
+    config = {"kind": "table", "url_env": URL_ENV, "key": ["id"], "text": "body", "metadata": "more"}
+    with pytest.raises(UsageError, match=r"there is App\.Memo: give names as they are"):
+        probe_source({**config, "table": "memo"})
+    warnings = probe_source({**config, "table": "App.Memo"}).warnings
+    assert "2 of 3 rows have JSON at body and no text: name a key of it, such as body.key" in warnings
+    assert "more is of type text, not JSON: no metadata is copied" in warnings
 
 
 def test_rows_without_scope_are_told(mem0_store: Store) -> None:
