@@ -1,14 +1,19 @@
-"""Connected stores of a project that is to be deleted, and what it leaves in them."""
+"""Connected stores of a project: what its options may not mix, and what its deletion leaves in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.text.counted_nouns import counted
+from consolidation_pipeline.errors import InvalidOptionError
+from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.scopes import parse_scope
 from consolidation_pipeline.service.sources.stores import read_config
 from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.sources.source_overview import count_rows
 from consolidation_pipeline.store.sources.source_writes import list_writes
 from consolidation_pipeline.store.sources.sources import list_sources
@@ -45,6 +50,24 @@ def list_stores(connection: Connection, project_id: UUID) -> list[ProjectStore]:
         command = f"consolidation source restore {read_config(source.config).address}"
         stores.append(ProjectStore(source.name, hidden, is_written, None if source.mode == "mirror" else command))
     return stores
+
+
+def check_scope(connection: Connection, project: Project, config: Mapping[str, Any]) -> None:
+    """Raise InvalidOptionError if new options of a project would mix memories that a connected store keeps apart.
+
+    Args:
+        config: All options that the project would have.
+    """
+    scope = parse_options(config).scope
+    if scope == parse_options(project.config).scope:
+        return
+    for source in list_sources(connection, project.id):
+        missing = [name for name in read_config(source.config).scope_names if name not in parse_scope(scope)]
+        if missing:
+            raise InvalidOptionError(
+                f"scope = {scope} would mix memories that source {source.name} keeps apart by {', '.join(missing)}: "
+                "disconnect it, and connect it by its name with --scope for what is to stay apart"
+            )
 
 
 def describe_stores(stores: Sequence[ProjectStore]) -> str:

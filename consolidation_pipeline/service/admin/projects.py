@@ -11,7 +11,7 @@ from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import ConflictError, InvalidOptionError, UsageError
 from consolidation_pipeline.options import OPTION_NAMES, ConsolidationOptions, parse_options
 from consolidation_pipeline.service.admin.model_check import MODEL_OPTIONS, check_provider
-from consolidation_pipeline.service.admin.project_stores import ProjectStore, describe_stores, list_stores
+from consolidation_pipeline.service.admin.project_stores import ProjectStore, check_scope, describe_stores, list_stores
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.operator_limits import check_limits, read_limits
 from consolidation_pipeline.settings import Settings
@@ -75,11 +75,13 @@ def configure_project(
 
     Raises:
         NotFoundError: There is no such project.
-        InvalidOptionError: An option is unknown, out of range or beyond the operator's limits. Nothing is changed.
+        InvalidOptionError: An option is unknown, out of range or beyond the operator's limits, or ``scope`` would mix
+            memories that a connected store keeps apart. Nothing is changed.
     """
     with engine.begin() as connection:
         project = store.get_project(connection, slug)
         chosen = merge_config(project, config, resets=resets, settings=settings)
+        check_scope(connection, project, chosen)
         on = project.consolidation_enabled if enabled is None else enabled
         return store.configure_project(connection, slug, config=chosen, consolidation_enabled=on)
 

@@ -15,6 +15,7 @@ from consolidation_pipeline.errors import (
     SchemaOutOfDateError,
     UsageError,
 )
+from consolidation_pipeline.service.admin.project_stores import check_scope
 from consolidation_pipeline.service.admin.projects import merge_config
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project, open_run
@@ -75,6 +76,8 @@ def run_shadow(
     project = get_runnable_project(engine, slug)
     _check_name(name)
     config = merge_config(project, options, settings=settings)
+    with engine.connect() as connection:
+        check_scope(connection, project, config)
     given = {key: value for key, value in config.items() if project.config.get(key) != value}
     if not given:
         raise UsageError("a shadow needs options that differ from the project's, such as t_merge=0.9")

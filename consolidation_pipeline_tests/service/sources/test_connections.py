@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -15,8 +16,17 @@ from sqlalchemy import make_url
 
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.connect.watch import is_watched
-from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, NotFoundError, StoreError, UsageError
+from consolidation_pipeline.errors import (
+    ConflictError,
+    InvalidMemoryError,
+    InvalidOptionError,
+    NotFoundError,
+    StoreError,
+    UsageError,
+)
+from consolidation_pipeline.service.admin.projects import configure_project
 from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.shadow.shadows import run_shadow
 from consolidation_pipeline.service.sources.connections import (
     connect_source,
     disconnect_source,
@@ -295,6 +305,19 @@ def test_key_that_rows_share_is_refused(mem0_store: Store) -> None:
     config = {"kind": "table", "url_env": URL_ENV, "table": "bare", "key": ["id"], "text": "body"}
     with pytest.raises(UsageError, match="id is no key of bare: 2 rows have 'same'"):
         probe_source(config)
+
+
+def test_options_that_would_mix_scopes_are_refused(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store, mode="mirror")
+    change = partial(configure_project, pipeline.engine, PROJECT, settings=pipeline.settings)
+    refused = "would mix memories that source shop keeps apart by"
+    with pytest.raises(InvalidOptionError, match=f"scope = project {refused} user_id, agent_id, session_id"):
+        change(config={"scope": "project"})
+    with pytest.raises(InvalidOptionError, match=f"scope = user_id {refused} agent_id, session_id"):
+        run_shadow(pipeline.engine, PROJECT, {"scope": "user_id"}, settings=pipeline.settings, triggered_by="tester")
+    change(config={"scope": "user_id,agent_id,session_id,metadata.team", "t_merge": 0.9})
+    disconnect_source(pipeline.engine, SOURCE, restore=True)
+    change(config={"scope": "project"})
 
 
 def test_project_that_would_mix_scopes_is_refused(mem0_store: Store, pipeline: Pipeline) -> None:
