@@ -52,6 +52,7 @@ from consolidation_pipeline.store.memories.revisions import (
     load_revisions,
 )
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.sources.sources import find_mirrored
 
 # An agent may say that a memory matters, and not that it matters more than any other.
 MAX_CLAIMED_IMPORTANCE = 1.0
@@ -152,7 +153,7 @@ def edit_memory(
         ForbiddenError: Another writer wrote it.
         UsageError: It is a consolidated memory, or there is no such field.
         InvalidMemoryError: A value is not allowed.
-        ConflictError: It is archived or deleted, or has another version.
+        ConflictError: It is archived or deleted, has another version, or copies its text from a connected store.
         ProjectBusyError: A run or a rollback holds the project.
     """
     _check_reason(reason)
@@ -210,6 +211,7 @@ def revise_memories(
         changed_by=changed_by,
         reason=reason,
         editor=Editor(),
+        mirrored=True,
     )
     return Revised(done.ids, done.group_id)
 
@@ -232,8 +234,12 @@ def _write(
     changed_by: str,
     reason: str | None,
     editor: Editor,
+    mirrored: bool = False,
 ) -> _Written:
-    """Write new values of raw memories as one group of changes; memories whose values are the stored ones stay."""
+    """Write new values of raw memories as one group of changes; memories whose values are the stored ones stay.
+
+    ``mirrored``: copies of rows of connected stores may change too.
+    """
     group_id, author = uuid4(), Author(project.id, None, changed_by)
     with hold_project(engine, project), engine.begin() as connection:
         lock_active_keys(connection, [project.id])
@@ -246,6 +252,8 @@ def _write(
         columns = frozenset(name for values in new.values() for name in values)
         rows = {id_: {name: new[id_].get(name, stored[id_].values[name]) for name in sorted(columns)} for id_ in new}
         revised = [id_ for id_ in new if _DERIVING & set(new[id_])]
+        if not mirrored:
+            _reject_mirrored(connection, revised)
         for id_ in revised:
             rows[id_] |= _derive_columns(stored[id_].values | new[id_])
         derived = _revise(connection, author, rows, revised, group_id=group_id, reason=reason)
@@ -254,6 +262,17 @@ def _write(
             update = MemoryUpdate(id_, stored[id_].version, group_id, reason)
             edit_rows(connection, author, "task_memories", [update], values=rows[id_])
     return _Written(columns, sorted(new), derived, group_id)
+
+
+def _reject_mirrored(connection: Connection, ids: Sequence[UUID]) -> None:
+    """Raise ConflictError if one of these memories is the copy of a row: its store would go on saying the old text."""
+    found = find_mirrored(connection, ids)
+    if found is not None:
+        raise ConflictError(
+            f"memory {found.memory_id} is the copy of row {found.key} of source {found.name}: change the row in its "
+            f"store, and `consolidation source sync {found.name}` brings it",
+            (str(found.memory_id),),
+        )
 
 
 def _load_editable(

@@ -1,4 +1,7 @@
-"""Recall gate: a group stays written only if the store's own search finds its successor as well as its rows before."""
+"""Recall gate: a group stays written only if the store's own search finds its successor as well as its rows before.
+
+Before, the texts of its rows are compared with those of the memories that were merged.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from consolidation_pipeline.connect.store import GroupWrite, MemoryStore, Receip
 from consolidation_pipeline.errors import ConflictError, ConsolidationError
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.write_plan import PlannedWrite
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.sources.source_writes import load_row_texts
+from consolidation_pipeline.store.sources.sources import Source
 
 # Places of the store's own search in which a successor has to be.
 SEARCH_LIMIT = 20
@@ -56,6 +62,27 @@ def read_rows(store: MemoryStore, plan: PlannedWrite) -> list[SourceRow]:
     """Return the rows of a group as the store has them now, with their vectors."""
     with store.transaction():
         return list(store.iter_rows(list(plan.stamps), vectors=store.has_vectors))
+
+
+def check_texts(engine: Engine, source: Source, plan: PlannedWrite, rows: Sequence[SourceRow]) -> None:
+    """Raise ConflictError if a memory says something else than its row: it was edited here, and the store was not.
+
+    Left out are rows that changed since, which the write refuses, and successors, whose text is the united one.
+    """
+    with engine.connect() as connection:
+        texts = load_row_texts(connection, source.id, [row.key for row in rows], state="mirrored")
+    same = [row for row in rows if row.key in texts and row.stamp == plan.stamps[row.key]]
+    edited = [row.key for row in same if _read_words(row) != texts[row.key].split()]
+    if edited:
+        raise ConflictError(
+            f"the memory of row {edited[0]} was edited here, and the store has another text: undo the edit, or change "
+            "the row in the store and sync",
+            tuple(edited),
+        )
+
+
+def _read_words(row: SourceRow) -> list[str]:
+    return f"{row.fields.get('goal') or ''} {row.text}".split()
 
 
 def make_group(

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.errors import ConflictError, UsageError
-from consolidation_pipeline.service.sources.recall_gate import RecallError, make_group, read_rows, write_checked
+from consolidation_pipeline.service.sources.recall_gate import (
+    RecallError,
+    check_texts,
+    make_group,
+    read_rows,
+    write_checked,
+)
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.service.sources.write_plan import PlannedWrite
@@ -56,6 +62,7 @@ def rehearse_writes(
         for plan in planned:
             try:
                 rows = read_rows(store, plan)
+                check_texts(engine, source, plan, rows)
                 group = make_group(store, plan, rows, embedder, uuid4())
                 with store.transaction(discard=True):
                     receipt, places = write_checked(store, name, group, rows)

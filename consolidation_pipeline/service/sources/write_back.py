@@ -13,6 +13,7 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageErr
 from consolidation_pipeline.service.sources.dissolved import restore_dissolved, undo_each
 from consolidation_pipeline.service.sources.recall_gate import (
     RecallError,
+    check_texts,
     make_group,
     read_rows,
     write_checked,
@@ -210,6 +211,7 @@ def _write(
             plan={"keep": plan.keep, "text": plan.text, "stamps": dict(plan.stamps), "group": str(plan.id)},
         )
     try:
+        check_texts(engine, source, plan, rows)
         group = make_group(store, plan, rows, embedder, write_id)
         with store.transaction():
             receipt, _ = write_checked(store, source.name, group, rows)

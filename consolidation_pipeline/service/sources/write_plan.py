@@ -17,7 +17,7 @@ from consolidation_pipeline.store.sources.source_writes import (
     list_dissolved,
     list_taken,
     list_writable,
-    load_hidden_texts,
+    load_row_texts,
 )
 from consolidation_pipeline.store.sources.sources import get_source
 
@@ -154,7 +154,7 @@ def plan_restores(engine: Engine, name: str) -> list[PlannedRestore]:
                 id=write.group_id,
                 memory_id=write.memory_id,
                 write_id=write.id,
-                texts=load_hidden_texts(connection, source.id, write.hidden),
+                texts=load_row_texts(connection, source.id, write.hidden, state="hidden"),
                 removed=write.plan["text"] if write.plan["keep"] is None else None,
             )
             for owner, write in list_dissolved(connection, source.project_id)

@@ -226,16 +226,17 @@ def list_taken(connection: Connection, source_id: UUID) -> list[tuple[SourceWrit
     return [(SourceWrite(*row[:-1]), row[-1]) for row in connection.execute(text(_LIST_TAKEN), {"source": source_id})]
 
 
-_LOAD_HIDDEN = """
+_LOAD_TEXTS = """
     SELECT r.key, concat_ws(E'\n', nullif(btrim(t.goal), ''), btrim(t.execution_summary)) AS body
     FROM consolidation.source_rows r LEFT JOIN consolidation.task_memories t ON t.id = r.memory_id
-    WHERE r.source_id = :source AND r.state = 'hidden' AND r.key = ANY(:keys)
+    WHERE r.source_id = :source AND r.state = :state AND r.key = ANY(:keys)
 """
 
 
-def load_hidden_texts(connection: Connection, source_id: UUID, keys: Sequence[str]) -> dict[str, str]:
-    """Return the texts of those of these rows that are hidden, by key."""
-    return {row.key: row.body for row in connection.execute(text(_LOAD_HIDDEN), {"source": source_id, "keys": keys})}
+def load_row_texts(connection: Connection, source_id: UUID, keys: Sequence[str], *, state: str) -> dict[str, str]:
+    """Return the texts that memories have of those of these rows that are in a state, such as hidden, by key."""
+    bound = {"source": source_id, "state": state, "keys": list(keys)}
+    return {row.key: row.body for row in connection.execute(text(_LOAD_TEXTS), bound)}
 
 
 _SET_STATES = """

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError
@@ -117,6 +117,18 @@ def load_row_states(
     """Return the rows of a store by key, as they were read last: those with ``keys``, or all."""
     bound = {"source": source_id, "keys": None if keys is None else list(keys)}
     return {row.key: SourceRowState(*row) for row in connection.execute(text(_LOAD_STATES), bound)}
+
+
+_FIND_MIRRORED = """
+    SELECT r.memory_id, r.key, s.name
+    FROM consolidation.source_rows r JOIN consolidation.sources s ON s.id = r.source_id
+    WHERE r.memory_id = ANY(:ids) AND r.state IN ('mirrored', 'hidden') ORDER BY r.memory_id LIMIT 1
+"""
+
+
+def find_mirrored(connection: Connection, ids: Sequence[UUID]) -> Row[Any] | None:
+    """Return the first of these memories that mirrors a row of a connected store: ``memory_id``, ``key``, ``name``."""
+    return connection.execute(text(_FIND_MIRRORED), {"ids": list(ids)}).one_or_none()
 
 
 _STAGED = ("key", "memory_id", "stamp", "state", "reason", "changed_at")

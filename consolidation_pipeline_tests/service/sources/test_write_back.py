@@ -13,8 +13,11 @@ import pytest
 
 from consolidation_pipeline.connect import database_store, sidecar
 from consolidation_pipeline.errors import ConflictError, NotFoundError, StoreError, UsageError
+from consolidation_pipeline.service.lifecycle import memory_edits
+from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
 from consolidation_pipeline.service.sources import recovery, write_back, write_plan
 from consolidation_pipeline.service.sources.connections import disconnect_source, restore_store
+from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import WriteResult, undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import plan_writes
@@ -455,6 +458,34 @@ def test_rows_come_back_by_sql_alone(any_store: Store, pipeline: Pipeline) -> No
     assert restore_by_sql(any_store) == []
     assert restore_store(URL_ENV) == {}
     assert sidecar.find_version(any_store.connection) is None
+
+
+def test_row_is_not_hidden_for_an_edited_copy(
+    make_store: Callable[[Kind], Store], pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(AGNO)
+    store.add([("alice", "Lunch is at noon"), ("alice", "The printer on floor two is out of paper")])
+    connect(pipeline, store)
+    copy = pipeline.value("SELECT id FROM {s}.task_memories WHERE execution_summary LIKE 'The printer%'")
+    edit = {"content": "Lunch is at noon!"}
+    with pytest.raises(ConflictError, match=f"memory {copy} is the copy of row .* of source shop: change the row in"):
+        edit_memory(pipeline.engine, copy, edit, changed_by="tester")
+    assert edit_memory(pipeline.engine, copy, {"tags": ["office"]}, changed_by="tester").changed == ["tags"]
+    with monkeypatch.context() as patch:  # As earlier versions allowed it.
+        patch.setattr(memory_edits, "_reject_mirrored", lambda *_: None)
+        group = edit_memory(pipeline.engine, copy, edit, changed_by="tester").group_id
+    pipeline.run(PROJECT)
+    (plan,) = [one for one in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if "Lunch is at noon" in one.text]
+    before = store.checksum()
+    outcome = rehearse_writes(pipeline.engine, SOURCE, [plan])[plan.memory_id]
+    result = write_all(pipeline, memory_ids=[plan.memory_id])
+    assert (result.written, list(result.refused.values())) == (0, [outcome.refusal])
+    assert outcome.refusal is not None
+    assert "was edited here, and the store has another text: undo the edit" in outcome.refusal
+    assert store.checksum() == before
+    assert group is not None
+    pipeline.roll_back(group, cascade=True)
+    assert write_all(pipeline).refused == {}
 
 
 @pytest.mark.parametrize("way", ["rollback", "sql"])
