@@ -243,9 +243,11 @@ def write(
     with show_progress(f"writing to {name}", as_json=as_json):
         named = find_groups(engine, name, groups) if groups else None
         result = write_source(engine, name, memory_ids=named, plan=loaded, everything=all_)
+    # Of --all and a write without a choice the others are written, and a later one may take these.
+    code = ConflictError.exit_code if result.refused and (groups or plan is not None) else 0
     if as_json:
         print_json({"source": name, "write": result})
-        return
+        raise typer.Exit(code)
     print(
         f"{name}: {counted(result.written, 'group')} written, {counted(result.hidden, 'row')} hidden, "
         f"{result.inserted:,} added; {result.waiting:,} waiting, {len(result.refused):,} refused"
@@ -259,6 +261,7 @@ def write(
         _tell(f"{counted(number, 'group')} {plural(number, 'waits')}: {_WAITING[reason].format(name=name)}")
     for group_id, refusal in list(result.refused.items())[:10]:
         print_note(f"refused {group_id}: {refusal}")
+    raise typer.Exit(code)
 
 
 @app.command()

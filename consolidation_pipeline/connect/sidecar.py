@@ -106,16 +106,32 @@ def install(connection: Connection[Any]) -> None:
     """
     version = check_version(connection)
     if version is None:
+        _check_usable(connection)
         try:
             connection.execute(sql.SQL(_CREATE).format(version=sql.Literal(VERSION)))
         except errors.InsufficientPrivilege as error:
             raise UsageError(
-                f"this user may not create schema {SCHEMA} ({str(error).strip()}): grant CREATE on the database, or "
-                "connect with mode mirror, which writes nothing"
+                f"this user may not create schema {SCHEMA} ({error.diag.message_primary}): grant CREATE on the "
+                "database, or connect with mode mirror, which writes nothing"
             ) from error
         return
     for step in range(version, VERSION):
         change_locked(connection, sql.SQL(_UPGRADES[step]))
+
+
+def _check_usable(connection: Connection[Any]) -> None:
+    """Raise UsageError if another role has made the schema, and this user may not use it."""
+    found = connection.execute(
+        """
+        SELECT nspowner::regrole::text, has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
+        FROM pg_namespace WHERE nspname = %s
+        """,
+        [SCHEMA],
+    ).fetchone()
+    if found is not None and not found[1]:
+        raise UsageError(
+            f"schema {SCHEMA} belongs to the role {found[0]}, and this user may not write to it: connect as {found[0]}"
+        )
 
 
 def change_locked(connection: Connection[Any], statement: sql.SQL | sql.Composed) -> None:

@@ -174,6 +174,7 @@ def test_refusals_name_the_group_of_the_diff(store: Store, cli: Cli) -> None:
     store.connection.execute("DELETE FROM mem0 WHERE id = %s", [group["keep"]])
     refused = cli("source", "write", "shop-mem0", group["id"][:8])
     assert f"refused {group['id']}: 1 of its 3 rows changed or are gone" in refused.err
+    assert refused.code == cli("source", "write", "shop-mem0", group["id"], "--json").code == 3
     other = cli("source", "diff", "shop-mem0", "--json").json["groups"][1]
     assert cli("source", "write", "shop-mem0", other["id"]).code == 0
     assert f"{other['id']} is written to shop-mem0 already" in cli("source", "write", "shop-mem0", other["id"]).err

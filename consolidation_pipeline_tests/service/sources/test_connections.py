@@ -398,6 +398,12 @@ def test_sidecar_of_another_role_is_refused_by_its_name(reader_env: str, mem0_st
     store.execute("GRANT USAGE, CREATE ON SCHEMA consolidation_sidecar TO reader")
     store.execute("GRANT ALL ON ALL TABLES IN SCHEMA consolidation_sidecar TO reader")
     connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config, mode="review")
+    store.execute("REVOKE ALL ON SCHEMA consolidation_sidecar FROM reader")
+    sync_source(pipeline.engine, SOURCE)
+    pipeline.run(PROJECT)
+    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
+    refused = write_source(pipeline.engine, SOURCE, memory_ids=[plan.memory_id]).refused
+    assert refused == {str(plan.id): f"{reason}: connect as postgres"}
 
 
 def test_values_that_are_no_times_are_told(mem0_store: Store, pipeline: Pipeline) -> None:
