@@ -9,9 +9,10 @@ from difflib import SequenceMatcher
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
-# [title](path), [[name]], or a path that stands alone.
+# [title](path), [title](<path with spaces>), [[name]], or a path that stands alone.
 _LINK = re.compile(
-    r"(?<=\]\()<?(?P<path>[^)>\s]+)>?|(?<=\[\[)(?P<name>[^\]|#]+)|(?<![\w/.~-])(?P<bare>[\w./~-]+\.md)\b"
+    r"(?<=\]\()(?:<(?P<bracketed>[^<>\n]+)>|(?P<path>[^)>\s]+))|(?<=\[\[)(?P<name>[^\]|#]+)"
+    r"|(?<![\w/.~-])(?P<bare>[\w./~-]+\.md)\b"
 )
 
 
@@ -51,7 +52,7 @@ def _resolve(match: re.Match[str], index: str, paths: Collection[str]) -> str | 
     if match["name"] is not None:
         name = match["name"].strip()
         return next((path for path in sorted(paths) if name in (path, PurePosixPath(path).stem)), None)
-    target = unquote((match["path"] or match["bare"]).partition("#")[0])
+    target = unquote((match["bracketed"] or match["path"] or match["bare"]).partition("#")[0])
     path = os.path.normpath(str(PurePosixPath(index).parent / target))
     return path if path in paths else None
 
@@ -62,6 +63,8 @@ def _replace(match: re.Match[str], index: str, hidden: Collection[str], successo
     if match["name"] is not None:
         return PurePosixPath(successor).stem
     path = os.path.relpath(successor, PurePosixPath(index).parent)
+    if match["bracketed"] is not None:
+        return f"<{re.sub('[<>%]', lambda each: quote(each[0]), path)}>"
     return quote(path, safe="/~") if match["path"] is not None else path
 
 

@@ -188,6 +188,23 @@ def test_changes_of_files_arrive(root: Path, pipeline: Pipeline) -> None:
     assert not (root / ".consolidated").exists()
 
 
+def test_links_with_spaces_lead_to_the_note_that_stays(linked: Path, pipeline: Pipeline) -> None:
+    index, kept, hidden = linked / "MEMORY.md", "kept ü.md", "hidden note.md"
+    (linked / "one.md").rename(linked / kept)
+    (linked / "two.md").rename(linked / hidden)
+    index.write_text(f"- [Two](<{hidden}>) - second\n- [Lunch](<lunch at noon.md>)\n")
+    put(linked, "lunch at noon.md", "Lunch is at noon")
+    before = index.read_text()
+    outcome = consolidate(pipeline, linked)
+    (stays,) = {kept, hidden} & set(hash_tree(linked))
+    assert index.read_text() == f"- [Two](<{stays}>) - second\n- [Lunch](<lunch at noon.md>)\n"
+    pipeline.roll_back(outcome.job_id)
+    assert index.read_text() == before
+    lunch = pipeline.value("SELECT id FROM {s}.task_memories WHERE execution_summary = 'Lunch is at noon'")
+    erase_memories(pipeline.engine, [lunch], changed_by="tester")
+    assert index.read_text() == f"- [Two](<{hidden}>) - second\n"
+
+
 def test_edited_index_keeps_its_edits_in_undo(linked: Path, pipeline: Pipeline) -> None:
     before = (linked / "MEMORY.md").read_text()
     outcome = consolidate(pipeline, linked)
