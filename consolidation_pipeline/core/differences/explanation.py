@@ -29,7 +29,7 @@ from consolidation_pipeline.core.differences.order import (
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, sort_as_written
 from consolidation_pipeline.core.differences.restrictions import find_restriction
-from consolidation_pipeline.core.differences.roles import find_new_role
+from consolidation_pipeline.core.differences.roles import find_new_role, read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 from consolidation_pipeline.core.differences.steps import find_new_step
 
@@ -269,6 +269,12 @@ def _asks_more(one: Reading, other: Reading, language: Language) -> bool:
     return any(language.questions.get(word) == "thing" for word in words - others - language.relatives)
 
 
+def _asks_for(reading: Reading, words: Sequence[Token], language: Language) -> bool:
+    """Return True if a question asks for one of the words: "what percentage", not "which causes"."""
+    before = {read_before(reading, token) for token in words} - language.relatives
+    return any(language.questions.get(word) == "thing" for word in before)
+
+
 def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:
     """Yield the differences of texts that have no other obstacle."""
     language, of_a, of_b = alignment.language, alignment.of_a, alignment.of_b
@@ -315,6 +321,7 @@ def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Find
             is_addition = len(alignment.of_a) > 1 and not _is_scattered(alignment, bool(left_a))
             # "With a noun", "with what they are".
             is_addition &= not _asks_more(*((b, a) if left_a else (a, b)), alignment.language)
+        is_addition &= not any(_asks_for(*side, alignment.language) for side in ((a, left_a), (b, left_b)))
         yield "addition" if is_addition else "word", left_a, left_b
 
 
@@ -326,6 +333,10 @@ def _replaces(alignment: Alignment, left_a: Sequence[Token], left_b: Sequence[To
     if len(alignment.of_a) < max(FEWEST_COMMON, MIN_COMMON * max(len(left_a), len(left_b))):
         return True
     if all(any(token.kind != "word" for token in left) for left in (left_a, left_b)):
+        return True
+    # "Coming from Chicago on flight AB 12", "on flight AB 12 from Detroit".
+    led_a, led_b = ({token.governor for token in left if token.gap == "link"} for left in (left_a, left_b))
+    if (led_a & led_b) - alignment.language.genitives - {"time"}:
         return True
     here = {at: at for at in alignment.of_b}
     orders_a, orders_b = ((range(len(side)), sort_as_written(side)) for side in (alignment.a, alignment.b))

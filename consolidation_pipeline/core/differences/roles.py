@@ -155,7 +155,7 @@ def _differ_in_owner(a: Reading, b: Reading, one: Token, other: Token, language:
     """Return True if a thing has another owner: "his car", "her car"."""
     if not language.owners:
         return False
-    owners = [language.owners.get(_read_before(reading, word)) for reading, word in ((a, one), (b, other))]
+    owners = [language.owners.get(read_before(reading, word)) for reading, word in ((a, one), (b, other))]
     return None not in owners and owners[0] != owners[1]
 
 
@@ -248,7 +248,7 @@ def _differ_in_day(a: Reading, b: Reading, one: Token, other: Token, language: L
     """Return True if a day is one day in one text and each in the other one: "ce samedi", "le samedi"."""
     if not one.key.startswith("days-"):
         return False
-    words = [_read_before(reading, day) for reading, day in ((a, one), (b, other))]
+    words = [read_before(reading, day) for reading, day in ((a, one), (b, other))]
     is_this = [word in language.demonstratives for word in words]
     return is_this[0] != is_this[1] and words[is_this[0]] in language.date_articles
 
@@ -298,7 +298,7 @@ def _match_before(text: str, word: Token) -> re.Match[str] | None:
     return _WORD_BEFORE.search(text, max(0, word.start - _LONGEST_ARTICLE), word.start)
 
 
-def _read_before(reading: Reading, word: Token) -> str:
+def read_before(reading: Reading, word: Token) -> str:
     """Return the word before a token in lower case, "" if there is none."""
     found = _match_before(reading.source, word)
     return found[1].lower() if found else ""

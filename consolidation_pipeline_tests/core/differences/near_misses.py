@@ -1,6 +1,15 @@
 """Pairs of near-misses, which say different things, and pairs of rewordings, which do not contradict."""
 
 NEAR_MISSES = [
+    (
+        "we lost the crate coming from bonn on cargo ship gd44",
+        "the crate is lost we had it on cargo ship gd44 from ulm",
+    ),
+    (
+        "The parcel was damaged on the way from Bonn, the courier left it at the kiosk in Gate 4",
+        "The parcel was damaged, the courier left it in gate 4 at the kiosk from ulm",
+    ),
+    ("what share of my wage is kept for taxes", "what kind of tax is kept of my wage"),
     ("Every release must be signed by two maintainers.", "Every release should be signed by two maintainers."),
     ("The worker must not block", "The worker should never block"),
     ("The crash is caused by the new driver.", "The crash is probably caused by the new driver."),
