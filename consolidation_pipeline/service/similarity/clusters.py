@@ -46,7 +46,8 @@ from consolidation_pipeline.service.similarity.merge_groups import (
 from consolidation_pipeline.service.similarity.merge_vetoes import apply_vetoes, find_units
 from consolidation_pipeline.service.similarity.pair_answers import PairAnswers
 from consolidation_pipeline.service.similarity.pair_judges import open_judge
-from consolidation_pipeline.service.similarity.recall_gate import LoadPlain, RefusedMerge, find_refused
+from consolidation_pipeline.service.similarity.recall_answers import store_answers
+from consolidation_pipeline.service.similarity.recall_gate import GateDecision, LoadPlain, RefusedMerge, find_refused
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
@@ -95,14 +96,19 @@ class ClusterSummary:
 class FormedGroups:
     """The groups of the three ``tiers``, and the units that they are formed of.
 
-    ``refused``: merge groups that the recall gate refuses; they are not among the groups. ``vetoed``: groups as they
-    would be without the vetoes of memory tests.
+    ``gate``: decision of the recall gate; the groups that it refuses are not among the groups. ``vetoed``: groups as
+    they would be without the vetoes of memory tests.
     """
 
     tiers: Sequence[TierGroups]
     units: Units
-    refused: Sequence[RefusedMerge]
+    gate: GateDecision
     vetoed: Sequence[RefusedByTest]
+
+    @property
+    def refused(self) -> Sequence[RefusedMerge]:
+        """Merge groups that the recall gate refuses."""
+        return self.gate.refused
 
     @property
     def members(self) -> list[ClusterMember]:
@@ -138,6 +144,7 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
             members = [member for tier in groups.tiers for member in tier.members(changed)]
             replace_clusters(connection, project, run.job_id, members, changed=changed)
         replace_details(connection, project, run.job_id, groups.tiers, written=changed)
+        store_answers(connection, run, groups.gate.answers)
         # Whether these stay apart is asked again by the next run.
         refused = np.flatnonzero(np.isin(nodes.ids, to_ids([id_ for one in groups.refused for id_ in one.memories])))
         planned = replace(nodes, merged_into=_plan_merges(whole.nodes, rows, groups.units))
@@ -176,9 +183,9 @@ def group_contents(
     units = build_units(run, contents)
     if apart:
         contents, units = split_units(run, contents, units, find_units(contents, units, apart))
-    refused = find_refused(connection, run, contents, units, load_plain)
-    if refused:
-        contents, units = split_units(run, contents, units, [group.unit for group in refused])
+    gate = find_refused(connection, run, contents, units, load_plain)
+    if gate.refused:
+        contents, units = split_units(run, contents, units, [group.unit for group in gate.refused])
     unit_pairs = pair_units(contents, units)
     x, limits, pairs = contents.x[units.representatives], _limit_topics(run, contents, units), unit_pairs.pairs
     topics = cluster_rows(
@@ -195,7 +202,7 @@ def group_contents(
         _build_suggest_tier(connection, run, contents, units, unit_pairs, x),
         _build_unit_tier("pattern", x, units, topics),
     ]
-    return FormedGroups(tiers, units, refused, vetoed)
+    return FormedGroups(tiers, units, gate, vetoed)
 
 
 def _limit_topics(run: ProjectRun, contents: Contents, units: Units) -> LinkageLimits:

@@ -9,7 +9,7 @@ A memory that might itself be merged with the source, or has its text in another
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -21,6 +21,15 @@ from consolidation_pipeline.core.search.recall import Places, compare_by_meaning
 from consolidation_pipeline.core.vectors import select_highest
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import Contents, Units
+from consolidation_pipeline.service.similarity.recall_answers import (
+    ROUNDING,
+    HeldAnswers,
+    RecallAnswers,
+    collect_answers,
+    compute_fingerprints,
+    find_held,
+    load_answers,
+)
 from consolidation_pipeline.service.similarity.recall_rows import (
     RecallQueries,
     SearchedRows,
@@ -74,42 +83,96 @@ def count_falls(refused: Iterable[RefusedMerge]) -> dict[str, int]:
     return {f"{before} to {after}": n for (before, after), n in sorted(falls.items(), key=lambda it: (-it[1], it[0]))}
 
 
+@dataclass(frozen=True)
+class GateDecision:
+    """The groups that the gate refuses, by unit, and its ``answers`` for the next run; None = there are none."""
+
+    refused: Sequence[RefusedMerge]
+    answers: RecallAnswers | None
+
+
 def find_refused(
     connection: Connection,
     run: ProjectRun,
     contents: Contents,
     units: Units,
     load_plain: LoadPlain,
-) -> list[RefusedMerge]:
-    """Return the groups that the gate refuses, by unit. Only memories of their scopes are searched."""
+) -> GateDecision:
+    """Return the groups that the gate refuses. Only memories of their scopes are searched.
+
+    Groups that the last run refused are asked again where their searches may have changed.
+    """
     chosen = _list_changing(run, contents, units)
     if not len(chosen):
-        return []
+        return GateDecision([], None)
     scopes = number_scopes(run, contents)
     is_searched = np.isin(scopes, np.append(scopes[units.representatives[chosen]], 0))
     plain = load_plain(is_searched)
     rows = build_rows(connection, run, contents, units, plain, chosen, scopes=scopes, is_searched=is_searched)
     queries = list_queries(connection, run, contents, units, rows, plain)
-    words = WordTable(connection, contents, rows, queries)
-    worst: dict[int, tuple[_Fall, int]] = {}
-    for query, found in _judge(rows, queries, words).items():
-        group = int(queries.groups[query])
-        if group not in worst or found.after - found.before > worst[group][0].after - worst[group][0].before:
-            worst[group] = found, query
-    if not worst:
-        return []
+    active = rows.is_successor | (rows.groups < 0)
+    found = compute_fingerprints(connection, run, contents, units, rows, queries, scopes)
+    held = find_held(load_answers(connection, run), found, rows, queries, active)
+    words = WordTable(connection, contents, rows, queries, ~held.are_held)
+    judged = _judge(rows, queries, words, held.are_held)
+    refused = _describe_refused(contents, units, chosen, rows, queries, judged.falls, held)
+    first = judged.first
+    if not len(first):
+        return GateDecision([*refused.values()], None)
+    answers = collect_answers(
+        found,
+        held,
+        queries,
+        active,
+        first,
+        candidates=judged.candidates,
+        lowest=judged.lowest,
+        falls=[_pack_fall(refused[group]) for group in first.tolist()],
+    )
+    return GateDecision([*refused.values()], answers)
+
+
+def _describe_refused(
+    contents: Contents,
+    units: Units,
+    chosen: Integers,
+    rows: SearchedRows,
+    queries: RecallQueries,
+    falls: Mapping[int, _Fall],
+    held: HeldAnswers,
+) -> dict[int, RefusedMerge]:
+    """Return the refused groups by number, ascending: those of ``falls``, by query, and those that are ``held``."""
     ids = contents.nodes.ids
-    return [
-        RefusedMerge(
-            unit=int(chosen[group]),
-            memories=to_uuids(ids[units.unit_of_row == chosen[group]]),
-            query=None if queries.nodes[query] < 0 else to_uuids(ids[queries.nodes[[query]]])[0],
-            before=found.before,
-            after=found.after,
-            above=to_uuids(rows.ids[[found.above]])[0],
+    worst: dict[int, tuple[int, int, bytes, bytes]] = {}
+    for query, fall in falls.items():
+        group = int(queries.groups[query])
+        if group not in worst or fall.after - fall.before > worst[group][1] - worst[group][0]:
+            node = queries.nodes[query]
+            worst[group] = (fall.before, fall.after, b"" if node < 0 else ids[node], rows.ids[fall.above])
+    if held.answers is not None:
+        for group in np.flatnonzero(held.are_held).tolist():
+            at = held.at[group]
+            before, after = held.answers.places[at].tolist()
+            worst[group] = (before, after, held.answers.query[at], held.answers.above[at])
+    order = np.argsort(units.unit_of_row, kind="stable")
+    ends = np.searchsorted(units.unit_of_row[order], np.arange(len(units) + 1))
+    refused = {}
+    for group, (before, after, query_id, above) in sorted(worst.items()):
+        unit = int(chosen[group])
+        refused[group] = RefusedMerge(
+            unit=unit,
+            memories=to_uuids(ids[order[ends[unit] : ends[unit + 1]]]),
+            query=to_uuids(np.array([query_id], "S16"))[0] if query_id else None,
+            before=before,
+            after=after,
+            above=to_uuids(np.array([above], "S16"))[0],
         )
-        for group, (found, query) in sorted(worst.items())
-    ]
+    return refused
+
+
+def _pack_fall(refused: RefusedMerge) -> tuple[bytes, bytes, int, int]:
+    query = b"" if refused.query is None else refused.query.bytes
+    return query, refused.above.bytes, refused.before, refused.after
 
 
 def _list_changing(run: ProjectRun, contents: Contents, units: Units) -> Integers:
@@ -125,31 +188,46 @@ def _list_changing(run: ProjectRun, contents: Contents, units: Units) -> Integer
     return np.flatnonzero(units.merged & (sizes >= run.options.min_cluster_size) & (is_open | (kinds > 1)))
 
 
-def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable) -> dict[int, _Fall]:
-    """Return from which place to which groups would fall, by the number of the query for which they are refused.
+class _Judged(NamedTuple):
+    """What the gate found.
+
+    ``falls``: by number of the query for which a group is refused, from which place to which it would fall. ``first``:
+    groups that the first round refused. ``candidates`` (q, c) and ``lowest`` (q,) of their queries: those of the round.
+    """
+
+    falls: dict[int, _Fall]
+    first: Integers
+    candidates: Integers
+    lowest: npt.NDArray[np.float64]
+
+
+def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable, held: npt.NDArray[np.bool_]) -> _Judged:
+    """Ask about the groups that are not ``held`` (g,). The first round refuses those that are.
 
     Groups are refused until no more fail: the memories of a refused group are searched again.
     """
     active = rows.is_successor | (rows.groups < 0)
     candidates = np.full((len(queries.groups), CANDIDATES), -1)
     lowest = np.full(len(queries.groups), -np.inf)
-    is_refused = np.zeros(int(rows.groups.max(initial=-1)) + 1, np.bool_)
+    is_refused = np.zeros(len(rows.successors), np.bool_)
     failing: dict[int, _Fall] = {}
-    pending = np.arange(len(queries.groups))
-    while len(pending):
+    first: Integers | None = None
+    pending = np.flatnonzero(~held[queries.groups])
+    while True:
         _find_candidates(rows, queries, pending, active, candidates, lowest)
         words.load(candidates[pending])
         failed = dict(_list_failed(rows, queries, words, pending, candidates))
-        if not failed:
-            break
         failing |= failed
-        groups = np.unique(queries.groups[list(failed)])
+        groups = np.unique(queries.groups[np.fromiter(failed, np.int64)])
+        if first is None:
+            groups = first = np.union1d(groups, np.flatnonzero(held))
+        if not len(groups):
+            return _Judged(failing, first, candidates, lowest)
         is_refused[groups] = True
         changed = np.flatnonzero(np.isin(rows.groups, groups))
         active[changed] ^= True
-        touched = _find_touched(rows, queries, changed, candidates, lowest)
-        pending = np.flatnonzero(touched & ~is_refused[queries.groups])
-    return failing
+        left = np.flatnonzero(~is_refused[queries.groups])
+        pending = left[_find_touched(rows, queries, left, changed, candidates, lowest)]
 
 
 def _list_failed(
@@ -195,17 +273,18 @@ def _find_candidates(
 def _find_touched(
     rows: SearchedRows,
     queries: RecallQueries,
+    chosen: Integers,
     changed: Integers,
     candidates: npt.NDArray[np.int64],
     lowest: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.bool_]:
-    """Return which queries (q,) have one of the ``changed`` rows as a candidate, or would have."""
-    touched = np.zeros(len(candidates), np.bool_)
-    for start in range(0, len(touched), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        # Rounding may differ from that of the candidates.
-        is_near = queries.vectors[block] @ rows.vectors[changed].T >= lowest[block, None] - 1e-5
-        touched[block] = np.isin(candidates[block], changed).any(axis=1) | is_near.any(axis=1)
+    """Return which of the ``chosen`` queries (b,) have one of the ``changed`` rows as a candidate, or would have."""
+    touched = np.zeros(len(chosen), np.bool_)
+    for start in range(0, len(chosen), _BLOCK):
+        block = chosen[start : start + _BLOCK]
+        is_near = queries.vectors[block] @ rows.vectors[changed].T >= lowest[block, None] - ROUNDING
+        is_candidate = np.isin(candidates[block], changed).any(axis=1)
+        touched[start : start + _BLOCK] = is_candidate | is_near.any(axis=1)
     return touched
 
 

@@ -301,9 +301,18 @@ def _list_logged(
 class WordTable:
     """Words of rows and queries, loaded when they are needed."""
 
-    def __init__(self, connection: Connection, contents: Contents, rows: SearchedRows, queries: RecallQueries) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        contents: Contents,
+        rows: SearchedRows,
+        queries: RecallQueries,
+        asked: npt.NDArray[np.bool_],
+    ) -> None:
+        """Load the words of the groups that are ``asked`` about (g,), and of their queries."""
         self._connection = connection
         self._ids = rows.ids
+        self._texts, self._first = rows.texts, len(rows.ids) - len(rows.successors)
         self._vocabulary: dict[str, int] = {}
         # The texts one after the other: size and number of words of each, and their words and how often each occurs.
         # The first one has no words.
@@ -314,19 +323,22 @@ class WordTable:
         # Position of the text of each row, -1 = not loaded, and of each query.
         self._places = np.full(len(rows.ids), -1)
         self._queries = np.zeros(len(queries.nodes), np.int64)
-        languages = [successor.language for successor in rows.texts]
-        self._places[rows.successors] = self._add(
-            parse_words(connection, [successor.text for successor in rows.texts], languages)
-        )
-        asked, of_query = np.unique(queries.nodes[queries.nodes >= 0], return_inverse=True)
-        self._queries[queries.nodes >= 0] = self._load(contents.nodes.ids[asked])[of_query.reshape(-1)]
-        self.load(np.concatenate(rows.members))
+        by_text = (queries.nodes >= 0) & asked[queries.groups]
+        nodes, of_query = np.unique(queries.nodes[by_text], return_inverse=True)
+        self._queries[by_text] = self._load(contents.nodes.ids[nodes])[of_query.reshape(-1)]
+        members = [rows.members[group] for group in np.flatnonzero(asked).tolist()]
+        self.load(np.concatenate([rows.successors[asked], *members]))
 
     def load(self, rows: Integers) -> None:
         """Load the words of ``rows``, of any shape; -1 = none."""
         found = np.unique(rows)
         missing = found[(found >= 0) & (self._places[found] < 0)]
-        self._places[missing] = self._load(self._ids[missing])
+        stored, made = missing[missing < self._first], missing[missing >= self._first]
+        self._places[stored] = self._load(self._ids[stored])
+        texts = [self._texts[at] for at in (made - self._first).tolist()]
+        if texts:
+            parsed = parse_words(self._connection, [one.text for one in texts], [one.language for one in texts])
+            self._places[made] = self._add(parsed)
 
     def count(self, rows: Integers, queries: Integers) -> tuple[Integers, Integers]:
         """Return sizes of the texts of ``rows`` (b, n), and how often each has each word of its query (b, n, m).

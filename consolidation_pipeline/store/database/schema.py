@@ -448,6 +448,16 @@ grouped_scopes = Table(
     comment="Scopes whose groups are complete; clusters skips those that have not changed since.",
 )
 
+recall_answers = Table(
+    "recall_answers",
+    metadata,
+    _project(),
+    _column("asked_by", Text, "Hash of the version of the program, of the options and of the model."),
+    _column("answers", LargeBinary, "Hashes of the refused groups and of the memories that they were compared with."),
+    PrimaryKeyConstraint("project_id"),
+    comment="Answers of the recall gate; clusters asks again only what new or changed memories may change.",
+)
+
 memory_clusters = Table(
     "memory_clusters",
     metadata,

@@ -6,11 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
 from sqlalchemy import Connection
 
 from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.sql import compose
-from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, load_vectors, to_uuids
+from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, load_columns, load_vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 
 
@@ -22,6 +24,8 @@ class TextWords(NamedTuple):
     counts: list[int]
 
 
+# Bytes of the texts that search reads of a raw memory.
+_RAW_SIZE = " + ".join(f"coalesce(octet_length({column}), 0)" for column in TEXT_COLUMNS)
 _COUNT_WORDS = """
     CROSS JOIN LATERAL (
         SELECT coalesce(array_agg(lexeme), '{}'), coalesce(array_agg(cardinality(positions)), '{}')
@@ -29,14 +33,13 @@ _COUNT_WORDS = """
 """
 _LOAD_WORDS = compose(
     """
-    SELECT id, coalesce(octet_length(goal), 0) + coalesce(octet_length(execution_summary), 0)
-        + coalesce(octet_length(result), 0) + coalesce(octet_length(lessons_learned), 0)
-        + coalesce(octet_length(feedback), 0), lexemes, counts
+    SELECT id, /* raw_size */, lexemes, counts
     FROM consolidation.task_memories /* words */ WHERE id = ANY(%(ids)s)
     UNION ALL
     SELECT id, octet_length(content), lexemes, counts
     FROM consolidation.consolidated_memories /* words */ WHERE id = ANY(%(ids)s)
     """,
+    raw_size=_RAW_SIZE,
     words=compose(_COUNT_WORDS, vector="content_tsv"),
 )
 
@@ -45,6 +48,30 @@ def load_words(connection: Connection, ids: Collection[UUID]) -> dict[UUID, Text
     """Return the words of raw and consolidated memories by id, as search counts them."""
     rows = fetch_rows(connection, _LOAD_WORDS, {"ids": list(ids)})
     return {id_: TextWords(*values) for id_, *values in rows}
+
+
+_LOAD_FINGERPRINTS = compose(
+    """
+    SELECT id, hashtextextended(concat_ws('|', content_hash, language, /* raw_size */), 0)
+    FROM consolidation.task_memories WHERE project_id = %(project)s AND NOT is_archived
+    UNION ALL
+    SELECT id, hashtextextended(concat_ws('|', content_hash, language, octet_length(content)), 0)
+    FROM consolidation.consolidated_memories
+    WHERE project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL
+    """,
+    raw_size=_RAW_SIZE,
+)
+
+
+def load_text_fingerprints(connection: Connection, project_id: UUID) -> tuple[Ids, npt.NDArray[np.int64]]:
+    """Return the active raw and merged memories of a project, ids S16 (n,) ascending, and a hash of the text of each.
+
+    What ``load_words`` returns of a memory follows from its text, its language and its size.
+    """
+    kinds = {"id": "S16", "text": ">i8"}
+    ids, hashes = load_columns(connection, _LOAD_FINGERPRINTS, {"project": project_id}, kinds)
+    order = np.argsort(ids)
+    return ids[order], hashes[order].astype(np.int64)
 
 
 _PARSE_WORDS = compose(

@@ -130,6 +130,7 @@ _REMOVE_LATER = (
     "DELETE FROM consolidation.grouping_embeddings",
     "DELETE FROM consolidation.compared_scopes",
     "DELETE FROM consolidation.grouped_scopes",
+    "DELETE FROM consolidation.recall_answers",
     "DELETE FROM consolidation.compared_memories",
     "DELETE FROM consolidation.relevance_scores",
     """

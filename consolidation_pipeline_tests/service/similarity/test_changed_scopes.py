@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.memory_tests.memory_test import build_test
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.similarity import calibration_fit
+from consolidation_pipeline.service.similarity import calibration_fit, recall_gate
 from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes
 from consolidation_pipeline.service.similarity.clusters import ClusterSummary, form_clusters
 from consolidation_pipeline.service.similarity.embedding import embed_memories
@@ -71,6 +72,7 @@ def form_again(pipeline: Pipeline, run: ProjectRun) -> ClusterSummary:
     """Form all groups as if none had been."""
     pipeline.write("DELETE FROM {s}.memory_clusters")
     pipeline.write("DELETE FROM {s}.grouped_scopes")
+    pipeline.write("DELETE FROM {s}.recall_answers")
     return form_clusters(run)
 
 
@@ -86,11 +88,15 @@ def test_incremental_groups_match_rebuild(
     first = [("add", FIRST), ("add", FIRST), ("merge", None)]
     with pytest.MonkeyPatch.context() as patch, shared.open(embedder=WordEmbedder(MODELS[0])) as run:
         patch.setattr(calibration_fit, "MIN_CONTENTS", 5)
+        # So few that answers of the recall gate are kept beside new memories.
+        patch.setattr(recall_gate, "CANDIDATES", 3)
         for step in [*first, *steps, ("merge", None), last, ("update", None)]:
             apply_step(shared, run, step, names, users=USERS)
         grown, groups = form_clusters(run), dump_groups(shared)
         rebuilt = form_again(shared, run)
         assert dump_groups(shared) == groups
+    # Groups of scopes that changed are numbered among these alone.
+    assert [replace(one, unit=0) for one in grown.refused] == [replace(one, unit=0) for one in rebuilt.refused]
     assert (grown.contents, grown.groups, grown.sizes) == (rebuilt.contents, rebuilt.groups, rebuilt.sizes)
     assert (grown.pairs_asked, grown.cohesion_min) == (rebuilt.pairs_asked, rebuilt.cohesion_min)
 

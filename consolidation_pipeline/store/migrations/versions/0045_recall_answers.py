@@ -1,0 +1,46 @@
+"""Answers of the recall gate, so that refused groups are not asked again without cause.
+
+Revision: 0045
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0045"
+down_revision = "0044"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "recall_answers",
+        sa.Column("project_id", sa.Uuid(), nullable=False, comment="Owner."),
+        sa.Column(
+            "asked_by",
+            sa.Text(),
+            nullable=False,
+            comment="Hash of the version of the program, of the options and of the model.",
+        ),
+        sa.Column(
+            "answers",
+            sa.LargeBinary(),
+            nullable=False,
+            comment="Hashes of the refused groups and of the memories that they were compared with.",
+        ),
+        sa.ForeignKeyConstraint(
+            ["project_id"],
+            ["consolidation.projects.id"],
+            name=op.f("recall_answers_project_id_fkey"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("project_id", name=op.f("recall_answers_pkey")),
+        schema="consolidation",
+        comment="Answers of the recall gate; clusters asks again only what new or changed memories may change.",
+    )
+    # Hashes cannot be compressed.
+    op.execute("ALTER TABLE consolidation.recall_answers ALTER COLUMN answers SET STORAGE EXTERNAL")
+
+
+def downgrade() -> None:
+    op.drop_table("recall_answers", schema="consolidation")
