@@ -16,7 +16,8 @@ BOOKKEEPING = {"projects", "consolidation_jobs", "consolidation_events", "llm_ca
 # Tables that a run recomputes from the memories.
 CACHES = {
     *("memory_neighbors", "compared_memories", "memory_clusters", "similarity_calibrations", "grouping_embeddings"),
-    *("pair_judgements", "relevance_scores", "compared_scopes", "grouped_scopes", "recall_answers", "discarded_groups"),
+    *("pair_judgements", "relevance_scores", "compared_scopes", "grouped_scopes", "recall_answers"),
+    *("discarded_groups", "unlike_sentences"),
 }
 CACHED_COLUMNS = {"embedding", "embedding_model", "embedding_dim"}
 # Columns that differ between equal runs.

@@ -14,6 +14,7 @@ from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
 from consolidation_pipeline.core.knowledge.rival_claims import AGREES, Comparison, compare_sentences, quote_sentence
+from consolidation_pipeline.core.knowledge.unlike_sentences import find_unless_unlike
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentences import extract_sentences
@@ -165,8 +166,7 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
         shared = Counter(chain.from_iterable(matters_with.get(word, ()) for word in words))
         shares = ((-count / max(len(words), len(words_of[number])), number) for number, count in shared.items())
         for _, number in sorted(one for one in shares if -one[0] >= _SHARED_WORDS)[:_MAX_COMPARED]:
-            first = read_sentence(matters[number][0].text, language)
-            comparison = compare_sentences(first, read_sentence(text, language))
+            comparison = _compare(matters[number][0].text, text, language)
             # "Pod of `mailer` ran out. Raised the limit to 2 GB." is of the pod that the sentence before names.
             is_other = comparison and comparison.relation == "replaces" and _are_apart(things, things_of[number])
             if comparison and comparison.relation != "apart" and not is_other:
@@ -179,6 +179,15 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
             words_of.append(words)
             things_of.append(things)
     return matters
+
+
+def _compare(first: str, other: str, language: str | None) -> Comparison | None:
+    """Return what ``compare_sentences`` does for two texts."""
+
+    def read_and_compare() -> Comparison | None:
+        return compare_sentences(read_sentence(first, language), read_sentence(other, language))
+
+    return find_unless_unlike("claims", first, other, language, read_and_compare)
 
 
 def _are_apart(things: frozenset[str], others: frozenset[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
@@ -12,22 +12,29 @@ from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern
 from consolidation_pipeline.core.knowledge.pattern_writer import PatternWriter
 from consolidation_pipeline.core.knowledge.principle_writer import PrincipleWriter
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking, count_background, rank_sentences
+from consolidation_pipeline.core.knowledge.unlike_sentences import knowing
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
 
 @dataclass(frozen=True, eq=False)
 class GroupToWrite:
-    """A group of which a writer can write the text, in this process or in another."""
+    """A group of which a writer can write the text, in this process or in another.
+
+    ``unlike``: pairs of its sentences that were found unlike before.
+    """
 
     writer: type[PatternWriter | PrincipleWriter]
     units: Sequence[Unit]
     ranking: SentenceRanking
     terms: tuple[str, ...]
     sightings: Sightings
+    unlike: bytes
 
     def write(self) -> ExtractedPattern:
         """Return the text of the group."""
-        return self.writer(self.units, self.ranking, self.terms).write(self.sightings)
+        with knowing(self.unlike) as pairs:
+            written = self.writer(self.units, self.ranking, self.terms).write(self.sightings)
+        return replace(written, unlike=pairs.pack())
 
 
 Compute = Callable[[Callable[[GroupToWrite], ExtractedPattern], Iterable[GroupToWrite]], Iterable[ExtractedPattern]]
@@ -40,6 +47,7 @@ def extract_patterns(
     context: Sequence[bool] | None = None,
     wanted: Sequence[int] | None = None,
     sightings: Sequence[Sightings | None] | None = None,
+    unlike: Sequence[bytes] | None = None,
     writer: type[PatternWriter | PrincipleWriter] = PatternWriter,
     compute: Compute = map,
 ) -> Iterator[ExtractedPattern]:
@@ -58,6 +66,7 @@ def extract_patterns(
         context: True for each group whose texts count for the rarity of terms (``rank_sentences``); None = all.
         wanted: Positions of the groups to write, in this order; None = all.
         sightings: How often and when the memories of each wanted group were seen; None = as the units tell.
+        unlike: ``ExtractedPattern.unlike`` of each wanted group as it was before, with any units; None = not known.
         writer: Writer of the text of a group.
         compute: Calls the function with each group, in order, like ``map``; it may share the groups among processes.
 
@@ -84,9 +93,10 @@ def extract_patterns(
     )
     terms = find_key_terms([_list_texts(ranking) for ranking in rankings], context=context, background=background)
     seen = [None] * len(chosen) if sightings is None else sightings
+    known = [b""] * len(chosen) if unlike is None else unlike
     written = (
-        GroupToWrite(writer, units, ranking, found, sighted or _count_sightings(units))
-        for units, ranking, found, sighted in zip(chosen, rankings, terms, seen, strict=True)
+        GroupToWrite(writer, units, ranking, found, sighted or _count_sightings(units), pairs)
+        for units, ranking, found, sighted, pairs in zip(chosen, rankings, terms, seen, known, strict=True)
     )
     return iter(compute(GroupToWrite.write, written))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from textwrap import shorten
@@ -16,6 +16,7 @@ from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
+from consolidation_pipeline.core.knowledge.unlike_sentences import find_unless_unlike
 from consolidation_pipeline.core.knowledge.weak_sentences import (
     contests,
     instructs_fault,
@@ -66,7 +67,7 @@ def shorten_example(text: str) -> str:
 
 def repeats(one: Candidate, other: Candidate) -> bool:
     """Return True if one sentence says no more than the other, in words of its own."""
-    return _may_merge(*sorted((one.lesson.text, other.lesson.text)))
+    return _ask(_may_merge, one.lesson.text, other.lesson.text)
 
 
 def opposes(one: Candidate, other: Candidate) -> bool:
@@ -77,7 +78,7 @@ def opposes(one: Candidate, other: Candidate) -> bool:
     if reverses(*texts):
         return True
     words, others = map(extract_content_words, texts)
-    return shares_words(words, others, _SAME_MATTER) and _contradict(*sorted(texts))
+    return shares_words(words, others, _SAME_MATTER) and _ask(_contradict, *texts)
 
 
 def excludes(one: Candidate, other: Candidate) -> bool:
@@ -86,7 +87,13 @@ def excludes(one: Candidate, other: Candidate) -> bool:
     They want the reverse of each other, differ in a value or in code, or one denies words that the other has.
     """
     texts = sorted((one.lesson.text, other.lesson.text))
-    return reverses(*texts) or contests(*texts) or _exclude(*texts)
+    return reverses(*texts) or contests(*texts) or _ask(_exclude, *texts)
+
+
+def _ask(question: Callable[[str, str], bool], *texts: str) -> bool:
+    """Return the answer to a question that is the same for both orders of two texts."""
+    one, other = sorted(texts)
+    return bool(find_unless_unlike(question.__name__, one, other, None, lambda: question(one, other)))
 
 
 @lru_cache(maxsize=1 << 10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 
 
@@ -58,6 +58,7 @@ class ExtractedPattern:
         overruled: Number of units that contradict others and are not the newest.
         support: Share of the units, by weight, that say the headline or something like it; 0 without a headline.
         is_shared: Most units are on what the text tells; if not, it is of one unit, or of nothing.
+        unlike: Pairs of sentences that were found unlike, packed (``unlike_sentences.UnlikePairs``).
     """
 
     content: str
@@ -72,6 +73,7 @@ class ExtractedPattern:
     overruled: int = 0
     support: float = 0.0
     is_shared: bool = True
+    unlike: bytes = field(default=b"", compare=False, repr=False)
 
 
 def sort_units(units: Iterable[Unit]) -> list[Unit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property, partial
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.explanation import Difference, explain_readings
@@ -12,6 +13,7 @@ from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
+from consolidation_pipeline.core.knowledge.unlike_sentences import find_unless_unlike
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # A memory that says a claim has this share of its content words. One with so many of those of a long claim says it, if
@@ -40,9 +42,14 @@ class SameClaim:
     """
 
     def __init__(self, text: str, language: str | None) -> None:
+        self.text = text
         self.language = language
-        self.reading = read_sentence(text, language)
         self.words = extract_content_words(text)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """The claim as it was read."""
+        return read_sentence(self.text, self.language)
 
     def is_said_in(self, sentences: Sequence[str]) -> bool:
         """Return True if a memory says the claim in one sentence, or in two that follow each other.
@@ -51,7 +58,9 @@ class SameClaim:
         """
         pairs = (f"{one} {other}" for one, other in pairwise(sentences))
         near = [text for text in (*sentences, *pairs) if self._measure_share(text) >= _SAYS]
-        return any(map(self._is_same, near))
+        return any(
+            find_unless_unlike("same", self.text, text, self.language, partial(self._is_same, text)) for text in near
+        )
 
     def find_rival(self, sentences: Sequence[str]) -> str | None:
         """Return the sentence of a newer memory that says something else of the matter; None if there is none.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -31,6 +31,7 @@ from consolidation_pipeline.service.knowledge.text_writers import (
     write_texts,
 )
 from consolidation_pipeline.service.memory_tests.gate import write_checked
+from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.knowledge.abstractions import (
@@ -46,6 +47,7 @@ from consolidation_pipeline.store.knowledge.abstractions import (
     supersede_rows,
 )
 from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory, LineageEdge, write_derived
+from consolidation_pipeline.store.knowledge.unlike_sentences import prune_unlike_sentences, replace_unlike_sentences
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
@@ -71,6 +73,11 @@ class PlannedAbstraction:
     def reason(self, kind: AbstractionKind) -> str:
         """Return the reason that the ledger shows."""
         return f"what {len(self.group.units)} {kind.unit_name} have in common"
+
+
+def plan_abstraction(target: TargetRow, group: Group) -> PlannedAbstraction:
+    """Return the plan to write the text of a group to a row."""
+    return PlannedAbstraction(target, replace(group, row_id=target.id))
 
 
 @dataclass(frozen=True)
@@ -118,9 +125,7 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         units = load_units(connection, ids, scope=scope) if selected else {}
     loaded = attach_units(selected, units)
     plans = {
-        one.cluster_key: PlannedAbstraction(targets[one.cluster_key], one)
-        for one in loaded
-        if one.cluster_key in targets
+        one.cluster_key: plan_abstraction(targets[one.cluster_key], one) for one in loaded if one.cluster_key in targets
     }
     with run.reading() as connection:
         known = find_discarded(connection, run, kind, (plan.group for plan in plans.values()))
@@ -157,6 +162,7 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
             kept = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
             existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
             superseded += _retire_superseded(connection, run, kind, existing, present_keys=present_keys, kept=kept)
+            prune_unlike_sentences(connection, run.project.id)
         note_discarded(connection, run, kind, discarded, present_keys=present_keys)
     written = [
         (plans[draft.group.cluster_key].target, draft.text)
@@ -252,8 +258,12 @@ def _write_batch(
     if not texts:
         return 0, set()
 
+    unlike = {plan.target.id: text.unlike for plan, text in texts}
+
     def write(connection: Connection, rows: Sequence[DerivedMemory]) -> int:
         write_derived(connection, run.author, rows, operation=kind.name, now=run.now)
+        pairs = {row.id: unlike[row.id] for row in rows if unlike[row.id]}
+        replace_unlike_sentences(connection, run.project.id, describe_code()["digest"], pairs)
         return sum(len(row.superseded) for row in rows)
 
     written, refused = write_checked(run, f"{kind.name}s", _build_rows(run, kind, texts), write, lambda row: [row.id])

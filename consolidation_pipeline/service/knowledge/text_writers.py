@@ -24,9 +24,11 @@ from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply, find_problems
 from consolidation_pipeline.service.knowledge import llm_gateway
+from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.abstractions import Origin, UnitRow, load_origins
+from consolidation_pipeline.store.knowledge.unlike_sentences import load_unlike_sentences
 
 # Most and fewest extracted texts that are written in one transaction, and the number of these up to the most. While one
 # part is written, processes extract the next.
@@ -60,12 +62,14 @@ class Group:
     """A group with its units, the representative first, then by similarity to it.
 
     ``cohesion``: mean cosine of the units. ``is_context``: its terms count when the terms of other groups are weighed.
+    ``row_id``: row that its text is written to.
     """
 
     cluster_key: str
     units: tuple[UnitRow, ...]
     cohesion: float | None
     is_context: bool = True
+    row_id: UUID | None = None
 
     @cached_property
     def raw_ids(self) -> list[UUID]:
@@ -80,7 +84,7 @@ class DraftText:
 
     ``evidence``: (unit id, quote). ``confidence``: in [0, 1], not yet weighed by the evidence. ``llm_confidence``:
     the model's own, None for an extracted text. ``seen``: how often and when an extracted text was seen.
-    ``is_pending``: the model is to be asked again.
+    ``is_pending``: the model is to be asked again. ``unlike``: as of ``ExtractedPattern``.
     """
 
     content: str
@@ -96,6 +100,7 @@ class DraftText:
     title: str = ""
     seen: str = ""
     is_pending: bool = False
+    unlike: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -196,10 +201,18 @@ def extract_texts(
     rows = [positions[group.cluster_key] for group in wanted]
     with run.reading() as connection:
         origins = load_origins(connection, {raw_id for group in wanted for raw_id in group.raw_ids})
+        row_ids = [group.row_id for group in wanted if group.row_id is not None]
+        known = load_unlike_sentences(connection, run.project.id, row_ids, describe_code()["digest"])
     sightings = [_count_sightings(kind, group, origins) for group in wanted]
     compute = partial(compute_in_order, memories=_MEMORIES_OF_GROUP * len(wanted))
     found = kind.extract(
-        units, boilerplate=run.boilerplate, context=context, wanted=rows, sightings=sightings, compute=compute
+        units,
+        boilerplate=run.boilerplate,
+        context=context,
+        wanted=rows,
+        sightings=sightings,
+        unlike=[b"" if group.row_id is None else known.get(group.row_id, b"") for group in wanted],
+        compute=compute,
     )
     size = min(EXTRACT_BATCH, max(_FEWEST_EXTRACTED, -(-len(wanted) // _PARTS)))
     for batch in split_chunks(wanted, size=size):
@@ -272,4 +285,5 @@ def _to_draft(kind: AbstractionKind, group: Group, extracted: ExtractedPattern) 
             heuristic_confidence(group.cohesion, extracted.support), len(group.units), extracted.overruled
         ),
         needs_review=kind.needs_review,
+        unlike=extracted.unlike,
     )

@@ -18,6 +18,7 @@ from consolidation_pipeline.service.knowledge.derive import (
     attach_units,
     build_abstraction_columns,
     find_writable_targets,
+    plan_abstraction,
     select_context_groups,
 )
 from consolidation_pipeline.service.knowledge.discarded_groups import find_discarded
@@ -171,7 +172,7 @@ def _forecast_kind(
     with_units = attach_units(select_context_groups(groups, targets), units)
     wanted = [one for one in with_units if one.cluster_key in targets]
     known = find_discarded(connection, run, kind, wanted)
-    plans = [PlannedAbstraction(targets[one.cluster_key], one) for one in wanted if one.cluster_key not in known]
+    plans = [plan_abstraction(targets[one.cluster_key], one) for one in wanted if one.cluster_key not in known]
     if run.options.llm_model is None and plans:
         batches = write_texts(run, kind, with_units, [plan.group for plan in plans])
         forecast.rows = _build_rows(connection, run, kind, plans, [draft for batch in batches for draft in batch])

@@ -489,6 +489,17 @@ discarded_groups = Table(
     comment="Groups that gave no pattern or principle; they are not read again until one of their units changes.",
 )
 
+unlike_sentences = Table(
+    "unlike_sentences",
+    metadata,
+    _project(),
+    _column("memory_id", Uuid, "Pattern or principle."),
+    _column("asked_by", Text, "Hash of the version of the program."),
+    _column("pairs", LargeBinary, "Hashes of the pairs."),
+    PrimaryKeyConstraint("project_id", "memory_id"),
+    comment="Sentences of the memories of a pattern of which none says what another does; they are not read again.",
+)
+
 memory_lineage = Table(
     "memory_lineage",
     metadata,

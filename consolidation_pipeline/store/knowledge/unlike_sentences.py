@@ -1,0 +1,48 @@
+"""Pairs of sentences that were found unlike when the text of a pattern or principle was written, as hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+_LOAD = """
+    SELECT memory_id, pairs FROM consolidation.unlike_sentences
+    WHERE project_id = :project AND asked_by = :asked_by AND memory_id = ANY(:ids)
+"""
+
+
+def load_unlike_sentences(
+    connection: Connection, project_id: UUID, ids: Iterable[UUID], asked_by: str
+) -> dict[UUID, bytes]:
+    """Return the packed pairs of patterns and principles, by id; those that another program found are left out."""
+    rows = connection.execute(text(_LOAD), {"project": project_id, "asked_by": asked_by, "ids": list(ids)})
+    return {row.memory_id: row.pairs for row in rows}
+
+
+_REPLACE = """
+    INSERT INTO consolidation.unlike_sentences (project_id, memory_id, asked_by, pairs)
+    SELECT :project, id, :asked_by, pairs
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:pairs AS bytea[])) AS given (id, pairs)
+    ON CONFLICT (project_id, memory_id) DO UPDATE SET asked_by = excluded.asked_by, pairs = excluded.pairs
+"""
+
+
+def replace_unlike_sentences(
+    connection: Connection, project_id: UUID, asked_by: str, pairs: Mapping[UUID, bytes]
+) -> None:
+    """Store the packed pairs of patterns and principles, by id, in place of those before."""
+    bound = {"project": project_id, "asked_by": asked_by, "ids": list(pairs), "pairs": list(pairs.values())}
+    connection.execute(text(_REPLACE), bound)
+
+
+_PRUNE = """
+    DELETE FROM consolidation.unlike_sentences s WHERE project_id = :project AND NOT EXISTS (
+        SELECT FROM consolidation.consolidated_memories c WHERE c.id = s.memory_id AND c.retired_at IS NULL)
+"""
+
+
+def prune_unlike_sentences(connection: Connection, project_id: UUID) -> None:
+    """Delete the pairs of patterns and principles that are active no more."""
+    connection.execute(text(_PRUNE), {"project": project_id})
