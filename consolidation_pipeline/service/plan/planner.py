@@ -59,7 +59,7 @@ from consolidation_pipeline.service.review.suggestion_queue import choose_waitin
 from consolidation_pipeline.service.runs import project_run
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
-from consolidation_pipeline.service.similarity import recall_gate
+from consolidation_pipeline.service.similarity import recall_answers
 from consolidation_pipeline.service.similarity.clusters import group_contents
 from consolidation_pipeline.service.similarity.graph_nodes import (
     content_keys,
@@ -248,7 +248,7 @@ def _to_merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
     )
 
 
-def _list_refused(run: ProjectRun, refused: Sequence[recall_gate.RefusedMerge]) -> list[RefusedMerge]:
+def _list_refused(run: ProjectRun, refused: Sequence[recall_answers.RefusedMerge]) -> list[RefusedMerge]:
     texts = _load_texts(run, [id_ for one in refused for id_ in one.memories])
     return [
         RefusedMerge(

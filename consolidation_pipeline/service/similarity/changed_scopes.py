@@ -21,9 +21,12 @@ from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import scope_keys, type_keys
 from consolidation_pipeline.service.similarity.merge_groups import PairRules, number_contents
+from consolidation_pipeline.service.similarity.recall_answers import describe_asking
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import to_uuids
+from consolidation_pipeline.store.search.recall import hash_recall_inputs
 from consolidation_pipeline.store.similarity.grouped_scopes import load_grouped_scopes, replace_grouped_scopes
+from consolidation_pipeline.store.similarity.recall_answers import load_settled, unsettle_answers
 from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 
 Mask = npt.NDArray[np.bool_]
@@ -40,12 +43,14 @@ class ScopeStates:
 
     ``hashes``: by scope, of its nodes and of all else that its groups follow from. ``of_node`` (n,): position of the
     scope of each node among them. ``changed``: scopes whose groups are to be formed. A scope that always counts as
-    changed has an empty hash.
+    changed has an empty hash. ``settled``: scopes with groups that the recall gate refused, which it would refuse
+    again, as nothing in the project changed.
     """
 
     hashes: Mapping[UUID, str]
     of_node: npt.NDArray[np.int64]
     changed: frozenset[UUID]
+    settled: frozenset[UUID] = frozenset()
 
     def select_changed(self, also: Sequence[int] | npt.NDArray[np.int64] = ()) -> Mask:
         """Return True (n,) for the nodes of changed scopes, and of the scopes of the nodes at the rows ``also``."""
@@ -67,13 +72,31 @@ def find_changed_scopes(connection: Connection, run: ProjectRun, nodes: Nodes, r
     hashes, of_node = _hash_scopes(run, nodes, rules)
     stored = load_grouped_scopes(connection, run.project.id)
     changed = {scope for scope, found in hashes.items() if not found or stored.get(scope) != found}
+    settled = load_settled(connection, run.project.id, describe_asking(run)) if changed else None
+    if settled is not None and settled == _hash_inputs(connection, run, hashes):
+        return ScopeStates(hashes, of_node, frozenset(), frozenset(changed))
     return ScopeStates(hashes, of_node, frozenset(changed | ({_EMPTY} & hashes.keys()) if changed else ()))
 
 
 def forget_groups(connection: Connection, run: ProjectRun, states: ScopeStates) -> None:
     """Note that the scopes that changed are to be grouped: pairs of theirs were added."""
-    kept = {scope: found for scope, found in states.hashes.items() if scope not in states.changed}
+    open_scopes = states.changed | states.settled
+    kept = {scope: found for scope, found in states.hashes.items() if scope not in open_scopes}
     replace_grouped_scopes(connection, run.project.id, kept)
+    if states.changed:
+        unsettle_answers(connection, run.project.id)
+
+
+def hash_inputs(connection: Connection, run: ProjectRun, states: ScopeStates) -> str | None:
+    """Return a hash of all that groups and answers of the recall gate follow from; None if it cannot be known."""
+    return _hash_inputs(connection, run, states.hashes)
+
+
+def _hash_inputs(connection: Connection, run: ProjectRun, hashes: Mapping[UUID, str]) -> str | None:
+    if not all(hashes.values()):
+        return None
+    parts = [*sorted((str(scope), found) for scope, found in hashes.items())]
+    return sha256(json.dumps([parts, hash_recall_inputs(connection, run.project.id)]).encode()).hexdigest()
 
 
 def note_groups(

@@ -26,7 +26,7 @@ from consolidation_pipeline.core.similarity.similarity_join import reaches
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
-from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, note_groups
+from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, hash_inputs, note_groups
 from consolidation_pipeline.service.similarity.graph_nodes import (
     load_grouping_vectors,
     load_plain_vectors,
@@ -46,8 +46,8 @@ from consolidation_pipeline.service.similarity.merge_groups import (
 from consolidation_pipeline.service.similarity.merge_vetoes import apply_vetoes, find_units
 from consolidation_pipeline.service.similarity.pair_answers import PairAnswers
 from consolidation_pipeline.service.similarity.pair_judges import open_judge
-from consolidation_pipeline.service.similarity.recall_answers import store_answers
-from consolidation_pipeline.service.similarity.recall_gate import GateDecision, LoadPlain, RefusedMerge, find_refused
+from consolidation_pipeline.service.similarity.recall_answers import RefusedMerge, load_answers, store_answers
+from consolidation_pipeline.service.similarity.recall_gate import GateDecision, LoadPlain, find_refused
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
@@ -135,6 +135,9 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
         contents = whole.select(rows, x)
         load_plain = partial(load_plain_vectors, connection, run, contents.nodes)
         groups = group_contents(connection, run, contents, load_plain, apart=apart)
+        is_settled = bool(states.settled) and not is_chosen.any()
+        if is_settled and (answers := load_answers(connection, run)):
+            groups = replace(groups, gate=GateDecision(answers.list_refused(), answers))
         run.compared = None
         others = whole.nodes.select(~is_chosen)
         changed = find_changed_groups(
@@ -144,7 +147,6 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
             members = [member for tier in groups.tiers for member in tier.members(changed)]
             replace_clusters(connection, project, run.job_id, members, changed=changed)
         replace_details(connection, project, run.job_id, groups.tiers, written=changed)
-        store_answers(connection, run, groups.gate.answers)
         # Whether these stay apart is asked again by the next run.
         refused = np.flatnonzero(np.isin(nodes.ids, to_ids([id_ for one in groups.refused for id_ in one.memories])))
         planned = replace(nodes, merged_into=_plan_merges(whole.nodes, rows, groups.units))
@@ -152,6 +154,11 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
         merging = nodes.scopes[planned.merged_into != nodes.merged_into]
         run.unfinished |= bool(np.isin(nodes.scopes[refused], merging).any())
         note_groups(connection, run, planned, rules, open_groups=np.union1d(kept_apart, refused))
+        if not is_settled:
+            # After merges, what is refused is compared with other memories.
+            is_final = not len(merging) and not apart and not groups.vetoed
+            settled = hash_inputs(connection, run, states) if is_final else None
+            store_answers(connection, run, groups.gate.answers, settled)
         summary = _summarize(connection, run, groups, whole)
     if not apart:
         run.refused_by_tests += groups.vetoed

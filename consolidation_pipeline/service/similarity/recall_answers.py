@@ -11,13 +11,14 @@ Only answers of the first round are kept: what is searched in later rounds depen
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b, sha256
 from io import BytesIO
 from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import Contents, Units
 from consolidation_pipeline.service.similarity.recall_rows import RecallQueries, SearchedRows
 from consolidation_pipeline.store.database.engine import Connection
-from consolidation_pipeline.store.database.vector_copy import Ids
+from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
 from consolidation_pipeline.store.search.recall import load_text_fingerprints
 from consolidation_pipeline.store.similarity.recall_answers import load_recall_answers, replace_recall_answers
 
@@ -44,6 +45,23 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class RefusedMerge:
+    """A group that is not merged, and the query that speaks most against it.
+
+    ``unit``: its number. ``memories``: its raw memories. ``query``: the memory whose text is searched for, None = a
+    query of a reader. ``before``: place of the best source, ``after``: of the merged memory. ``above``: memory that is
+    found first then.
+    """
+
+    unit: int
+    memories: list[UUID]
+    query: UUID | None
+    before: int
+    after: int
+    above: UUID
+
+
+@dataclass(frozen=True)
 class Fingerprints:
     """Fingerprints of the rows (r,) and of the groups (g,)."""
 
@@ -53,29 +71,53 @@ class Fingerprints:
 
 @dataclass(frozen=True, eq=False)
 class RecallAnswers:
-    """Groups (k,) that the gate refused in its first round.
+    """Groups that the gate refused (n,), and what it compared to refuse those of its first round (k,).
 
     Attributes:
-        rows: Fingerprints of the rows (r,) that were searched, ascending.
-        groups: Fingerprints of the groups (k,).
+        members: Raw memories of the groups, S16, group by group.
+        sizes: Number of raw memories of each group (n,).
+        query: Memory whose text speaks most against the merge (n,), S16; empty = a query of a reader.
+        above: Memory that is found first then (n,), S16.
+        places: Place of the best source and of the merged memory (n, 2).
+        first: Positions of the groups of the first round among all (k,).
+        groups: Fingerprints of these groups (k,).
+        rows: Fingerprints of the rows (r,) that were searched for them, ascending.
         lowest: Similarity of the farthest candidate of each query (q,), group by group; -inf = all were candidates.
         queries: Number of queries of each group (k,).
         candidates: Positions of the candidates among ``rows`` (c,), group by group.
         counts: Number of candidates of each group (k,).
-        query: Memory whose text speaks most against the merge (k,), S16; empty = a query of a reader.
-        above: Memory that is found first then (k,), S16.
-        places: Place of the best source and of the merged memory (k, 2).
     """
 
-    rows: Prints
+    members: Ids
+    sizes: Integers
+    query: Ids
+    above: Ids
+    places: Integers
+    first: Integers
     groups: Prints
+    rows: Prints
     lowest: npt.NDArray[np.float64]
     queries: Integers
     candidates: npt.NDArray[np.uint32]
     counts: Integers
-    query: Ids
-    above: Ids
-    places: Integers
+
+    def list_refused(self) -> list[RefusedMerge]:
+        """Return the refused groups, whose units have the number -1."""
+        ends = np.cumsum(self.sizes).tolist()
+        queries, above, members = (to_uuids(ids) for ids in (self.query, self.above, self.members))
+        return [
+            RefusedMerge(
+                unit=-1,
+                memories=members[end - size : end],
+                query=queries[at] if self.query[at] else None,
+                before=before,
+                after=after,
+                above=above[at],
+            )
+            for at, (end, size, (before, after)) in enumerate(
+                zip(ends, self.sizes.tolist(), self.places.tolist(), strict=True)
+            )
+        ]
 
     @cached_property
     def _ends(self) -> tuple[Integers, Integers]:
@@ -120,17 +162,27 @@ class HeldAnswers:
 
 def load_answers(connection: Connection, run: ProjectRun) -> RecallAnswers | None:
     """Return the answers that the last run stored; None if there are none of this program and options."""
-    packed = load_recall_answers(connection, run.project.id, _describe_asking(run))
+    packed = load_recall_answers(connection, run.project.id, describe_asking(run))
     return None if packed is None else unpack_answers(packed)
 
 
-def store_answers(connection: Connection, run: ProjectRun, answers: RecallAnswers | None) -> None:
-    """Store the answers in place of those before; None = there are none."""
+def store_answers(
+    connection: Connection, run: ProjectRun, answers: RecallAnswers | None, settled: str | None = None
+) -> None:
+    """Store the answers in place of those before.
+
+    Args:
+        connection: Connection of the run.
+        run: The run.
+        answers: None = there are none.
+        settled: Hash of all that they follow from (``changed_scopes.hash_inputs``). As long as it is the same, no group
+            need be asked. None = the next run asks.
+    """
     packed = None if answers is None else answers.pack()
-    replace_recall_answers(connection, run.project.id, _describe_asking(run), packed)
+    replace_recall_answers(connection, run.project.id, describe_asking(run), packed, settled)
 
 
-def _describe_asking(run: ProjectRun) -> str:
+def describe_asking(run: ProjectRun) -> str:
     """Return a hash of what answers follow from, besides rows and groups."""
     parts = (describe_code()["digest"], run.options.model_dump_json(), run.embedder.name)
     return sha256(json.dumps(parts).encode()).hexdigest()
@@ -266,11 +318,11 @@ def collect_answers(
     held: HeldAnswers,
     queries: RecallQueries,
     active: Mask,
-    refused: Integers,
+    refused: Mapping[int, RefusedMerge],
     *,
+    first: Integers,
     candidates: Integers,
     lowest: npt.NDArray[np.float64],
-    falls: Sequence[tuple[bytes, bytes, int, int]],
 ) -> RecallAnswers:
     """Return the answers of this run, for the next one.
 
@@ -279,16 +331,16 @@ def collect_answers(
         held: The answers that were not asked for again.
         queries: Queries.
         active: True for the rows (r,) that the first round searched.
-        refused: Groups (k,) that the first round refused.
+        refused: The refused groups, by number.
+        first: Those (k,) that the first round refused.
         candidates: Rows that competed with each query (q, c), -1 = none.
         lowest: Similarity of the farthest of these (q,).
-        falls: ``query``, ``above`` and ``places`` of each refused group.
     """
     searched = np.unique(found.rows[active])
     order, ends = _sort_queries(queries, len(found.groups))
     limits: list[npt.NDArray[np.float64]] = []
     nearest: list[Prints] = []
-    for group in refused.tolist():
+    for group in first.tolist():
         if held.answers is not None and held.at[group] >= 0:
             limits.append(held.answers.list_lowest(held.at[group]))
             nearest.append(held.answers.list_candidates(held.at[group]))
@@ -296,15 +348,18 @@ def collect_answers(
             asked = order[ends[group] : ends[group + 1]]
             limits.append(lowest[asked])
             nearest.append(np.unique(found.rows[candidates[asked][candidates[asked] >= 0]]))
-    query, above, *places = zip(*falls, strict=True)
+    merges = [*refused.values()]
     return RecallAnswers(
+        members=to_ids([id_ for one in merges for id_ in one.memories]),
+        sizes=np.array([len(one.memories) for one in merges]),
+        query=np.array([b"" if one.query is None else one.query.bytes for one in merges], "S16"),
+        above=to_ids([one.above for one in merges]),
+        places=np.array([(one.before, one.after) for one in merges]),
+        first=find_positions(np.array([*refused]), first),
+        groups=found.groups[first],
         rows=searched,
-        groups=found.groups[refused],
         lowest=np.concatenate(limits),
         queries=np.array([len(one) for one in limits]),
         candidates=np.searchsorted(searched, np.concatenate(nearest)).astype(np.uint32),
         counts=np.array([len(one) for one in nearest]),
-        query=np.array(query, "S16"),
-        above=np.array(above, "S16"),
-        places=np.array(places).T,
     )

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from consolidation_pipeline.service.similarity.recall_answers import (
     ROUNDING,
     HeldAnswers,
     RecallAnswers,
+    RefusedMerge,
     collect_answers,
     compute_fingerprints,
     find_held,
@@ -50,23 +50,6 @@ Integers = npt.NDArray[np.int64]
 
 # Returns the plain vectors (n, d) of the nodes of the contents, of those at least that a mask (n,) is True for.
 LoadPlain = Callable[[npt.NDArray[np.bool_]], Vectors]
-
-
-@dataclass(frozen=True)
-class RefusedMerge:
-    """A group that is not merged, and the query that speaks most against it.
-
-    ``unit``: its number. ``memories``: its raw memories. ``query``: the memory whose text is searched for, None = a
-    query of a reader. ``before``: place of the best source, ``after``: of the merged memory. ``above``: memory that is
-    found first then.
-    """
-
-    unit: int
-    memories: list[UUID]
-    query: UUID | None
-    before: int
-    after: int
-    above: UUID
 
 
 class _Fall(NamedTuple):
@@ -116,18 +99,17 @@ def find_refused(
     words = WordTable(connection, contents, rows, queries, ~held.are_held)
     judged = _judge(rows, queries, words, held.are_held)
     refused = _describe_refused(contents, units, chosen, rows, queries, judged.falls, held)
-    first = judged.first
-    if not len(first):
-        return GateDecision([*refused.values()], None)
+    if not refused:
+        return GateDecision([], None)
     answers = collect_answers(
         found,
         held,
         queries,
         active,
-        first,
+        refused,
+        first=judged.first,
         candidates=judged.candidates,
         lowest=judged.lowest,
-        falls=[_pack_fall(refused[group]) for group in first.tolist()],
     )
     return GateDecision([*refused.values()], answers)
 
@@ -151,7 +133,7 @@ def _describe_refused(
             worst[group] = (fall.before, fall.after, b"" if node < 0 else ids[node], rows.ids[fall.above])
     if held.answers is not None:
         for group in np.flatnonzero(held.are_held).tolist():
-            at = held.at[group]
+            at = held.answers.first[held.at[group]]
             before, after = held.answers.places[at].tolist()
             worst[group] = (before, after, held.answers.query[at], held.answers.above[at])
     order = np.argsort(units.unit_of_row, kind="stable")
@@ -168,11 +150,6 @@ def _describe_refused(
             above=to_uuids(np.array([above], "S16"))[0],
         )
     return refused
-
-
-def _pack_fall(refused: RefusedMerge) -> tuple[bytes, bytes, int, int]:
-    query = b"" if refused.query is None else refused.query.bytes
-    return query, refused.above.bytes, refused.before, refused.after
 
 
 def _list_changing(run: ProjectRun, contents: Contents, units: Units) -> Integers:

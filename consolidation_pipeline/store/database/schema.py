@@ -453,6 +453,7 @@ recall_answers = Table(
     metadata,
     _project(),
     _column("asked_by", Text, "Hash of the version of the program, of the options and of the model."),
+    _optional("settled", Text, "Hash of all that the answers follow from; null = the next run asks again."),
     _column("answers", LargeBinary, "Hashes of the refused groups and of the memories that they were compared with."),
     PrimaryKeyConstraint("project_id"),
     comment="Answers of the recall gate; clusters asks again only what new or changed memories may change.",

@@ -74,6 +74,25 @@ def load_text_fingerprints(connection: Connection, project_id: UUID) -> tuple[Id
     return ids[order], hashes[order].astype(np.int64)
 
 
+_HASH_INPUTS = """
+    SELECT concat_ws('|',
+        (SELECT md5(string_agg(concat_ws('|', id, content_hash, language, embedding_model, source_count, details), ','
+            ORDER BY id))
+        FROM consolidation.consolidated_memories
+        WHERE project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL),
+        (SELECT md5(string_agg(concat_ws('|', day, query_hash, embedding_model), ',' ORDER BY day, query_hash))
+        FROM consolidation.vote_queries WHERE project_id = %(project)s),
+        (SELECT md5(string_agg(concat_ws('|', query_hash, memory_id), ',' ORDER BY query_hash, memory_id))
+        FROM consolidation.memory_votes WHERE project_id = %(project)s AND verdict > 0 AND query_hash <> ''))
+"""
+
+
+def hash_recall_inputs(connection: Connection, project_id: UUID) -> str:
+    """Return a hash of what the recall gate reads besides raw memories: merged memories, and queries of readers."""
+    [(found,)] = fetch_rows(connection, _HASH_INPUTS, {"project": project_id})
+    return str(found)
+
+
 _PARSE_WORDS = compose(
     """
     SELECT octet_length(body), lexemes, counts

@@ -87,8 +87,40 @@ def test_unchanged_groups_are_not_asked_again(pipeline: Pipeline, asked: list[in
     assert len(refused) == len(SERVICES)
     assert asked[0] >= len(SERVICES)
     asked.clear()
+    pipeline.write("UPDATE {s}.recall_answers SET settled = NULL")
     assert form(pipeline) == refused
+    assert asked
     assert sum(asked) == 0
+
+
+def test_nothing_is_grouped_again_if_nothing_changed(pipeline: Pipeline, asked: list[int]) -> None:
+    pipeline.configure_new(**OPTIONS)
+    add_all(pipeline)
+    refused = form(pipeline)
+    form(pipeline)
+    groups = pipeline.rows("SELECT * FROM {s}.memory_clusters ORDER BY tier, cluster_key, member_id")
+    asked.clear()
+    assert form(pipeline) == form(pipeline) == refused
+    assert asked == []
+    assert pipeline.rows("SELECT * FROM {s}.memory_clusters ORDER BY tier, cluster_key, member_id") == groups
+    assert form_without_answers(pipeline) == refused
+
+
+def test_groups_are_asked_for_again_if_another_scope_changed(pipeline: Pipeline, asked: list[int]) -> None:
+    pipeline.configure_new(**OPTIONS, scope="user_id")
+    add_all(pipeline, user_id="ann")
+    pipeline.add([note("of-bob", "The canteen opens at noon.", user_id="bob")])
+    refused = form(pipeline)
+    form(pipeline)
+    pipeline.add([note("more", "The canteen closes at six.", user_id="bob")])
+    asked.clear()
+    assert form(pipeline) == refused
+    assert asked
+    assert sum(asked) == 0
+    pipeline.add([note("all", f"{write_texts(0)[2]} Seen by all.")])
+    asked.clear()
+    check_alike(pipeline)
+    assert sum(asked) > 0
 
 
 def test_new_memory_near_a_group_asks_for_it_alone(pipeline: Pipeline, asked: list[int]) -> None:
@@ -127,6 +159,7 @@ CHANGES: dict[str, Callable[[Pipeline], object]] = {
 def test_kept_answers_decide_alike_after_a_change(pipeline: Pipeline, change: str) -> None:
     pipeline.configure_new(**OPTIONS)
     add_all(pipeline)
+    form(pipeline)
     form(pipeline)
     CHANGES[change](pipeline)
     check_alike(pipeline)

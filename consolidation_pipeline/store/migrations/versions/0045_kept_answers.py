@@ -23,6 +23,12 @@ def upgrade() -> None:
             comment="Hash of the version of the program, of the options and of the model.",
         ),
         sa.Column(
+            "settled",
+            sa.Text(),
+            nullable=True,
+            comment="Hash of all that the answers follow from; null = the next run asks again.",
+        ),
+        sa.Column(
             "answers",
             sa.LargeBinary(),
             nullable=False,
