@@ -13,8 +13,8 @@ from typing import NamedTuple
 from consolidation_pipeline.core.differences.language import detect_language
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import Reading
+from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.rival_claims import AGREES, Comparison, compare_sentences, quote_sentence
-from consolidation_pipeline.core.knowledge.unlike_sentences import find_unless_unlike
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.sentences import extract_sentences
@@ -187,7 +187,7 @@ def _compare(first: str, other: str, language: str | None) -> Comparison | None:
     def read_and_compare() -> Comparison | None:
         return compare_sentences(read_sentence(first, language), read_sentence(other, language))
 
-    return find_unless_unlike("claims", first, other, language, read_and_compare)
+    return compare_once("claims", first, other, language, read_and_compare, AGREES)
 
 
 def _are_apart(things: frozenset[str], others: frozenset[str]) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from consolidation_pipeline.core.knowledge.compared_sentences import knowing
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
 from consolidation_pipeline.core.knowledge.pattern_sentences import list_sentences
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit, sort_units
 from consolidation_pipeline.core.knowledge.pattern_writer import PatternWriter
 from consolidation_pipeline.core.knowledge.principle_writer import PrincipleWriter
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking, count_background, rank_sentences
-from consolidation_pipeline.core.knowledge.unlike_sentences import knowing
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 
 
@@ -20,7 +20,7 @@ from consolidation_pipeline.core.text.key_terms import find_key_terms
 class GroupToWrite:
     """A group of which a writer can write the text, in this process or in another.
 
-    ``unlike``: pairs of its sentences that were found unlike before.
+    ``compared``: pairs of its sentences that were compared before, packed.
     """
 
     writer: type[PatternWriter | PrincipleWriter]
@@ -28,13 +28,13 @@ class GroupToWrite:
     ranking: SentenceRanking
     terms: tuple[str, ...]
     sightings: Sightings
-    unlike: bytes
+    compared: bytes
 
     def write(self) -> ExtractedPattern:
         """Return the text of the group."""
-        with knowing(self.unlike) as pairs:
+        with knowing(self.compared) as pairs:
             written = self.writer(self.units, self.ranking, self.terms).write(self.sightings)
-        return replace(written, unlike=pairs.pack())
+        return replace(written, compared=pairs.pack())
 
 
 Compute = Callable[[Callable[[GroupToWrite], ExtractedPattern], Iterable[GroupToWrite]], Iterable[ExtractedPattern]]
@@ -47,7 +47,7 @@ def extract_patterns(
     context: Sequence[bool] | None = None,
     wanted: Sequence[int] | None = None,
     sightings: Sequence[Sightings | None] | None = None,
-    unlike: Sequence[bytes] | None = None,
+    compared: Sequence[bytes] | None = None,
     writer: type[PatternWriter | PrincipleWriter] = PatternWriter,
     compute: Compute = map,
 ) -> Iterator[ExtractedPattern]:
@@ -66,7 +66,7 @@ def extract_patterns(
         context: True for each group whose texts count for the rarity of terms (``rank_sentences``); None = all.
         wanted: Positions of the groups to write, in this order; None = all.
         sightings: How often and when the memories of each wanted group were seen; None = as the units tell.
-        unlike: ``ExtractedPattern.unlike`` of each wanted group as it was before, with any units; None = not known.
+        compared: ``ExtractedPattern.compared`` of each wanted group as it was before, with any units; None = not known.
         writer: Writer of the text of a group.
         compute: Calls the function with each group, in order, like ``map``; it may share the groups among processes.
 
@@ -93,7 +93,7 @@ def extract_patterns(
     )
     terms = find_key_terms([_list_texts(ranking) for ranking in rankings], context=context, background=background)
     seen = [None] * len(chosen) if sightings is None else sightings
-    known = [b""] * len(chosen) if unlike is None else unlike
+    known = [b""] * len(chosen) if compared is None else compared
     written = (
         GroupToWrite(writer, units, ranking, found, sighted or _count_sightings(units), pairs)
         for units, ranking, found, sighted, pairs in zip(chosen, rankings, terms, seen, known, strict=True)

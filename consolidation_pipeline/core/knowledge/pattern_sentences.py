@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings, may_merge_readings
 from consolidation_pipeline.core.differences.reader import read
+from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.disputes import Statement, find_disputes, list_overruled, list_things
 from consolidation_pipeline.core.knowledge.lesson_sentences import Lesson
 from consolidation_pipeline.core.knowledge.pattern_units import Evidence, Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
-from consolidation_pipeline.core.knowledge.unlike_sentences import find_unless_unlike
 from consolidation_pipeline.core.knowledge.weak_sentences import (
     contests,
     instructs_fault,
@@ -93,7 +93,7 @@ def excludes(one: Candidate, other: Candidate) -> bool:
 def _ask(question: Callable[[str, str], bool], *texts: str) -> bool:
     """Return the answer to a question that is the same for both orders of two texts."""
     one, other = sorted(texts)
-    return bool(find_unless_unlike(question.__name__, one, other, None, lambda: question(one, other)))
+    return bool(compare_once(question.__name__, one, other, None, lambda: question(one, other), True))
 
 
 @lru_cache(maxsize=1 << 10)

@@ -58,7 +58,7 @@ class ExtractedPattern:
         overruled: Number of units that contradict others and are not the newest.
         support: Share of the units, by weight, that say the headline or something like it; 0 without a headline.
         is_shared: Most units are on what the text tells; if not, it is of one unit, or of nothing.
-        unlike: Pairs of sentences that were found unlike, packed (``unlike_sentences.UnlikePairs``).
+        compared: Pairs of sentences that were compared, packed (``compared_sentences.ComparedPairs``).
     """
 
     content: str
@@ -73,7 +73,7 @@ class ExtractedPattern:
     overruled: int = 0
     support: float = 0.0
     is_shared: bool = True
-    unlike: bytes = field(default=b"", compare=False, repr=False)
+    compared: bytes = field(default=b"", compare=False, repr=False)
 
 
 def sort_units(units: Iterable[Unit]) -> list[Unit]:

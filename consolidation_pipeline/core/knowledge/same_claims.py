@@ -10,10 +10,10 @@ from consolidation_pipeline.core.differences.explanation import Difference, expl
 from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import find_changes
+from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
 from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
-from consolidation_pipeline.core.knowledge.unlike_sentences import find_unless_unlike
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # A memory that says a claim has this share of its content words. One with so many of those of a long claim says it, if
@@ -58,9 +58,7 @@ class SameClaim:
         """
         pairs = (f"{one} {other}" for one, other in pairwise(sentences))
         near = [text for text in (*sentences, *pairs) if self._measure_share(text) >= _SAYS]
-        return any(
-            find_unless_unlike("same", self.text, text, self.language, partial(self._is_same, text)) for text in near
-        )
+        return any(map(self._says_same, near))
 
     def find_rival(self, sentences: Sequence[str]) -> str | None:
         """Return the sentence of a newer memory that says something else of the matter; None if there is none.
@@ -93,6 +91,9 @@ class SameClaim:
         """Return the share of the content words of a text that the claim has."""
         words = extract_content_words(text)
         return len(self.words & words) / max(1, len(words))
+
+    def _says_same(self, text: str) -> bool:
+        return bool(compare_once("same", self.text, text, self.language, partial(self._is_same, text), True))
 
     def _is_same(self, text: str) -> bool:
         other = read_sentence(text, self.language)

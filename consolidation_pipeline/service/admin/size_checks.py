@@ -13,7 +13,7 @@ PRUNED = ("consolidation_changes", "consolidation_events", "memory_votes", "vote
 # A run replaces the rows of these, or deletes them.
 REBUILT = (
     *("memory_neighbors", "compared_memories", "relevance_scores", "memory_clusters", "grouping_embeddings"),
-    *("pending_uses", "compared_scopes", "grouped_scopes", "recall_answers", "discarded_groups", "unlike_sentences"),
+    *("pending_uses", "compared_scopes", "grouped_scopes", "recall_answers", "discarded_groups", "compared_sentences"),
 )
 _LISTED = 5
 

@@ -46,8 +46,11 @@ from consolidation_pipeline.store.knowledge.abstractions import (
     load_units,
     supersede_rows,
 )
+from consolidation_pipeline.store.knowledge.compared_sentences import (
+    prune_compared_sentences,
+    replace_compared_sentences,
+)
 from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory, LineageEdge, write_derived
-from consolidation_pipeline.store.knowledge.unlike_sentences import prune_unlike_sentences, replace_unlike_sentences
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
@@ -162,7 +165,7 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
             kept = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
             existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
             superseded += _retire_superseded(connection, run, kind, existing, present_keys=present_keys, kept=kept)
-            prune_unlike_sentences(connection, run.project.id)
+            prune_compared_sentences(connection, run.project.id)
         note_discarded(connection, run, kind, discarded, present_keys=present_keys)
     written = [
         (plans[draft.group.cluster_key].target, draft.text)
@@ -258,12 +261,12 @@ def _write_batch(
     if not texts:
         return 0, set()
 
-    unlike = {plan.target.id: text.unlike for plan, text in texts}
+    compared = {plan.target.id: text.compared for plan, text in texts}
 
     def write(connection: Connection, rows: Sequence[DerivedMemory]) -> int:
         write_derived(connection, run.author, rows, operation=kind.name, now=run.now)
-        pairs = {row.id: unlike[row.id] for row in rows if unlike[row.id]}
-        replace_unlike_sentences(connection, run.project.id, describe_code()["digest"], pairs)
+        pairs = {row.id: compared[row.id] for row in rows if compared[row.id]}
+        replace_compared_sentences(connection, run.project.id, describe_code()["digest"], pairs)
         return sum(len(row.superseded) for row in rows)
 
     written, refused = write_checked(run, f"{kind.name}s", _build_rows(run, kind, texts), write, lambda row: [row.id])

@@ -28,7 +28,7 @@ from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.abstractions import Origin, UnitRow, load_origins
-from consolidation_pipeline.store.knowledge.unlike_sentences import load_unlike_sentences
+from consolidation_pipeline.store.knowledge.compared_sentences import load_compared_sentences
 
 # Most and fewest extracted texts that are written in one transaction, and the number of these up to the most. While one
 # part is written, processes extract the next.
@@ -84,7 +84,7 @@ class DraftText:
 
     ``evidence``: (unit id, quote). ``confidence``: in [0, 1], not yet weighed by the evidence. ``llm_confidence``:
     the model's own, None for an extracted text. ``seen``: how often and when an extracted text was seen.
-    ``is_pending``: the model is to be asked again. ``unlike``: as of ``ExtractedPattern``.
+    ``is_pending``: the model is to be asked again. ``compared``: as of ``ExtractedPattern``.
     """
 
     content: str
@@ -100,7 +100,7 @@ class DraftText:
     title: str = ""
     seen: str = ""
     is_pending: bool = False
-    unlike: bytes = b""
+    compared: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def extract_texts(
     with run.reading() as connection:
         origins = load_origins(connection, {raw_id for group in wanted for raw_id in group.raw_ids})
         row_ids = [group.row_id for group in wanted if group.row_id is not None]
-        known = load_unlike_sentences(connection, run.project.id, row_ids, describe_code()["digest"])
+        known = load_compared_sentences(connection, run.project.id, row_ids, describe_code()["digest"])
     sightings = [_count_sightings(kind, group, origins) for group in wanted]
     compute = partial(compute_in_order, memories=_MEMORIES_OF_GROUP * len(wanted))
     found = kind.extract(
@@ -211,7 +211,7 @@ def extract_texts(
         context=context,
         wanted=rows,
         sightings=sightings,
-        unlike=[b"" if group.row_id is None else known.get(group.row_id, b"") for group in wanted],
+        compared=[b"" if group.row_id is None else known.get(group.row_id, b"") for group in wanted],
         compute=compute,
     )
     size = min(EXTRACT_BATCH, max(_FEWEST_EXTRACTED, -(-len(wanted) // _PARTS)))
@@ -285,5 +285,5 @@ def _to_draft(kind: AbstractionKind, group: Group, extracted: ExtractedPattern) 
             heuristic_confidence(group.cohesion, extracted.support), len(group.units), extracted.overruled
         ),
         needs_review=kind.needs_review,
-        unlike=extracted.unlike,
+        compared=extracted.compared,
     )

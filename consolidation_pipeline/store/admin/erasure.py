@@ -208,7 +208,7 @@ _DELETED = {
     "staged_embeddings": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "pending_uses": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "recall_answers": "project_id = :project",
-    "unlike_sentences": "project_id = :project",
+    "compared_sentences": "project_id = :project",
     "compared_memories": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "relevance_scores": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "labelled_pairs": "a IN (SELECT id FROM erased) OR b IN (SELECT id FROM erased)",

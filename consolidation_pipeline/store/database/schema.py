@@ -490,15 +490,15 @@ discarded_groups = Table(
     comment="Groups that gave no pattern or principle; they are not read again until one of their units changes.",
 )
 
-unlike_sentences = Table(
-    "unlike_sentences",
+compared_sentences = Table(
+    "compared_sentences",
     metadata,
     _project(),
     _column("memory_id", Uuid, "Pattern or principle."),
     _column("asked_by", Text, "Hash of the version of the program."),
-    _column("pairs", LargeBinary, "Hashes of the pairs."),
+    _column("pairs", LargeBinary, "Hashes of the pairs, and if both say the same."),
     PrimaryKeyConstraint("project_id", "memory_id"),
-    comment="Sentences of the memories of a pattern of which none says what another does; they are not read again.",
+    comment="Pairs of sentences that were compared for the text of a pattern; its next text does not read them again.",
 )
 
 memory_lineage = Table(

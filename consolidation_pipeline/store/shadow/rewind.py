@@ -131,7 +131,7 @@ _REMOVE_LATER = (
     "DELETE FROM consolidation.compared_scopes",
     "DELETE FROM consolidation.grouped_scopes",
     "DELETE FROM consolidation.recall_answers",
-    "DELETE FROM consolidation.unlike_sentences",
+    "DELETE FROM consolidation.compared_sentences",
     "DELETE FROM consolidation.compared_memories",
     "DELETE FROM consolidation.relevance_scores",
     """

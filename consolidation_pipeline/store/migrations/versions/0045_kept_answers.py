@@ -1,4 +1,4 @@
-"""Answers of the recall gate, and pairs of unlike sentences, which need not be found again.
+"""Answers of the recall gate, and pairs of sentences that were compared, which need not be found again.
 
 Revision: 0045
 """
@@ -45,26 +45,26 @@ def upgrade() -> None:
         comment="Answers of the recall gate; clusters asks again only what new or changed memories may change.",
     )
     op.create_table(
-        "unlike_sentences",
+        "compared_sentences",
         sa.Column("project_id", sa.Uuid(), nullable=False, comment="Owner."),
         sa.Column("memory_id", sa.Uuid(), nullable=False, comment="Pattern or principle."),
         sa.Column("asked_by", sa.Text(), nullable=False, comment="Hash of the version of the program."),
-        sa.Column("pairs", sa.LargeBinary(), nullable=False, comment="Hashes of the pairs."),
+        sa.Column("pairs", sa.LargeBinary(), nullable=False, comment="Hashes of the pairs, and if both say the same."),
         sa.ForeignKeyConstraint(
             ["project_id"],
             ["consolidation.projects.id"],
-            name=op.f("unlike_sentences_project_id_fkey"),
+            name=op.f("compared_sentences_project_id_fkey"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("project_id", "memory_id", name=op.f("unlike_sentences_pkey")),
+        sa.PrimaryKeyConstraint("project_id", "memory_id", name=op.f("compared_sentences_pkey")),
         schema="consolidation",
-        comment="Sentences of the memories of a pattern of which none says what another does; they are not read again.",
+        comment="Pairs of sentences that were compared for the text of a pattern; its next text does not read them again.",
     )
     # Hashes cannot be compressed.
     op.execute("ALTER TABLE consolidation.recall_answers ALTER COLUMN answers SET STORAGE EXTERNAL")
-    op.execute("ALTER TABLE consolidation.unlike_sentences ALTER COLUMN pairs SET STORAGE EXTERNAL")
+    op.execute("ALTER TABLE consolidation.compared_sentences ALTER COLUMN pairs SET STORAGE EXTERNAL")
 
 
 def downgrade() -> None:
-    op.drop_table("unlike_sentences", schema="consolidation")
+    op.drop_table("compared_sentences", schema="consolidation")
     op.drop_table("recall_answers", schema="consolidation")

@@ -1,4 +1,4 @@
-"""Pairs of sentences that were found unlike when the text of a pattern or principle was written, as hashes."""
+"""Pairs of sentences that were compared when the text of a pattern or principle was written, as hashes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 _LOAD = """
-    SELECT memory_id, pairs FROM consolidation.unlike_sentences
+    SELECT memory_id, pairs FROM consolidation.compared_sentences
     WHERE project_id = :project AND asked_by = :asked_by AND memory_id = ANY(:ids)
 """
 
 
-def load_unlike_sentences(
+def load_compared_sentences(
     connection: Connection, project_id: UUID, ids: Iterable[UUID], asked_by: str
 ) -> dict[UUID, bytes]:
     """Return the packed pairs of patterns and principles, by id; those that another program found are left out."""
@@ -22,14 +22,14 @@ def load_unlike_sentences(
 
 
 _REPLACE = """
-    INSERT INTO consolidation.unlike_sentences (project_id, memory_id, asked_by, pairs)
+    INSERT INTO consolidation.compared_sentences (project_id, memory_id, asked_by, pairs)
     SELECT :project, id, :asked_by, pairs
     FROM unnest(CAST(:ids AS uuid[]), CAST(:pairs AS bytea[])) AS given (id, pairs)
     ON CONFLICT (project_id, memory_id) DO UPDATE SET asked_by = excluded.asked_by, pairs = excluded.pairs
 """
 
 
-def replace_unlike_sentences(
+def replace_compared_sentences(
     connection: Connection, project_id: UUID, asked_by: str, pairs: Mapping[UUID, bytes]
 ) -> None:
     """Store the packed pairs of patterns and principles, by id, in place of those before."""
@@ -38,11 +38,11 @@ def replace_unlike_sentences(
 
 
 _PRUNE = """
-    DELETE FROM consolidation.unlike_sentences s WHERE project_id = :project AND NOT EXISTS (
+    DELETE FROM consolidation.compared_sentences s WHERE project_id = :project AND NOT EXISTS (
         SELECT FROM consolidation.consolidated_memories c WHERE c.id = s.memory_id AND c.retired_at IS NULL)
 """
 
 
-def prune_unlike_sentences(connection: Connection, project_id: UUID) -> None:
+def prune_compared_sentences(connection: Connection, project_id: UUID) -> None:
     """Delete the pairs of patterns and principles that are active no more."""
     connection.execute(text(_PRUNE), {"project": project_id})

@@ -1,4 +1,4 @@
-"""Pairs of sentences that were found unlike: a text that is written with them is the same as without."""
+"""Pairs of sentences that were found compared: a text that is written with them is the same as without."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.knowledge import disputes
+from consolidation_pipeline.core.knowledge.compared_sentences import ComparedPairs, compare_once, knowing
 from consolidation_pipeline.core.knowledge.extractive_patterns import extract_patterns
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit
-from consolidation_pipeline.core.knowledge.unlike_sentences import UnlikePairs, find_unless_unlike, knowing
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 PIECES = st.sampled_from(
@@ -32,9 +32,9 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, min_size=1, max_size=4).map(" ".join)
 
 
-def extract(texts: list[str], unlike: bytes = b"") -> ExtractedPattern:
+def extract(texts: list[str], compared: bytes = b"") -> ExtractedPattern:
     units = [Unit(id=f"{at:04}", text=text, memory_type="learning") for at, text in enumerate(texts)]
-    [found] = extract_patterns([units], unlike=[unlike])
+    [found] = extract_patterns([units], compared=[compared])
     return found
 
 
@@ -42,10 +42,10 @@ def extract(texts: list[str], unlike: bytes = b"") -> ExtractedPattern:
 @given(texts=st.lists(TEXTS, min_size=1, max_size=6), more=st.lists(TEXTS, min_size=1, max_size=2))
 def test_text_is_the_same_with_known_pairs(texts: list[str], more: list[str]) -> None:
     expected = extract([*texts, *more])
-    grown = extract([*texts, *more], unlike=extract(texts).unlike)
+    grown = extract([*texts, *more], compared=extract(texts).compared)
     assert grown == expected
-    assert grown.unlike == expected.unlike
-    assert extract([*texts, *more], unlike=grown.unlike) == expected
+    assert grown.compared == expected.compared
+    assert extract([*texts, *more], compared=grown.compared) == expected
 
 
 def test_known_pairs_are_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_known_pairs_are_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> 
     first = extract(texts)
     assert compared
     compared.clear()
-    assert extract(texts, unlike=first.unlike) == first
+    assert extract(texts, compared=first.compared) == first
     assert not compared
 
 
@@ -69,7 +69,7 @@ def test_pairs_are_told_apart_by_question_language_and_order() -> None:
     asked: list[str] = []
 
     def ask(name: str, *key: str) -> None:
-        find_unless_unlike(name, key[0], key[1], key[2], lambda: asked.append(name))
+        compare_once(name, key[0], key[1], key[2], lambda: asked.append(name), None)
 
     with knowing(b"") as pairs:
         ask("a", "x", "y", "en")
@@ -85,14 +85,23 @@ def test_pairs_are_told_apart_by_question_language_and_order() -> None:
 
 def test_what_was_found_is_asked_again() -> None:
     with knowing(b"") as pairs:
-        assert find_unless_unlike("a", "x", "y", None, lambda: "found") == "found"
-    assert pairs.pack() == UnlikePairs().pack() == b""
+        assert compare_once("a", "x", "y", None, lambda: "found", "same") == "found"
+    assert pairs.pack() == ComparedPairs().pack() == b""
+
+
+def test_texts_that_say_the_same_are_known() -> None:
+    with knowing(b"") as pairs:
+        assert compare_once("a", "x", "y", None, lambda: "same", "same") == "same"
+        assert compare_once("a", "x", "z", None, lambda: "", "same") == ""
+    with knowing(pairs.pack()):
+        assert compare_once("a", "x", "y", None, lambda: "other", "same") == "same"
+        assert compare_once("a", "x", "z", None, lambda: "other", "same") is None
 
 
 def test_pairs_that_are_not_met_are_forgotten() -> None:
     with knowing(b"") as first:
-        find_unless_unlike("a", "x", "y", None, lambda: False)
-        find_unless_unlike("a", "x", "z", None, lambda: False)
+        compare_once("a", "x", "y", None, lambda: False, True)
+        compare_once("a", "x", "z", None, lambda: False, True)
     with knowing(first.pack()) as second:
-        find_unless_unlike("a", "x", "z", None, lambda: False)
+        compare_once("a", "x", "z", None, lambda: False, True)
     assert len(second.pack()) == len(first.pack()) // 2

@@ -1,4 +1,4 @@
-"""Unlike sentences are kept between runs: patterns are the same with them and without."""
+"""Compared sentences are kept between runs: patterns are the same with them and without."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from consolidation_pipeline.core.knowledge import unlike_sentences
+from consolidation_pipeline.core.knowledge import compared_sentences
 from consolidation_pipeline.service.admin.erase import erase_memories
 from consolidation_pipeline.service.knowledge import derive, text_writers
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
@@ -15,7 +15,7 @@ from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, no
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
 
 OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False, "promote": False}
-COUNT = "SELECT count(*) FROM {s}.unlike_sentences"
+COUNT = "SELECT count(*) FROM {s}.compared_sentences"
 NEW = f"{WEBHOOKS[0]} It was the same last week."
 
 
@@ -36,13 +36,14 @@ def topics(pipeline: Pipeline) -> Pipeline:
 def met(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each pair that is asked about, if it was known."""
     found: list[bool] = []
-    meet = unlike_sentences.UnlikePairs.meet
+    find = compared_sentences.ComparedPairs.find
 
-    def watch(pairs: Any, key: int) -> bool:
-        found.append(meet(pairs, key))
-        return found[-1]
+    def watch(pairs: Any, key: int) -> bool | None:
+        answer = find(pairs, key)
+        found.append(answer is not None)
+        return answer
 
-    monkeypatch.setattr(unlike_sentences.UnlikePairs, "meet", watch)
+    monkeypatch.setattr(compared_sentences.ComparedPairs, "find", watch)
     return found
 
 
@@ -66,7 +67,7 @@ def test_patterns_are_the_same_without_what_was_kept(pipeline: Pipeline, change:
         if change == "undone":
             pipeline.roll_back(done.job_id)
         if forget:
-            pipeline.write("DELETE FROM {s}.unlike_sentences")
+            pipeline.write("DELETE FROM {s}.compared_sentences")
         pipeline.run()
         texts.append(list_texts(pipeline))
     assert texts[0] == texts[1]
@@ -93,7 +94,7 @@ def test_pairs_of_retired_patterns_are_deleted(topics: Pipeline) -> None:
     archive_manually(topics.engine, patterns, reason="outdated", changed_by="tester")
     topics.add([note("move-new", f"{MIGRATIONS[0]} It was the same last week.")])
     topics.run()
-    retired = "SELECT count(*) FROM {s}.unlike_sentences s JOIN {s}.consolidated_memories c ON c.id = s.memory_id"
+    retired = "SELECT count(*) FROM {s}.compared_sentences s JOIN {s}.consolidated_memories c ON c.id = s.memory_id"
     assert before > 0
     assert topics.value(f"{retired} WHERE c.retired_at IS NOT NULL") == 0
 

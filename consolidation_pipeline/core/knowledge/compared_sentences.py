@@ -1,0 +1,88 @@
+"""Pairs of sentences that were compared before: the next text of their group need not read them again.
+
+Nearly all comparisons of the sentences of a group find nothing, and most others only that both say the same. What was
+found is kept as a hash of both texts and of what was asked. Anything else is not kept, and asked for again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import blake2b
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class ComparedPairs:
+    """Pairs that were compared, as numbers of 64 bits: 63 bits of a hash, and 1 if both say the same.
+
+    Args:
+        packed: Those that are known, as ``pack`` returned them.
+    """
+
+    def __init__(self, packed: bytes = b"") -> None:
+        self._known = frozenset(array("Q", packed))
+        self._met: set[int] = set()
+
+    def find(self, key: int) -> bool | None:
+        """Return if the texts of a pair say the same; None if that is not known. ``key``: even."""
+        for is_same in (False, True):
+            if key + is_same in self._known:
+                self._met.add(key + is_same)
+                return is_same
+        return None
+
+    def add(self, key: int, *, is_same: bool) -> None:
+        """Add a pair. ``key``: even."""
+        self._met.add(key + is_same)
+
+    def pack(self) -> bytes:
+        """Return the pairs that were asked about."""
+        return array("Q", sorted(self._met)).tobytes()
+
+
+_pairs: ContextVar[ComparedPairs | None] = ContextVar("compared_pairs", default=None)
+
+
+@contextmanager
+def knowing(packed: bytes) -> Iterator[ComparedPairs]:
+    """Let ``compare_once`` in the block use these pairs, and yield those that it asked about."""
+    pairs = ComparedPairs(packed)
+    token = _pairs.set(pairs)
+    try:
+        yield pairs
+    finally:
+        _pairs.reset(token)
+
+
+def compare_once(
+    question: str, one: str, other: str, language: str | None, find: Callable[[], T | None], same: T
+) -> T | None:
+    """Return ``find()``, without calling it for texts for which it was falsy or ``same`` before.
+
+    Args:
+        question: Name of what is asked.
+        one: A text.
+        other: The text that it is compared with.
+        language: In which both are read, if that makes a difference.
+        find: Pure: its result follows from the other arguments.
+        same: Its result for texts that say the same.
+
+    Returns:
+        None for any falsy result.
+    """
+    pairs = _pairs.get()
+    if pairs is None:
+        return find()
+    data = "\0".join((question, language or "", one, other)).encode(errors="surrogatepass")
+    key = int.from_bytes(blake2b(data, digest_size=8).digest(), "little") & ~1
+    known = pairs.find(key)
+    if known is not None:
+        return same if known else None
+    found = find()
+    if not found or found == same:
+        pairs.add(key, is_same=bool(found))
+    return found
