@@ -32,6 +32,7 @@ from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.same_claims import SameClaim
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking
 from consolidation_pipeline.core.knowledge.weak_sentences import contests, names_remedy, names_wish_alone, read_fault
+from consolidation_pipeline.core.literals.literal_scanner import Literal
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.text.key_terms import extract_terms
 from consolidation_pipeline.core.text.sentence_cues import is_command
@@ -108,7 +109,10 @@ class PatternGroup:
             # Guesses on failures differ by nature, so none of them is told with what the others say.
             usable = list(clear or ranking.sentences)[:MAX_SENTENCES]
         self.has_clear = bool(clear)
-        self.literals = Counter(literal for text in self.texts.values() for literal in set(literals(text)))
+        # A literal lies inside one sentence, and those of sentences are read anyway.
+        self.literals = Counter(
+            literal for found in self.sentences.values() for literal in set[Literal]().union(*map(literals, found))
+        )
         self.bug_reports = {at for at, text in self.texts.items() if is_bug_report(text)}
         self.stems = {term.stem for word in terms for term in extract_terms(word)}
         self.candidates = [self.read(one) for one in usable]

@@ -124,8 +124,9 @@ def unwrap(text: str) -> str:
     chars = list(text)
     for start, lines in _paragraphs(text):
         ends = accumulate((len(line) + 1 for line in lines), initial=start - 1)
+        width = max(len(line.rstrip()) for line in lines)
         for at, end in enumerate(islice(ends, 1, len(lines))):
-            if _is_wrapped(lines, at):
+            if _is_wrapped(lines, at, width):
                 chars[end] = " "
     return "".join(chars)
 
@@ -146,8 +147,8 @@ def _paragraphs(text: str) -> Iterator[tuple[int, list[str]]]:
         yield start, lines
 
 
-def _is_wrapped(lines: list[str], at: int) -> bool:
-    """Return True if a line of a paragraph goes on in the next one.
+def _is_wrapped(lines: list[str], at: int, width: int) -> bool:
+    """Return True if a line of a paragraph, whose longest one has this ``width``, goes on in the next one.
 
     The first word of the next line must be too long for this line. If that is so in the whole paragraph, and it is as
     wide as editors wrap, it is enough. Else the next line begins in lower case, or this one ends where no sentence can.
@@ -155,7 +156,6 @@ def _is_wrapped(lines: list[str], at: int) -> bool:
     line, following = lines[at], lines[at + 1]
     if _NO_PROSE.match(line) or _BLOCK_START.match(following):
         return False
-    width = max(len(one.rstrip()) for one in lines)
     if not _is_full(line, following, width):
         return False
     if _GOES_ON.search(line) or (width >= _MIN_WIDTH and _OPEN_END.search(line) and _LOWER_START.match(following)):
