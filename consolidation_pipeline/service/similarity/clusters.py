@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -14,18 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.calibration.topic_threshold import limit_topic_size
-from consolidation_pipeline.core.chunks import split_chunks
-from consolidation_pipeline.core.differences.explanation import explain
 from consolidation_pipeline.core.grouping.average_linkage import LinkageLimits
 from consolidation_pipeline.core.grouping.clustering import cluster_keys, cluster_rows
 from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summarize_groups
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
-from consolidation_pipeline.core.similarity.similarity_join import reaches
-from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
-from consolidation_pipeline.service.runs.worker_processes import compute_in_order
+from consolidation_pipeline.service.similarity.asked_pairs import find_reasons, select_lasting
 from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, hash_inputs, note_groups
 from consolidation_pipeline.service.similarity.graph_nodes import (
     load_grouping_vectors,
@@ -44,13 +38,10 @@ from consolidation_pipeline.service.similarity.merge_groups import (
     split_units,
 )
 from consolidation_pipeline.service.similarity.merge_vetoes import apply_vetoes, find_units
-from consolidation_pipeline.service.similarity.pair_answers import PairAnswers
-from consolidation_pipeline.service.similarity.pair_judges import open_judge
 from consolidation_pipeline.service.similarity.recall_answers import RefusedMerge, load_answers, store_answers
 from consolidation_pipeline.service.similarity.recall_gate import GateDecision, LoadPlain, find_refused
 from consolidation_pipeline.store.database.engine import Connection
-from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
-from consolidation_pipeline.store.memories.memories import load_texts
+from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids
 from consolidation_pipeline.store.similarity.clusters import (
     ClusterMember,
     TierGroups,
@@ -62,15 +53,6 @@ from consolidation_pipeline.store.similarity.clusters import (
     summarize_cohesion,
 )
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, Nodes, load_nodes
-
-# Reasons that are listed for a pair whose differences are harmless.
-_OTHER_TYPE = "no difference: another memory type"
-_BELOW_MERGE = "no difference: a similarity below t_merge"
-_UNDONE = "no difference: a merge that was undone"
-# Pairs per suggest group that are listed with their reasons.
-_LISTED_PAIRS = 3
-# Pairs that a worker process explains at a time.
-_EXPLAINED_PAIRS = 500
 
 
 @dataclass(frozen=True)
@@ -287,61 +269,11 @@ def _build_suggest_tier(
     known = known if run.options.pair_judge == "none" else {}
     with_reasons = np.array([number for number, key in enumerate(keys) if key in known], dtype=np.int64)
     without = np.where(np.isin(labels, with_reasons), -1, labels)
-    new = _find_reasons(connection, run, contents, units, without, unit_pairs)
+    pairs = select_lasting(pair for listed in known.values() for pair in listed)
+    new = find_reasons(connection, run, contents, units, without, unit_pairs, known=pairs)
     reasons = [known[key] if key in known else new.get(number, []) for number, key in enumerate(keys)]
     details = [{"asked_pairs": listed, "calibration": version} for listed in reasons]
     return _build_unit_tier("suggest", x, units, labels, details)
-
-
-def _find_reasons(
-    connection: Connection,
-    run: ProjectRun,
-    contents: Contents,
-    units: Units,
-    labels: Labels,
-    unit_pairs: UnitPairs,
-) -> dict[int, list[dict[str, Any]]]:
-    """Return by group up to ``_LISTED_PAIRS`` pairs that a person decides on, most similar first, with the reasons.
-
-    ``judged``: the decision of the pair judge, for pairs that it decided on.
-    """
-    pairs = unit_pairs.pairs.select(unit_pairs.verdict == ASK)
-    inside = pairs.select((labels[pairs.i] >= 0) & (labels[pairs.i] == labels[pairs.j]))
-    group = labels[inside.i]
-    order = np.lexsort((inside.j, inside.i, -inside.similarity, group))
-    rank = np.arange(len(order)) - np.searchsorted(group[order], group[order])
-    listed = inside.select(order[rank < _LISTED_PAIRS])
-    positions = np.unique([listed.i, listed.j]).tolist()
-    unit_ids = dict(zip(positions, to_uuids(units.ids[positions]), strict=True))
-    raw_ids = dict(zip(positions, to_uuids(contents.nodes.ids[units.representatives[positions]]), strict=True))
-    texts = load_texts(connection, list(raw_ids.values()))
-    reasons: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    judge = open_judge(run)
-    answers = None if judge is None else PairAnswers(run, judge)
-    asked = list(zip(listed.i.tolist(), listed.j.tolist(), listed.similarity.tolist(), strict=True))
-    pairs_of_texts = [(texts[raw_ids[i]], texts[raw_ids[j]]) for i, j, _ in asked]
-    portions = split_chunks(pairs_of_texts, size=_EXPLAINED_PAIRS)
-    differences = chain.from_iterable(compute_in_order(_list_differences, portions, memories=len(asked)))
-    for (i, j, similarity), both, found in zip(asked, pairs_of_texts, differences, strict=True):
-        judged = None if answers is None else answers.decide(both)
-        pair = {"a": str(unit_ids[i]), "b": str(unit_ids[j]), "similarity": round(similarity, 4)}
-        types = contents.nodes.memory_type[units.representatives[[i, j]]]
-        is_one_type = run.options.cross_type or types[0] == types[1]
-        why = found or [_explain_no_difference(is_one_type, similarity, run.thresholds["t_merge"])]
-        reasons[int(labels[i])].append({**pair, "differences": why, **({"judged": judged} if judged else {})})
-    return reasons
-
-
-def _explain_no_difference(is_one_type: bool, similarity: float, t_merge: float) -> str:
-    """Return why a person is asked about texts without a difference that matters."""
-    if not is_one_type:
-        return _OTHER_TYPE
-    return _UNDONE if reaches(similarity, t_merge) else _BELOW_MERGE
-
-
-def _list_differences(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Return the differences that keep the texts of each pair apart."""
-    return [list(map(str, explain(*pair, word_similarity).list_obstacles())) for pair in pairs]
 
 
 def _build_unit_tier(

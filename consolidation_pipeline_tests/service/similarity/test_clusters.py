@@ -21,7 +21,7 @@ from consolidation_pipeline.core.similarity.similarity_join import SLACK
 from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.intake import importer
-from consolidation_pipeline.service.similarity import calibration_fit, embedding
+from consolidation_pipeline.service.similarity import asked_pairs, calibration_fit, embedding
 from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import (
@@ -29,6 +29,7 @@ from consolidation_pipeline_tests.service.corpus import (
     NEAR_MISSES,
     UNRELATED,
     corpus,
+    near_miss_notes,
     note,
     reworded_notes,
     unrelated_notes,
@@ -88,6 +89,30 @@ def test_near_misses_become_suggestions_with_reason(pipeline: Pipeline) -> None:
     assert kinds == ["polarity", "value", "value"]
     assert sum("30 seconds" in reason and "60 seconds" in reason for reason in reasons) == 1
     assert all({UUID(asked["a"]), UUID(asked["b"])} <= texts.keys() for (asked,) in asked_pairs)
+
+
+def test_reasons_of_known_pairs_are_not_found_again(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.consolidate(near_miss_notes(), **OPTIONS)
+    explained: list[tuple[str, str]] = []
+
+    def watch(*texts: Any) -> Any:
+        explained.append(texts[:2])
+        return explain(*texts)
+
+    monkeypatch.setattr(asked_pairs, "explain", watch)
+    new = NEAR_MISSES[0][0].replace("30 seconds", "90 seconds")
+    assert new != NEAR_MISSES[0][0]
+    pipeline.add([note("third", new)])
+    pipeline.run()
+    grown = groups_of(pipeline, "suggest")
+    assert {len(members) for members in grown.values()} >= {3}
+    assert explained
+    assert all(new in texts for texts in explained)
+    pipeline.write("DELETE FROM {s}.memory_clusters")
+    pipeline.write("DELETE FROM {s}.grouped_scopes")
+    pipeline.run()
+    assert groups_of(pipeline, "suggest") == grown
+    assert not all(new in texts for texts in explained)
 
 
 def test_unrelated_memories_form_no_groups(pipeline: Pipeline) -> None:
