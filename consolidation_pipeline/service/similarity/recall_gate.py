@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -233,18 +234,26 @@ def _find_candidates(
     """
     for scope in np.unique(queries.scopes[chosen]).tolist():
         found = np.flatnonzero(active & ((rows.scopes == scope) | (rows.scopes == 0)))
-        vectors = rows.vectors[found]
+        vectors, own = rows.vectors[found], _list_own(rows, found)
         asked = chosen[queries.scopes[chosen] == scope]
         for start in range(0, len(asked), _BLOCK):
             block = asked[start : start + _BLOCK]
             similarity = queries.vectors[block] @ vectors.T
-            similarity[rows.groups[found][None, :] == queries.groups[block][:, None]] = -np.inf
+            for at, group in enumerate(queries.groups[block].tolist()):
+                similarity[at, own[group]] = -np.inf
             size = min(CANDIDATES, len(found))
             nearest = select_highest(similarity, size)
             values = np.take_along_axis(similarity, nearest, axis=1)
             candidates[block] = -1
             candidates[block, :size] = np.where(np.isfinite(values), found[nearest], -1)
             lowest[block] = values.min(axis=1) if size == CANDIDATES else -np.inf
+
+
+def _list_own(rows: SearchedRows, found: Integers) -> list[Integers]:
+    """Return the positions among the rows ``found`` of those of each group."""
+    order = np.argsort(rows.groups[found], kind="stable")
+    ends = np.searchsorted(rows.groups[found][order], np.arange(len(rows.successors) + 1))
+    return [order[start:end] for start, end in pairwise(ends.tolist())]
 
 
 def _find_touched(

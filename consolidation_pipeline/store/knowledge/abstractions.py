@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, RowMapping, text
 
+from consolidation_pipeline.store.database.raw_connections import fetch_rows, format_uuids
 from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.database.scope_keys import (
     crosses_scopes,
@@ -70,17 +71,18 @@ def read_source_columns(row: RowMapping) -> dict[str, Any]:
 
 
 _LOAD_RAW_IDS = """
-    SELECT id, ARRAY[id] AS raw_ids FROM consolidation.task_memories
-    WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated
+    SELECT id, NULL FROM consolidation.task_memories
+    WHERE id = ANY(%(ids)s::uuid[]) AND NOT is_archived AND NOT is_consolidated
     UNION ALL
-    SELECT id, source_memory_ids FROM consolidation.consolidated_memories WHERE id = ANY(:ids) AND retired_at IS NULL
+    SELECT id, source_memory_ids FROM consolidation.consolidated_memories
+    WHERE id = ANY(%(ids)s::uuid[]) AND retired_at IS NULL
 """
 
 
 def load_raw_ids(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID, ...]]:
     """Return the raw memories behind each active unit or pattern, by its id."""
-    rows = connection.execute(text(_LOAD_RAW_IDS), {"ids": list(ids)})
-    return {row.id: tuple(row.raw_ids) for row in rows}
+    rows = fetch_rows(connection, _LOAD_RAW_IDS, {"ids": format_uuids(ids)})
+    return {id_: (id_,) if sources is None else tuple(sources) for id_, sources in rows}
 
 
 _LOAD_UNITS = """
@@ -113,16 +115,15 @@ class Origin(NamedTuple):
 
 
 _LOAD_ORIGINS = """
-    SELECT id, nullif(session_id, '') AS session_id,
-        coalesce(writer, 'agent ' || nullif(agent_id, ''), 'user ' || nullif(user_id, '')) AS person, learned_at
-    FROM consolidation.task_memories WHERE id = ANY(:ids)
+    SELECT id, nullif(session_id, ''),
+        coalesce(writer, 'agent ' || nullif(agent_id, ''), 'user ' || nullif(user_id, '')), learned_at
+    FROM consolidation.task_memories WHERE id = ANY(%(ids)s::uuid[])
 """
 
 
 def load_origins(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Origin]:
     """Return the origin of each raw memory, by memory id."""
-    rows = connection.execute(text(_LOAD_ORIGINS), {"ids": list(ids)})
-    return {row.id: Origin(row.session_id, row.person, row.learned_at) for row in rows}
+    return {row[0]: Origin(*row[1:]) for row in fetch_rows(connection, _LOAD_ORIGINS, {"ids": format_uuids(ids)})}
 
 
 _LOAD_UNIT_VECTORS = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, Row, text
@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, text
 from consolidation_pipeline.core.grouping.cannot_link import CannotLink
 from consolidation_pipeline.core.knowledge.merge_proposals import list_suggestion_ids
 from consolidation_pipeline.scopes import NO_WALLS
+from consolidation_pipeline.store.database.raw_connections import fetch_rows, format_uuids
 from consolidation_pipeline.store.database.schema import consolidation_suggestions
 from consolidation_pipeline.store.database.scope_keys import derived_scope_key, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions
@@ -139,21 +140,32 @@ def load_originals(connection: Connection, ids: Sequence[UUID], *, scope: str = 
 
 _LOAD_STATES = compose(
     """
-    SELECT id, version, content_hash, /* raw_uses */ AS uses, /* raw_key */ AS scope_key
-    FROM consolidation.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated
+    SELECT id, version, content_hash, /* raw_uses */, /* raw_key */
+    FROM consolidation.task_memories t
+    WHERE id = ANY(%(ids)s::uuid[]) AND NOT is_archived AND NOT is_consolidated
     UNION ALL
     SELECT id, version, content_hash, /* derived_uses */, /* derived_key */
-    FROM consolidation.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL
+    FROM consolidation.consolidated_memories t WHERE id = ANY(%(ids)s::uuid[]) AND retired_at IS NULL
     """,
     raw_uses=count_with_pending("t", "reused_count"),
     derived_uses=count_with_pending("t", "reuse_count"),
 )
 
 
-def load_states(connection: Connection, ids: Sequence[UUID], *, scope: str) -> dict[UUID, Row[Any]]:
+class MemoryState(NamedTuple):
+    """State of an active memory, without its text."""
+
+    id: UUID
+    version: int
+    content_hash: str
+    uses: int
+    scope_key: str | None
+
+
+def load_states(connection: Connection, ids: Sequence[UUID], *, scope: str) -> dict[UUID, MemoryState]:
     """Return version, content hash, uses and scope key of the active memories among these ids, without their texts."""
     statement = compose(_LOAD_STATES, raw_key=raw_scope_key(scope), derived_key=derived_scope_key(scope))
-    return {row.id: row for row in connection.execute(text(statement), {"ids": list(ids)})}
+    return {row[0]: MemoryState(*row) for row in fetch_rows(connection, statement, {"ids": format_uuids(ids)})}
 
 
 @dataclass(frozen=True)

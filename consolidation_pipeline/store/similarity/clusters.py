@@ -237,8 +237,8 @@ def load_group_keys(connection: Connection, project_id: UUID, tier: str, ids: Se
 
 
 _LOAD_CLUSTERS = """
-    SELECT tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, details
-    FROM consolidation.memory_clusters WHERE project_id = :project AND tier = :tier
+    SELECT cluster_key, member_id, member_kind, similarity_to_representative, is_representative, nullif(details, '{}')
+    FROM consolidation.memory_clusters WHERE project_id = %(project)s AND tier = %(tier)s
     ORDER BY cluster_key, is_representative DESC, member_id
 """
 
@@ -246,6 +246,9 @@ _LOAD_CLUSTERS = """
 def load_clusters(connection: Connection, project_id: UUID, tier: str) -> dict[str, list[ClusterMember]]:
     """Return the members of each group of a tier by cluster key: the representative first, then by id."""
     groups: dict[str, list[ClusterMember]] = {}
-    for row in connection.execute(text(_LOAD_CLUSTERS), {"project": project_id, "tier": tier}):
-        groups.setdefault(row.cluster_key, []).append(ClusterMember(*row))
+    for key, id_, kind, similarity, first, details in fetch_rows(
+        connection, _LOAD_CLUSTERS, {"project": project_id, "tier": tier}
+    ):
+        member = ClusterMember(tier, key, id_, kind, similarity, first, details or {})
+        groups.setdefault(key, []).append(member)
     return groups
