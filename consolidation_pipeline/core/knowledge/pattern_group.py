@@ -99,6 +99,7 @@ class PatternGroup:
         self._vectors = ranking.vectors[[one.row for one in ranking.sentences]]
         self._places = {one.row: at for at, one in enumerate(ranking.sentences)}
         self._cosines: dict[int, list[float]] = {}
+        self._saying: dict[int, set[int]] = {}
         self.sentences = list_sentences(ranking)
         self.texts = {at: "\n".join(found) for at, found in self.sentences.items()}
         self.language = detect_language("\n".join(self.texts.values()))
@@ -116,6 +117,7 @@ class PatternGroup:
         self.bug_reports = {at for at, text in self.texts.items() if is_bug_report(text)}
         self.stems = {term.stem for word in terms for term in extract_terms(word)}
         self.candidates = [self.read(one) for one in usable]
+        self._candidates = {one.ranked.row: one for one in self.candidates}
         verdicts = (one.ranked.text for one in self.candidates if one.lesson.is_verdict)
         judged = {*verdicts}
         self.has_verdicts = self.weigh_texts(judged) >= _MOST
@@ -159,10 +161,13 @@ class PatternGroup:
         Unlike the support, this does not depend on the other groups: it is told, and a text stays the same without
         cause.
         """
-        claim = self._read_claim(one)
-        saying = {at for at, sentences in self.sentences.items() if claim.is_said_in(sentences)}
-        told = self._told_with.get(one.ranked.row)
-        return saying | {one.ranked.text} | (told.holding if told else frozenset())
+        row = one.ranked.row
+        if row not in self._saying:
+            claim = self._read_claim(one)
+            told = self._told_with.get(row)
+            saying = {at for at, sentences in self.sentences.items() if claim.is_said_in(sentences)}
+            self._saying[row] = saying | {one.ranked.text} | (told.holding if told else frozenset())
+        return self._saying[row]
 
     def find_later(self, one: Candidate) -> RankedSentence | None:
         """Return what a newer text says instead of a sentence, or tells of a change; None if there is no such text."""
@@ -193,8 +198,13 @@ class PatternGroup:
         return {
             other.text
             for other, _ in compared[:_MAX_COMPARED]
-            if other.row != one.ranked.row and self._is_against(one, self.read(other))
+            if other.row != one.ranked.row and self._is_against(one, self._read_once(other))
         }
+
+    def _read_once(self, ranked: RankedSentence) -> Candidate:
+        """Return a sentence as ``read`` does; that of a candidate may tell what others say instead."""
+        known = self._candidates.get(ranked.row)
+        return known if known is not None and known.ranked is ranked else self.read(ranked)
 
     def is_contested(self, one: Candidate) -> bool:
         """Return True if other attempts want what a sentence calls wrong, or call wrong what it wants.
