@@ -121,7 +121,7 @@ class RecallAnswers:
 
     @cached_property
     def _ends(self) -> tuple[Integers, Integers]:
-        """Where the queries and the candidates of each group end (k,)."""
+        """Ends of the queries and of the candidates of each group (k,)."""
         return np.cumsum(self.queries), np.cumsum(self.counts)
 
     def list_lowest(self, at: int) -> npt.NDArray[np.float64]:

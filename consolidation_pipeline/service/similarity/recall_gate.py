@@ -167,7 +167,7 @@ def _list_changing(run: ProjectRun, contents: Contents, units: Units) -> Integer
 
 
 class _Judged(NamedTuple):
-    """What the gate found.
+    """Result of the gate.
 
     ``falls``: by number of the query for which a group is refused, from which place to which it would fall. ``first``:
     groups that the first round refused. ``candidates`` (q, c) and ``lowest`` (q,) of their queries: those of the round.
