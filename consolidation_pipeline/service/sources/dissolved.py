@@ -11,7 +11,7 @@ from consolidation_pipeline.connect.restored_rows import describe_differences
 from consolidation_pipeline.connect.store import Conflict, MemoryStore
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.sources.recovery import record_undo
-from consolidation_pipeline.service.sources.stores import open_store
+from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.sources.source_writes import SourceWrite, end_write, intend_write, list_dissolved
 from consolidation_pipeline.store.sources.sources import Source, get_source
@@ -39,9 +39,12 @@ def undo_each(engine: Engine, source: Source, store: MemoryStore, writes: Sequen
 
 
 def _undo(engine: Engine, source: Source, store: MemoryStore, write: SourceWrite) -> Undo:
-    with store.transaction():
-        conflicts = store.undo_write(write.id)
-        receipt = store.read_receipts([write.id])[write.id]
+    try:
+        with store.transaction():
+            conflicts = store.undo_write(write.id)
+            receipt = store.read_receipts([write.id])[write.id]
+    except ConflictError as error:  # A constraint forbids it, or another session holds a row: of this write alone.
+        conflicts = [Conflict(read_config(source.config).place, "", str(error))]
     if conflicts:
         return Undo(write, conflicts)
     with engine.begin() as connection:

@@ -238,6 +238,25 @@ def test_new_row_goes_although_a_column_was_added(mem0_store: Store, pipeline: P
     assert mem0_store.connection.execute(listing).fetchall() == before
 
 
+def test_rows_that_the_table_forbids_keep_no_other_hidden(
+    make_store: Callable[[Kind], Store], pipeline: Pipeline
+) -> None:
+    store = make_store(NOTES)
+    before = store.checksum()
+    consolidate(pipeline, store)
+    plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[1]
+    write_all(pipeline)
+    forbid = f"ALTER TABLE app.notes ADD CONSTRAINT told CHECK (id <> {plan.hidden[0]})"
+    store.connection.execute(forbid)
+    conflicts = undo_writes(pipeline.engine, SOURCE)
+    assert list(conflicts) == [plan.id]
+    assert 'violates check constraint "told"' in conflicts[plan.id][0].reason
+    assert len(store.texts()) == GROUPS * WORDINGS - len(plan.hidden)
+    store.connection.execute("ALTER TABLE app.notes DROP CONSTRAINT told")
+    assert undo_writes(pipeline.engine, SOURCE) == {}
+    assert store.checksum() == before
+
+
 def test_undo_is_refused_while_a_column_is_missing(mem0_store: Store, pipeline: Pipeline) -> None:
     mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN title text")
     mem0_store.connection.execute("UPDATE mem0 SET title = 'Title of ' || id")
