@@ -39,7 +39,7 @@ from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.sources.source_writes import abandon_writes
+from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_taken
 from consolidation_pipeline.store.sources.sources import (
     Source,
     SourceRowState,
@@ -146,10 +146,10 @@ class _Sync:
             yield f"{gone} gone, or hidden from this user: {told}"
         if self.result.erased:
             yield f"{self.result.erased:,} rows are not copied: their memories were erased from this project"
-        if self.taken:
+        if taken := self._find_taken():
             yield (
-                f"{counted(len(self.taken), 'hidden row')} cannot be shown again, as new rows have their keys, for "
-                f"example {self.taken[0]}: `source diff {self.source.name}` tells what to do"
+                f"{counted(len(taken), 'hidden row')} cannot be shown again, as new rows have their keys, for "
+                f"example {taken[0]}: `source diff {self.source.name}` tells what to do"
             )
         if self.shared:
             key, number = next(iter(self.shared.items()))
@@ -244,6 +244,14 @@ class _Sync:
             self._store(fresh, known)
             missing = [key for key in batch if key in known and key not in found]
             self._drop([key for key in missing if known[key].state in PRESENT], known)
+
+    def _find_taken(self) -> list[str]:
+        """Return the hidden rows whose keys new rows have, without those that an undo in the store alone showed."""
+        if not self.taken:
+            return []
+        with self.engine.connect() as connection:
+            waiting = {key for _, key in list_taken(connection, self.source.id)}
+        return [key for key in self.taken if key in waiting]
 
     def _store(self, rows: Iterable[SourceRow], known: dict[str, SourceRowState]) -> None:
         """Store new and changed rows in batches.

@@ -13,6 +13,7 @@ from consolidation_pipeline.service.sources import dissolved, write_back
 from consolidation_pipeline.service.sources.connections import disconnect_source
 from consolidation_pipeline.service.sources.source_checks import check_store
 from consolidation_pipeline.service.sources.sync import sync_source
+from consolidation_pipeline.service.sources.undo_all import undo_everything
 from consolidation_pipeline.service.sources.write_back import WriteResult, undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import (
     PlannedWrite,
@@ -164,6 +165,23 @@ def test_hidden_row_whose_key_is_taken_is_told(mem0_store: Store, pipeline: Pipe
     assert plan.texts[key] not in mem0_store.texts()
     assert write_all(pipeline).restored == 0
     assert not any(check_store(pipeline.engine, SOURCE).values())
+
+
+def test_rows_shown_by_undo_are_told_as_rows_again(mem0_store: Store, pipeline: Pipeline) -> None:
+    before = mem0_store.checksum()
+    consolidate(pipeline, mem0_store, "review")
+    plan = next(one for one in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0) if one.keep is not None)
+    write_all(pipeline)
+    mem0_store.connection.execute("CREATE TABLE aside AS SELECT * FROM mem0 WHERE id = %s", [plan.keep])
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [plan.keep])
+    assert sync_source(pipeline.engine, SOURCE).gone == 1
+    mem0_store.connection.execute("INSERT INTO mem0 SELECT * FROM aside")
+    assert sync_source(pipeline.engine, SOURCE).added == 1
+    assert undo_everything(pipeline.engine, SOURCE) == {}
+    assert mem0_store.checksum() == before
+    synced = sync_source(pipeline.engine, SOURCE)
+    assert synced.added == len(plan.hidden)
+    assert not any("cannot be shown again" in note for note in synced.notes)
 
 
 def test_hidden_row_comes_back_when_its_key_is_free(mem0_store: Store, pipeline: Pipeline) -> None:
