@@ -33,7 +33,7 @@ def explain_empty(connection: Connection, project: Project, waiting: int) -> str
         return "the option promote is off, so no run proposes entries"
     candidates = load_candidates(connection, project.id, None, scope=options.scope)
     if not candidates:
-        return "there are no patterns or principles yet, of which entries are made: run `consolidation run` first"
+        return "there are no patterns or principles yet, of which entries are made: runs find them in like memories"
     return _explain_gates(candidates, PromotionRules.of(options))
 
 
