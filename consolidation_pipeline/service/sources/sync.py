@@ -35,6 +35,7 @@ from consolidation_pipeline.service.sources.store_vectors import (
 )
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.scope_keys import DELETED
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
@@ -320,10 +321,9 @@ class _Sync:
             for row, memory, attempt in waiting:
                 there = stored.get(self._id(memory.external_id))
                 is_same = there is None or there.body == memory.execution_summary
-                # One with the row's text may be archived; one that the row had before this attempt is out of use.
-                if there is None or (
-                    _is_in_scope(memory, there, option) and (there.is_active or (is_same and not attempt))
-                ):
+                # One with the row's text may be archived, but not as its row was gone: the row is there again.
+                may_rest = is_same and not attempt and there is not None and not _was_gone(there)
+                if there is None or (_is_in_scope(memory, there, option) and (there.is_active or may_rest)):
                     placed.append((row, memory, not is_same))
                 else:
                     later.append((row, replace(memory, external_id=_name(row, attempt + 1)), attempt + 1))
@@ -436,6 +436,11 @@ def _is_in_scope(memory: NewMemory, stored: StoredMemory, option: str) -> bool:
     values = {f"metadata.{name}": str(value) for name, value in memory.metadata.items()}
     own = {"user_id": memory.user_id, "agent_id": memory.agent_id, "session_id": memory.session_id}
     return stored.scope_key is None or stored.scope_key == make_scope_key(values | own, option)
+
+
+def _was_gone(stored: StoredMemory) -> bool:
+    """Return True if a sync deleted the memory with its row."""
+    return (stored.archive_reason or "").startswith(f"{DELETED}{GONE_REASON}")
 
 
 def _mirror(row: SourceRow, id_: UUID, *, is_new: bool) -> SourceRowState:

@@ -208,7 +208,8 @@ def list_active(connection: Connection, ids: Sequence[UUID]) -> set[UUID]:
 
 
 _LOAD_STORED = """
-    SELECT id, execution_summary, /* scope_key */, archived_at IS NULL FROM consolidation.task_memories t
+    SELECT id, execution_summary, /* scope_key */, archived_at IS NULL, archive_reason
+    FROM consolidation.task_memories t
     WHERE id = ANY(:ids)
 """
 
@@ -221,6 +222,7 @@ class StoredMemory:
     body: str
     scope_key: str | None
     is_active: bool
+    archive_reason: str | None
 
 
 def load_stored(connection: Connection, ids: Sequence[UUID], *, scope: str) -> dict[UUID, StoredMemory]:

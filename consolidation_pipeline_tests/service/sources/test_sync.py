@@ -156,6 +156,30 @@ def test_row_that_comes_back_is_a_new_memory(mem0_store: Store, pipeline: Pipeli
     assert load_texts(pipeline).count(body) == 2
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_row_that_came_back_is_mirrored_after_a_new_connection(
+    mem0_store: Store, pipeline: Pipeline, times: int
+) -> None:
+    connect(pipeline, mem0_store, "mirror")
+    body, other = word(FACTS[0], 0), word(FACTS[1], 0)
+    for _ in range(times):
+        mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [row_id("alice", body)])
+        sync_source(pipeline.engine, SOURCE)
+        mem0_store.add([("alice", body)])
+        sync_source(pipeline.engine, SOURCE)
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [row_id("bob", other)])
+    sync_source(pipeline.engine, SOURCE)
+    disconnect_source(pipeline.engine, SOURCE, restore=False)
+    mem0_store.add([("bob", other)])
+    connect(pipeline, mem0_store, "mirror")
+    assert len(load_texts(pipeline)) == ROWS
+    query = (
+        "SELECT count(*) FROM {s}.source_rows r JOIN {s}.task_memories t ON t.id = r.memory_id "
+        "WHERE r.state = 'mirrored' AND t.archived_at IS NULL"
+    )
+    assert pipeline.value(query) == ROWS
+
+
 def test_row_changed_while_disconnected_is_revised(mem0_store: Store, pipeline: Pipeline) -> None:
     connect(pipeline, mem0_store, "mirror")
     disconnect_source(pipeline.engine, SOURCE, restore=False)
