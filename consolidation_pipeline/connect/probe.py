@@ -230,8 +230,14 @@ def _find_warnings(
     if mapping.vector is None:
         found.append("this store has no vectors: that a search finds the successor cannot be checked before a write")
     without = sum(count for scope, count in scopes if not scope)
+    empty = sum(count for scope, count in scopes if not all(value.strip() for value in scope.values()))
+    named = ", ".join(str(each) for each in mapping.scope.values())
+    if empty:
+        found.append(
+            f"{counted(empty, 'memory')} {plural(empty, 'has')} an empty value at {named}: here it counts as none, and "
+            "groups of rows with an empty value and rows with none are not written"
+        )
     if mapping.scope and without:
-        named = ", ".join(str(each) for each in mapping.scope.values())
         found.append(f"{without} memories have none of {named}: they are one scope of their own")
     if not mapping.can_insert:
         found.append("no new rows are written to this store: a group is merged only if one of its rows says everything")

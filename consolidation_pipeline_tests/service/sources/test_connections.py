@@ -211,6 +211,13 @@ def test_rows_without_scope_are_told(mem0_store: Store) -> None:
     mem0_store.connection.execute("UPDATE mem0 SET payload = payload - 'user_id' WHERE payload ->> 'user_id' = 'bob'")
     (warning,) = probe_source(CONFIG).warnings
     assert warning.startswith("12 memories have none of payload.user_id")
+    mem0_store.connection.execute(
+        """UPDATE mem0 SET payload = payload || '{"user_id": " "}' WHERE id = (SELECT min(id::text)::uuid FROM mem0)"""
+    )
+    assert any(
+        told.startswith("1 memory has an empty value at payload.user_id, payload.agent_id, payload.run_id: here it")
+        for told in probe_source(CONFIG).warnings
+    )
 
 
 def test_reader_may_mirror_and_not_write(reader_env: str, pipeline: Pipeline) -> None:
