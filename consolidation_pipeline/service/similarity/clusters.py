@@ -261,17 +261,19 @@ def _build_suggest_tier(
     labels = complete_linkage(len(units), candidates, run.thresholds["t_suggest"])
     rows = _sort_by_group(labels)
     keys = cluster_keys(units.ids[rows], labels[rows])
-    # Texts do not change, so the stored reasons of a group with the same members hold until the next calibration.
+    # Texts do not change, so the stored reasons of a group with the same members hold until the next calibration. But
+    # another memory may represent a merged one by now.
     version = run.calibration.version if run.calibration else 0
     stored = load_group_details(connection, run.project.id, "suggest")
     known = {key: details["asked_pairs"] for key, details in stored.items() if details.get("calibration") == version}
     # A judge may have answered since.
     known = known if run.options.pair_judge == "none" else {}
-    with_reasons = np.array([number for number, key in enumerate(keys) if key in known], dtype=np.int64)
-    without = np.where(np.isin(labels, with_reasons), -1, labels)
+    with_merged = {*labels[units.merged].tolist()}
+    with_reasons = {number for number, key in enumerate(keys) if key in known and number not in with_merged}
+    without = np.where(np.isin(labels, [*with_reasons]), -1, labels)
     pairs = select_lasting(pair for listed in known.values() for pair in listed)
     new = find_reasons(connection, run, contents, units, without, unit_pairs, known=pairs)
-    reasons = [known[key] if key in known else new.get(number, []) for number, key in enumerate(keys)]
+    reasons = [known[key] if number in with_reasons else new.get(number, []) for number, key in enumerate(keys)]
     details = [{"asked_pairs": listed, "calibration": version} for listed in reasons]
     return _build_unit_tier("suggest", x, units, labels, details)
 

@@ -115,6 +115,22 @@ def test_reasons_of_known_pairs_are_not_found_again(pipeline: Pipeline, monkeypa
     assert not all(new in texts for texts in explained)
 
 
+def test_reasons_follow_the_memory_that_represents_a_merged_one(pipeline: Pipeline) -> None:
+    text = NEAR_MISSES[0][0]
+    rows = [note("one", text), note("same", f"Once again: {text}"), note("other", NEAR_MISSES[0][1])]
+    pipeline.consolidate(rows, **OPTIONS)
+    [before] = groups_of(pipeline, "suggest").values()
+    for name in ("one", "same"):
+        pipeline.write("UPDATE {s}.task_memories SET reused_count = (external_id = :n)::integer * 9", n=name)
+        pipeline.run()
+        found = groups_of(pipeline, "suggest")
+        pipeline.write("DELETE FROM {s}.memory_clusters")
+        pipeline.write("DELETE FROM {s}.grouped_scopes")
+        pipeline.run()
+        assert groups_of(pipeline, "suggest") == found
+        assert found.keys() == {before[0].cluster_key}
+
+
 def test_unrelated_memories_form_no_groups(pipeline: Pipeline) -> None:
     pipeline.add(unrelated_notes())
     done = pipeline.run()
