@@ -32,6 +32,7 @@ from consolidation_pipeline.store.ledger.ledger_reader import (
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.ledger.revert import revert_changes
 from consolidation_pipeline.store.shadow.promotion import switch_options
+from consolidation_pipeline.store.sources.sources import forget_stamps
 
 _SHOWN_GROUPS = 5
 _BEGINNING = re.compile(r"[0-9a-f]{8,31}")
@@ -199,6 +200,7 @@ def _revert(
     reason = reason or f"{'redoes what was undone by' if redone else 'undoes'} {found.kind} {target}"
     done = revert_changes(connection, author, changes, group_id=rollback_id, reason=reason, scope=found.kind)
     reject_duplicates(connection, project.id, [rollback_id])
+    forget_stamps(connection, rollback_id)
     store_notes = undo_dissolved(connection, project.id)
     if found.kind == "job":
         switch_options(connection, project, seq=found.changes[0])

@@ -131,6 +131,18 @@ def find_mirrored(connection: Connection, ids: Sequence[UUID]) -> Row[Any] | Non
     return connection.execute(text(_FIND_MIRRORED), {"ids": list(ids)}).one_or_none()
 
 
+_FORGET_STAMPS = """
+    UPDATE consolidation.source_rows r SET stamp = '' FROM consolidation.consolidation_changes c
+    WHERE c.group_id = :group AND c.entity_type = 'task_memories' AND c.new_state ? 'content_hash'
+        AND r.memory_id = c.entity_id AND r.state = 'mirrored'
+"""
+
+
+def forget_stamps(connection: Connection, group_id: UUID) -> None:
+    """Let the rows be read again whose memories got another text by a group of changes, as by an undo of a sync."""
+    connection.execute(text(_FORGET_STAMPS), {"group": group_id})
+
+
 _STAGED = ("key", "memory_id", "stamp", "state", "reason", "changed_at")
 _CREATE_STAGING = """
     CREATE TEMP TABLE read_rows (

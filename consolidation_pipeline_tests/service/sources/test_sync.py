@@ -189,6 +189,20 @@ def test_row_changed_while_disconnected_is_revised(mem0_store: Store, pipeline: 
     assert (len(texts), "The billing service has no migrations any more" in texts) == (ROWS, True)
 
 
+@pytest.mark.parametrize("mode", ["mirror", "review"])
+def test_undone_revision_is_made_again(mem0_store: Store, pipeline: Pipeline, mode: str) -> None:
+    connect(pipeline, mem0_store, mode)
+    edit(mem0_store, row_id("alice", word(FACTS[0], 0)), "The billing service has no migrations any more")
+    sync_source(pipeline.engine, SOURCE)
+    group = pipeline.value("SELECT group_id FROM {s}.consolidation_changes WHERE operation = 'edit' LIMIT 1")
+    pipeline.roll_back(group)
+    assert "The billing service has no migrations any more" not in load_texts(pipeline)
+    mem0_store.connection.execute("DELETE FROM consolidation_sidecar.watched" if mode == "review" else "SELECT 1")
+    assert sync_source(pipeline.engine, SOURCE).revised == 1
+    assert "The billing service has no migrations any more" in load_texts(pipeline)
+    assert sync_source(pipeline.engine, SOURCE).revised == 0
+
+
 def test_row_without_legal_text_is_refused_and_named(mem0_store: Store, pipeline: Pipeline) -> None:
     mem0_store.add([("alice", "x" * 200_001)])
     connect(pipeline, mem0_store)
