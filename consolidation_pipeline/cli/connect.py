@@ -64,7 +64,7 @@ def connect(
 
     It is examined first, and nothing is changed in it before you agree. In mode mirror nothing is ever changed in it.
     """
-    from consolidation_pipeline.service.sources.connections import check_mode, connect_source, probe_source
+    from consolidation_pipeline.service.sources.connections import check_names, connect_source, probe_source
     from consolidation_pipeline.service.sources.sync import sync_source
 
     given: dict[str, Any] = {
@@ -85,7 +85,7 @@ def connect(
     }
     config = {field: value for field, value in given.items() if value is not None}
     source_name = name or f"{project}-{kind}"
-    check_mode(mode)
+    check_names(source_name, project, mode)
     found = probe_source(config, mode=mode)
     if not as_json:
         _show(found, source_name, project, mode)

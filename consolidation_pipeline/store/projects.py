@@ -34,6 +34,15 @@ _CREATE_PROJECT = """
 """
 
 
+def check_slug(slug: str) -> None:
+    """Raise UsageError if no project may have this slug."""
+    if not _SLUG.fullmatch(slug):
+        raise UsageError(
+            f"project {slug!r} is not allowed: use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
+            "beginning with a letter or digit"
+        )
+
+
 def create_project(connection: Connection, slug: str, config: Mapping[str, Any] | None = None) -> Project:
     """Create a project.
 
@@ -41,11 +50,7 @@ def create_project(connection: Connection, slug: str, config: Mapping[str, Any] 
         UsageError: The slug is not allowed.
         ConflictError: A project has this slug already.
     """
-    if not _SLUG.fullmatch(slug):
-        raise UsageError(
-            f"project {slug!r} is not allowed: use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
-            "beginning with a letter or digit"
-        )
+    check_slug(slug)
     parameters = {"slug": slug, "config": json.dumps(dict(config or {}))}
     try:
         with connection.begin_nested():

@@ -64,6 +64,19 @@ def test_connect_asks_before_it_connects(store: Store, cli: Cli, monkeypatch: py
     assert cli("source", "list", "--json").json == {"sources": []}
 
 
+def test_connect_refuses_names_before_it_asks(store: Store, cli: Cli) -> None:
+    del store
+    for given, told in (
+        (["--project", "x y"], "project 'x y' is not allowed"),
+        (["--name", "api"], "a source cannot be named api"),
+        (["--mode", "all"], "mode is 'all': expected one of"),
+    ):
+        answer = cli(*CONNECT, *given)
+        assert answer.code == 2
+        assert told in answer.err
+        assert "memories" not in answer.err.replace("memories that are added one by one", "")
+
+
 @pytest.mark.slow
 def test_restore_needs_only_the_store(store: Store, cli: Cli) -> None:
     before = store.checksum()

@@ -30,7 +30,7 @@ from consolidation_pipeline.service.sources.undo_all import undo_everything
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.schema import SOURCE_MODES
 from consolidation_pipeline.store.memories.memories import find_sources_of
-from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.projects import Project, check_slug
 from consolidation_pipeline.store.sources.source_writes import list_writes
 from consolidation_pipeline.store.sources.sources import (
     Source,
@@ -85,15 +85,13 @@ def connect_source(
         mode: One of ``SOURCE_MODES``.
 
     Raises:
-        UsageError: The name is one of ours, the configuration does not fit the store, the user has too few rights for
-            the mode, or the project would mix scopes of the store.
+        UsageError: The name is one of ours, the slug is not allowed, the configuration does not fit the store, the user
+            has too few rights for the mode, or the project would mix scopes of the store.
         ConflictError: The name is taken, the same table is connected already, its rows are memories of another
             source, or an earlier connection hides rows there.
         StoreError: The database cannot be reached.
     """
-    check_mode(mode)
-    if name in _TAKEN_NAMES:
-        raise UsageError(f"a source cannot be named {name}: memories that are added one by one have this source")
+    check_names(name, project, mode)
     checked = read_config(config)
     check_memory_type(checked.memory_type)
     names = checked.scope_names
@@ -139,6 +137,14 @@ def ensure_connected(engine: Engine, name: str, *, project: str, config: Mapping
     if source.mode != mode:
         set_mode(engine, name, mode)
     return source
+
+
+def check_names(name: str, project: str, mode: str) -> None:
+    """Raise UsageError if no source may have this name, no project this slug, or there is no such mode."""
+    check_mode(mode)
+    check_slug(project)
+    if name in _TAKEN_NAMES:
+        raise UsageError(f"a source cannot be named {name}: memories that are added one by one have this source")
 
 
 def check_mode(mode: str) -> None:

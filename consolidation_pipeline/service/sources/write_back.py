@@ -92,8 +92,8 @@ def write_source(
     Raises:
         NotFoundError: There is no such source, or one of ``memory_ids`` is not to be written.
         UsageError: The source is in mode mirror, or the plan is another source's.
-        ConflictError: A sync or another write of it is running, or a group of the plan would turn out differently now:
-            nothing of the plan is written.
+        ConflictError: A sync or another write of it is running, one of ``memory_ids`` is written already, or a group of
+            the plan would turn out differently now: nothing of the plan is written.
         StoreError: The store's database cannot be reached.
     """
     with engine.connect() as connection:

@@ -81,6 +81,7 @@ def select_named(
         written: Open writes of the source.
 
     Raises:
+        ConflictError: One is written already.
         NotFoundError: There is none for an id.
     """
     listed: list[PlannedWrite | PlannedRestore] = [*planned, *restores]
@@ -88,7 +89,7 @@ def select_named(
     unknown = sorted(set(ids) - known)
     done = [str(each) for each in unknown if any(each in write.ids for write in written)]
     if done:
-        raise NotFoundError(f"{', '.join(done[:_MAX_LISTED])} is written to {name} already")
+        raise ConflictError(f"{', '.join(done[:_MAX_LISTED])} is written to {name} already")
     if unknown:
         raise NotFoundError(
             f"nothing is to be written to {name} for {', '.join(map(str, unknown[:_MAX_LISTED]))}: "

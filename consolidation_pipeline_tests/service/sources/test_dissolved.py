@@ -100,7 +100,7 @@ def test_group_that_is_written_is_told_so(mem0_store: Store, pipeline: Pipeline)
     consolidate(pipeline, mem0_store, "review")
     plan = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)[0]
     write_source(pipeline.engine, SOURCE, memory_ids=[plan.id])
-    with pytest.raises(NotFoundError, match=f"{plan.id} is written to {SOURCE} already"):
+    with pytest.raises(ConflictError, match=f"{plan.id} is written to {SOURCE} already"):
         write_source(pipeline.engine, SOURCE, memory_ids=[plan.id])
 
 
