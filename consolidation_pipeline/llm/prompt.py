@@ -67,11 +67,12 @@ def hash_prompt(prompt: Prompt, model: str, schema: dict[str, Any]) -> str:
 def language_rule(languages: Sequence[str]) -> str:
     """Return the instruction to write in the most frequent language of the sources; ties: by alphabet.
 
-    ``languages``: text search configurations such as ``german``; ``simple`` is no language.
+    ``languages``: text search configurations such as ``german``. ``simple`` stands for other languages, as for Chinese:
+    if it is the most frequent one, no language is named.
     """
     known = Counter(language.rpartition(".")[2] for language in languages)
-    known.pop("simple", None)
-    if not known:
+    unnamed = known.pop("simple", 0)
+    most = min(known, key=lambda language: (-known[language], language), default="")
+    if unnamed > known[most] or not most:
         return "Write in the language of the memories."
-    most = min(known, key=lambda language: (-known[language], language))
     return f"Write in {most.replace('_', ' ').title()}, the language of the memories."

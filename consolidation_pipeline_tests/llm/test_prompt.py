@@ -79,6 +79,8 @@ def test_prompt_hash_covers_all_inputs() -> None:
         (["pg_catalog.french"], "Write in French, the language of the memories."),
         (["german", "english"], "Write in English, the language of the memories."),
         (["simple"], "Write in the language of the memories."),
+        (["simple", "simple", "english"], "Write in the language of the memories."),
+        (["simple", "english"], "Write in English, the language of the memories."),
         ([], "Write in the language of the memories."),
     ],
 )

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from consolidation_pipeline.core.text.counted_nouns import counted, plural, plural_of
+from consolidation_pipeline.core.text.truncation import truncate_at_word
 from consolidation_pipeline.store.database.schema import OPERATIONS
 
 KIND_LABELS = {
@@ -105,12 +106,12 @@ def spaced(word: str) -> str:
 def one_line(text: str, most: int = 160) -> str:
     """Return the beginning of a text on one line."""
     line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
+    return line if len(line) <= most else truncate_at_word(line, most - 1) + "…"
 
 
 def excerpt(text: str, most: int = 320) -> str:
     """Return the beginning of a text with its line breaks."""
-    return text if len(text) <= most else text[: most - 1].rsplit(None, 1)[0] + "…"
+    return text if len(text) <= most else truncate_at_word(text, most - 1) + "…"
 
 
 def query_string(params: Iterable[tuple[str, Any]] | dict[str, Any], **other: Any) -> str:

@@ -12,6 +12,7 @@ from consolidation_pipeline.core.differences.explanation import Difference, Expl
 from consolidation_pipeline.core.differences.language import load_language, split_words
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
 from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.text.truncation import truncate_at_word
 
 # Sentences of which a larger share of tokens and cues has no like in the other one are about different matters.
 _MOST_UNLIKE = 1 / 3
@@ -377,4 +378,4 @@ def quote_sentence(text: str) -> Quote:
 
 
 def _shorten(words: str) -> str:
-    return words if len(words) <= _MAX_QUOTE else words[: _MAX_QUOTE - 2].rsplit(maxsplit=1)[0] + " …"
+    return words if len(words) <= _MAX_QUOTE else truncate_at_word(words, _MAX_QUOTE - 2) + " …"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from consolidation_pipeline.core.jobs.spending import Bill
+from consolidation_pipeline.core.text.truncation import truncate_at_word
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.llm.gateway import Gateway
 from consolidation_pipeline.llm.prompt import Prompt
@@ -38,7 +39,5 @@ def price_prompts(
 
 
 def truncate_text(text: str) -> str:
-    """Return at most the first ``MAX_TEXT_CHARS`` characters of ``text``, cut at a blank if there is one."""
-    if len(text) <= MAX_TEXT_CHARS:
-        return text
-    return text[:MAX_TEXT_CHARS].rsplit(maxsplit=1)[0]
+    """Return at most the first ``MAX_TEXT_CHARS`` characters of a text; see ``truncate_at_word``."""
+    return truncate_at_word(text, MAX_TEXT_CHARS)
