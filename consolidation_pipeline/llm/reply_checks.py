@@ -1,4 +1,4 @@
-"""Checks of replies: unknown ids, lost facts, invented quotes and literals, contradictions, overruled claims.
+"""Checks of replies: unknown ids, lost facts, inventions, another language, contradictions, overruled claims.
 
 Each check returns its problems as sentences for the model, which is asked to repair the reply. Quoted parts of a reply
 are escaped and shortened, because they may be text of strangers.
@@ -17,9 +17,12 @@ from consolidation_pipeline.core.knowledge.rewrite_checks import (
     find_reversals,
 )
 from consolidation_pipeline.core.literals.literals import KINDS, literals, stands_in
+from consolidation_pipeline.core.text.clear_language import find_clear_language
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 
 _MAX_QUOTE_CHARS = 80
+# Names of the languages of ``find_clear_language``.
+_NAMES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French", "zh": "Chinese", "ja": "Japanese"}
 
 
 def find_unknown_ids(ids: Iterable[Hashable], known: Collection[Hashable]) -> list[str]:
@@ -79,6 +82,17 @@ def _compare_source(sources: Sequence[str], number: int, text: str) -> Iterator[
     )
     if compute_kept_share(source, text) < MIN_KEPT_SHARE:
         yield f"most of what {name} says is missing: keep all of it"
+
+
+def find_other_language(text: str, sources: Sequence[str]) -> list[str]:
+    """Return a problem if a text is clearly in another language than its sources, which are clearly in one."""
+    given = find_clear_language("\n".join(sources))
+    told = find_clear_language(text)
+    if given is None or told is None or given == told or {given, told} == {"zh", "ja"}:
+        return []
+    if not {find_clear_language(source) for source in sources} <= {given, None}:
+        return []
+    return [f"it is not in the language of the memories, {_NAMES[given]}: write in {_NAMES[given]}"]
 
 
 def find_contradictions(texts: Sequence[str]) -> list[str]:

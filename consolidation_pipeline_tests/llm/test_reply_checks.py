@@ -8,6 +8,7 @@ from consolidation_pipeline.llm.reply_checks import (
     find_contradictions,
     find_invented_literals,
     find_invented_quotes,
+    find_other_language,
     find_outdated,
     find_unknown_ids,
 )
@@ -43,6 +44,41 @@ def test_invented_literals_are_named() -> None:
 def test_invented_negation_is_optional_kind() -> None:
     assert find_invented_literals("Do not retry.", ["Retry."])
     assert find_invented_literals("Do not retry.", ["Retry."], kinds=("number",)) == []
+
+
+ENGLISH = "The team checks the configuration before it deploys the service and asks a colleague."
+GERMAN = "Das Team prüft die Konfiguration, bevor es den Dienst ausrollt, und fragt nach einem Review."
+JAPANESE = "本番環境へのデプロイは金曜日に行わないでください。"
+
+
+@pytest.mark.parametrize(
+    ("sources", "text", "language"),
+    [
+        ([GERMAN, GERMAN], ENGLISH, "German"),
+        ([ENGLISH], GERMAN, "English"),
+        ([JAPANESE, "ログは14日後に削除されます。"], ENGLISH, "Japanese"),
+        (["部署之前必须先运行数据库迁移脚本。"], ENGLISH, "Chinese"),
+    ],
+)
+def test_reply_in_other_language_is_refused(sources: list[str], text: str, language: str) -> None:
+    [problem] = find_other_language(text, sources)
+    assert problem.endswith(f"write in {language}")
+
+
+@pytest.mark.parametrize(
+    ("sources", "text"),
+    [
+        ([GERMAN], GERMAN),
+        ([GERMAN, ENGLISH], ENGLISH),
+        ([JAPANESE, ENGLISH], ENGLISH),
+        (["本番環境再起動禁止"], JAPANESE),
+        ([GERMAN], "Deploy: make release"),
+        (["git rebase --onto main"], ENGLISH),
+        (["De back-up draait elke nacht om 2 uur op de server."], ENGLISH),
+    ],
+)
+def test_unclear_language_is_no_problem(sources: list[str], text: str) -> None:
+    assert find_other_language(text, sources) == []
 
 
 def test_quoted_reply_text_is_shortened_to_one_line() -> None:

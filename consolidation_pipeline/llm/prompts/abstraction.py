@@ -15,6 +15,7 @@ from consolidation_pipeline.llm.reply_checks import (
     find_contradictions,
     find_invented_literals,
     find_invented_quotes,
+    find_other_language,
     find_outdated,
     find_unknown_ids,
 )
@@ -70,7 +71,7 @@ def dispute_rules(texts: Sequence[str], days: Sequence[date | None]) -> str:
 
 
 def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
-    """Return the problems of a reply: no text, unknown memories, invented quotes and literals, contradictions."""
+    """Return the problems of a reply: no text, unknown memories, inventions, another language, contradictions."""
     sources = dict(enumerate(prompt.sources, start=1))
     quotes = [(item.unit, item.quote) for item in reply.evidence if item.unit in sources]
     blank = [] if reply.statement.strip() and reply.summary.strip() else ["it says nothing: write a text and a summary"]
@@ -80,6 +81,7 @@ def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
         *find_unknown_ids([item.unit for item in reply.evidence], list(sources)),
         *find_invented_quotes(quotes, sources),
         *find_invented_literals("\n".join(texts), [*prompt.sources, *days]),
+        *find_other_language(reply.statement, prompt.sources),
         *find_contradictions(texts),
         *find_outdated(texts, prompt.sources, prompt.days),
     ]
