@@ -20,12 +20,13 @@ _SAME_PARTS = ("para", "light_edit")
 
 @dataclass(frozen=True)
 class LabelledPair:
-    """Two texts; ``same``: they may become one. ``kind``: origin of the pair."""
+    """Two texts; ``same``: they may become one. ``kind``: origin of the pair. ``scope``: that of its memories."""
 
     a: str
     b: str
     same: bool
     kind: str
+    scope: str = ""
 
 
 @cache

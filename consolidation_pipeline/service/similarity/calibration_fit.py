@@ -41,6 +41,7 @@ from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.review.labelled_pairs import load_labels
+from consolidation_pipeline.store.search.context import load_scopes
 from consolidation_pipeline.store.similarity.calibrations import Calibration, load_decided_texts, load_decisions
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
 from consolidation_pipeline.store.similarity.similarity_graph import Nodes
@@ -152,29 +153,37 @@ def _load_inputs(context: ProjectContext, given: tuple[Nodes, Vectors] | None) -
         nodes, plain = given or load_graph_nodes(connection, context, plain=True)
         texts = load_texts(connection, to_uuids(nodes.ids))
         stored = load_stored_vectors(connection, context)
-        decided = _load_decided_pairs(connection, context.project.id, texts)
+        decided = _load_decided_pairs(connection, context, texts)
     return _FitInputs(nodes, plain, stored, texts, decided)
 
 
-def _load_decided_pairs(connection: Connection, project_id: UUID, texts: Mapping[UUID, str]) -> list[LabelledPair]:
+def _load_decided_pairs(
+    connection: Connection, context: ProjectContext, texts: Mapping[UUID, str]
+) -> list[LabelledPair]:
     """Return the pairs of decided suggestions, and the labelled ones that nobody decided on.
 
     Args:
         texts: texts of the nodes.
     """
+    project_id = context.project.id
     all_texts = {**load_decided_texts(connection, project_id), **texts}
-    suggested = _list_decided_pairs(load_decisions(connection, project_id), all_texts)
-    found = {frozenset((pair.a, pair.b)): pair for pair in islice(suggested, _MAX_DECIDED_PAIRS)}
+    decisions = load_decisions(connection, project_id)
     labels = load_labels(connection, project_id, most=_MAX_LABELS)
+    firsts = [*(ids[0] for ids, _ in decisions), *(a for a, _, _ in labels)]
+    scopes = load_scopes(connection, firsts, context.options.scope)
+    suggested = _list_decided_pairs(decisions, all_texts, scopes)
+    found = {frozenset((pair.a, pair.b)): pair for pair in islice(suggested, _MAX_DECIDED_PAIRS)}
     archived = {id_ for a, b, _ in labels for id_ in (a, b) if id_ not in texts}
     labelled_texts = {**texts, **load_texts(connection, list(archived))}
     for a, b, same in labels:
-        pair = LabelledPair(labelled_texts[a], labelled_texts[b], same, "label")
+        pair = LabelledPair(labelled_texts[a], labelled_texts[b], same, "label", scopes.get(a, ""))
         found.setdefault(frozenset((pair.a, pair.b)), pair)
     return list(found.values())
 
 
-def _list_decided_pairs(decisions: Sequence[Decision], texts: Mapping[UUID, str]) -> Iterator[LabelledPair]:
+def _list_decided_pairs(
+    decisions: Sequence[Decision], texts: Mapping[UUID, str], scopes: Mapping[UUID, str]
+) -> Iterator[LabelledPair]:
     """Yield the pairs of the groups that people decided on.
 
     Rejected groups of more than two are left out: nobody knows which of their pairs differ.
@@ -183,7 +192,8 @@ def _list_decided_pairs(decisions: Sequence[Decision], texts: Mapping[UUID, str]
         used = ids[:_MAX_GROUP_MEMORIES]
         if all(id_ in texts for id_ in used) and (same or len(ids) == 2):
             pairs = combinations([texts[id_] for id_ in used], 2)
-            yield from (LabelledPair(a, b, same, "suggestion") for a, b in pairs if a != b)
+            scope = scopes.get(ids[0], "")
+            yield from (LabelledPair(a, b, same, "suggestion", scope) for a, b in pairs if a != b)
 
 
 def load_stored_vectors(connection: Connection, context: ProjectContext) -> dict[str, Vectors]:

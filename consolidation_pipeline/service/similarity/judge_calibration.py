@@ -7,6 +7,7 @@ from typing import Any
 
 from consolidation_pipeline.core.calibration.decision_errors import LabelledPair, count_errors, load_product_pairs
 from consolidation_pipeline.core.differences.explanation import explain
+from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext
@@ -36,7 +37,7 @@ def measure_judge(context: ProjectContext, decided: Sequence[LabelledPair], *, a
     answers = PairAnswers(context, judge)
     unexplained = [pair for pair, found in zip(pairs, explained, strict=True) if found.verdict == "unexplained"]
     if ask:
-        answers.ask([(pair.a, pair.b) for pair in unexplained])
+        answers.ask({(pair.a, pair.b): pair.scope for pair in unexplained})
         if answers.stopped is not None and isinstance(context, ProjectRun):
             context.record_stop(PURPOSE, answers.stopped)
     decisions = {pair: answers.decide((pair.a, pair.b)) for pair in unexplained}
@@ -75,6 +76,19 @@ def complete_measurement(run: ProjectRun, current: Calibration) -> bool:
         return False
     measured = measure_judge(run, (), ask=True)
     return measured is not None and not measured["missing"]
+
+
+def price_measurement(run: ProjectRun) -> list[Bill]:
+    """Return the highest possible bill of each request about the product's pairs that have no answer yet.
+
+    Nothing if the calibration in force lacks no answer, or if the run applies a plan.
+    """
+    judge = open_judge(run)
+    if judge is None or run.plan is not None or not _find_report(run.calibration, judge.name).get("missing"):
+        return []
+    found = ((pair, explain(pair.a, pair.b, word_similarity)) for pair in load_product_pairs())
+    unexplained = {(pair.a, pair.b): pair.scope for pair, why in found if why.verdict == "unexplained"}
+    return PairAnswers(run, judge).price(unexplained)
 
 
 def may_merge(calibration: Calibration | None, judge: str) -> bool:

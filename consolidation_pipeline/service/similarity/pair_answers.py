@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+from consolidation_pipeline.core.chunks import split_chunks
+from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext
 from consolidation_pipeline.service.similarity.pair_judges import Pair, PairJudge
@@ -49,24 +51,39 @@ class PairAnswers:
             return first
         return "unsure" if second in ("different", "unsure") else second
 
-    def ask(self, pairs: Sequence[Pair]) -> None:
-        """Ask the judge about the pairs that are not decided yet, and store its answers chunk by chunk."""
-        for start in range(0, len(pairs), CHUNK):
+    def ask(self, scope_of: Mapping[Pair, str]) -> None:
+        """Ask the judge about the pairs that are not decided yet, and store its answers chunk by chunk.
+
+        Args:
+            scope_of: The scope of each pair. Pairs of two scopes are never in one request.
+        """
+        for chunk in split_chunks([*scope_of.items()], size=CHUNK):
             for _ in range(2):
-                self._ask_next(pairs[start : start + CHUNK])
+                self._ask_next(dict(chunk))
                 if self.stopped is not None:
                     return
 
-    def list_open(self, pairs: Sequence[Pair]) -> dict[str, Pair]:
-        """Return the next question of each pair that is not decided yet, in the order asked, by its hash."""
-        questions = (_order_questions(pair).items() for pair in pairs if self.decide(pair) is None)
-        return dict(next(one for one in both if one[0] not in self._answers) for both in questions)
+    def price(self, scope_of: Mapping[Pair, str]) -> list[Bill]:
+        """Return the highest possible bill of each request about the pairs that are not decided, in both orders."""
+        questions, scopes = self._list_open(scope_of)
+        asked = [*questions.values()]
+        return [*self.judge.price(asked, scopes), *self.judge.price([(b, a) for a, b in asked], scopes)]
 
-    def _ask_next(self, pairs: Sequence[Pair]) -> None:
-        questions = self.list_open(pairs)
+    def _list_open(self, scope_of: Mapping[Pair, str]) -> tuple[dict[str, Pair], list[str]]:
+        """Return the next question of each pair that is not decided, in the order asked, by its hash; and its scope."""
+        questions, scopes = dict[str, Pair](), dict[str, str]()
+        for pair, scope in scope_of.items():
+            if self.decide(pair) is None:
+                ordered = _order_questions(pair)
+                key = next(key for key in ordered if key not in self._answers)
+                questions[key], scopes[key] = ordered[key], scope
+        return questions, [*scopes.values()]
+
+    def _ask_next(self, scope_of: Mapping[Pair, str]) -> None:
+        questions, scopes = self._list_open(scope_of)
         if not questions:
             return
-        replies = self.judge.ask([*questions.values()])
+        replies = self.judge.ask([*questions.values()], scopes)
         found = zip(questions, replies.answers, strict=True)
         answers = {key: answer for key, answer in found if answer is not None}
         with self._begin() as connection:

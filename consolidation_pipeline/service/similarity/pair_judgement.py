@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -38,9 +38,9 @@ class JudgedPairs:
     """Decisions of the judge ``name``.
 
     ``same``: positions of the pairs that it confirms. ``allowed``: these may merge. ``decisions``: number of contents
-    by decision. ``asked``: number of new answers. ``waiting``: contents that the next run would ask about; ``more``:
-    there are others after them. ``failed``: messages of requests without a usable reply. ``stopped``: why the judge was
-    not asked on.
+    by decision. ``asked``: number of new answers. ``waiting``: contents that the next run would ask about, with their
+    scopes; ``more``: there are others after them. ``failed``: messages of requests without a usable reply.
+    ``stopped``: why the judge was not asked on.
     """
 
     name: str
@@ -48,7 +48,7 @@ class JudgedPairs:
     same: npt.NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     decisions: Counter[str] = field(default_factory=Counter)
     asked: int = 0
-    waiting: Sequence[Pair] = ()
+    waiting: Mapping[Pair, str] = field(default_factory=dict)
     more: bool = False
     failed: Sequence[str] = ()
     stopped: str | None = None
@@ -102,10 +102,12 @@ def judge_pairs(run: ProjectRun, nodes: Nodes, found: Neighbors, *, ask: bool) -
     rows_of = _group_by_texts(run, nodes, found)
     answers = PairAnswers(run, judge)
     candidates, more = _select_candidates(rows_of, answers)
+    scopes = nodes.scopes[find_positions(nodes.ids, found.a[[rows_of[pair][0] for pair in candidates]])]
+    scope_of = dict(zip(candidates, map(bytes.hex, scopes.tolist()), strict=True))
     if ask:
-        answers.ask(candidates)
+        answers.ask(scope_of)
     decided = {pair: answers.decide(pair) for pair in candidates}
-    waiting = [pair for pair, decision in decided.items() if decision is None]
+    waiting = {pair: scope_of[pair] for pair, decision in decided.items() if decision is None}
     if ask and (waiting or more):
         run.unfinished = True
     return JudgedPairs(
@@ -122,12 +124,9 @@ def judge_pairs(run: ProjectRun, nodes: Nodes, found: Neighbors, *, ask: bool) -
 
 
 def price_judgement(run: ProjectRun, judged: JudgedPairs | None) -> list[Bill]:
-    """Return the highest possible bill of each request about the ``waiting`` pairs of ``judged``, in both orders."""
+    """Return the highest possible bill of each request about the ``waiting`` pairs of ``judged``."""
     judge = open_judge(run)
-    if judge is None or judged is None:
-        return []
-    questions = PairAnswers(run, judge).list_open(judged.waiting).values()
-    return [*judge.price([*questions]), *judge.price([(b, a) for a, b in questions])]
+    return [] if judge is None or judged is None else PairAnswers(run, judge).price(judged.waiting)
 
 
 def _group_by_texts(run: ProjectRun, nodes: Nodes, found: Neighbors) -> dict[Pair, list[int]]:

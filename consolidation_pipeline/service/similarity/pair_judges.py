@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -55,11 +56,11 @@ class PairJudge(Protocol):
         """Its model and version."""
         ...
 
-    def ask(self, pairs: Sequence[Pair]) -> Replies:
-        """Return an answer to each pair."""
+    def ask(self, pairs: Sequence[Pair], scopes: Sequence[str]) -> Replies:
+        """Return an answer to each pair. ``scopes``: the scope of each; no request has pairs of two scopes."""
         ...
 
-    def price(self, pairs: Sequence[Pair]) -> list[Bill]:
+    def price(self, pairs: Sequence[Pair], scopes: Sequence[str]) -> list[Bill]:
         """Return the largest bill of each request that these pairs take. Sends nothing."""
         ...
 
@@ -71,10 +72,10 @@ class LanguageModelJudge:
     context: ProjectContext
     name: str
 
-    def ask(self, pairs: Sequence[Pair]) -> Replies:
+    def ask(self, pairs: Sequence[Pair], scopes: Sequence[str]) -> Replies:
         """Return an answer to each pair: "unsure" for pairs with a text that is too long."""
         answers: list[str | None] = ["unsure"] * len(pairs)
-        batches = list(_split_batches(pairs))
+        batches = list(_split_batches(pairs, scopes))
         prompts = [pair_prompts.pair_prompt([pairs[at] for at in batch]) for batch in batches]
         outcomes = self._gateway.ask_many(prompts, pair_prompts.PairReply, check=pair_prompts.find_problems)
         for batch, outcome in zip(batches, outcomes, strict=True):
@@ -84,9 +85,9 @@ class LanguageModelJudge:
         stops = (one for one in outcomes if isinstance(one, BudgetExhaustedError | ModelUnavailableError))
         return Replies(answers, [str(one) for one in outcomes if isinstance(one, LLMError)], next(stops, None))
 
-    def price(self, pairs: Sequence[Pair]) -> list[Bill]:
+    def price(self, pairs: Sequence[Pair], scopes: Sequence[str]) -> list[Bill]:
         """Return the largest bill of each request that these pairs take. Sends nothing."""
-        prompts = [pair_prompts.pair_prompt([pairs[at] for at in batch]) for batch in _split_batches(pairs)]
+        prompts = [pair_prompts.pair_prompt([pairs[at] for at in batch]) for batch in _split_batches(pairs, scopes)]
         return list(self._gateway.price(prompts, pair_prompts.PairReply).values())
 
     @cached_property
@@ -94,19 +95,24 @@ class LanguageModelJudge:
         return Gateway(self.context.options.llm_model or "", self.context.spend_ledger)
 
 
-def _split_batches(pairs: Sequence[Pair]) -> Iterator[list[int]]:
-    """Yield the positions of the pairs of each prompt; pairs with a text that is too long are left out."""
-    batch, chars = list[int](), 0
-    for at, texts in enumerate(pairs):
-        if max(map(len, texts)) > _MAX_TEXT_CHARS:
-            continue
-        size = sum(map(len, texts))
-        if batch and (len(batch) == PROMPT_PAIRS or chars + size > _PROMPT_CHARS):
-            yield batch
-            batch, chars = [], 0
-        batch.append(at)
-        chars += size
-    if batch:
+def _split_batches(pairs: Sequence[Pair], scopes: Sequence[str]) -> Iterator[list[int]]:
+    """Yield the positions of the pairs of each prompt, which are of one scope; pairs with a too long text are left out.
+
+    Else a memory of one user that gives orders could change the answer about those of another.
+    """
+    positions_of: dict[str, list[int]] = defaultdict(list)
+    for at, (texts, scope) in enumerate(zip(pairs, scopes, strict=True)):
+        if max(map(len, texts)) <= _MAX_TEXT_CHARS:
+            positions_of[scope].append(at)
+    for positions in positions_of.values():
+        batch, chars = list[int](), 0
+        for at in positions:
+            size = sum(map(len, pairs[at]))
+            if batch and (len(batch) == PROMPT_PAIRS or chars + size > _PROMPT_CHARS):
+                yield batch
+                batch, chars = [], 0
+            batch.append(at)
+            chars += size
         yield batch
 
 
@@ -117,13 +123,13 @@ class CrossEncoderJudge:
     path: Path
     name: str
 
-    def ask(self, pairs: Sequence[Pair]) -> Replies:
+    def ask(self, pairs: Sequence[Pair], scopes: Sequence[str]) -> Replies:  # noqa: ARG002  asked pair by pair
         """Return an answer to each pair: "unsure" between the two limits, and for pairs that are too long."""
         scores = self._encoder.score(pairs)
         sure = np.where(scores >= SAME_FROM, "same", np.where(scores < DIFFERENT_BELOW, "different", "unsure"))
         return Replies(sure.tolist())
 
-    def price(self, pairs: Sequence[Pair]) -> list[Bill]:  # noqa: ARG002  always free
+    def price(self, pairs: Sequence[Pair], scopes: Sequence[str]) -> list[Bill]:  # noqa: ARG002  always free
         """Return nothing: a local model costs nothing."""
         return []
 

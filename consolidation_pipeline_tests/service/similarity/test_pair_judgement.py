@@ -38,6 +38,7 @@ from consolidation_pipeline_tests.openai_server import (
     reply_with_json,
     reply_with_text,
 )
+from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.crash_helpers import judge_and_die, kill
 from consolidation_pipeline_tests.service.model_replies import suggestion_reply
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, STEPS, Pipeline
@@ -116,7 +117,7 @@ def test_oracle_settles_pairs_that_rules_cannot(pipeline: Pipeline, provider: Op
     found = open_judge(context)
     assert found is not None
     answers = PairAnswers(context, found)
-    answers.ask([(row["a"], row["b"]) for row in unexplained])
+    answers.ask({(row["a"], row["b"]): "" for row in unexplained})
     merged = {
         same: [answers.decide((row["b"], row["a"])) == "same" for row in unexplained if row["may_merge"] == same]
         for same in (True, False)
@@ -128,7 +129,7 @@ def test_oracle_settles_pairs_that_rules_cannot(pipeline: Pipeline, provider: Op
 
 def test_confirmed_pairs_merge_after_measuring(project: Pipeline, provider: OpenAIServer) -> None:
     judged = judge(project)
-    assert (judged.allowed, judged.decisions["same"], judged.waiting) == (True, len(SAME), [])
+    assert (judged.allowed, judged.decisions["same"], judged.waiting) == (True, len(SAME), {})
     assert verdicts(project) == expected_verdicts(same=MERGE)
     report = judge_report(project)
     assert report["allowed"]
@@ -149,6 +150,19 @@ def test_rebuilt_graph_asks_nothing_again(project: Pipeline, provider: OpenAISer
     assert judge(project).asked == 0
     assert verdicts(project) == expected_verdicts(same=MERGE)
     assert len(provider.requests) == before
+
+
+def test_requests_have_pairs_of_one_scope(pipeline: Pipeline, provider: OpenAIServer) -> None:
+    provider.behaviour = oracle()
+    users = ("ada", "bob")
+    texts = {f"{user}-{at}": text for user, pair in zip(users, SAME, strict=False) for at, text in enumerate(pair)}
+    pipeline.add([note(name, text, user_id=name[:3]) for name, text in texts.items()])
+    pipeline.configure_new(**OPTIONS)
+    judged = judge(pipeline)
+    assert judged.decisions["same"] == len(users)
+    user_of = {text: name[:3] for name, text in texts.items()}
+    shown = [{user_of[t] for pair in shown_pairs(r) for t in pair if t in user_of} for r in provider.requests]
+    assert [len(found) for found in shown if found] == [1] * (2 * len(users))
 
 
 def test_confirmed_pairs_become_one_memory(project: Pipeline) -> None:
@@ -290,6 +304,7 @@ def test_plan_prices_judge_and_sends_nothing(project: Pipeline, provider: OpenAI
     assert (plan.pair_judge.waiting, plan.pair_judge.confirmed) == (len(SAME) + len(DIFFERENT), 0)
     assert (plan.costs.completion_calls > 0, provider.requests) == (True, [])
     judge(project)
+    assert 10 < len(provider.requests) <= plan.costs.completion_calls
     after = project.plan()
     assert after.pair_judge is not None
     assert (after.pair_judge.allowed, after.pair_judge.waiting) == (True, 0)
