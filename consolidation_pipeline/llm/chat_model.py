@@ -17,6 +17,9 @@ from consolidation_pipeline.llm.reply_parsing import schema_rule
 from consolidation_pipeline.llm.spans import call_span, record_reply
 
 TEMPERATURE = 0.2
+# No tokenizer gives fewer tokens for a text in any language. Some servers ignore the limit of a reply, and reading a
+# text of megabytes takes minutes.
+_CHARS_PER_TOKEN = 10
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,10 @@ class ChatModel:
         record_reply(reply, choice)
         # Postgres stores neither NUL nor half of a surrogate pair.
         text = ((choice and choice.message.content) or "").replace("\0", "").encode(errors="replace").decode()
-        return Completion(text, _find_problem(choice), self._bill(reply))
+        problem, longest = _find_problem(choice), max_tokens * _CHARS_PER_TOKEN
+        if len(text) > longest:
+            problem = problem or f"the reply has {len(text)} characters, more than {max_tokens} tokens: write less"
+        return Completion(text[:longest], problem, self._bill(reply))
 
     def _bill(self, reply: Any) -> Bill | None:
         usage = getattr(reply, "usage", None)

@@ -46,7 +46,8 @@ class PromptRequest(Generic[T]):
         return self._checked(validate_reply(content, self.schema)).value
 
     def _checked(self, parsed: ParsedReply[T]) -> ParsedReply[T]:
-        problems = () if parsed.value is None else tuple(self.check(self.prompt, parsed.value))
+        # Texts of one reply that repeat each other have the same problems.
+        problems = () if parsed.value is None else tuple(dict.fromkeys(self.check(self.prompt, parsed.value)))
         return ParsedReply(problems=problems) if problems else parsed
 
 

@@ -60,6 +60,7 @@ INVALID_REPLIES: dict[str, tuple[Behaviour, str]] = {
     "empty": (reply_with_text(""), "the reply is empty"),
     "refusal": (reply_with_refusal, "the model refused: I cannot help"),
     "too long": (reply_with_text(json.dumps(VALID_REPLY), finish_reason="length"), "cut off"),
+    "huge": (reply_with_text(json.dumps(VALID_REPLY) + " " * 1_000_000), "more than 500 tokens"),
     "filtered": (reply_with_text(json.dumps(VALID_REPLY), finish_reason="content_filter"), "content filter"),
     "out of range": (reply_with_json(lambda _: {**VALID_REPLY, "confidence": 7}), "confidence: Input should be less"),
     "wrong ids": (reply_with_json(valid_reply, edit=invent_unit_ids), "'999' is not one of the given memories: 1, 2"),

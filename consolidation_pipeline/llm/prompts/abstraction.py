@@ -20,6 +20,9 @@ from consolidation_pipeline.llm.reply_checks import (
     find_unknown_ids,
 )
 
+# Three long sentences have about 600 characters. A text five times as long is no pattern.
+MAX_CHARS = 3000
+
 
 class Quote(BaseModel):
     """Words that stand in the memory of this number."""
@@ -71,7 +74,10 @@ def dispute_rules(texts: Sequence[str], days: Sequence[date | None]) -> str:
 
 
 def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
-    """Return the problems of a reply: no text, unknown memories, inventions, another language, contradictions."""
+    """Return the problems of a reply: no text, too long a text, another language, inventions, contradictions."""
+    length = max(len(reply.statement), len(reply.summary))
+    if length > MAX_CHARS:
+        return [f"a text has {length} characters: write at most {MAX_CHARS}"]
     sources = dict(enumerate(prompt.sources, start=1))
     quotes = [(item.unit, item.quote) for item in reply.evidence if item.unit in sources]
     blank = [] if reply.statement.strip() and reply.summary.strip() else ["it says nothing: write a text and a summary"]
