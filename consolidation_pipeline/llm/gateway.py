@@ -87,8 +87,9 @@ class Gateway:
     ) -> None:
         self._model = ChatModel(model, Pricing(model, fallback_price), api_base, api_key, timeout)
         self._ledger = ledger
-        self._sender = RequestSender(self._model, BudgetGate(ledger, max_attempts=MAX_ATTEMPTS), sleep)
         self._breaker = CircuitBreaker(model, failures_in_a_row)
+        self._sender = RequestSender(self._model, BudgetGate(ledger, max_attempts=MAX_ATTEMPTS), self._wait)
+        self._sleep = sleep
         self._concurrency = concurrency
 
     def ask(self, prompt: Prompt, schema: type[T], *, check: Check[T] = lambda *_: ()) -> Answer[T]:
@@ -130,6 +131,10 @@ class Gateway:
         """Return the largest bill that the first reply to each prompt can have, by cache key. Sends nothing."""
         keys = {hash_prompt(prompt, self._model.name, schema.model_json_schema()): prompt for prompt in prompts}
         return {key: self._sender.price(prompt, schema) for key, prompt in keys.items()}
+
+    def _wait(self, seconds: float) -> None:
+        self._sleep(seconds)
+        self._breaker.check()
 
     def _try(self, request: PromptRequest[T], earlier: EarlierReplies | None) -> Outcome[T]:
         try:

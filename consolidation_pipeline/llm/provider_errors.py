@@ -53,6 +53,11 @@ def is_transient(error: BaseException) -> bool:
     return may_pass and not _is_unmade(error) and "insufficient_quota" not in str(error)
 
 
+def is_timeout(error: BaseException) -> bool:
+    """Return True if no reply came in time."""
+    return getattr(error, "status_code", None) == 408
+
+
 def is_permanent(error: BaseException) -> bool:
     """Return True if every request to the model would fail: no key, a refused one, no credit, no such model."""
     status = getattr(error, "status_code", None)

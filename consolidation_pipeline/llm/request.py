@@ -18,7 +18,7 @@ from consolidation_pipeline.llm.chat_model import ChatModel, Completion
 from consolidation_pipeline.llm.prompt import Message, Prompt, hash_prompt
 from consolidation_pipeline.llm.provider_errors import describe_error, get_failure_bill, is_permanent
 from consolidation_pipeline.llm.reply_parsing import ParsedReply, parse_reply, repair_messages, validate_reply
-from consolidation_pipeline.llm.retries import GivenUpError, with_retries
+from consolidation_pipeline.llm.retries import MAX_TIMEOUT_RETRIES, GivenUpError, with_retries
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -67,11 +67,14 @@ class Reply(Generic[T]):
 
 @dataclass(frozen=True)
 class RequestSender:
-    """Sender of requests to one model, which reserves and settles them. ``sleep`` waits seconds between attempts."""
+    """Sender of requests to one model, which reserves and settles them.
+
+    ``wait`` waits seconds before another attempt; it raises an error if the model is not to be asked again.
+    """
 
     model: ChatModel
     gate: BudgetGate
-    sleep: Callable[[float], None] = time.sleep
+    wait: Callable[[float], None] = time.sleep
 
     def send(self, request: PromptRequest[T], refused: tuple[str, str] | None, *, again: bool) -> Reply[T] | None:
         """Return a reply, after retries.
@@ -93,7 +96,11 @@ class RequestSender:
         call = Call(request.prompt.name, self.model.name, request.key, max_bill)
         try:
             with self.model.span(request.prompt):
-                sent = with_retries(lambda: self._send_once(request, messages, call, again=again), sleep=self.sleep)
+                sent = with_retries(
+                    lambda: self._send_once(request, messages, call, again=again),
+                    timeout_retries=MAX_TIMEOUT_RETRIES,
+                    sleep=self.wait,
+                )
         except GivenUpError as error:
             failure = self._make_failure(request, error)
         else:

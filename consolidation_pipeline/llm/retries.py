@@ -7,9 +7,10 @@ from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from consolidation_pipeline.errors import ConsolidationError
-from consolidation_pipeline.llm.provider_errors import is_transient
+from consolidation_pipeline.llm.provider_errors import is_timeout, is_transient
 
 MAX_RETRIES = 3
+MAX_TIMEOUT_RETRIES = 1  # of a language model, whose requests may take minutes
 MAX_WAIT = 60.0  # seconds; also the longest Retry-After that is honoured
 
 T = TypeVar("T")
@@ -25,16 +26,20 @@ class GivenUpError(Exception):
 
 
 def with_retries(
-    attempt: Callable[[], T], *, retries: int = MAX_RETRIES, sleep: Callable[[float], None] = time.sleep
+    attempt: Callable[[], T],
+    *,
+    retries: int = MAX_RETRIES,
+    timeout_retries: int = MAX_RETRIES,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> T:
     """Call ``attempt``, and again up to ``retries`` times after errors that may pass (see ``is_transient``).
 
-    Errors of this project are passed on.
+    ``timeout_retries``: most of them after timeouts. Errors of this project are passed on, also those of ``sleep``.
 
     Raises:
         GivenUpError: The error is of another kind, or the last attempt failed too.
     """
-    made = 0
+    made = timeouts = 0
     while True:
         made += 1
         try:
@@ -42,7 +47,8 @@ def with_retries(
         except ConsolidationError:
             raise
         except Exception as error:  # a reply that litellm cannot parse escapes from it as a bare TypeError
-            if made > retries or not is_transient(error):
+            timeouts += is_timeout(error)
+            if made > retries or timeouts > timeout_retries or not is_transient(error):
                 raise GivenUpError(made, error) from error
             wait = _compute_wait(made, error)
         sleep(wait)

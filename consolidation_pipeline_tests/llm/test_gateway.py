@@ -222,9 +222,18 @@ def test_gateway_honors_retry_after(provider: OpenAIServer, gateway: Gateway, wa
 
 def test_timeout_counts_as_spent(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     provider.behaviour = never_reply
-    with pytest.raises(LLMError, match=r"attempt 4 failed: .*[Tt]ime"):
+    with pytest.raises(LLMError, match=r"attempt 2 failed: .*[Tt]ime"):
         connect(timeout=0.1).ask(make_prompt(), Pattern)
     assert all(row.cost_usd == row.reserved_usd > 0 for row in load_llm_calls(ledger))
+
+
+def test_hanging_model_is_given_up(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
+    provider.behaviour = never_reply
+    # Longest time: a first request alone, then twice two requests for each of the prompts that are asked at once.
+    outcomes = connect(timeout=0.2).ask_many([make_prompt(number) for number in range(30)], Pattern)
+    assert all(isinstance(one, LLMError) for one in outcomes)
+    assert len(provider.requests) <= 2 * 8
+    assert len(load_llm_calls(ledger)) == len(provider.requests)
 
 
 def test_unreachable_server_costs_nothing(connect: Connect, ledger: SpendLedger) -> None:

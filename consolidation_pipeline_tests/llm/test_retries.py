@@ -54,6 +54,16 @@ def test_retries_stop_after_four_attempts() -> None:
         retry(*[ProviderError(500)] * 4)
 
 
+def test_timeouts_have_limit_of_their_own() -> None:
+    errors = [ProviderError(500), ProviderError(408), ProviderError(408)]
+
+    def attempt() -> None:
+        raise errors.pop(0)
+
+    with pytest.raises(GivenUpError, match="attempt 3 failed: status 408"):
+        with_retries(attempt, timeout_retries=1, sleep=lambda _: None)
+
+
 @pytest.mark.parametrize("error", [ProviderError(400), ProviderError(404), TypeError("a bug")])
 def test_permanent_errors_are_not_transient(error: Exception) -> None:
     assert not is_transient(error)
