@@ -14,7 +14,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from consolidation_pipeline.defs.llm_pool import hold_pool_slot
-from consolidation_pipeline.defs.names import PREFIX, own_name
+from consolidation_pipeline.defs.names import PREFIX, asset_key, own_name
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.runs.phases import ALL_PHASES, JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -26,6 +26,8 @@ TRIGGER_TAG = "consolidation/trigger"
 TRIGGERED_BY_TAG = "consolidation/triggered_by"
 JOB_TAG = "consolidation/job_id"
 BATCH_TAG = "consolidation/batch"  # id of the run that executes several jobs
+
+_CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 
 # Fields of the resource that are settings of the process if they are not set.
 _SETTINGS = ("database_url", "llm_model", "embedding_model")
@@ -113,6 +115,7 @@ class _ProjectRuns:
 
     def open(self, slug: str) -> ProjectRun:
         """Return the run of a project, which is begun by the first call."""
+        self._stop_if_cancelled()
         if slug not in self._open:
             if not self._resource.selects(slug):
                 raise dg.Failure(
@@ -140,6 +143,13 @@ class _ProjectRuns:
             self._open[slug].model_slot = self._hold_slot
         return self._open[slug]
 
+    def _stop_if_cancelled(self) -> None:
+        """End the run if it or its batch was cancelled. Python drops an interrupt while it finalizes an object."""
+        for run_id in filter(None, (self._run.run_id, self._run.tags.get(BATCH_TAG))):
+            run = self._instance.get_run_by_id(run_id)
+            if run is not None and run.status in _CANCELLED:
+                raise dg.DagsterExecutionInterruptedError
+
     def _find_requested(self) -> UUID | None:
         # A run that is re-executed in the UI gets a new job, though it has the tags of the old one.
         job_id = self._run.tags.get(JOB_TAG) if self._run.parent_run_id is None else None
@@ -162,10 +172,18 @@ class _ProjectRuns:
         return any(error.error_source and error.error_source.name == "INTERRUPT" for error in errors)
 
     def _list_planned(self) -> Sequence[str]:
-        """Return the phases of the run. One that was put together in the UI may hold assets of other projects."""
+        """Return the phases of the run. One that was put together in the UI may hold assets of other projects.
+
+        A run that is executed again from its failure has all assets of the failed one, but only some of its steps.
+        """
         chosen = self._run.asset_selection or frozenset()
         planned = tuple(name for name in ALL_PHASES if self._resource.asset_key(name) in chosen)
-        return planned or JOB_PHASES.get(own_name(self._run.job_name), PHASES)
+        planned = planned or JOB_PHASES.get(own_name(self._run.job_name), PHASES)
+        steps = self._run.step_keys_to_execute
+        if steps is None:
+            return planned
+        # Steps keep the name of the asset without the prefix that a component gives its key.
+        return [name for name in planned if asset_key(name).to_python_identifier() in steps]
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,8 +13,9 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
+from consolidation_pipeline.definitions import build_definitions
 from consolidation_pipeline.defs import asset_checks
-from consolidation_pipeline.defs.names import RESOURCE, asset_key
+from consolidation_pipeline.defs.names import PREFIX, RESOURCE, asset_key, prefixed
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.resources import JOB_TAG, ConsolidationResource
@@ -186,6 +187,61 @@ def test_interrupted_run_is_cancelled_unless_done(
     sample("alpha", 5)
     assert not materialize(instance, "alpha", "decay" if asset == "decay_scores" else "consolidate").success
     assert [row[0] for row in job_rows(engine)] == [status]
+
+
+def test_run_whose_interrupt_was_lost_ends_before_its_next_phase(
+    engine: Engine, sample: Sample, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_result = asset_checks._build_result
+
+    def cancel_without_interrupt(key: dg.AssetKey, *outcome: Any) -> dg.AssetCheckResult:
+        (run,) = instance.get_runs()
+        if run.status is dg.DagsterRunStatus.STARTED:
+            instance.report_run_canceling(run)
+        return build_result(key, *outcome)
+
+    monkeypatch.setattr(asset_checks, "_build_result", cancel_without_interrupt)
+    sample("alpha", 5)
+    materialize(instance, "alpha")
+    assert [row[0] for row in job_rows(engine)] == ["cancelled"]
+    assert job_rows(engine)[0][2] == ["embedding_matrix"]
+    (run,) = instance.get_runs()
+    assert run.status is dg.DagsterRunStatus.CANCELED
+
+
+def consolidate_job(prefix: list[str]) -> dg.JobDefinition:
+    """Return the job with assets of a prefix, as a process that executes a run again finds it."""
+    definitions = build_definitions(ConsolidationResource(asset_key_prefix=prefix))
+    return definitions.resolve_job_def(prefixed("consolidate"))
+
+
+def own_job() -> dg.JobDefinition:
+    return consolidate_job([PREFIX])
+
+
+def moved_job() -> dg.JobDefinition:
+    return consolidate_job(["shop", "memory"])
+
+
+@pytest.mark.parametrize("find_job", [own_job, moved_job])
+def test_job_of_a_run_again_from_its_failure_completes(
+    engine: Engine, sample: Sample, instance: dg.DagsterInstance, find_job: Callable[[], dg.JobDefinition]
+) -> None:
+    sample("alpha", 5)
+    instance.add_dynamic_partitions(PROJECTS, ["alpha"])
+    broken = "ALTER TABLE consolidation.relevance_scores"
+    with engine.begin() as connection:
+        connection.execute(text(f"{broken} ADD CONSTRAINT broken CHECK (relevance_score < 0) NOT VALID"))
+    failed = find_job().execute_in_process(partition_key="alpha", instance=instance, raise_on_error=False)
+    assert not failed.success
+    with engine.begin() as connection:
+        connection.execute(text(f"{broken} DROP CONSTRAINT broken"))
+    again = dg.ReexecutionOptions.from_failure(failed.run_id, instance)
+    tags, job = {"dagster/partition": "alpha"}, dg.reconstructable(find_job)
+    with dg.execute_job(job, instance, tags=tags, reexecution_options=again) as result:
+        assert result.success
+    (_, (status, _, done, _)) = job_rows(engine)
+    assert (status, done) == ("completed", ["decay_scores", "archived_memories", "consolidation_report"])
 
 
 @pytest.mark.slow
