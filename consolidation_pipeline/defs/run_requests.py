@@ -1,8 +1,10 @@
 """Run requests of sensors and schedules: for pending jobs and new partitions. Also their default status."""
 
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
@@ -27,6 +29,20 @@ MAX_SINGLE_RUNS = 20
 _IS_ON = os.environ.get("CONSOLIDATION_AUTOMATION") == "running"
 SENSOR_STATUS = dg.DefaultSensorStatus.RUNNING if _IS_ON else dg.DefaultSensorStatus.STOPPED
 SCHEDULE_STATUS = dg.DefaultScheduleStatus.RUNNING if _IS_ON else dg.DefaultScheduleStatus.STOPPED
+
+
+def described_sensor(name: str, **values: Any) -> Callable[[Callable[..., Any]], dg.SensorDefinition]:
+    """Return a decorator that makes a sensor of a function, whose docstring is shown in the UI.
+
+    Args:
+        name: Without prefix.
+        values: Other arguments of ``dg.sensor``.
+    """
+
+    def decorate(evaluate: Callable[..., Any]) -> dg.SensorDefinition:
+        return dg.sensor(name=prefixed(name), description=inspect.getdoc(evaluate), **values)(evaluate)
+
+    return decorate
 
 
 def build_partition_requests(
@@ -107,6 +123,11 @@ def explain_decision(decision: TriggerDecision) -> str:
     """Return why jobs were requested, and why other projects were skipped: at most ten of each, unusual ones first."""
     requested = [f"{request.slug}: {request.reason}" for request in decision.requests]
     return "; ".join([*_first_ten(requested), *_first_ten(describe_skipped(decision))]) or "there are no projects"
+
+
+def list_first_ten(slugs: Sequence[str]) -> str:
+    """Return the first ten of some projects, and how many more there are."""
+    return ", ".join(_first_ten(slugs))
 
 
 def _first_ten(reasons: Sequence[str]) -> list[str]:

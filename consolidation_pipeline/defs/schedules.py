@@ -128,9 +128,14 @@ def _build_schedule(timing: Timing, batch: dg.JobDefinition, cron: str | None) -
 
 
 def _build_retention_schedule(cron: str) -> dg.ScheduleDefinition:
-    @dg.schedule(name=prefixed(_RETENTION), job=audit_retention, cron_schedule=cron, default_status=SCHEDULE_STATUS)
+    @dg.schedule(
+        name=prefixed(_RETENTION),
+        job=audit_retention,
+        cron_schedule=cron,
+        default_status=SCHEDULE_STATUS,
+        description="Remove expired ledger changes and events every Sunday.",
+    )
     def remove_expired() -> dg.RunRequest:
-        """Remove expired ledger changes and events every Sunday."""
         return dg.RunRequest(tags={TRIGGERED_BY_TAG: prefixed(_RETENTION)})
 
     return remove_expired

@@ -18,8 +18,10 @@ from consolidation_pipeline.defs.run_requests import (
     build_batch_requests,
     build_partition_requests,
     build_run_requests,
+    described_sensor,
     explain_decision,
     limit_to_selected,
+    list_first_ten,
 )
 from consolidation_pipeline.defs.sources import sources_sensor
 from consolidation_pipeline.defs.task_memories import build_observations
@@ -42,7 +44,7 @@ _ENDED = {
 }
 
 
-@dg.sensor(name=prefixed("projects_sensor"), minimum_interval_seconds=30, default_status=SENSOR_STATUS)
+@described_sensor("projects_sensor", minimum_interval_seconds=30, default_status=SENSOR_STATUS)
 def projects_sensor(
     context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
 ) -> dg.SensorResult | dg.SkipReason:
@@ -50,10 +52,14 @@ def projects_sensor(
     requests = build_partition_requests(consolidation, context.instance)
     if not requests:
         return dg.SkipReason("every project has a partition")
-    return dg.SensorResult(dynamic_partitions_requests=requests)
+    added = [slug for request in requests for slug in request.partition_keys]
+    # A tick without a run counts as skipped. Without a reason, Dagster would call its result empty.
+    return dg.SensorResult(
+        skip_reason=dg.SkipReason(f"partitions added: {list_first_ten(added)}"), dynamic_partitions_requests=requests
+    )
 
 
-@dg.sensor(name=prefixed("task_memories_sensor"), minimum_interval_seconds=60, default_status=SENSOR_STATUS)
+@described_sensor("task_memories_sensor", minimum_interval_seconds=60, default_status=SENSOR_STATUS)
 def task_memories_sensor(
     context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
 ) -> dg.SensorResult | dg.SkipReason:
@@ -64,16 +70,16 @@ def task_memories_sensor(
     changed = [found for found in versions if seen.get(found.slug) != found.version]
     if not changed:
         return dg.SkipReason("no raw memory has changed")
+    slugs = [found.slug for found in changed]
     return dg.SensorResult(
+        skip_reason=dg.SkipReason(f"raw memories observed: {list_first_ten(slugs)}"),
         asset_events=build_observations(consolidation.asset_key("task_memories"), changed),
         dynamic_partitions_requests=build_partition_requests(consolidation, context.instance),
         cursor=json.dumps({found.slug: found.version for found in versions}),
     )
 
 
-@dg.sensor(
-    name=prefixed("new_memories_sensor"), job=job_batch, minimum_interval_seconds=60, default_status=SENSOR_STATUS
-)
+@described_sensor("new_memories_sensor", job=job_batch, minimum_interval_seconds=60, default_status=SENSOR_STATUS)
 def new_memories_sensor(
     context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
 ) -> dg.SensorResult | dg.SkipReason:
@@ -83,8 +89,8 @@ def new_memories_sensor(
     )
 
 
-@dg.sensor(
-    name=prefixed("unsummarized_memories_sensor"),
+@described_sensor(
+    "unsummarized_memories_sensor",
     job=job_batch,
     minimum_interval_seconds=60,
     default_status=SENSOR_STATUS,
@@ -98,8 +104,8 @@ def unsummarized_memories_sensor(
     )
 
 
-@dg.sensor(
-    name=prefixed("requested_jobs_sensor"),
+@described_sensor(
+    "requested_jobs_sensor",
     jobs=[*ASSET_JOBS, job_batch],
     minimum_interval_seconds=30,
     default_status=SENSOR_STATUS,
@@ -150,7 +156,7 @@ def _request_jobs(
     )
 
 
-@dg.sensor(name=prefixed("event_delivery_sensor"), minimum_interval_seconds=30, default_status=SENSOR_STATUS)
+@described_sensor("event_delivery_sensor", minimum_interval_seconds=30, default_status=SENSOR_STATUS)
 def event_delivery_sensor(consolidation: ConsolidationResource) -> dg.SkipReason:
     """Deliver events to the webhook and the OpenLineage collector, if one is configured."""
     settings, others = consolidation.settings, find_receivers(consolidation.engine)
@@ -163,9 +169,7 @@ def event_delivery_sensor(consolidation: ConsolidationResource) -> dg.SkipReason
 
 
 # This only corrects statuses, so it is on by default.
-@dg.sensor(
-    name=prefixed("job_status_sensor"), minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING
-)
+@described_sensor("job_status_sensor", minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
 def job_status_sensor(context: dg.SensorEvaluationContext, consolidation: ConsolidationResource) -> dg.SkipReason:
     """Set the right status of jobs and runs that were killed, cancelled or lost."""
 

@@ -16,7 +16,7 @@ from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.names import RESOURCE, asset_key, prefixed
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ConsolidationResource
-from consolidation_pipeline.defs.run_requests import SENSOR_STATUS
+from consolidation_pipeline.defs.run_requests import SENSOR_STATUS, described_sensor
 from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.service.sources.connections import ensure_connected, list_connected
 from consolidation_pipeline.service.sources.sync import SyncResult
@@ -161,8 +161,8 @@ def build_update_job(resource: ConsolidationResource) -> dg.JobDefinition:
 update_job = build_update_job(ConsolidationResource())
 
 
-@dg.sensor(
-    name=prefixed("sources_sensor"),
+@described_sensor(
+    "sources_sensor",
     job=update_job,
     minimum_interval_seconds=300,
     default_status=SENSOR_STATUS,

@@ -69,6 +69,12 @@ def test_assets_have_description_owner_and_version(specs: dict[str, dg.AssetSpec
         assert specs[name].code_version, name
 
 
+def test_jobs_sensors_and_schedules_have_descriptions(definitions: dg.Definitions) -> None:
+    repository = definitions.get_repository_def()
+    named = [*repository.get_all_jobs(), *repository.sensor_defs, *repository.schedule_defs]
+    assert [each.name for each in named if not each.description] == ["__ASSET_JOB"]
+
+
 def test_every_asset_has_partitioned_check(definitions: dg.Definitions, specs: dict[str, dg.AssetSpec]) -> None:
     checks = [spec for check in definitions.asset_checks or () for spec in check.check_specs]  # type: ignore[union-attr]
     assert {spec.asset_key.path[-1] for spec in checks} == set(specs) - {"shadows"}

@@ -298,6 +298,7 @@ def test_projects_sensor_adds_partitions(engine: Engine, sample: Sample, instanc
     tick = projects_sensor(context)
     assert isinstance(tick, dg.SensorResult)
     assert [list(r.partition_keys) for r in tick.dynamic_partitions_requests or ()] == [["alpha", "beta"]]
+    assert tick.skip_reason == dg.SkipReason("partitions added: alpha, beta")
     instance.add_dynamic_partitions(PROJECTS, ["alpha", "beta"])
     assert isinstance(projects_sensor(context), dg.SkipReason)
 
@@ -594,6 +595,7 @@ def test_import_is_observed_once(engine: Engine, sample: Sample, instance: dg.Da
     sample("alpha", 3)
     tick = task_memories_sensor(sensor_context(engine, instance))
     assert isinstance(tick, dg.SensorResult)
+    assert tick.skip_reason == dg.SkipReason("raw memories observed: alpha")
     (event,) = tick.asset_events
     assert (event.asset_key, event.partition) == (asset_key("task_memories"), "alpha")
     assert event.metadata["dagster/partition_row_count"].value == 3
