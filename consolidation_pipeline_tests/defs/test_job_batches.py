@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 
+from consolidation_pipeline.defs import asset_checks
 from consolidation_pipeline.defs.job_batches import build_batch_config, job_batch
 from consolidation_pipeline.defs.job_runs import fail_orphaned_runs, find_runs_or_batches
 from consolidation_pipeline.defs.maintenance import audit_retention
@@ -91,6 +92,24 @@ def test_batch_isolates_its_jobs(pipeline: Pipeline, instance: dg.DagsterInstanc
     assert [record.partition_key for record in records] == ["delta"]
     assert run_batch(instance, list(jobs.values()))[1] == {"jobs": 4, "skipped": 3, "completed": 1}
     assert statuses(pipeline)["gamma"] == "completed"
+
+
+@pytest.mark.slow
+def test_run_of_a_batch_that_is_marked_cancelled_ends_alone(
+    pipeline: Pipeline, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_result = asset_checks._build_result
+
+    def cancel_first(*outcome: Any) -> dg.AssetCheckResult:
+        # What "Force termination" in the UI does: no process is told.
+        for run in instance.get_runs(dg.RunsFilter(tags={"dagster/partition": "alpha"})):
+            instance.report_run_canceled(run)
+        return build_result(*outcome)
+
+    monkeypatch.setattr(asset_checks, "_build_result", cancel_first)
+    jobs = [request_job(pipeline.engine, slug, job="forget", triggered_by="ann").job_id for slug in SLUGS]
+    assert run_batch(instance, jobs)[1] == {"jobs": 4, "cancelled": 1, "completed": 3}
+    assert statuses(pipeline)["alpha"] == "cancelled"
 
 
 @pytest.mark.slow
