@@ -58,16 +58,18 @@ class TriggerDecision:
     """Jobs to launch (``requests``), and the reason for each other project (``skipped``, by slug).
 
     ``ready``: slugs of skipped projects that are due, but may not have a job now.
+    ``invalid``: slugs of skipped projects whose options are invalid. They get no job until a person changes these.
     """
 
     requests: list[TriggeredJob]
     skipped: dict[str, str]
     ready: set[str] = field(default_factory=set)
+    invalid: set[str] = field(default_factory=set)
 
 
 def describe_skipped(decision: TriggerDecision) -> list[str]:
-    """Return a line for each skipped project with the reason, first those that are due."""
-    slugs = sorted(decision.skipped, key=lambda slug: (slug not in decision.ready, slug))
+    """Return a line for each skipped project with the reason, first invalid options, then those that are due."""
+    slugs = sorted(decision.skipped, key=lambda slug: (slug not in decision.invalid, slug not in decision.ready, slug))
     return [f"{slug}: {decision.skipped[slug]}" for slug in slugs]
 
 
@@ -149,6 +151,8 @@ def request_jobs(
         decision.skipped[backlog.slug] = allowed.reason
         if verdict:
             decision.ready.add(backlog.slug)
+        if options is None and backlog.consolidation_enabled:
+            decision.invalid.add(backlog.slug)
     wanted = [
         build_new_job(id_, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
         for id_, (_, options, _) in selected.items()

@@ -15,7 +15,13 @@ from consolidation_pipeline.service.admin.health import WorkMonitor
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob, request_job
 from consolidation_pipeline.service.jobs.job_status import describe_job, describe_project, list_jobs
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs, request_retries
-from consolidation_pipeline.service.jobs.triggers import TriggerDecision, is_due_tonight, is_threshold_due, request_jobs
+from consolidation_pipeline.service.jobs.triggers import (
+    TriggerDecision,
+    describe_skipped,
+    is_due_tonight,
+    is_threshold_due,
+    request_jobs,
+)
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline_tests.service.jobs.test_triggers import numbered_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
@@ -180,6 +186,7 @@ def test_project_is_due_by_its_own_schedule(pipeline: Pipeline) -> None:
     assert decision.skipped["late"].startswith("nothing new")
     assert decision.skipped["late"].endswith("as of its scheduled time 2026-01-07 22:00 UTC")
     assert "schedule = '61 * * * *' is not allowed: expected a cron expression" in decision.skipped["wrong"]
+    assert [line.split(":")[0] for line in describe_skipped(decision)] == ["wrong", "late"]
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'cancelled', created_at = :at", at=MORNING)
     again = request_by_schedule(pipeline, MORNING + timedelta(hours=1))
     assert "requested since its schedule came at 2026-01-08 03:00 UTC" in again.skipped["early"]
