@@ -65,7 +65,8 @@ class Budgets:
 
         A budget may be reached exactly. Free calls are allowed when it is used up.
         """
-        usd, tokens = max_bill.usd * spent.margin, Decimal(max_bill.tokens) * spent.margin
+        usd = (max_bill.usd * spent.margin).quantize(_FINEST, rounding=ROUND_UP)
+        tokens = (max_bill.tokens * spent.margin).to_integral_value(rounding=ROUND_UP)
         limits = (
             ("budget_usd_per_run", Decimal(str(self.usd_per_run)), spent.usd_in_run, usd, " USD"),
             ("budget_usd_per_day", Decimal(str(self.usd_per_day)), spent.usd_in_day, usd, " USD"),

@@ -39,6 +39,14 @@ def test_exceeded_budget_message_names_amounts(spent: Spent, bill: Bill, message
     assert Budgets(1, 5, 1000).find_exceeded(spent, bill) == message
 
 
+def test_amounts_times_margin_are_short() -> None:
+    spent = Spent(Decimal("0.3"), Decimal(0), 999, margin=Decimal(100) / 3)
+    message = Budgets(0.3, 5, 1000).find_exceeded(spent, Bill(1, 1, Decimal("0.00228413")))
+    assert "may take up to 0.07613767 USD, 33.3 times" in str(message)
+    message = Budgets(5, 5, 1000).find_exceeded(spent, Bill(1, 1, Decimal(0)))
+    assert "may take up to 67, 33.3 times" in str(message)
+
+
 def test_zero_budget_allows_free_calls() -> None:
     assert Budgets(0, 0, 0).find_exceeded(FREE, NOTHING) is None
     assert Budgets(0, 0, 10).find_exceeded(FREE, Bill(5, 5, Decimal(0))) is None
