@@ -23,11 +23,15 @@ def load_litellm() -> Any:
 
 
 def find_missing_keys(model: str) -> list[str]:
-    """Return the environment variables that litellm expects for a model and that are not set.
+    """Return the environment variables that litellm expects for a model and that are not set or blank.
 
     Keys may also come from elsewhere, such as the profile of a cloud's own tools.
     """
     missing: list[str] = load_litellm().validate_environment(model)["missing_keys"]
+    if not missing and has_provider(model):
+        # A variable that is set but blank is enough for litellm.
+        key = f"{load_litellm().get_llm_provider(model)[1].upper()}_API_KEY"
+        return [] if os.environ.get(key, key).strip() else [key]
     return missing
 
 

@@ -28,6 +28,9 @@ def test_configure_tells_of_unknown_models(cli: Cli, provider: OpenAIServer, mon
     monkeypatch.delenv("OPENAI_API_KEY")
     without_key = cli("projects", "create", "q", "llm_model=openai/gpt-4o-mini")
     assert (without_key.code, "OPENAI_API_KEY is not set here" in without_key.err) == (0, True)
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    blank_key = cli("projects", "create", "r", "llm_model=openai/gpt-4o-mini")
+    assert (blank_key.code, "OPENAI_API_KEY is not set here" in blank_key.err) == (0, True)
     assert provider.requests == []
 
 
