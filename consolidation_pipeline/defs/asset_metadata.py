@@ -1,4 +1,4 @@
-"""Metadata and tags that several assets share: table columns, numbers of derived texts, failures, execution order."""
+"""Metadata and tags that several assets share: table columns, numbers of derived texts, failures."""
 
 from __future__ import annotations
 
@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from consolidation_pipeline.service.knowledge.derive import DeriveResult
 
 _MAX_FAILURES = 10
-
-# Priorities order assets of a run that do not depend on each other: the highest first; the default is 0.
-# A dependency would do the same, but would skip the later asset when the earlier one fails.
-# Patterns come before suggestions because they may use the LLM budget first.
-AFTER_PATTERNS = {"dagster/priority": "-1"}
-AFTER_SUGGESTIONS = {"dagster/priority": "-2"}
-# Summaries leave out what newer memories replaced.
-AFTER_SUPERSESSIONS = {"dagster/priority": "-3"}
-# Scores come last because they include the memories that the run created, and count their relations.
-AFTER_SUMMARIES = {"dagster/priority": "-4"}
 
 
 def describe_table(table: str) -> dict[str, Any]:

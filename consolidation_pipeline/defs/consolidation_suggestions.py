@@ -1,7 +1,7 @@
 """Asset `consolidation_suggestions`: proposed merges that a person decides on."""
 
 from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_PATTERNS, describe_failures
+from consolidation_pipeline.defs.asset_metadata import describe_failures
 from consolidation_pipeline.defs.clusters import clusters
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.review.suggestion_proposals import propose_merges
@@ -9,7 +9,7 @@ from consolidation_pipeline.service.runs.project_run import PhaseResult, Project
 from consolidation_pipeline.store.admin.invariants import find_invalid_approvals, find_shared_originals
 
 
-@phase_asset("knowledge", table="consolidation_suggestions", deps=[clusters], op_tags=AFTER_PATTERNS)
+@phase_asset("knowledge", table="consolidation_suggestions", deps=[clusters])
 def consolidation_suggestions(run: ProjectRun, phase: PhaseResult) -> None:
     """Propose merges to a person: the groups that must not be merged automatically and are worth most to decide."""
     result = propose_merges(run)

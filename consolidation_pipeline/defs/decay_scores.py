@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_SUMMARIES, build_table
+from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.service.lifecycle.decay import HISTOGRAM_BINS, DecayResult, score_relevance
@@ -21,7 +21,7 @@ _QUARTILES = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3
 _FRESHNESS = dg.FreshnessPolicy.time_window(warn_window=timedelta(hours=25), fail_window=timedelta(hours=72))
 
 
-@phase_asset("lifecycle", table="relevance_scores", deps=[principles], op_tags=AFTER_SUMMARIES, freshness=_FRESHNESS)
+@phase_asset("lifecycle", table="relevance_scores", deps=[principles], freshness=_FRESHNESS)
 def decay_scores(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Score the relevance of every active memory from its age, access, importance and relations."""
     result = score_relevance(run)

@@ -11,6 +11,7 @@ from consolidation_pipeline.defs.asset_metadata import describe_code, describe_t
 from consolidation_pipeline.defs.names import PREFIX, prefixed
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ConsolidationResource
+from consolidation_pipeline.service.runs.phases import ALL_PHASES
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.asset_rows import count_rows
 
@@ -31,7 +32,6 @@ def phase_asset(
     deps: Sequence[dg.AssetsDefinition | dg.AssetSpec],
     code_version: str = "1",
     kinds: frozenset[str] = frozenset({"python", "postgres"}),
-    op_tags: Mapping[str, str] | None = None,
     freshness: dg.FreshnessPolicy | None = None,
 ) -> Callable[[PhaseFunction], dg.AssetsDefinition]:
     """Return a decorator that makes an asset of a function. The phase has the name of the function.
@@ -72,7 +72,9 @@ def phase_asset(
             code_version=code_version,
             metadata=describe_table(table) | describe_code(work),
             tags={PHASE_TAG: name},
-            op_tags=op_tags,
+            # Assets that do not depend on each other run in the order of the phases, whichever of them are chosen: the
+            # highest priority first. A dependency would skip the later asset when the earlier one fails.
+            op_tags={"dagster/priority": str(-ALL_PHASES.index(name))},
             freshness_policy=freshness,
         )(materialize)
 

@@ -1,7 +1,7 @@
 """Asset `procedural_profile`: how a project, or one of its users, works."""
 
 from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_SUPERSESSIONS, describe_failures
+from consolidation_pipeline.defs.asset_metadata import describe_failures
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
 from consolidation_pipeline.service.knowledge.profiles import update_profiles
@@ -9,7 +9,7 @@ from consolidation_pipeline.service.runs.project_run import PhaseResult, Project
 from consolidation_pipeline.store.admin.invariants import find_invalid_profiles
 
 
-@phase_asset("knowledge", table="consolidated_memories", deps=[semantic_summaries], op_tags=AFTER_SUPERSESSIONS)
+@phase_asset("knowledge", table="consolidated_memories", deps=[semantic_summaries])
 def procedural_profile(run: ProjectRun, phase: PhaseResult) -> None:
     """Level 3: derive working habits from all summaries. One profile per user; a new one replaces the old one."""
     result = update_profiles(run)

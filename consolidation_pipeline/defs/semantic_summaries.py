@@ -2,7 +2,7 @@
 
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
 from consolidation_pipeline.defs.asset_checks import Check, check_model, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_SUPERSESSIONS, describe_failures
+from consolidation_pipeline.defs.asset_metadata import describe_failures
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.knowledge.summaries import summarize_memories
@@ -10,7 +10,7 @@ from consolidation_pipeline.service.runs.project_run import PhaseResult, Project
 from consolidation_pipeline.store.admin.invariants import find_inconsistent_summaries
 
 
-@phase_asset("knowledge", table="consolidated_memories", deps=[embedding_matrix], op_tags=AFTER_SUPERSESSIONS)
+@phase_asset("knowledge", table="consolidated_memories", deps=[embedding_matrix])
 def semantic_summaries(run: ProjectRun, phase: PhaseResult) -> None:
     """Level 2: summarize what lasts from a batch of a user's memories in one text (episodic to semantic)."""
     result = summarize_memories(run)

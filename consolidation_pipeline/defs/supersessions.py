@@ -1,7 +1,6 @@
 """Asset `supersessions`: which memories take the place of older ones."""
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_SUGGESTIONS
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
 from consolidation_pipeline.service.knowledge.supersessions import record_supersessions
@@ -9,7 +8,7 @@ from consolidation_pipeline.service.runs.project_run import PhaseResult, Project
 from consolidation_pipeline.store.admin.invariants import find_misdirected_supersessions
 
 
-@phase_asset("lifecycle", table="memory_relations", deps=[similarity_graph], op_tags=AFTER_SUGGESTIONS)
+@phase_asset("lifecycle", table="memory_relations", deps=[similarity_graph])
 def supersessions(run: ProjectRun, phase: PhaseResult) -> None:
     """Find newer memories that contradict older ones on the same thing. A person confirms what no rule does."""
     result = record_supersessions(run)

@@ -478,6 +478,15 @@ def test_run_without_daemon_is_recorded(engine: Engine, sample: Sample) -> None:
     assert len(job_rows(engine)) == 1
 
 
+@pytest.mark.usefixtures("dagster_home")
+def test_chosen_phases_run_in_order_whatever_is_between(engine: Engine, sample: Sample) -> None:
+    sample("alpha", 20)
+    chosen = [name for name in PHASES if name not in ("merged_memories", "supersessions", "semantic_summaries")]
+    run_project("alpha", phases=chosen[::-1])
+    [(_, _, completed, _)] = job_rows(engine)
+    assert completed == chosen
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("dagster_home")
 def test_single_phases_run_and_end_killed_run(engine: Engine, sample: Sample) -> None:
