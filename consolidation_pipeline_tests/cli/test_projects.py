@@ -93,6 +93,15 @@ def test_invalid_options_change_nothing(cli: Cli, assignments: list[str], messag
     assert cli("projects", "configure", "p", "--json").json["config"] == {"new_threshold": 50}
 
 
+def test_stored_option_that_is_not_allowed_any_more_can_be_set_anew(cli: Cli, engine: Engine) -> None:
+    cli("projects", "create", "p", "scope=project", "new_threshold=50")
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE consolidation.projects SET config = config || '{\"new_threshold\": 2}'"))
+    assert "new_threshold = 2 is not allowed" in cli("projects", "configure", "p", "t_merge=0.9").err
+    assert cli("projects", "configure", "p", "new_threshold=60").code == 0
+    assert cli("projects", "configure", "p", "--json").json["config"] == {"scope": "project", "new_threshold": 60}
+
+
 def test_unknown_project_error_lists_existing_projects(cli: Cli) -> None:
     cli("projects", "create", "known")
     for arguments in (("configure", "q", "t_merge=0.9"), ("configure", "q"), ("delete", "q", "--yes")):

@@ -59,7 +59,9 @@ def check_scope(connection: Connection, project: Project, config: Mapping[str, A
         config: All options that the project would have.
     """
     scope = parse_options(config).scope
-    if scope == parse_options(project.config).scope:
+    # Another stored option may not be allowed any more, and be what is set here.
+    before = parse_options({name: value for name, value in project.config.items() if name == "scope"}).scope
+    if scope == before:
         return
     for source in list_sources(connection, project.id):
         missing = [name for name in read_config(source.config).scope_names if name not in parse_scope(scope)]
