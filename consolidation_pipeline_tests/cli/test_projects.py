@@ -93,7 +93,7 @@ def test_invalid_options_change_nothing(cli: Cli, assignments: list[str], messag
     assert cli("projects", "configure", "p", "--json").json["config"] == {"new_threshold": 50}
 
 
-def test_stored_option_that_is_not_allowed_any_more_can_be_set_anew(cli: Cli, engine: Engine) -> None:
+def test_stored_option_of_another_version_is_set_anew(cli: Cli, engine: Engine) -> None:
     cli("projects", "create", "p", "scope=project", "new_threshold=50")
     with engine.begin() as connection:
         connection.execute(text("UPDATE consolidation.projects SET config = config || '{\"new_threshold\": 2}'"))
