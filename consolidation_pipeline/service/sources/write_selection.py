@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from uuid import UUID
 
-from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.core.id_prefixes import choose_id, find_bounds
+from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.sources.write_plan import (
     PlannedRestore,
     PlannedWrite,
@@ -21,7 +20,7 @@ from consolidation_pipeline.store.sources.sources import get_source
 
 # Differences that an error message lists.
 _MAX_LISTED = 5
-_BEGINNING = re.compile(r"[0-9a-fA-F]{8,32}")
+_NO_ID = "is not the id of a group: give the id that `source diff` shows, or"
 
 
 def find_groups(engine: Engine, name: str, references: Sequence[str]) -> list[UUID]:
@@ -33,9 +32,9 @@ def find_groups(engine: Engine, name: str, references: Sequence[str]) -> list[UU
         UsageError: A reference is no id, or several ids begin with it.
         NotFoundError: Nothing that is to be written, or was, has an id that begins with it.
     """
-    whole = {reference: _parse_id(reference) for reference in references}
-    if None not in whole.values():
-        return [id_ for id_ in whole.values() if id_ is not None]
+    bounds = {reference: find_bounds(reference, _NO_ID) for reference in references}
+    if all(first == last for first, last in bounds.values()):
+        return [id_ for id_, _ in bounds.values()]
     with engine.connect() as connection:
         writes = list_writes(connection, get_source(connection, name).id, ["written", "undone", "gone"])
     planned: list[PlannedWrite | PlannedRestore] = [
@@ -44,28 +43,11 @@ def find_groups(engine: Engine, name: str, references: Sequence[str]) -> list[UU
     ]
     named = [(plan.id, plan.memory_id) for plan in planned] + [(write.group_id, write.memory_id) for write in writes]
     found = []
-    for reference, id_ in whole.items():
-        digits = reference.lower().replace("-", "")
-        matches = dict.fromkeys(each for pair in named for each in pair if each.hex.startswith(digits))
-        if id_ is None and not matches:
-            raise NotFoundError(f"no group of {name} has an id that begins with {reference}")
-        if id_ is None and len(matches) > 1:
-            first, second, *_ = matches
-            raise UsageError(f"several ids begin with {reference}, such as {first} and {second}")
-        found.append(id_ or next(iter(matches)))
+    for reference, (first, last) in bounds.items():
+        matches = dict.fromkeys(each for pair in named for each in pair if first <= each <= last)
+        missing = f"no group of {name} has an id that begins with {reference}"
+        found.append(first if first == last else choose_id(reference, [*matches], missing))
     return found
-
-
-def _parse_id(reference: str) -> UUID | None:
-    """Return a whole id; None if it is the beginning of one. Raise UsageError if it is neither."""
-    with suppress(ValueError):
-        return UUID(reference)
-    if not _BEGINNING.fullmatch(reference.replace("-", "")):
-        raise UsageError(
-            f"{reference!r} is not the id of a group: give the id that `source diff` shows, or its first "
-            "8 or more digits"
-        )
-    return None
 
 
 def select_named(

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.core.id_prefixes import choose_id, find_bounds
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.ledger.lineage import TracedMemory, find_memories, load_derived, load_lineage
 
-SHORTEST_PREFIX = 8
-
-_ID = re.compile(r"[0-9a-f]{8,32}")
+_NO_ID = "is not the id of a memory: give the id or"
 # The attribute docstrings are the descriptions in output schemas.
 _PYDANTIC_CONFIG = {"use_attribute_docstrings": True}
 
@@ -99,24 +95,17 @@ def find_memory_id(engine: Engine, reference: str, *, project_id: UUID | None = 
         UsageError: The reference is no id, or several ids begin with it.
         NotFoundError: No id begins with it.
     """
-    with suppress(ValueError):
-        return UUID(reference)
+    first, last = find_bounds(reference, _NO_ID)
+    if first == last:
+        return first
     with engine.connect() as connection:
         return _find_one(connection, reference, project_id).id
 
 
 def _find_one(connection: Connection, reference: str, project_id: UUID | None = None) -> TracedMemory:
-    digits = reference.lower().replace("-", "")
-    if not _ID.fullmatch(digits):
-        raise UsageError(
-            f"{reference!r} is not the id of a memory: give the id or its first {SHORTEST_PREFIX} or more digits"
-        )
-    first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+    first, last = find_bounds(reference, _NO_ID)
     found = find_memories(connection, first, last, project_id=project_id, limit=3)
-    if not found:
-        raise NotFoundError(f"there is no memory {reference}")
-    if len(found) > 1:
-        raise UsageError(f"several ids begin with {reference}, such as {found[0].id} and {found[1].id}")
+    choose_id(reference, [one.id for one in found], f"there is no memory {reference}")
     return found[0]
 
 

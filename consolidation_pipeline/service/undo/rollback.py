@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline import tracing
-from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError, UsageError
+from consolidation_pipeline.core.id_prefixes import choose_id, find_bounds
+from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
 from consolidation_pipeline.service.sources.dissolved import undo_dissolved
@@ -35,7 +34,7 @@ from consolidation_pipeline.store.shadow.promotion import switch_options
 from consolidation_pipeline.store.sources.sources import forget_stamps
 
 _SHOWN_GROUPS = 5
-_BEGINNING = re.compile(r"[0-9a-f]{8,31}")
+_NO_ID = "is no id: `consolidation history PROJECT` lists those of runs and groups; give one, or"
 _ERASED = "memories were erased for good"
 
 
@@ -87,22 +86,13 @@ def find_target_id(engine: Engine, reference: str) -> UUID:
         UsageError: The reference is no id, or several ids begin with it.
         NotFoundError: No id begins with it.
     """
-    with suppress(ValueError):
-        return UUID(reference)
-    digits = reference.lower().replace("-", "")
-    if not _BEGINNING.fullmatch(digits):
-        raise UsageError(
-            f"{reference!r} is no id: `consolidation history PROJECT` lists those of runs and groups; give one, or its "
-            "first 8 or more digits"
-        )
-    first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+    first, last = find_bounds(reference, _NO_ID)
+    if first == last:
+        return first
     with engine.connect() as connection:
         found = find_rollback_ids(connection, first, last, limit=2)
-    if not found:
-        raise NotFoundError(f"no change, group or job that changed anything has an id that begins with {reference}")
-    if len(found) > 1:
-        raise UsageError(f"several ids begin with {reference}, such as {found[0]} and {found[1]}")
-    return found[0]
+    missing = f"no change, group or job that changed anything has an id that begins with {reference}"
+    return choose_id(reference, found, missing)
 
 
 def roll_back(
