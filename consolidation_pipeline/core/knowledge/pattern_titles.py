@@ -93,11 +93,11 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
     scores by the share of texts that hold it and by the rank of its words among the ``key_terms``, which come best
     first. Words that name no matter, such as "number of times", are no title.
     """
-    ranks = {term.stem: at for at, word in enumerate(key_terms) for term in extract_terms(word)}
+    language = find_language("\n".join(texts))
+    ranks = {term.stem: at for at, word in enumerate(key_terms) for term in extract_terms(word, language)}
     values = {stem: 1.0 - at / (len(key_terms) + 2) for stem, at in ranks.items()}
     holding: dict[tuple[str, ...], set[int]] = defaultdict(set)
     heading: Counter[tuple[str, ...]] = Counter()
-    language = find_language("\n".join(texts))
     written: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for at, text in enumerate(texts):
         first, *rest = (_list_phrases(line, language) for line in text.split("\n"))
@@ -195,7 +195,7 @@ class _Word(NamedTuple):
 
 # A topic without a phrase of most of its texts is named by one of a few of them.
 @lru_cache(maxsize=1 << 9)
-def _list_phrases(line: str, language: str | None) -> tuple[tuple[tuple[str, ...], str], ...]:
+def _list_phrases(line: str, language: str) -> tuple[tuple[tuple[str, ...], str], ...]:
     """Return the phrases of a line: the stems of their terms, and the words as written."""
     run: list[_Word] = []
     phrases: list[tuple[tuple[str, ...], str]] = []
@@ -209,7 +209,7 @@ def _list_phrases(line: str, language: str | None) -> tuple[tuple[tuple[str, ...
 
 
 @lru_cache(maxsize=1 << 14)
-def _read_word(token: str, language: str | None) -> _Word | None:
+def _read_word(token: str, language: str) -> _Word | None:
     """Return a word that may stand in a phrase, None for other words and signs."""
     term = next(iter(extract_terms(token, language)), None) if token[-1:].isalnum() or token.endswith("()") else None
     lower = token.lower()

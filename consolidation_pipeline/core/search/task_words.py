@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from consolidation_pipeline.core.differences.language import detect_language, load_function_words
 from consolidation_pipeline.core.search.novelty import Sentence
+from consolidation_pipeline.core.text.key_terms import list_pairs
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # A text is about a task if it has half of the task's words or _ENOUGH of them, and one in _LONG_DIVISOR of a long task.
@@ -33,7 +34,7 @@ def _list_words(text: str, language: str | None) -> frozenset[str]:
     """
     words = {word for word in Sentence(text).content_words if not _RUN.match(word)} - _stem_function_words(language)
     runs = [run for run in _RUN.findall(text) if not _HIRAGANA.fullmatch(run)]
-    pairs = {run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1))}
+    pairs = {pair for run in runs for pair in list_pairs(run)}
     return frozenset(words | {pair for pair in pairs if not _HIRAGANA.fullmatch(pair)})
 
 

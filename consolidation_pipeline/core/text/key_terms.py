@@ -81,10 +81,9 @@ NO_BACKGROUND = BackgroundTerms(0, 0, Counter())
 
 # Topics are found, named and told by the terms of the same texts.
 @lru_cache(maxsize=1 << 12)
-def find_language(text: str) -> str | None:
-    """Return the language whose function words are no terms of ``text``; None if it is English or not known."""
-    language = None if _ENGLISH.search(text) else detect_language(text)
-    return None if language == "en" else language
+def find_language(text: str) -> str:
+    """Return the language whose function words are no terms of ``text``, besides those of English."""
+    return "en" if _ENGLISH.search(text) else detect_language(text) or "en"
 
 
 @lru_cache(maxsize=1 << 12)
@@ -202,8 +201,8 @@ def _most_frequent(surfaces: Mapping[str, int]) -> str:
 
 
 @lru_cache(maxsize=1 << 16)
-def _parse_term(written: str, language: str | None = None) -> Term | None:
-    if language is not None:
+def _parse_term(written: str, language: str = "en") -> Term | None:
+    if language != "en":  # Its list is _STOP_WORDS.
         function_words = load_function_words(language)
         article, mark, rest = written.replace("’", "'").partition("'")
         written = rest if mark and article.lower() in function_words.elisions else written
@@ -222,14 +221,17 @@ def _is_plain_word(written: str) -> bool:
     return _PLAIN.fullmatch(written) is not None and written[1:] == written[1:].lower()
 
 
+def list_pairs(signs: str) -> list[str]:
+    """Return the overlapping pairs of a run of signs in a script without blanks; a single sign as it is."""
+    return [signs[at : at + 2] for at in range(len(signs) - 1)] or [signs]
+
+
 def _split_unspaced(written: str) -> Iterator[Term]:
     end = 0
     for run in _UNSPACED.finditer(written):
         if term := _parse_term(written[end : run.start()]):
             yield term
-        signs = run[0]
-        pairs = [signs[at : at + 2] for at in range(len(signs) - 1)] or [signs]
-        yield from (Term(pair, pair) for pair in pairs)
+        yield from (Term(pair, pair) for pair in list_pairs(run[0]))
         end = run.end()
     if term := _parse_term(written[end:]):
         yield term

@@ -35,6 +35,11 @@ def test_verb_of_title_is_stripped_before_words(title: str, left: str) -> None:
     assert strip_verb(title) == left
 
 
+def test_words_are_read_in_the_language_of_the_group() -> None:
+    texts = ["The die cutter jams in the morning.", "Oil the die cutter.", "A die cutter stands beside the press."]
+    assert write_title(texts, ["cutter", "die", "beside"]) == "Die cutter"
+
+
 def test_title_prefers_nouns_to_verbs() -> None:
     texts = ["The invoice export starts slowly.", "When the invoice export starts, wait.", "The invoice export starts."]
     assert write_title(texts, ["export", "invoice", "starts"]) == "Invoice export"
