@@ -112,7 +112,7 @@ class Caller:
         """
         own = self.principal.scope
         if own is None:
-            return None if scope is None else resolve_scope(self.engine, project, scope)
+            return resolve_scope(self.engine, project, scope)
         if scope is not None and not is_named(own, project, scope):
             raise RefusedError(403, f"this key is for scope {own} only")
         return own

@@ -28,7 +28,7 @@ def context(
     from consolidation_pipeline.service.search.typed_scopes import resolve_scope
 
     engine, settings = open_store()
-    when, key = parse_as_of(as_of), None if scope is None else resolve_scope(engine, project, scope)
+    when, key = parse_as_of(as_of), resolve_scope(engine, project, scope)
     found = build_context(engine, project, task, settings=settings, token_budget=tokens, scope=key, as_of=when)
     if as_json:
         print_json(vars(found))

@@ -66,7 +66,7 @@ def search(
         tags=tag,
         since=_parse_time("--since", since),
         until=_parse_time("--until", until, to_end_of_day=True),
-        scope=None if scope is None else resolve_scope(engine, project, scope),
+        scope=resolve_scope(engine, project, scope),
         min_match=min_match,
         include_archived=include_archived,
         include_sources=sources,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from datetime import date
 
 from consolidation_pipeline.core.differences.explanation import explain_readings
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language import NAMES, detect_language
 from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements, read_sentence
 from consolidation_pipeline.core.knowledge.rewrite_checks import (
     MIN_KEPT_SHARE,
@@ -21,8 +21,6 @@ from consolidation_pipeline.core.text.clear_language import find_clear_language
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 
 _MAX_QUOTE_CHARS = 80
-# Names of the languages of ``find_clear_language``.
-_NAMES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French", "zh": "Chinese", "ja": "Japanese"}
 
 
 def find_unknown_ids(ids: Iterable[Hashable], known: Collection[Hashable]) -> list[str]:
@@ -92,7 +90,7 @@ def find_other_language(text: str, sources: Sequence[str]) -> list[str]:
         return []
     if not {find_clear_language(source) for source in sources} <= {given, None}:
         return []
-    return [f"it is not in the language of the memories, {_NAMES[given]}: write in {_NAMES[given]}"]
+    return [f"it is not in the language of the memories, {NAMES[given]}: write in {NAMES[given]}"]
 
 
 def find_contradictions(texts: Sequence[str]) -> list[str]:

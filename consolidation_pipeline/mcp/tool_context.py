@@ -111,7 +111,7 @@ class Caller:
 
         own = self.principal.scope
         if own is None:
-            return resolve_scope(self.engine, project, scope) if scope else None
+            return resolve_scope(self.engine, project, scope or None)
         if scope and not is_named(own, project, scope):
             raise ToolError(f"forbidden: this key is for scope {own} only")
         return own

@@ -95,9 +95,10 @@ from importlib.resources import files
 from itertools import accumulate, chain
 from typing import Any, get_origin
 
-LANGUAGES = ("en", "de", "es", "fr", "zh", "ja")
+NAMES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French", "zh": "Chinese", "ja": "Japanese"}
+LANGUAGES = tuple(NAMES)
 # Languages of one alphabet, between which function words decide.
-_LATIN = LANGUAGES[:4]
+LATIN = LANGUAGES[:4]
 
 _CJK = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _HIRAGANA = "\u3041-\u309f"
@@ -502,17 +503,17 @@ def detect_language(text: str) -> str | None:
             return "ja"
         if len(_IDEOGRAPH.findall(text)) * 4 >= len(words):
             return "zh"
-    hits = dict.fromkeys(_LATIN, 0)
+    hits = dict.fromkeys(LATIN, 0)
     for word in words:
         for code in _find_languages(word):
             hits[code] += 1
-    best, second = sorted(_LATIN, key=lambda code: -hits[code])[:2]
+    best, second = sorted(LATIN, key=lambda code: -hits[code])[:2]
     is_clear = hits[best] * 8 >= len(words)
     if is_clear and hits[best] > max(hits[second], 1):
         return best
-    known = {code: sum(_knows(code, word) for word in words) for code in _LATIN}
+    known = {code: sum(_knows(code, word) for word in words) for code in LATIN}
     if is_clear:
-        return max(_LATIN, key=lambda code: (known[code], hits[code]))
+        return max(LATIN, key=lambda code: (known[code], hits[code]))
     if len(words) <= _MOST_WORDS_OF_NAME and not any(map(str.isdigit, text)):
         return None
     best, second = sorted(known, key=lambda code: -known[code])[:2]
@@ -528,4 +529,4 @@ def _knows(code: str, word: str) -> bool:
 @lru_cache(maxsize=50_000)
 def _find_languages(word: str) -> tuple[str, ...]:
     """Return the alphabetic languages in which a word in lower case is a function word."""
-    return tuple(code for code in _LATIN if load_function_words(code).is_light(word))
+    return tuple(code for code in LATIN if load_function_words(code).is_light(word))

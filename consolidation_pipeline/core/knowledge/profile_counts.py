@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from consolidation_pipeline.core.differences.language import detect_language
+from consolidation_pipeline.core.differences.language import NAMES, detect_language
 from consolidation_pipeline.core.knowledge.lesson_sentences import is_question
 from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
@@ -56,8 +56,7 @@ _SATURDAY = 5
 _FEWEST_DAYS_OF_WEEKS = 21
 _LOW, _HIGH = 0.15, 0.45
 # Names of the languages that are found in texts, and their text search configurations.
-_LANGUAGES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French", "zh": "Chinese", "ja": "Japanese"}
-_FOUND_IN_TEXTS = frozenset(("simple", *(name.lower() for name in _LANGUAGES.values())))
+_FOUND_IN_TEXTS = frozenset(("simple", *(name.lower() for name in NAMES.values())))
 _LIST = re.compile(r"(?m)^\s*(?:[-*•]|\d+[.)])\s")
 _CODE = re.compile(r"```|`[^`]+`|\{code")
 _FIRST_PERSON = re.compile(r"\b(?:I|I['’]\w+|my|we|our|ich|wir|je|nous|yo|nosotros)\b")
@@ -335,7 +334,7 @@ def _find_language(one: Observation) -> str:
     texts are not searched for.
     """
     stored = one.language.rpartition(".")[2]
-    return stored.title() if stored not in _FOUND_IN_TEXTS else _LANGUAGES.get(detect_language(one.text) or "", "")
+    return stored.title() if stored not in _FOUND_IN_TEXTS else NAMES.get(detect_language(one.text) or "", "")
 
 
 def _has_title(text: str) -> bool:

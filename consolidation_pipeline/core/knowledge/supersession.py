@@ -117,11 +117,9 @@ def drop_superseded(text: str, reasons: Collection[str]) -> str:
         opening = f"{_shorten(sentence.text)} -> "
         return any(one.startswith(opening) for one in former)
 
-    sentences = extract_sentences(text)
-    dropped = {normalize_text(sentence.whole) for sentence in sentences if is_former(sentence)}
-    if len(dropped) == len({normalize_text(sentence.whole) for sentence in sentences}):
-        return ""
-    return strip_boilerplate(text, dropped)
+    forms = {sentence: normalize_text(sentence.whole) for sentence in extract_sentences(text)}
+    dropped = {form for sentence, form in forms.items() if is_former(sentence)}
+    return "" if dropped == {*forms.values()} else strip_boilerplate(text, dropped)
 
 
 def _shorten(sentence: str) -> str:

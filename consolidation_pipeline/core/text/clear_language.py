@@ -2,9 +2,8 @@
 
 import re
 
-from consolidation_pipeline.core.differences.language import detect_language, load_function_words, split_words
+from consolidation_pipeline.core.differences.language import LATIN, detect_language, load_function_words, split_words
 
-_LATIN = ("en", "de", "es", "fr")
 # Fewest function words that a clear language has, and how many times those of any other language.
 _FEWEST_WORDS, _TIMES = 4, 3
 # Share of Chinese and Japanese characters among the words of a text in one of them.
@@ -23,6 +22,6 @@ def find_clear_language(text: str) -> str | None:
     if len(_CJK.findall(text)) >= _SHARE * len(words):
         found = detect_language(text)
         return found if found in ("zh", "ja") else None
-    hits = {code: sum(map(load_function_words(code).is_light, words)) for code in _LATIN}
-    second, best = sorted(_LATIN, key=hits.__getitem__)[-2:]
+    hits = {code: sum(map(load_function_words(code).is_light, words)) for code in LATIN}
+    second, best = sorted(LATIN, key=hits.__getitem__)[-2:]
     return best if hits[best] >= max(_FEWEST_WORDS, _TIMES * hits[second]) else None

@@ -14,8 +14,8 @@ from consolidation_pipeline.store.search.context import list_scopes
 _LISTED = 5
 
 
-def resolve_scope(engine: Engine, project: Project | str, typed: str) -> str:
-    """Return the key of the one scope of a project that ``typed`` begins; a whole or unknown key as it is.
+def resolve_scope(engine: Engine, project: Project | str, typed: str | None) -> str | None:
+    """Return the key of the one scope of a project that ``typed`` begins; a whole or unknown key, and None, as it is.
 
     Args:
         project: The project or its slug.
@@ -25,6 +25,8 @@ def resolve_scope(engine: Engine, project: Project | str, typed: str) -> str:
         UsageError: Several scopes begin so.
         NotFoundError: There is no such project.
     """
+    if typed is None:
+        return None
     typed = to_storable(typed)
     with engine.connect() as connection:
         owner = get_project(connection, project) if isinstance(project, str) else project
