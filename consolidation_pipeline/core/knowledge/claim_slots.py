@@ -28,6 +28,9 @@ STATE_VERBS = frozenset(
 # What stands behind and before the holder of a part that one has.
 _HOLDS = ignore_case(r"\s+(?:owns|leads|maintains|manages|heads|chairs|(?:is|are) (?:the|our|my)\b)")
 _HELD = ignore_case(r"\b(?:is|are)\s+(?:now\s+)?(?:the\s+|our\s+)?$")
+_COPULA = r"\b(?:is|are|was|were|ist|sind|war|waren|es|son|era|eran|fue|est|sont|était|étaient)"
+_COPULA_BEHIND = ignore_case(rf"\s+{_COPULA}\b")
+_COPULA_BEFORE = ignore_case(rf"{_COPULA}\s+(?:[\w-]+\s+){{0,2}}$")
 
 
 def may_be_states(before: Claim, after: Claim) -> bool:
@@ -82,6 +85,8 @@ def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
         return False
     if any(names_thing(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run):
         return False
+    if was is words[0] and _is_subject(before, old[0]) and not _is_beside_copula(after, new[0]):
+        return False
     if now.start == behind:
         return True
     if was is words[0] or now is others[0]:
@@ -89,6 +94,16 @@ def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
     return _is_same_place(before, was, after, now) and all(
         _is_value_of(one, word) for one, word in ((before, was), (after, now))
     )
+
+
+def _is_subject(claim: Claim, words: Sequence[Token]) -> bool:
+    """Return True if "is" or "was" stands behind words."""
+    return _COPULA_BEHIND.match(claim.text[words[-1].start + len(words[-1].text) :]) is not None
+
+
+def _is_beside_copula(claim: Claim, words: Sequence[Token]) -> bool:
+    """Return True if "is" or "was" stands behind words, or before them."""
+    return _is_subject(claim, words) or _COPULA_BEFORE.search(claim.text[: words[0].start]) is not None
 
 
 def have_same_words(before: Claim, after: Claim) -> bool:

@@ -66,8 +66,10 @@ def write_summary_rows(run: ProjectRun, rows: Sequence[SummaryRow]) -> None:
     rows = [replace(row, version=known[row.id].version) if row.id in known else row for row in rows]
     stored = {id_: row.source_memory_ids for id_, row in known.items() if row.kind == "summary"}
     vectors = run.embedder.embed([row.passage.text for row in rows])
+    cosines = _compute_cosines(run, rows, vectors)
     derived = [
-        _derive_memory(run, row, vector, stored.get(row.id, ())) for row, vector in zip(rows, vectors, strict=True)
+        _derive_memory(run, row, vector, found, stored.get(row.id, ()))
+        for row, vector, found in zip(rows, vectors, cosines, strict=True)
     ]
     write_checked(
         run,
@@ -79,9 +81,13 @@ def write_summary_rows(run: ProjectRun, rows: Sequence[SummaryRow]) -> None:
     )
 
 
-def _derive_memory(run: ProjectRun, row: SummaryRow, vector: Vectors, stored_ids: Sequence[UUID]) -> DerivedMemory:
-    """Return the memory to write. ``stored_ids``: the raw memories of the summary that it replaces the text of."""
-    cosines = _compute_cosines(run, row.sources, vector)
+def _derive_memory(
+    run: ProjectRun, row: SummaryRow, vector: Vectors, cosines: Mapping[UUID, float], stored_ids: Sequence[UUID]
+) -> DerivedMemory:
+    """Return the memory to write.
+
+    ``cosines``: of its sources. ``stored_ids``: the raw memories of the summary that it replaces the text of.
+    """
     # Sorted as numbers: comparing a hundred thousand UUID objects takes three times as long.
     source_ids = sorted({raw_id for source in row.sources for raw_id in source.raw_ids}, key=attrgetter("int"))
     return DerivedMemory(
@@ -98,15 +104,18 @@ def _derive_memory(run: ProjectRun, row: SummaryRow, vector: Vectors, stored_ids
     )
 
 
-def _compute_cosines(run: ProjectRun, sources: Sequence[SummarySource], vector: Vectors) -> dict[UUID, float]:
-    """Return the cosine of the text with each source, by id; sources embedded by another model are left out."""
-    cosines: dict[UUID, float] = {}
+def _compute_cosines(run: ProjectRun, rows: Sequence[SummaryRow], vectors: Vectors) -> list[dict[UUID, float]]:
+    """Return the cosines of each text with its sources, by id; sources embedded by another model are left out."""
+    cosines: list[dict[UUID, float]] = [{} for _ in rows]
+    sources = [(at, source.id) for at, row in enumerate(rows) for source in row.sources]
     model = run.embedder.name
     with run.reading() as connection:
         dimension = load_dimension(connection, run.project.id, model)
-        for ids in split_chunks([source.id for source in sources], size=_VECTOR_BATCH):
-            vectors = load_unit_vectors(connection, ids, model, dimension)
-            cosines |= {id_: round(float(source_vector @ vector), 6) for id_, source_vector in vectors.items()}
+        for part in split_chunks(sources, size=_VECTOR_BATCH):
+            loaded = load_unit_vectors(connection, [id_ for _, id_ in part], model, dimension)
+            for at, id_ in part:
+                if id_ in loaded:
+                    cosines[at][id_] = round(float(loaded[id_] @ vectors[at]), 6)
     return cosines
 
 

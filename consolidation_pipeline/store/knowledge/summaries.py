@@ -92,18 +92,25 @@ def load_superseded(connection: Connection, project_id: UUID) -> dict[UUID, dict
 
 
 _IN_SUMMARY = "t.id IN (SELECT parent_id FROM consolidation.memory_lineage WHERE child_id = :summary)"
-# `superseded` of the details holds the relations that a summary regards.
+# `superseded` of the details holds the relations that a summary regards, `told` the memories that it tells.
 _LIST_OUTDATED_SUMMARIES = """
     WITH replaced AS MATERIALIZED (
-        SELECT l.child_id, jsonb_agg(r.id ORDER BY r.id) AS relations
+        SELECT l.child_id, CAST(r.id AS text) AS relation, CAST(r.b_id AS text) AS memory
         FROM consolidation.memory_relations r JOIN consolidation.memory_lineage l ON l.parent_id = r.b_id
-        WHERE r.project_id = :project AND r.relation_type = 'supersedes' AND r.status = 'confirmed'
-        GROUP BY l.child_id)
-    SELECT t.id FROM consolidation.consolidated_memories t LEFT JOIN replaced ON replaced.child_id = t.id
+        WHERE r.project_id = :project AND r.relation_type = 'supersedes' AND r.status = 'confirmed'),
+    current AS MATERIALIZED (
+        SELECT child_id, array_agg(relation) AS relations, array_agg(memory) AS memories
+        FROM replaced GROUP BY child_id)
+    SELECT t.id FROM consolidation.consolidated_memories t LEFT JOIN current ON current.child_id = t.id
     WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL
         AND NOT pinned AND NOT details ? :approved AND NOT /* crosses_scopes */
-        AND CASE WHEN :has_model THEN details ? :pending OR details -> 'superseded' IS DISTINCT FROM relations
-            ELSE consolidation_method = 'heuristic' AND details -> 'superseded' IS DISTINCT FROM relations END
+        AND (:has_model OR consolidation_method = 'heuristic')
+        AND (:has_model AND details ? :pending
+            OR EXISTS (SELECT FROM unnest(current.relations, current.memories) AS new (relation, memory)
+                WHERE NOT coalesce(details -> 'superseded' ? relation, false)
+                    AND coalesce(details -> 'told' ? memory, true))
+            OR EXISTS (SELECT FROM jsonb_array_elements_text(details -> 'superseded') AS known (relation)
+                WHERE known.relation <> ALL (coalesce(current.relations, '{}'))))
     ORDER BY t.id
 """
 

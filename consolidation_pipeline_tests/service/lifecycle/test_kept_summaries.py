@@ -94,6 +94,28 @@ def test_edit_of_told_memory_renews_summary(summarized: Pipeline) -> None:
     assert "changed" not in row.details
 
 
+def supersede_oldest(pipeline: Pipeline, ids: list[UUID]) -> None:
+    """Confirm that the newest memory of the project replaces the whole text of the oldest of ``ids``."""
+    pipeline.write(
+        "INSERT INTO {s}.memory_relations (project_id, a_id, b_id, relation_type, confidence, status, reason) "
+        "SELECT project_id, (SELECT id FROM {s}.task_memories ORDER BY learned_at DESC, id LIMIT 1), id, 'supersedes', "
+        "1, 'confirmed', execution_summary FROM {s}.task_memories WHERE id = ANY(:ids) ORDER BY learned_at LIMIT 1",
+        ids=ids,
+    )
+
+
+def test_supersession_of_untold_memory_keeps_summary(summarized: Pipeline) -> None:
+    told, untold = split_told(summarized)
+    before = load_row(summarized, "summary")
+    supersede_oldest(summarized, untold)
+    assert summarize(summarized).rewritten == 0
+    assert load_row(summarized, "summary").content == before.content
+    supersede_oldest(summarized, told)
+    assert summarize(summarized).rewritten == 1
+    assert len(load_row(summarized, "summary").details["superseded"]) == 2
+    assert summarize(summarized).rewritten == 0
+
+
 def test_deletion_of_untold_memory_keeps_summary(summarized: Pipeline) -> None:
     _, untold = split_told(summarized)
     done = delete_memories(summarized.engine, untold[:1], changed_by="tester")
