@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -36,8 +36,9 @@ from consolidation_pipeline.service.sources.store_vectors import (
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.scope_keys import DELETED
-from consolidation_pipeline.store.database.vector_copy import to_ids
-from consolidation_pipeline.store.memories.embeddings import save_embeddings
+from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
+from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
+from consolidation_pipeline.store.memories.embeddings import load_unembedded, save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_taken
@@ -61,6 +62,8 @@ BATCH_ROWS = 5_000
 AUTHOR = "sync"
 GONE_REASON = "gone at source"
 CHANGED_REASON = "changed at source"
+# Cosine above which two vectors are one but for rounding.
+_SAME_VECTOR = 0.99999
 
 
 @dataclass
@@ -333,21 +336,31 @@ class _Sync:
     def _id(self, external_id: str) -> UUID:
         return memory_id(self.project.slug, self.source.name, external_id)
 
-    def _save_vectors(self, connection: Any, vectors: dict[UUID, str]) -> None:
-        """Write vectors of the store to new memories; those that cannot be used are made anew by the next run."""
+    def _save_vectors(
+        self, connection: Any, vectors: dict[UUID, str], former: Mapping[UUID, Vectors] | None = None
+    ) -> None:
+        """Write vectors of the store to memories; those that cannot be used are made anew by the next run.
+
+        ``former``: unit vectors of the texts that memories had before. A row that still has that one is not used: its
+        program changed the text alone.
+        """
         vectors = {id_: vector for id_, vector in vectors.items() if count_dimensions(vector) == self.dimensions}
         if not vectors:
             return
-        ids = np.array(list(vectors), dtype=object)
+        ids = list(vectors)
         found = parse_vectors(list(vectors.values()))
-        usable = np.ones(len(found), bool)
-        usable[find_unusable(found)] = False
-        save_embeddings(connection, "task_memories", to_ids(list(ids[usable])), normalize(found[usable]), self.model)
-        self.result.with_vectors += int(usable.sum())
+        usable = np.setdiff1d(np.arange(len(ids)), find_unusable(found)).tolist()
+        unit = dict(zip((ids[at] for at in usable), normalize(found[usable]), strict=True))
+        for id_, vector in (former or {}).items():
+            if id_ in unit and float(vector @ unit[id_]) > _SAME_VECTOR:
+                del unit[id_]
+        if unit:
+            save_embeddings(connection, "task_memories", to_ids(list(unit)), np.stack(list(unit.values())), self.model)
+        self.result.with_vectors += len(unit)
 
     def _revise(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> None:
-        """Give memories the text that their rows have now."""
-        revisions, states = {}, []
+        """Give memories the text that their rows have now, and the vector of a row that has a new one."""
+        revisions, states, vectors = {}, [], dict[UUID, str]()
         for row in rows:
             id_ = known[row.key].memory_id
             try:
@@ -356,11 +369,19 @@ class _Sync:
                 states.append(self._refuse(row, id_, str(error)))
                 continue
             states.append(_mirror(row, id_, is_new=False))
+            if row.vector is not None and self.dimensions is not None:
+                vectors[id_] = row.vector
         if revisions:
+            with self.engine.connect() as connection:
+                former = load_unit_vectors(connection, vectors, self.model, self.dimensions or 0)
             done = revise_memories(
                 self.engine, self.project, revisions, changed_by=AUTHOR, reason=f"{CHANGED_REASON}: {self.source.name}"
             )
             self.result.revised += len(done.ids)
+            with self.engine.begin() as connection:
+                bare = load_unembedded(connection, "task_memories", to_ids(done.ids), self.model)
+                new = {id_: vectors[id_] for id_ in to_uuids(bare.ids) if id_ in vectors}
+                self._save_vectors(connection, new, former)
         if states:
             with self.engine.begin() as connection:
                 save_row_states(connection, self.source.id, states)

@@ -13,6 +13,7 @@ import pytest
 from consolidation_pipeline.connect.config import read_config
 from consolidation_pipeline.connect.source_table import SourceTable
 from consolidation_pipeline.service.sources.connections import connect_source
+from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
 from consolidation_pipeline_tests.openai_server import openai_server
@@ -63,6 +64,29 @@ def test_vectors_of_this_length_are_written_and_undone(sized_store: Store, pipel
         assert all(fact[5:] in find_first(sized_store, fact, user) for fact in FACTS)
     pipeline.roll_back(outcome.job_id)
     assert sized_store.checksum() == before
+
+
+def test_changed_row_brings_its_new_vector(
+    sized_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.configure_new(PROJECT, embedding_model=MODEL, scope="user_id,agent_id,session_id", **THRESHOLDS)
+    config = {**sized_store.kind.config, "url_env": URL_ENV}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+    sync_source(pipeline.engine, SOURCE)
+    store = sized_store.connection
+    ((dimension,),) = store.execute("SELECT cardinality(vector::real[]) FROM mem0 LIMIT 1").fetchall()
+    (edited,), (half_edited,) = store.execute("SELECT id FROM mem0 ORDER BY id LIMIT 2").fetchall()
+    new, half_new = "The invoices of the shop are printed in Riga.", "The parrot of the office speaks Latvian."
+    change = "UPDATE mem0 SET payload = jsonb_set(payload, '{data}', to_jsonb(%s::text))"
+    vector = json.dumps(repeat_vectors([new], dimension)[0].tolist())
+    store.execute(f"{change}, vector = %s WHERE id = %s", [new, vector, edited])
+    store.execute(f"{change} WHERE id = %s", [half_new, half_edited])
+    # The rows that are drawn to tell the model may include the one whose vector is not of its text.
+    monkeypatch.setattr(StoreEmbedder, "check", lambda _: dimension)
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.revised, result.with_vectors) == (2, 1)
+    found = dict(pipeline.rows("SELECT execution_summary, embedding IS NOT NULL FROM {s}.task_memories"))
+    assert (found[new], found[half_new]) == (True, False)
 
 
 def has_halfvec(url: str) -> bool:
