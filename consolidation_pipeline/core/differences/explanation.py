@@ -14,6 +14,7 @@ from consolidation_pipeline.core.differences.alignment import (
     find_longer,
 )
 from consolidation_pipeline.core.differences.attachment import find_new_place
+from consolidation_pipeline.core.differences.closer_values import find_closer_value
 from consolidation_pipeline.core.differences.cue_differences import Finding, find_cue_differences
 from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
@@ -309,6 +310,10 @@ def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Find
         if one and other:
             yield kind, one, other
             left_a, left_b = ([token for token in left if token.kind != kind] for left in (left_a, left_b))
+    if left_a and (pair := find_closer_value(alignment, is_longer_a=True)):
+        yield pair[0].kind, [pair[0]], [pair[1]]
+    if left_b and (pair := find_closer_value(alignment, is_longer_a=False)):
+        yield pair[0].kind, [pair[1]], [pair[0]]
     keys = {token.key: token for token in left_b}
     for token in left_a:
         if opposite := alignment.language.opposites.get(token.key, frozenset()) & keys.keys():

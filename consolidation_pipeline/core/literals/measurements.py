@@ -33,6 +33,7 @@ _SECONDS = {
     "d": Decimal(86400),
     "w": Decimal(604800),
 }
+_SIZES = frozenset("b kb mb gb tb kib mib gib tib".split())
 THOUSANDS = {"k": Decimal(1000), "K": Decimal(1000), "M": Decimal(1_000_000)}
 _ORDINALS = ("st", "nd", "rd", "th")
 # Letters of scripts without blanks: the word after "30天后" is not known to be a unit.
@@ -48,6 +49,11 @@ def unitless(written: str) -> str:
     whole, _, fraction = written.partition(".")
     keeps_zeros = whole.strip("+-0") and fraction.strip("0") and fraction.isdigit()
     return written if keeps_zeros else plain(Decimal(written))
+
+
+def name_quantity(unit: str) -> str:
+    """Return what a unit measures: ``time`` or ``data``, or the unit itself."""
+    return "time" if unit in _SECONDS else "data" if unit in _SIZES else unit
 
 
 def with_unit(number: Decimal, gap: str, name: str) -> str | None:

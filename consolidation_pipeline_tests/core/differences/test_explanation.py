@@ -10,6 +10,37 @@ from consolidation_pipeline.core.differences.explanation import PROOFS, explain,
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
+VALUES_OF_OTHER_CLAIMS = (
+    ("The cache lives for 300 seconds, since sessions live for 60 seconds.", "The cache lives for 60 seconds."),
+    ("Since sessions live for 60 seconds, the cache lives for 300 seconds.", "The cache lives for 60 seconds."),
+    ("The cache lives for 300 seconds and sessions live for 60 seconds.", "The cache lives for 60 seconds."),
+    ("Tokens expire after 15 minutes, because sessions expire after 60 minutes.", "Tokens expire after 60 minutes."),
+    ("Uploads are limited to 50 MB, since the proxy allows 10 MB.", "Uploads are limited to 10 MB."),
+    ("Backups are kept for 30 days (logs are kept for 14 days).", "Backups are kept for 14 days."),
+    ("The worker waits 10 seconds after the lock that expires in 30 seconds.", "The worker waits 30 seconds."),
+    (
+        "Staging is now rebuilt every night at 04:00 UTC, since the backup runs at 02:00.",
+        "Staging is rebuilt every night at 02:00 UTC.",
+    ),
+    (
+        "The limit is 20 requests per second, where the gateway has a limit of 50 requests per second.",
+        "The limit is 50 requests per second.",
+    ),
+    ("Billing runs on Postgres, since search runs on Elasticsearch.", "Billing runs on Elasticsearch."),
+    ("Ann owns the billing service, because Bob owns the search service.", "Bob owns the billing service."),
+    ("Der Cache lebt 300 Sekunden, weil Sitzungen 60 Sekunden leben.", "Der Cache lebt 60 Sekunden."),
+    ("La caché dura 300 segundos, porque las sesiones duran 60 segundos.", "La caché dura 60 segundos."),
+    ("Le cache dure 300 secondes, car les sessions durent 60 secondes.", "Le cache dure 60 secondes."),
+    ("缓存保留300秒,因为会话保留60秒。", "缓存保留60秒。"),
+)
+DETAILS_WITH_VALUES = (
+    ("The cache lives for 300 seconds, since sessions live for 60 seconds.", "The cache lives for 300 seconds."),
+    (
+        "Staging is rebuilt every night at 02:00 UTC, and the backup runs at 04:00.",
+        "Staging is rebuilt every night at 02:00 UTC.",
+    ),
+    ("Use Redis 7.2 for the cache; Postgres 16 keeps the sessions.", "Use Redis 7.2 for the cache."),
+)
 MAY_MERGE = {
     "case and punctuation": ("The build fails, sometimes.", "the build fails sometimes"),
     "label": ("Note: the cache is cleared at night.", "The cache is cleared at night."),
@@ -445,3 +476,14 @@ def test_difference_says_where_its_words_stand(pair: tuple[str, str]) -> None:
 )
 def test_difference_reads_as_one_line(pair: tuple[str, str], reason: str) -> None:
     assert [str(one) for one in explain(*pair).differences] == [reason]
+
+
+@pytest.mark.parametrize(("longer", "shorter"), VALUES_OF_OTHER_CLAIMS)
+def test_value_of_another_claim_is_no_detail(longer: str, shorter: str) -> None:
+    assert not explain(longer, shorter).may_merge
+    assert not explain(shorter, longer).may_merge
+
+
+@pytest.mark.parametrize(("longer", "shorter"), DETAILS_WITH_VALUES)
+def test_further_claim_with_a_value_is_a_detail(longer: str, shorter: str) -> None:
+    assert explain(longer, shorter).verdict == "contains"
