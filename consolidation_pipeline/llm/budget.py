@@ -20,7 +20,7 @@ class EarlierReplies(Protocol):
 
     @property
     def refused(self) -> tuple[tuple[str, str], ...]:
-        """The refused replies of this job, oldest first: the text, and its problems, one per line."""
+        """The refused replies of this job and of those that it continues, oldest first: text, and problems by line."""
         ...
 
 

@@ -36,18 +36,29 @@ COST_SUMS = """
 class EarlierReplies:
     """Earlier replies to a prompt.
 
-    ``accepted``: the accepted reply, if any. ``refused``: text and fault of each reply that this job refused, oldest
-    first.
+    ``accepted``: the accepted reply, if any. ``refused``: text and fault of each reply that this job refused, or a job
+    before it that did not complete, oldest first.
     """
 
     accepted: Any = None
     refused: tuple[tuple[str, str], ...] = ()
 
 
+# A job continues the work of those before it, back to the last one that completed. What a
+# completed job was refused is asked again. A plan has no job: it is made for the next one.
 _LOAD_REPLIES = """
+    WITH this AS (SELECT coalesce(
+        (SELECT started_at FROM consolidation.consolidation_jobs WHERE id = :job), 'infinity') AS start),
+    completed AS (
+        SELECT max(started_at) AS start FROM consolidation.consolidation_jobs
+        WHERE project_id = :project AND status = 'completed' AND started_at < (SELECT start FROM this)),
+    continued AS (
+        SELECT j.id FROM this, completed, consolidation.consolidation_jobs j
+        WHERE j.project_id = :project AND j.status <> 'completed' AND j.started_at < this.start
+            AND j.started_at > coalesce(completed.start, '-infinity'))
     SELECT prompt_hash, status, response, error_message FROM consolidation.llm_calls
     WHERE project_id = :project AND prompt_hash = ANY(:hashes) AND response IS NOT NULL
-        AND (status = 'settled' OR (status = 'failed' AND job_id = :job))
+        AND (status = 'settled' OR (status = 'failed' AND (job_id = :job OR job_id IN (SELECT id FROM continued))))
     ORDER BY settled_at, id
 """
 

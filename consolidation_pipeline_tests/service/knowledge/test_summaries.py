@@ -72,10 +72,11 @@ def run_summaries(pipeline: Pipeline, **how: Any) -> SummaryResult:
     return done
 
 
-def run_summaries_without_profile(pipeline: Pipeline) -> None:
+def run_summaries_without_profile(pipeline: Pipeline) -> SummaryResult:
     """Run a summarize job without its profile phase."""
     phases = JOB_PHASES["summarize"][:2]
-    pipeline.run_phases(phases, job="summarize", planned=phases)
+    done: SummaryResult = pipeline.run_phases(phases, job="summarize", planned=phases)["semantic_summaries"]
+    return done
 
 
 def active_rows(pipeline: Pipeline, kind: str) -> list[Any]:
@@ -196,6 +197,20 @@ def test_killed_summarize_loses_no_llm_reply(llm_project: Pipeline, provider: Op
     done = run_summaries(llm_project)
     assert (done.created, done.covered) == (1, 45)
     assert len(provider.requests) == 5  # only the profile
+
+
+@pytest.mark.slow
+def test_killed_summarize_pays_refused_replies_once(llm_project: Pipeline, provider: OpenAIServer) -> None:
+    provider.behaviour = reply_with_json(lambda _: {"summary": ""})
+    kill(llm_project, summarize_and_die, provider.api_base)
+    assert len(provider.requests) == 2 * 3  # each chunk and its repair
+    done = run_summaries_without_profile(llm_project)
+    assert (done.created, len(done.failures), len(provider.requests)) == (1, 3, 6)
+    assert "it says nothing" in done.failures[0][1]
+    # That run is complete, so what it was refused is asked again.
+    provider.behaviour = reply_with_json(summary_reply)
+    assert run_summaries_without_profile(llm_project).rewritten == 1
+    assert len(provider.requests) == 6 + 4
 
 
 @pytest.mark.parametrize(("tokens", "calls"), [(0, 0), (20_000, 3)])
