@@ -27,8 +27,12 @@ class EarlierReplies(Protocol):
 class CallLedger(Protocol):
     """Ledger of model calls. A call is recorded before it is sent and after. Each method is one transaction."""
 
-    def load(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
+    def find(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
         """Return earlier replies by prompt hash. Prompts without any are left out."""
+        ...
+
+    def load(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
+        """Return earlier replies as ``find`` does, and record the use of accepted ones."""
         ...
 
     def claim(self, prompt_hash: str) -> AbstractContextManager[bool]:

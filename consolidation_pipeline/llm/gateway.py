@@ -128,9 +128,15 @@ class Gateway:
         return listed
 
     def price(self, prompts: Sequence[Prompt], schema: type[BaseModel]) -> dict[str, Bill]:
-        """Return the largest bill that the first reply to each prompt can have, by cache key. Sends nothing."""
+        """Return the largest bill of the next reply to each prompt that would be sent, by cache key. Sends nothing."""
         keys = {hash_prompt(prompt, self._model.name, schema.model_json_schema()): prompt for prompt in prompts}
-        return {key: self._sender.price(prompt, schema) for key, prompt in keys.items()}
+        earlier = self._ledger.find(list(keys)) if keys else {}
+        bills = {}
+        for key, prompt in keys.items():
+            accepted, refused = (earlier[key].accepted, earlier[key].refused) if key in earlier else (None, ())
+            if accepted is None and len(refused) < MAX_REPLIES:
+                bills[key] = self._sender.price(prompt, schema, refused[-1] if refused else None)
+        return bills
 
     def _wait(self, seconds: float) -> None:
         self._sleep(seconds)

@@ -90,8 +90,7 @@ class RequestSender:
             BudgetExhaustedError: The request could exceed a budget.
             AttemptsExhaustedError: The prompt was sent as often as one job may send it.
         """
-        repair = repair_messages(refused[0], refused[1].split("\n")) if refused else []
-        messages = [*self.model.add_schema(request.prompt.messages(), request.schema), *repair]
+        messages = self._make_messages(request.prompt, request.schema, refused)
         max_bill = self._max_bill(messages, request.prompt, request.schema)
         call = Call(request.prompt.name, self.model.name, request.key, max_bill)
         try:
@@ -107,9 +106,13 @@ class RequestSender:
             return None if sent is None else self._settle(request, call, *sent)
         raise failure  # outside of the except block, so that it is not chained: the provider's error may have the key
 
-    def price(self, prompt: Prompt, schema: type[BaseModel]) -> Bill:
-        """Return the largest bill that the first reply to a prompt can have."""
-        return self._max_bill(self.model.add_schema(prompt.messages(), schema), prompt, schema)
+    def price(self, prompt: Prompt, schema: type[BaseModel], refused: tuple[str, str] | None) -> Bill:
+        """Return the largest bill that a reply to a prompt can have; ``refused``: as of ``send``."""
+        return self._max_bill(self._make_messages(prompt, schema, refused), prompt, schema)
+
+    def _make_messages(self, prompt: Prompt, schema: type[BaseModel], refused: tuple[str, str] | None) -> list[Message]:
+        repair = repair_messages(refused[0], refused[1].split("\n")) if refused else []
+        return [*self.model.add_schema(prompt.messages(), schema), *repair]
 
     def _max_bill(self, messages: Sequence[Message], prompt: Prompt, schema: type[BaseModel]) -> Bill:
         return self.model.pricing.max_bill(messages, schema.model_json_schema(), prompt.max_tokens)

@@ -94,6 +94,18 @@ def test_price_equals_reservation(provider: OpenAIServer, connect: Connect, ledg
     }
 
 
+def test_price_is_that_of_next_request(provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger) -> None:
+    prompts = [make_prompt(number) for number in (1, 2, 3)]
+    gateway.ask(prompts[0], Pattern)
+    provider.then(reply_with_text("nonsense"), reply_with_error(400), *[reply_with_text("nonsense")] * 2)
+    for prompt in prompts[1:]:
+        with pytest.raises(LLMError):
+            gateway.ask(prompt, Pattern)
+    [repair] = gateway.price(prompts, Pattern).values()
+    gateway.ask(prompts[1], Pattern)
+    assert load_llm_calls(ledger)[-1].reserved_usd == repair.usd
+
+
 def test_schema_is_sent_as_response_format(provider: OpenAIServer, gateway: Gateway) -> None:
     gateway.ask(make_prompt(), Pattern)
     body = provider.requests[0].body

@@ -12,8 +12,6 @@ from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailable
 from consolidation_pipeline.llm.gateway import Gateway
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.store.database.engine import Connection
-from consolidation_pipeline.store.jobs.llm_calls import load_replies
 
 # Prompts that are sent together. The rows made of their replies are written together. A killed run repeats at most
 # these prompts, and gets the replies from the cache.
@@ -29,13 +27,9 @@ def open_gateway(run: ProjectRun) -> Gateway:
     return Gateway(run.options.llm_model or "", run.spend_ledger)
 
 
-def price_prompts(
-    connection: Connection, run: ProjectRun, prompts: Sequence[Prompt], reply: type[BaseModel]
-) -> list[Bill]:
-    """Return the highest possible bill of each prompt that has no cached reply."""
-    bills = open_gateway(run).price(prompts, reply) if prompts else {}
-    answered = load_replies(connection, run.project.id, run.job_id, list(bills))
-    return [bill for key, bill in bills.items() if key not in answered]
+def price_prompts(run: ProjectRun, prompts: Sequence[Prompt], reply: type[BaseModel]) -> list[Bill]:
+    """Return the highest possible bill of each prompt that would be sent, as it has no cached reply."""
+    return [*open_gateway(run).price(prompts, reply).values()] if prompts else []
 
 
 def truncate_text(text: str) -> str:

@@ -46,8 +46,7 @@ def is_rewriting(run: ProjectRun) -> bool:
 def price_rewrites(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Bill]:
     """Return the highest possible bill of each rewrite of ``groups`` that has no cached reply."""
     wanted = [group for group in groups if group.is_rewritable] if is_rewriting(run) else []
-    with run.reading() as connection:
-        return price_prompts(connection, run, _build_prompts(run, wanted), MergeReply)
+    return price_prompts(run, _build_prompts(run, wanted), MergeReply)
 
 
 def _build_prompts(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Prompt]:

@@ -114,7 +114,7 @@ def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Pla
             forecasts.append(patterns)
             if run.options.llm_model is not None:
                 prompts = [build_prompt(run, PATTERN, plan.group) for plan in patterns.plans]
-                bills = price_prompts(connection, run, prompts, PATTERN.reply)
+                bills = price_prompts(run, prompts, PATTERN.reply)
             elif is_free(run.embedder):
                 forecasts.append(_forecast_principles(connection, run, patterns))
         entries = _forecast_entries(connection, run, forecasts) if run.options.promote else []

@@ -60,6 +60,7 @@ from consolidation_pipeline.service.runs import project_run
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.service.similarity import recall_answers
+from consolidation_pipeline.service.similarity.calibration import list_pairs_to_measure
 from consolidation_pipeline.service.similarity.clusters import group_contents
 from consolidation_pipeline.service.similarity.graph_nodes import (
     content_keys,
@@ -68,7 +69,7 @@ from consolidation_pipeline.service.similarity.graph_nodes import (
     text_keys,
     type_keys,
 )
-from consolidation_pipeline.service.similarity.judge_calibration import explain_permission, price_measurement
+from consolidation_pipeline.service.similarity.judge_calibration import explain_permission
 from consolidation_pipeline.service.similarity.merge_groups import Contents
 from consolidation_pipeline.service.similarity.pair_judgement import JudgedPairs, price_judgement
 from consolidation_pipeline.service.similarity.scope_walls import find_misplaced
@@ -124,7 +125,8 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     term_groups = [group for group in term_groups if archived.isdisjoint(group.members)]
     review, order, suggestion_bills = _plan_review(run, [*read_suggest_groups(asked), *term_groups], merges)
     rewrite_bills = price_rewrites(run, [merge.duplicate_texts for merge in merges if merge.verbatim_id is None])
-    judge_bills = [*price_measurement(run), *price_judgement(run, preview.judged)]
+    measured = list_pairs_to_measure(run, preview.contents.nodes)
+    judge_bills = price_judgement(run, preview.judged, measured)
     return Plan(
         project=slug,
         as_of=run.now,

@@ -133,7 +133,7 @@ def price_suggestions(connection: Connection, run: ProjectRun, groups: Sequence[
     ids = [[id_ for id_, _ in one.originals] for one in groups]
     ids += [list(row.original_memory_ids) for row in _list_without_model(connection, run)]
     prompts = [_build_prompt(run, texts) for texts in _load_prompt_texts(connection, ids) if _is_short(texts)]
-    return llm_gateway.price_prompts(connection, run, prompts, SuggestionReply)
+    return llm_gateway.price_prompts(run, prompts, SuggestionReply)
 
 
 @dataclass(frozen=True)

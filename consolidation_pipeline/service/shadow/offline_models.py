@@ -32,10 +32,14 @@ class StoredReplies:
     job_id: UUID
     missing: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def load(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
+    def find(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
         """Return stored replies by prompt hash."""
         with self.engine.connect() as connection:
             return load_replies(connection, self.project_id, self.job_id, prompt_hashes)
+
+    def load(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
+        """Return stored replies by prompt hash. Their use is not recorded."""
+        return self.find(prompt_hashes)
 
     def claim(self, prompt_hash: str) -> AbstractContextManager[bool]:  # noqa: ARG002  nobody else asks here
         """Return at once: nothing is sent."""

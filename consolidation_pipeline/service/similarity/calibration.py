@@ -16,20 +16,31 @@ from consolidation_pipeline.service.runs.effective_options import effective_opti
 from consolidation_pipeline.service.runs.model_access import open_embedder
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
-from consolidation_pipeline.service.similarity.calibration_fit import fit_calibration, select_calibration_options
+from consolidation_pipeline.service.similarity.calibration_fit import (
+    fit_calibration,
+    load_decided_pairs,
+    select_calibration_options,
+)
 from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext, StandaloneProject
 from consolidation_pipeline.service.similarity.grouping_vectors import (
     StrippedTexts,
     refresh_stripped_texts,
     save_stripped_texts,
 )
-from consolidation_pipeline.service.similarity.judge_calibration import complete_measurement
+from consolidation_pipeline.service.similarity.judge_calibration import (
+    complete_measurement,
+    is_measured,
+    list_measured_pairs,
+)
+from consolidation_pipeline.service.similarity.pair_judges import Pair
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
-from consolidation_pipeline.store.database.vector_copy import Ids
+from consolidation_pipeline.store.database.vector_copy import Ids, to_uuids
+from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration, load_calibration
+from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 
 # Growth of the number of units after which the calibration is renewed.
 RENEWAL_GROWTH = 1.5
@@ -96,6 +107,19 @@ def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> CalibrationR
         _save_calibration(connection, run, snapshot, stripped)
     run.calibration = snapshot
     return CalibrationResult(snapshot, True, len(stripped.hashes), len(stripped.vectors), uncompared)
+
+
+def list_pairs_to_measure(run: ProjectRun, nodes: Nodes) -> dict[Pair, str]:
+    """Return the labelled pairs that the next run asks the pair judge about first, with their scopes.
+
+    They come with the product, or a person decided on them. Empty if the judge is measured, and for a run that applies
+    a plan.
+    """
+    if run.plan is not None or is_measured(run):
+        return {}
+    with run.reading() as connection:
+        decided = load_decided_pairs(connection, run, load_texts(connection, to_uuids(nodes.ids)))
+    return list_measured_pairs(decided)
 
 
 def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: bool) -> CalibrationProposal:

@@ -153,11 +153,11 @@ def _load_inputs(context: ProjectContext, given: tuple[Nodes, Vectors] | None) -
         nodes, plain = given or load_graph_nodes(connection, context, plain=True)
         texts = load_texts(connection, to_uuids(nodes.ids))
         stored = load_stored_vectors(connection, context)
-        decided = _load_decided_pairs(connection, context, texts)
+        decided = load_decided_pairs(connection, context, texts)
     return _FitInputs(nodes, plain, stored, texts, decided)
 
 
-def _load_decided_pairs(
+def load_decided_pairs(
     connection: Connection, context: ProjectContext, texts: Mapping[UUID, str]
 ) -> list[LabelledPair]:
     """Return the pairs of decided suggestions, and the labelled ones that nobody decided on.

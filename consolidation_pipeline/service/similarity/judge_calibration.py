@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from consolidation_pipeline.core.calibration.decision_errors import LabelledPair, count_errors, load_product_pairs
-from consolidation_pipeline.core.differences.explanation import explain
-from consolidation_pipeline.core.jobs.spending import Bill
+from consolidation_pipeline.core.differences.explanation import Explanation, explain
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext
 from consolidation_pipeline.service.similarity.pair_answers import PURPOSE, PairAnswers
-from consolidation_pipeline.service.similarity.pair_judges import name_judge, open_judge
+from consolidation_pipeline.service.similarity.pair_judges import Pair, name_judge, open_judge
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 
 # Upper bound of the share of different pairs that may merge, by the rules and the judge together (95 % interval).
@@ -32,8 +31,7 @@ def measure_judge(context: ProjectContext, decided: Sequence[LabelledPair], *, a
     judge = open_judge(context)
     if judge is None:
         return None
-    pairs = [*load_product_pairs(), *decided]
-    explained = [explain(pair.a, pair.b, word_similarity) for pair in pairs]
+    pairs, explained = _explain_labelled(decided)
     answers = PairAnswers(context, judge)
     unexplained = [pair for pair, found in zip(pairs, explained, strict=True) if found.verdict == "unexplained"]
     if ask:
@@ -78,17 +76,23 @@ def complete_measurement(run: ProjectRun, current: Calibration) -> bool:
     return measured is not None and not measured["missing"]
 
 
-def price_measurement(run: ProjectRun) -> list[Bill]:
-    """Return the highest possible bill of each request about the product's pairs that have no answer yet.
+def is_measured(run: ProjectRun) -> bool:
+    """Return True if the project has no pair judge, or if the calibration in force lacks none of its answers."""
+    name = name_judge(run.options)
+    return name is None or _find_report(run.calibration, name).get("missing") == 0
 
-    Nothing if the calibration in force lacks no answer, or if the run applies a plan.
-    """
-    judge = open_judge(run)
-    if judge is None or run.plan is not None or not _find_report(run.calibration, judge.name).get("missing"):
-        return []
-    found = ((pair, explain(pair.a, pair.b, word_similarity)) for pair in load_product_pairs())
-    unexplained = {(pair.a, pair.b): pair.scope for pair, why in found if why.verdict == "unexplained"}
-    return PairAnswers(run, judge).price(unexplained)
+
+def list_measured_pairs(decided: Sequence[LabelledPair]) -> dict[Pair, str]:
+    """Return the pairs that a judge is measured on, with their scopes; see ``measure_judge``."""
+    pairs, explained = _explain_labelled(decided)
+    found = zip(pairs, explained, strict=True)
+    return {(pair.a, pair.b): pair.scope for pair, why in found if why.verdict == "unexplained"}
+
+
+def _explain_labelled(decided: Sequence[LabelledPair]) -> tuple[list[LabelledPair], list[Explanation]]:
+    """Return the pairs that come with the product and the ``decided`` ones, and the explanation of each."""
+    pairs = [*load_product_pairs(), *decided]
+    return pairs, [explain(pair.a, pair.b, word_similarity) for pair in pairs]
 
 
 def may_merge(calibration: Calibration | None, judge: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -57,17 +57,30 @@ class PairAnswers:
         Args:
             scope_of: The scope of each pair. Pairs of two scopes are never in one request.
         """
-        for chunk in split_chunks([*scope_of.items()], size=CHUNK):
+        for chunk in self._split_open(scope_of):
             for _ in range(2):
-                self._ask_next(dict(chunk))
+                self._ask_next(chunk)
                 if self.stopped is not None:
                     return
 
     def price(self, scope_of: Mapping[Pair, str]) -> list[Bill]:
-        """Return the highest possible bill of each request about the pairs that are not decided, in both orders."""
-        questions, scopes = self._list_open(scope_of)
-        asked = [*questions.values()]
-        return [*self.judge.price(asked, scopes), *self.judge.price([(b, a) for a, b in asked], scopes)]
+        """Return the highest possible bill of each request about the pairs that are not decided.
+
+        That is if each pair is asked in both orders, or in the second one if the first has its answer.
+        """
+        bills = list[Bill]()
+        for chunk in self._split_open(scope_of):
+            questions, scopes = self._list_open(chunk)
+            bills += self.judge.price([*questions.values()], scopes)
+            turned = {(b, a): scope for (a, b), scope in zip(questions.values(), scopes, strict=True)}
+            later = {pair: scope for pair, scope in turned.items() if hash_question(pair) not in self._answers}
+            bills += self.judge.price([*later], [*later.values()])
+        return bills
+
+    def _split_open(self, scope_of: Mapping[Pair, str]) -> Iterator[dict[Pair, str]]:
+        """Yield the pairs that are not decided, with their scopes, in chunks whose answers are stored together."""
+        undecided = [(pair, scope) for pair, scope in scope_of.items() if self.decide(pair) is None]
+        return map(dict, split_chunks(undecided, size=CHUNK))
 
     def _list_open(self, scope_of: Mapping[Pair, str]) -> tuple[dict[str, Pair], list[str]]:
         """Return the next question of each pair that is not decided, in the order asked, by its hash; and its scope."""

@@ -123,10 +123,18 @@ def judge_pairs(run: ProjectRun, nodes: Nodes, found: Neighbors, *, ask: bool) -
     )
 
 
-def price_judgement(run: ProjectRun, judged: JudgedPairs | None) -> list[Bill]:
-    """Return the highest possible bill of each request about the ``waiting`` pairs of ``judged``."""
+def price_judgement(run: ProjectRun, judged: JudgedPairs | None, measured: Mapping[Pair, str]) -> list[Bill]:
+    """Return the highest possible bill of each request about the ``waiting`` pairs of ``judged``.
+
+    Args:
+        measured: Pairs that the judge is asked about before, with their scopes. None of them is asked twice.
+    """
     judge = open_judge(run)
-    return [] if judge is None or judged is None else PairAnswers(run, judge).price(judged.waiting)
+    if judge is None or judged is None:
+        return []
+    answers, known = PairAnswers(run, judge), set(map(frozenset, measured))
+    waiting = {pair: scope for pair, scope in judged.waiting.items() if frozenset(pair) not in known}
+    return [*answers.price(measured), *answers.price(waiting)]
 
 
 def _group_by_texts(run: ProjectRun, nodes: Nodes, found: Neighbors) -> dict[Pair, list[int]]:

@@ -194,6 +194,11 @@ class SpendLedger:
     job_id: UUID
     budgets: Budgets
 
+    def find(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
+        """Return earlier replies, see ``load_replies``."""
+        with self.engine.connect() as connection:
+            return load_replies(connection, self.project_id, self.job_id, prompt_hashes)
+
     def load(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
         """Return earlier replies, see ``load_replies``, and record accepted ones as calls that cost nothing."""
         with self.engine.begin() as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.errors import InvalidOptionError, UsageError
 from consolidation_pipeline.llm import retries
 from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.service.review.pair_labels import label_pair
 from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, read_suggest_groups
 from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 from consolidation_pipeline.service.review.suggestions import list_suggestions
@@ -108,15 +110,20 @@ def asked_pairs(provider: OpenAIServer) -> list[tuple[str, str]]:
     return [pair for request in provider.requests for pair in shown_pairs(request)]
 
 
-def test_oracle_settles_pairs_that_rules_cannot(pipeline: Pipeline, provider: OpenAIServer) -> None:
-    rows = list(map(json.loads, DEVELOPMENT_PAIRS.read_text("utf-8").splitlines()))
-    unexplained = [row for row in rows if explain(row["a"], row["b"], word_similarity).verdict == "unexplained"]
-    provider.behaviour = oracle((row["a"], row["b"]) for row in unexplained if row["may_merge"])
+def open_answers(pipeline: Pipeline) -> PairAnswers:
+    """Return the stored answers of the judge of a project, made if it is not there."""
     pipeline.configure_new(**OPTIONS)
     context = StandaloneProject(pipeline.engine, pipeline.project(), parse_options(OPTIONS), LocalEmbedder(), uuid4())
     found = open_judge(context)
     assert found is not None
-    answers = PairAnswers(context, found)
+    return PairAnswers(context, found)
+
+
+def test_oracle_settles_pairs_that_rules_cannot(pipeline: Pipeline, provider: OpenAIServer) -> None:
+    rows = list(map(json.loads, DEVELOPMENT_PAIRS.read_text("utf-8").splitlines()))
+    unexplained = [row for row in rows if explain(row["a"], row["b"], word_similarity).verdict == "unexplained"]
+    provider.behaviour = oracle((row["a"], row["b"]) for row in unexplained if row["may_merge"])
+    answers = open_answers(pipeline)
     answers.ask({(row["a"], row["b"]): "" for row in unexplained})
     merged = {
         same: [answers.decide((row["b"], row["a"])) == "same" for row in unexplained if row["may_merge"] == same]
@@ -309,6 +316,40 @@ def test_plan_prices_judge_and_sends_nothing(project: Pipeline, provider: OpenAI
     assert after.pair_judge is not None
     assert (after.pair_judge.allowed, after.pair_judge.waiting) == (True, 0)
     assert len(after.merges) == len(SAME)
+
+
+def test_plan_prices_labelled_pairs_once(project: Pipeline, provider: OpenAIServer) -> None:
+    # Both orders are asked: the judge says the same of all pairs.
+    provider.behaviour = judge_with(lambda _: "same")
+    project.configure(**{**OPTIONS, "pair_judge": "none"})
+    project.run_phases(GRAPH_PHASES)
+    # The judge is also measured on labelled pairs that are too unlike to merge.
+    unlike = list(combinations([a for a, _ in (*SAME, *DIFFERENT)], 2))
+    for pair in (*SAME[:2], *DIFFERENT, *unlike):
+        a, b = (project.value("SELECT id FROM {s}.task_memories WHERE execution_summary = :text", text=t) for t in pair)
+        label_pair(project.engine, SLUG, a, b, same=pair in SAME, labelled_by="anna")
+    other_calls = project.plan().costs.completion_calls
+    project.configure(**OPTIONS)
+    priced = project.plan().costs.completion_calls - other_calls
+    judge(project)
+    assert priced == len(provider.requests) > 10
+    assert project.plan().costs.completion_calls == other_calls
+
+
+def test_price_leaves_out_answers_and_stored_replies(pipeline: Pipeline, provider: OpenAIServer) -> None:
+    provider.behaviour = reply_with_error(400)
+    provider.then(judge_with(lambda _: "same"))
+    pairs = {SAME[0]: ""}
+    assert len(open_answers(pipeline).price(pairs)) == 2
+    open_answers(pipeline).ask(pairs)
+    assert len(open_answers(pipeline).price(pairs)) == 1  # in the second order
+    # As after a kill before the answer is stored.
+    pipeline.write("DELETE FROM {s}.pair_judgements")
+    assert len(open_answers(pipeline).price(pairs)) == 1
+    provider.behaviour = oracle()
+    open_answers(pipeline).ask(pairs)
+    pipeline.write("DELETE FROM {s}.pair_judgements")
+    assert open_answers(pipeline).price(pairs) == []
 
 
 def test_cross_encoder_confirms_pairs_above_limit(
