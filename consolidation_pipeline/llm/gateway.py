@@ -226,7 +226,7 @@ class CircuitBreaker:
                 self._reason = str(error)
             elif self._reason is None and self._failures >= self._limit:
                 self._reason = (
-                    f"{self._model} failed for {self._failures} prompts in a row and is not asked again in this phase; "
+                    f"{self._model} failed for {self._failures} prompts in a row, so no more are sent; "
                     f"the last time: {error}"
                 )
 

@@ -146,8 +146,7 @@ class RequestSender:
     def _make_failure(self, request: PromptRequest[T], error: GivenUpError) -> LLMError:
         reason = self._describe(error.reason)
         if is_permanent(error.reason):
-            name = self.model.name
-            return ModelUnavailableError(f"{name} takes no requests and is not asked again in this phase: {reason}")
+            return ModelUnavailableError(f"{self.model.name} takes no requests: {reason}")
         described = describe_request(request, self.model)
         return LLMError(f"{described} got no reply: attempt {error.attempts} failed: {reason}")
 

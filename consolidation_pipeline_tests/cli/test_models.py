@@ -47,6 +47,6 @@ def test_doctor_checks_and_asks_models(cli: Cli, provider: OpenAIServer, monkeyp
     assert (status, "unusable replies" in message) == ("problem", True)
     provider.behaviour = reply_with_error(401)
     [(status, message)] = find_check(cli, "--ask-models")
-    assert (status, "test error with status 401" in message) == ("problem", True)
+    assert (status, "test error with status 401" in message, "phase" in message) == ("problem", True, False)
     monkeypatch.delenv("OPENAI_API_KEY")
     assert [status for status, _ in find_check(cli)] == ["warning"]

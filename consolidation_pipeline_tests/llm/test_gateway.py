@@ -190,7 +190,7 @@ def test_rejected_request_is_free_and_not_retried(
     provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger, waits: list[float], status: int
 ) -> None:
     provider.behaviour = reply_with_error(status)
-    told = "got no reply: attempt 1 failed" if status in (400, 422) else "takes no requests and is not asked again"
+    told = "got no reply: attempt 1 failed" if status in (400, 422) else "takes no requests"
     with pytest.raises(LLMError, match=f"{told}.*: .*test error with status {status}"):
         gateway.ask(make_prompt(), Pattern)
     assert (len(provider.requests), waits) == (1, [])
@@ -340,7 +340,7 @@ def test_gateway_stops_after_five_failures_in_row(
     gateway = connect(concurrency=1)
     outcomes = gateway.ask_many([make_prompt(n) for n in range(20)], Pattern)
     assert [type(outcome) is ModelUnavailableError for outcome in outcomes] == [False] * 5 + [True] * 15
-    assert "failed for 5 prompts in a row and is not asked again in this phase; the last time: " in str(outcomes[-1])
+    assert "failed for 5 prompts in a row, so no more are sent; the last time: " in str(outcomes[-1])
     assert all(getattr(outcome, "is_readable", None) is not True for outcome in outcomes)
     assert len(provider.requests) == 5 * per_prompt
     provider.behaviour = reply_with_json(valid_reply)
