@@ -9,7 +9,6 @@ Every request is reserved in the ledger before it is sent and settled after it. 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -69,7 +68,7 @@ class Gateway:
         fallback_price: Price of a model that litellm lists no price for.
         concurrency: Most requests at the same time.
         failures_in_a_row: Number of prompts in a row without a usable reply after which the model is not asked again.
-        sleep: Waits between attempts, in seconds.
+        sleep: Waits between attempts, in seconds; None = until the model is not to be asked again, at most.
     """
 
     def __init__(
@@ -83,13 +82,13 @@ class Gateway:
         fallback_price: Price = FALLBACK_PRICE,
         concurrency: int = CONCURRENCY,
         failures_in_a_row: int = MAX_FAILURES_IN_A_ROW,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
     ) -> None:
         self._model = ChatModel(model, Pricing(model, fallback_price), api_base, api_key, timeout)
         self._ledger = ledger
         self._breaker = CircuitBreaker(model, failures_in_a_row)
         self._sender = RequestSender(self._model, BudgetGate(ledger, max_attempts=MAX_ATTEMPTS), self._wait)
-        self._sleep = sleep
+        self._sleep = sleep or self._breaker.wait
         self._concurrency = concurrency
 
     def ask(self, prompt: Prompt, schema: type[T], *, check: Check[T] = lambda *_: ()) -> Answer[T]:
@@ -106,7 +105,9 @@ class Gateway:
 
         A failed prompt does not affect the others. Equal prompts are sent once. After a BudgetExhaustedError or a
         ModelUnavailableError the caller should store the answers, which are paid for, and then raise the error.
-        ``check`` lists the problems of a reply (see ``reply_checks``). A reply with problems is repaired once.
+        ``check`` lists the problems of a reply (see ``reply_checks``). A reply with problems is repaired once. An
+        interrupt (Ctrl-C, SIGTERM in Dagster) waits for the replies that are under way, as they are paid for; nothing
+        is sent after it.
         """
         load_litellm()  # imported here, so that the threads do not import it at the same time
         requests = [make_request(prompt, schema, check, self._model.name) for prompt in prompts]
@@ -118,7 +119,11 @@ class Gateway:
         contexts = [copy_context() for _ in unique]
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="llm") as pool:
             found = pool.map(lambda c, r: c.run(self._try, r, earlier.get(r.key)), contexts, unique.values())
-            outcomes = dict(zip(unique, found, strict=True))
+            try:
+                outcomes = dict(zip(unique, found, strict=True))
+            except BaseException:
+                self._breaker.open("the run was interrupted")
+                raise
         listed: list[Outcome[T]] = []
         for request in requests:
             outcome = outcomes[request.key]
@@ -180,6 +185,7 @@ class Gateway:
     ) -> Answer[T] | None:
         usd, last = Decimal(0), refused[-1] if refused else None
         for _ in range(MAX_REPLIES - len(refused)):
+            self._breaker.check()
             reply = self._sender.send(request, last, again=again)
             if reply is None:
                 return None
@@ -211,6 +217,17 @@ class CircuitBreaker:
         self._failures = 0
         self._reason: str | None = None
         self._lock = threading.Lock()
+        self._opened = threading.Event()
+
+    def open(self, reason: str) -> None:
+        """Open the breaker, if it is not open yet."""
+        with self._lock:
+            self._reason = self._reason or reason
+            self._opened.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, at most until the breaker opens."""
+        self._opened.wait(seconds)
 
     def check(self) -> None:
         """Raise ModelUnavailableError if the breaker is open."""
@@ -222,13 +239,13 @@ class CircuitBreaker:
         """Count a prompt that got no usable reply; a ModelUnavailableError opens the breaker."""
         with self._lock:
             self._failures += 1
-            if self._reason is None and isinstance(error, ModelUnavailableError):
-                self._reason = str(error)
-            elif self._reason is None and self._failures >= self._limit:
-                self._reason = (
-                    f"{self._model} failed for {self._failures} prompts in a row, so no more are sent; "
-                    f"the last time: {error}"
-                )
+            failures = self._failures
+        if isinstance(error, ModelUnavailableError):
+            self.open(str(error))
+        elif failures >= self._limit:
+            self.open(
+                f"{self._model} failed for {failures} prompts in a row, so no more are sent; the last time: {error}"
+            )
 
     def record_success(self) -> None:
         """Reset the count."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
+import time
 import traceback
 from decimal import Decimal
 from typing import Any
@@ -347,6 +350,39 @@ def test_gateway_stops_after_five_failures_in_row(
     with pytest.raises(ModelUnavailableError):
         gateway.ask(make_prompt(99), Pattern)
     assert connect().ask(make_prompt(99), Pattern).value.confidence == 0.9
+
+
+def interrupt_before(behaviour: Behaviour) -> Behaviour:
+    """Return a behaviour that interrupts the main thread of this process, and replies a little later."""
+
+    def reply(request: Request) -> Reply | None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        return behaviour(request)
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status"),
+    [
+        (reply_with_json(valid_reply), "settled"),
+        (reply_with_text("nonsense"), "failed"),
+        (reply_with_error(429, retry_after=60), "failed"),
+    ],
+    ids=["valid", "refused", "to be sent again"],
+)
+def test_interrupt_keeps_reply_under_way_and_sends_nothing_more(
+    provider: OpenAIServer, connect: Connect, ledger: SpendLedger, behaviour: Behaviour, status: str
+) -> None:
+    provider.behaviour = interrupt_before(behaviour)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        connect(concurrency=1, sleep=None).ask_many([make_prompt(number) for number in range(3)], Pattern)
+    assert time.monotonic() - began < 10
+    [row] = load_llm_calls(ledger)
+    assert (row.status, len(provider.requests)) == (status, 1)
+    assert (row.response is None) == (row.error_message is not None and "429" in row.error_message)
 
 
 def reply_with_message(message: str, status: int) -> Behaviour:
