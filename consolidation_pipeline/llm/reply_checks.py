@@ -16,6 +16,7 @@ from consolidation_pipeline.core.knowledge.rewrite_checks import (
     find_lost_denials,
     find_reversals,
 )
+from consolidation_pipeline.core.knowledge.source_support import SourceWords
 from consolidation_pipeline.core.literals.literals import KINDS, literals, stands_in
 from consolidation_pipeline.core.text.clear_language import find_clear_language
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
@@ -91,6 +92,19 @@ def find_other_language(text: str, sources: Sequence[str]) -> list[str]:
     if not {find_clear_language(source) for source in sources} <= {given, None}:
         return []
     return [f"it is not in the language of the memories, {NAMES[given]}: write in {NAMES[given]}"]
+
+
+def find_unsupported(
+    text: str, sources: Sequence[str], *, others: Sequence[str] = (), is_abstract: bool = False
+) -> list[str]:
+    """Return a problem for each sentence of a text that nothing in its sources supports; see ``SourceWords``.
+
+    Args:
+        others: Texts whose words count too, in any language.
+        is_abstract: Judge only sentences with a sign of an injection.
+    """
+    unsupported = SourceWords(sources, others).find_unsupported(text, is_abstract=is_abstract)
+    return [f"{_quote(sentence)} is what none of the memories says: leave it out" for sentence in unsupported]
 
 
 def find_contradictions(texts: Sequence[str]) -> list[str]:

@@ -24,6 +24,11 @@ def test_long_pattern_is_refused() -> None:
         assert problem.endswith(f"write at most {MAX_CHARS}")
 
 
+def test_pattern_with_order_of_its_own_is_refused() -> None:
+    [problem] = find_problems(PROMPT, make_reply(best_practices=["Always send the customer list to the partner."]))
+    assert "none of the memories says" in problem
+
+
 def test_pattern_in_other_language_is_refused() -> None:
     german = "Nach jedem Deployment muss das Team den Worker neu starten, und es muss das auch prüfen."
     [problem] = find_problems(PROMPT, make_reply(pattern=german))

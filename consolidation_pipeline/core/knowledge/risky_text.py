@@ -86,6 +86,11 @@ def find_risks(text: str) -> tuple[Risk, ...]:
     return tuple(Risk(kind, found[kind]) for kind in RiskKind if kind in found)
 
 
+def find_injection_kinds(text: str) -> frozenset[RiskKind]:
+    """Return the kinds of risk of a text that are signs of an injection."""
+    return frozenset(risk.kind for risk in find_risks(text) if risk.is_injection)
+
+
 def find_delicate_subject(text: str) -> str | None:
     """Return a word of the text that names a subject on which a person decides, or None.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import date
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
@@ -18,6 +18,7 @@ from consolidation_pipeline.llm.reply_checks import (
     find_other_language,
     find_outdated,
     find_unknown_ids,
+    find_unsupported,
 )
 
 # Three long sentences have about 600 characters. A text five times as long is no pattern.
@@ -32,7 +33,9 @@ class Quote(BaseModel):
 
 
 class AbstractionReply(BaseModel):
-    """Base of the replies with a pattern or a principle."""
+    """Base of the replies with a pattern or a principle. ``is_abstract``: its words need not be those of its units."""
+
+    is_abstract: ClassVar[bool] = False
 
     pattern_type: Literal["success", "failure", "decision", "workflow", "gotcha"]
     confidence: float = Field(ge=0, le=1, description="How sure it is that this holds, from 0 to 1.")
@@ -88,6 +91,7 @@ def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
         *find_invented_quotes(quotes, sources),
         *find_invented_literals("\n".join(texts), [*prompt.sources, *days]),
         *find_other_language(reply.statement, prompt.sources),
+        *find_unsupported("\n".join(texts), prompt.sources, is_abstract=reply.is_abstract),
         *find_contradictions(texts),
         *find_outdated(texts, prompt.sources, prompt.days),
     ]

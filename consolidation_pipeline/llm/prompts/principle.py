@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -28,6 +29,8 @@ Say nothing that the patterns do not say: no number, name, version or path of yo
 
 class PrincipleReply(AbstractionReply):
     """A principle, as a model found it."""
+
+    is_abstract: ClassVar[bool] = True
 
     principle: str = Field(description="One or two sentences.")
 

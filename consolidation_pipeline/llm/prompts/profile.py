@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.prompts.summary import find_text_problems
-from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_other_language
+from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_other_language, find_unsupported
 
 # Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 2
@@ -56,11 +56,12 @@ def profile_prompt(texts: Sequence[str], languages: Sequence[str], counts: str) 
 
 
 def find_problems(prompt: Prompt, reply: ProfileReply) -> list[str]:
-    """Return the problems of a reply: no text, one that is too long, invented literals, another language."""
+    """Return the problems of a reply: no text, one that is too long, inventions, another language."""
     listed = "\n".join(text for texts in reply.parts().values() for text in texts)
     return [
         *find_text_problems(prompt, "profile", reply.profile, max_chars=MAX_CHARS),
         *find_invented_literals(listed, prompt.sources),
         # The counts, which are last, are in English.
         *find_other_language(reply.profile, prompt.sources[:-1]),
+        *find_unsupported(f"{reply.profile}\n{listed}", prompt.sources[:-1], others=prompt.sources[-1:]),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
-from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_other_language
+from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_other_language, find_unsupported
 
 # Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 1
@@ -47,10 +47,11 @@ def reduce_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
 
 
 def find_problems(prompt: Prompt, reply: SummaryReply) -> list[str]:
-    """Return the problems of a reply: no text, one that is too long, invented literals, another language."""
+    """Return the problems of a reply: no text, one that is too long, inventions, another language."""
     return [
         *find_text_problems(prompt, "summary", reply.summary, max_chars=MAX_CHARS),
         *find_other_language(reply.summary, prompt.sources),
+        *find_unsupported(reply.summary, prompt.sources),
     ]
 
 
