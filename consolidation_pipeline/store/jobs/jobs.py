@@ -32,17 +32,23 @@ class NewJob:
     phases: Sequence[str] = ()
 
 
-# For a row `w` of project_id, job and phases: the newest failure of this job, unless a later job completed the phases.
+# For a row `w` of project_id, job and phases: the newest failure of this job, unless a later job completed the phases,
+# or those that the failure left, as a run that Dagster executes again from its failure does.
 _NEWEST_FAILURE = """
-    SELECT * FROM (
+    SELECT newest.* FROM (
         SELECT * FROM consolidation.consolidation_jobs j
         WHERE j.project_id = w.project_id AND j.status = 'failed' AND j.retry_count > 0
             AND NOT j.scope ?| ARRAY['phases', 'plan'] AND coalesce(j.scope ->> 'job', 'consolidate') = w.job
-        ORDER BY j.created_at DESC LIMIT 1) newest
+        ORDER BY j.created_at DESC LIMIT 1) newest,
+        LATERAL (SELECT ARRAY(
+            SELECT jsonb_array_elements_text(w.phases) EXCEPT SELECT unnest(newest.phases_completed)
+        ) AS phases) remaining
     WHERE NOT EXISTS (
         SELECT FROM consolidation.consolidation_jobs done
         WHERE done.project_id = w.project_id AND done.created_at > newest.created_at
-            AND done.phases_completed @> ARRAY(SELECT jsonb_array_elements_text(w.phases)))
+            AND (done.phases_completed @> ARRAY(SELECT jsonb_array_elements_text(w.phases))
+                OR done.status = 'completed' AND cardinality(remaining.phases) > 0
+                    AND done.phases_completed @> remaining.phases))
 """
 
 _APPEND_JOBS = compose(

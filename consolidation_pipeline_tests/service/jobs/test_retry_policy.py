@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -22,6 +23,7 @@ from consolidation_pipeline.service.jobs.triggers import (
     is_threshold_due,
     request_jobs,
 )
+from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline_tests.service.jobs.test_triggers import numbered_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
@@ -93,6 +95,20 @@ def test_failed_job_is_dead_after_three_attempts(project: Pipeline) -> None:
     assert "dead after 3 failures in a row" in request_by_threshold(project).skipped[SLUG]
     assert [row["dead"] for row in list_jobs(project.engine, SLUG, limit=9)] == [True, False, False]
     assert [row["retry_count"] for row in list_jobs(project.engine, SLUG, limit=9)] == [3, 2, 1]
+
+
+def test_dead_job_is_well_after_the_phases_it_left(project: Pipeline) -> None:
+    for _ in range(3):
+        with suppress(ZeroDivisionError), project.open() as run:
+            run_phases(run, PHASES[:-2])
+            raise ZeroDivisionError
+    assert check_jobs(project)["dead jobs"].message.startswith("consolidate of notes")
+    # As Dagster does that executes the run again from its failure.
+    for planned, status in ((PHASES[-2:-1], "warning"), (PHASES[-2:], "ok")):
+        with project.open(planned=planned) as run:
+            run_phases(run, planned)
+        assert check_jobs(project)["dead jobs"].status == status
+    assert WorkMonitor(project.engine).read().jobs_dead == 0
 
 
 def test_dead_job_is_reported_until_success(project: Pipeline) -> None:
