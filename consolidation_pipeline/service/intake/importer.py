@@ -140,13 +140,18 @@ def import_memories(
 
 
 def ensure_project(engine: Engine, slug: str, config: Mapping[str, Any] | None = None) -> Project:
-    """Return the project with this slug; create it with the options ``config`` if it is missing."""
+    """Return the project with this slug; create it with the options ``config`` if it is missing.
+
+    Raises:
+        InvalidOptionError: One of the options is not allowed. Nothing is stored.
+    """
     with engine.begin() as connection:
         return find_or_create_project(connection, slug, config)
 
 
 def find_or_create_project(connection: Connection, slug: str, config: Mapping[str, Any] | None = None) -> Project:
-    """Return the project with this slug; create it in the transaction of ``connection`` if it is missing."""
+    """Return the project as ``ensure_project`` does, in the transaction of ``connection``; errors are the same."""
+    parse_options(config or {})
     try:
         return create_project(connection, slug, config)
     except ConflictError:

@@ -12,10 +12,16 @@ import numpy as np
 import pytest
 
 from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
-from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
+from consolidation_pipeline.errors import (
+    EmbeddingError,
+    InvalidMemoryError,
+    InvalidOptionError,
+    NotFoundError,
+    UsageError,
+)
 from consolidation_pipeline.options import LANGUAGES
 from consolidation_pipeline.service.intake import importer
-from consolidation_pipeline.service.intake.importer import ImportResult, import_memories
+from consolidation_pipeline.service.intake.importer import ImportResult, ensure_project, import_memories
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 from consolidation_pipeline.service.similarity.embedding import EmbeddingResult, embed_memories
 from consolidation_pipeline_tests.service.corpus import corpus, note, write_jsonl
@@ -93,6 +99,14 @@ def test_unreadable_source_creates_no_project(pipeline: Pipeline) -> None:
         import_memories(pipeline.engine, SLUG, str(headless), format="csv")
     with pytest.raises(NotFoundError):
         pipeline.project()
+
+
+def test_invalid_option_creates_no_project(pipeline: Pipeline) -> None:
+    for config in ({"t_merge": 5}, {"no_option": 1}):
+        with pytest.raises(InvalidOptionError):
+            ensure_project(pipeline.engine, "new", config)
+    assert pipeline.rows("SELECT 1 FROM {s}.projects") == []
+    assert ensure_project(pipeline.engine, "new", {"t_merge": 0.9}).config == {"t_merge": 0.9}
 
 
 def test_empty_source_creates_empty_project(pipeline: Pipeline) -> None:
