@@ -5,13 +5,14 @@ materializations, checks and job, and is locked while its job runs.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import dagster as dg
 from pydantic import Field
 
+from consolidation_pipeline.defs.maintenance import fail_without_traceback, parse_id
 from consolidation_pipeline.defs.names import RESOURCE, own_name, prefixed
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import (
@@ -21,6 +22,7 @@ from consolidation_pipeline.defs.resources import (
     TRIGGERED_BY_TAG,
     ConsolidationResource,
 )
+from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob, is_pending, list_pending_jobs
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.store.database.engine import Engine
@@ -67,10 +69,22 @@ def execute_in_process(
 def run_pending_jobs(context: dg.OpExecutionContext, config: BatchConfig, consolidation: ConsolidationResource) -> None:
     """Run each job that is still pending. A failure does not stop the others. Jobs of busy projects stay pending."""
     store = consolidation.engine
+    with fail_without_traceback():
+        wanted = _parse_job_ids(config.jobs)
     pending = {job.job_id: job for job in list_pending_jobs(store)}
     context.instance.add_dynamic_partitions(PROJECTS, sorted({job.project for job in pending.values()}))
-    counts = Counter(_run_one(context, store, pending.get(UUID(job_id))) for job_id in config.jobs)
-    context.add_output_metadata({"jobs": len(config.jobs), **counts})
+    counts = Counter(_run_one(context, store, pending.get(job_id)) for job_id in wanted)
+    context.add_output_metadata({"jobs": len(wanted), **counts})
+
+
+def _parse_job_ids(jobs: Sequence[str]) -> list[UUID]:
+    """Return the ids of a batch. Raise UsageError if there is none, or if one is no id."""
+    if not jobs:
+        raise UsageError("`jobs` is empty: give the ids of pending jobs, as in `consolidation history PROJECT`")
+    try:
+        return [parse_id(job) for job in jobs]
+    except UsageError as error:
+        raise UsageError(f"`jobs`: {error} of a pending job, as in `consolidation history PROJECT`") from None
 
 
 def _run_one(context: dg.OpExecutionContext, store: Engine, job: RequestedJob | None) -> str:

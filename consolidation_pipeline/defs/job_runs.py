@@ -1,6 +1,7 @@
 """Dagster runs of jobs: find the run or batch of a job, and fail runs whose process was killed."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -49,12 +50,18 @@ def _find_batches(instance: dg.DagsterInstance) -> dict[UUID, dg.DagsterRun]:
     )
     unfinished = dg.RunsFilter(job_name=job_batch.name, statuses=_UNFINISHED)
     batches = [*instance.get_runs(cancelled), *instance.get_runs(unfinished)]
-    return {UUID(job_id): batch for batch in batches for job_id in _list_batch_jobs(batch)}
+    return {job_id: batch for batch in batches for job_id in _list_batch_jobs(batch)}
 
 
-def _list_batch_jobs(batch: dg.DagsterRun) -> list[str]:
+def _list_batch_jobs(batch: dg.DagsterRun) -> list[UUID]:
+    """Return the jobs of a batch; a person may have started one with texts that are no ids, which fails."""
     config: Any = batch.run_config
-    return list(config.get("ops", {}).get(run_pending_jobs.name, {}).get("config", {}).get("jobs", ()))
+    jobs = config.get("ops", {}).get(run_pending_jobs.name, {}).get("config", {}).get("jobs", ())
+    found = []
+    for job in jobs:
+        with suppress(ValueError):
+            found.append(UUID(job))
+    return found
 
 
 def fail_dead_runs(instance: dg.DagsterInstance, engine: Engine) -> list[str]:

@@ -44,7 +44,8 @@ def fail_without_traceback() -> Iterator[None]:
         raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from None
 
 
-def _parse_id(text: str) -> UUID:
+def parse_id(text: str) -> UUID:
+    """Return an id of a run's config. Raise UsageError if it is none."""
     try:
         return UUID(text)
     except ValueError:
@@ -66,7 +67,7 @@ def undo_changes(context: dg.OpExecutionContext, config: RollbackConfig, consoli
     with fail_without_traceback():
         result = roll_back(
             consolidation.engine,
-            _parse_id(config.target),
+            parse_id(config.target),
             settings=consolidation.settings,
             changed_by=_get_user(context),
             reason=config.reason,
@@ -81,7 +82,10 @@ def restore_archived(
 ) -> None:
     """Make archived memories active again."""
     with fail_without_traceback():
-        ids = [_parse_id(memory) for memory in config.memories]
+        if not config.memories:
+            hint = "`consolidation memories list PROJECT --status archived`"
+            raise UsageError(f"`memories` is empty: give the ids of archived memories, as in {hint}")
+        ids = [parse_id(memory) for memory in config.memories]
         result = restore_memories(consolidation.engine, ids, reason=config.reason, changed_by=_get_user(context))
     context.add_output_metadata({"restored": len(result), "memories": [_describe(memory) for memory in result]})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import dagster as dg
 import pytest
@@ -15,7 +15,7 @@ from consolidation_pipeline.defs import asset_checks
 from consolidation_pipeline.defs.job_batches import build_batch_config, job_batch
 from consolidation_pipeline.defs.job_runs import fail_orphaned_runs, find_runs_or_batches
 from consolidation_pipeline.defs.maintenance import audit_retention
-from consolidation_pipeline.defs.names import asset_key
+from consolidation_pipeline.defs.names import RESOURCE, asset_key
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG, ConsolidationResource
 from consolidation_pipeline.defs.run_requests import MAX_SINGLE_RUNS, build_run_requests
@@ -71,6 +71,24 @@ def statuses(pipeline: Pipeline) -> dict[str, str]:
     rows = pipeline.rows(query)
     assert len(rows) == len(SLUGS)
     return {row.slug: row.status for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("ids", "problem"), [(["1234"], "`jobs`: '1234' is not an id: give a full UUID of a pending job"), ([], "is empty")]
+)
+@pytest.mark.usefixtures("engine")
+def test_batch_of_wrong_ids_fails_without_traceback(instance: dg.DagsterInstance, ids: list[str], problem: str) -> None:
+    resources = {RESOURCE: ConsolidationResource()}
+    config = build_batch_config(ids)
+    result = job_batch.execute_in_process(config, instance=instance, resources=resources, raise_on_error=False)
+    (event,) = result.filter_events(lambda event: event.is_step_failure)
+    failure = event.step_failure_data.user_failure_data
+    assert failure is not None
+    assert problem in str(failure.description)
+    batch = instance.get_run_by_id(result.run_id)
+    assert batch is not None
+    instance.report_run_canceled(batch)
+    assert find_runs_or_batches(instance, [uuid4()]) == {}
 
 
 @pytest.mark.slow

@@ -111,6 +111,8 @@ def test_restore_job_restores_archived_memories(merged: Pipeline, instance: dg.D
     assert (values["restored"], values["memories"][0]["id"], values["memories"][0]["project"]) == (1, str(id_), SLUG)
     assert merged.value("SELECT archived_at FROM {s}.task_memories WHERE id = :id", id=id_) is None
     assert read_failure(execute(restore, instance, {"memories": [str(uuid4())]}))
+    empty = read_failure(execute(restore, instance, {"memories": []}))
+    assert empty.user_failure_data.description.startswith("`memories` is empty: give the ids of archived")
 
 
 @pytest.mark.breaks_rules
