@@ -13,6 +13,7 @@ from consolidation_pipeline.store.jobs.project_lock import is_project_busy
 from consolidation_pipeline.store.projects import Project
 
 DIED = "the process that ran it ended before it was done; the next run goes on from there"
+_CANCELLED = "its run, or the batch in which it waited, was cancelled before it began"
 
 
 def fail_dead_job(engine: Engine, project: Project) -> bool:
@@ -49,7 +50,8 @@ def end_dead_jobs(engine: Engine, find_ended: Callable[[Sequence[UUID]], Mapping
 def _end_job(engine: Engine, job: Row[Any], status: str) -> bool:
     """End a job; return False if a process holds the project by now, or the job has ended."""
     # A successful run ends its own job. If the job is still live, the run did not do it, so it failed.
-    error = DIED if job.status == "running" else "its run ended before it opened the project"
+    unstarted = _CANCELLED if status == "cancelled" else "its run ended before it opened the project"
+    error = DIED if job.status == "running" else unstarted
     with engine.begin() as connection:
         if is_project_busy(connection, job.project_id):
             return False

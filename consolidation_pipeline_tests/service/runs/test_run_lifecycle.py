@@ -230,6 +230,12 @@ def test_jobs_of_ended_dagster_runs_are_finished(pipeline: Pipeline, dead_job: U
     marked = end_dead_jobs(pipeline.engine, lambda _: status_of)
     assert set(marked) == {str(dead_job), str(waiting["a"]), str(waiting["c"])}
     assert [job(pipeline, waiting[slug]).status for slug in statuses] == ["cancelled", "pending", "failed"]
+    errors = [job(pipeline, waiting[slug]).error_message for slug in statuses]
+    assert errors == [
+        "its run, or the batch in which it waited, was cancelled before it began",
+        None,
+        "its run ended before it opened the project",
+    ]
     assert job(pipeline, dead_job).status == "failed"
 
 
