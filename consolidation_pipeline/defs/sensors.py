@@ -12,6 +12,7 @@ from consolidation_pipeline.defs.job_batches import job_batch
 from consolidation_pipeline.defs.job_runs import fail_dead_runs, fail_orphaned_runs, find_runs, find_runs_or_batches
 from consolidation_pipeline.defs.jobs import ASSET_JOBS
 from consolidation_pipeline.defs.names import prefixed
+from consolidation_pipeline.defs.partitions import PROJECTS, projects
 from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.run_requests import (
     SENSOR_STATUS,
@@ -32,6 +33,7 @@ from consolidation_pipeline.service.lineage.collector import find_receivers
 from consolidation_pipeline.service.runs.stale_jobs import end_dead_jobs, list_cancelled_unstarted
 from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
 from consolidation_pipeline.store.admin.project_counts import list_raw_versions
+from consolidation_pipeline.store.projects import list_projects
 
 # A tick may take a minute, and an attempt that has begun may take another 15 seconds.
 _DELIVERY_SECONDS = 20.0
@@ -48,15 +50,22 @@ _ENDED = {
 def projects_sensor(
     context: dg.SensorEvaluationContext, consolidation: ConsolidationResource
 ) -> dg.SensorResult | dg.SkipReason:
-    """Add a partition for each new project."""
-    requests = build_partition_requests(consolidation, context.instance)
-    if not requests:
-        return dg.SkipReason("every project has a partition")
-    added = [slug for request in requests for slug in request.partition_keys]
+    """Add a partition for each new project, and remove that of each project deleted since the last tick."""
+    with consolidation.engine.connect() as connection:
+        slugs = {project.slug for project in list_projects(connection)}
+    # Projects of other databases may have partitions too, so only those are removed whose project was seen here.
+    seen = set[str](json.loads(context.cursor or "[]"))
+    removed = sorted((seen - slugs) & set(context.instance.get_dynamic_partitions(PROJECTS)))
+    added = build_partition_requests(consolidation, context.instance)
+    context.update_cursor(json.dumps(sorted(filter(consolidation.selects, slugs))))
+    changes = (("added", [slug for request in added for slug in request.partition_keys]), ("removed", removed))
+    described = [f"partitions {what}: {list_first_ten(keys)}" for what, keys in changes if keys]
     # A tick without a run counts as skipped. Without a reason, Dagster would call its result empty.
-    return dg.SensorResult(
-        skip_reason=dg.SkipReason(f"partitions added: {list_first_ten(added)}"), dynamic_partitions_requests=requests
-    )
+    reason = dg.SkipReason("; ".join(described) or "every project has a partition")
+    if not described:
+        return reason
+    removals = [projects.build_delete_request(removed)] if removed else []
+    return dg.SensorResult(skip_reason=reason, dynamic_partitions_requests=[*added, *removals])
 
 
 @described_sensor("task_memories_sensor", minimum_interval_seconds=60, default_status=SENSOR_STATUS)

@@ -31,6 +31,7 @@ from consolidation_pipeline.defs.sensors import (
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
 from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
+from consolidation_pipeline.service.admin.projects import delete_project
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.jobs.job_requests import cancel_job, request_job
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
@@ -301,6 +302,27 @@ def test_projects_sensor_adds_partitions(engine: Engine, sample: Sample, instanc
     assert tick.skip_reason == dg.SkipReason("partitions added: alpha, beta")
     instance.add_dynamic_partitions(PROJECTS, ["alpha", "beta"])
     assert isinstance(projects_sensor(context), dg.SkipReason)
+
+
+def test_projects_sensor_removes_partitions_of_deleted_projects(engine: Engine, instance: dg.DagsterInstance) -> None:
+    for slug in ("alpha", "beta"):
+        ensure_project(engine, slug)
+    # One is of another code location with a database of its own.
+    instance.add_dynamic_partitions(PROJECTS, ["alpha", "beta", "elsewhere"])
+    instance.report_runless_asset_event(dg.AssetMaterialization("a", partition="beta"))
+    context = sensor_context(engine, instance)
+    assert isinstance(projects_sensor(context), dg.SkipReason)
+    delete_project(engine, "beta", confirmed=True)
+    later = sensor_context(engine, instance, cursor=context.cursor)
+    tick = projects_sensor(later)
+    assert isinstance(tick, dg.SensorResult)
+    assert tick.skip_reason == dg.SkipReason("partitions removed: beta")
+    [request] = tick.dynamic_partitions_requests or ()
+    assert (list(request.partition_keys), isinstance(request, dg.DeleteDynamicPartitionsRequest)) == (["beta"], True)
+    instance.delete_dynamic_partition(PROJECTS, "beta")
+    assert isinstance(projects_sensor(sensor_context(engine, instance, cursor=later.cursor)), dg.SkipReason)
+    [record] = instance.fetch_materializations(dg.AssetKey("a"), limit=9).records
+    assert record.partition_key == "beta"
 
 
 @pytest.mark.parametrize(("rows", "requested"), [(99, 0), (100, 1)])
