@@ -34,6 +34,7 @@ from consolidation_pipeline.launch import RunOutcome, register_projects, run_pro
 from consolidation_pipeline.service.admin.projects import delete_project
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.jobs.job_requests import cancel_job, request_job
+from consolidation_pipeline.service.jobs.retry_policy import list_failing_jobs
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.settings import PROJECT_ROOT
@@ -243,6 +244,8 @@ def test_job_of_a_run_again_from_its_failure_completes(
         assert result.success
     (_, (status, _, done, _)) = job_rows(engine)
     assert (status, done) == ("completed", ["decay_scores", "archived_memories", "consolidation_report"])
+    with engine.connect() as connection:
+        assert list_failing_jobs(connection) == []
 
 
 @pytest.mark.slow
