@@ -16,7 +16,7 @@ from consolidation_pipeline.core.knowledge.rewrite_checks import (
     find_lost_denials,
     find_reversals,
 )
-from consolidation_pipeline.core.knowledge.source_support import SourceWords
+from consolidation_pipeline.core.knowledge.source_support import IsNear, SourceWords
 from consolidation_pipeline.core.literals.literals import KINDS, literals, stands_in
 from consolidation_pipeline.core.text.clear_language import find_clear_language
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
@@ -95,15 +95,21 @@ def find_other_language(text: str, sources: Sequence[str]) -> list[str]:
 
 
 def find_unsupported(
-    text: str, sources: Sequence[str], *, others: Sequence[str] = (), is_abstract: bool = False
+    text: str,
+    sources: Sequence[str],
+    *,
+    others: Sequence[str] = (),
+    is_abstract: bool = False,
+    is_near: IsNear | None = None,
 ) -> list[str]:
     """Return a problem for each sentence of a text that nothing in its sources supports; see ``SourceWords``.
 
     Args:
         others: Texts whose words count too, in any language.
         is_abstract: Judge only sentences with a sign of an injection.
+        is_near: As of ``SourceWords``.
     """
-    unsupported = SourceWords(sources, others).find_unsupported(text, is_abstract=is_abstract)
+    unsupported = SourceWords(sources, others, is_near).find_unsupported(text, is_abstract=is_abstract)
     return [f"{_quote(sentence)} is what none of the memories says: leave it out" for sentence in unsupported]
 
 

@@ -4,6 +4,7 @@ from datetime import date
 
 import pytest
 
+from consolidation_pipeline.embed.text_nearness import is_near
 from consolidation_pipeline.llm.prompts import profile, summary
 from consolidation_pipeline.llm.prompts.profile import ProfileReply, profile_prompt
 from consolidation_pipeline.llm.prompts.summary import SummaryReply, summary_prompt
@@ -124,6 +125,14 @@ def test_paraphrase_is_supported(text: str) -> None:
 )
 def test_support_is_judged_in_one_known_language_only(text: str, sources: tuple[str, ...]) -> None:
     assert find_unsupported(text, sources) == []
+
+
+def test_sentence_near_a_source_is_supported() -> None:
+    told = "Support learned that expectations about delivery have to be set early."
+    sources = ["Told the customer that shipping takes five days; she was upset that nobody had said so at checkout."]
+    assert len(find_unsupported(told, sources)) == 1
+    assert find_unsupported(told, sources, is_near=is_near) == []
+    assert len(find_unsupported(ORDER, DEPLOYMENTS, is_near=is_near)) == 1
 
 
 def test_abstract_text_may_give_no_order_of_its_own() -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_statements
+from consolidation_pipeline.core.knowledge.source_support import IsNear
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.reply_checks import (
     find_contradictions,
@@ -76,8 +77,11 @@ def dispute_rules(texts: Sequence[str], days: Sequence[date | None]) -> str:
     return "\n".join(dict.fromkeys(rules))
 
 
-def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
-    """Return the problems of a reply: no text, too long a text, another language, inventions, contradictions."""
+def find_problems(prompt: Prompt, reply: AbstractionReply, *, is_near: IsNear | None = None) -> list[str]:
+    """Return the problems of a reply: no text, too long a text, another language, inventions, contradictions.
+
+    ``is_near``: as of ``SourceWords``.
+    """
     length = max(len(reply.statement), len(reply.summary))
     if length > MAX_CHARS:
         return [f"a text has {length} characters: write at most {MAX_CHARS}"]
@@ -91,7 +95,7 @@ def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
         *find_invented_quotes(quotes, sources),
         *find_invented_literals("\n".join(texts), [*prompt.sources, *days]),
         *find_other_language(reply.statement, prompt.sources),
-        *find_unsupported("\n".join(texts), prompt.sources, is_abstract=reply.is_abstract),
+        *find_unsupported("\n".join(texts), prompt.sources, is_abstract=reply.is_abstract, is_near=is_near),
         *find_contradictions(texts),
         *find_outdated(texts, prompt.sources, prompt.days),
     ]

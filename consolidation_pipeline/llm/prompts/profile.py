@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
+from consolidation_pipeline.core.knowledge.source_support import IsNear
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.prompts.summary import find_text_problems
 from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_other_language, find_unsupported
@@ -55,13 +56,17 @@ def profile_prompt(texts: Sequence[str], languages: Sequence[str], counts: str) 
     return Prompt("profile", VERSION, _SYSTEM, _TASK.format(language=language_rule(languages)), sources)
 
 
-def find_problems(prompt: Prompt, reply: ProfileReply) -> list[str]:
-    """Return the problems of a reply: no text, one that is too long, inventions, another language."""
+def find_problems(prompt: Prompt, reply: ProfileReply, *, is_near: IsNear | None = None) -> list[str]:
+    """Return the problems of a reply: no text, one that is too long, inventions, another language.
+
+    ``is_near``: as of ``SourceWords``.
+    """
+    summaries, counts = prompt.sources[:-1], prompt.sources[-1:]
     listed = "\n".join(text for texts in reply.parts().values() for text in texts)
     return [
         *find_text_problems(prompt, "profile", reply.profile, max_chars=MAX_CHARS),
         *find_invented_literals(listed, prompt.sources),
         # The counts, which are last, are in English.
-        *find_other_language(reply.profile, prompt.sources[:-1]),
-        *find_unsupported(f"{reply.profile}\n{listed}", prompt.sources[:-1], others=prompt.sources[-1:]),
+        *find_other_language(reply.profile, summaries),
+        *find_unsupported(f"{reply.profile}\n{listed}", summaries, others=counts, is_near=is_near),
     ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
+from consolidation_pipeline.core.knowledge.source_support import IsNear
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_other_language, find_unsupported
 
@@ -46,12 +47,15 @@ def reduce_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
     return _make_prompt(_REDUCE, texts, languages)
 
 
-def find_problems(prompt: Prompt, reply: SummaryReply) -> list[str]:
-    """Return the problems of a reply: no text, one that is too long, inventions, another language."""
+def find_problems(prompt: Prompt, reply: SummaryReply, *, is_near: IsNear | None = None) -> list[str]:
+    """Return the problems of a reply: no text, one that is too long, inventions, another language.
+
+    ``is_near``: as of ``SourceWords``.
+    """
     return [
         *find_text_problems(prompt, "summary", reply.summary, max_chars=MAX_CHARS),
         *find_other_language(reply.summary, prompt.sources),
-        *find_unsupported(reply.summary, prompt.sources),
+        *find_unsupported(reply.summary, prompt.sources, is_near=is_near),
     ]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
+from consolidation_pipeline.embed.text_nearness import is_near
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompt import Prompt
@@ -53,7 +55,7 @@ class Condenser:
         self, batches: Sequence[Sequence[Passage]], prompt: Callable[[Sequence[str], Sequence[str]], Prompt]
     ) -> list[Condensed]:
         prompts = [prompt([one.text for one in batch], [one.language for one in batch]) for batch in batches]
-        answers = self.gateway.ask_many(prompts, SummaryReply, check=find_problems)
+        answers = self.gateway.ask_many(prompts, SummaryReply, check=partial(find_problems, is_near=is_near))
         return [
             Passage(answer.value.summary.strip(), find_language(batch)) if isinstance(answer, Answer) else answer
             for batch, answer in zip(batches, answers, strict=True)

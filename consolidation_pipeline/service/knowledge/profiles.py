@@ -14,6 +14,7 @@ from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.knowledge.profile_counts import CountedProfile, count_profile
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION
 from consolidation_pipeline.core.memories.memories import consolidated_id
+from consolidation_pipeline.embed.text_nearness import is_near
 from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompts.profile import ProfileReply, find_problems, profile_prompt
 from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
@@ -248,7 +249,7 @@ def _ask_for_texts(
         for part, profile in zip(reduced, counted, strict=True)
         if not isinstance(part, Failure)
     ]
-    answers = iter(condenser.gateway.ask_many(prompts, ProfileReply, check=find_problems))
+    answers = iter(condenser.gateway.ask_many(prompts, ProfileReply, check=partial(find_problems, is_near=is_near)))
     results: list[_ProfileText | Failure | None] = []
     for part in reduced:
         if isinstance(part, Failure):

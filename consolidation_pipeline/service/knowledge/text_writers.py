@@ -19,6 +19,7 @@ from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.key_terms import find_key_terms
+from consolidation_pipeline.embed.text_nearness import is_near
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
 from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompt import Prompt
@@ -140,7 +141,7 @@ def ask_for_texts(
     terms = dict(zip((group.cluster_key for group in groups), find_key_terms(texts, context=context), strict=True))
     for batch in split_chunks(wanted, size=llm_gateway.BATCH):
         prompts = [build_prompt(run, kind, group) for group in batch]
-        answers = gateway.ask_many(prompts, kind.reply, check=find_problems)
+        answers = gateway.ask_many(prompts, kind.reply, check=partial(find_problems, is_near=is_near))
         yield [
             _read_answer(kind, group, prompt, answer, terms[group.cluster_key])
             for group, prompt, answer in zip(batch, prompts, answers, strict=True)
