@@ -69,8 +69,8 @@ def project(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
 
 
 def judge(pipeline: Pipeline) -> JudgedPairs:
-    """Run the phases up to the graph and return what the judge decided."""
-    judged = pipeline.run_phases(GRAPH_PHASES)["similarity_graph"].judged
+    """Run a job of the phases up to the graph, which completes, and return what the judge decided."""
+    judged = pipeline.run_phases(GRAPH_PHASES, planned=GRAPH_PHASES)["similarity_graph"].judged
     assert isinstance(judged, JudgedPairs)
     return judged
 
