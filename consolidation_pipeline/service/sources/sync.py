@@ -41,7 +41,7 @@ from consolidation_pipeline.store.knowledge.abstractions import load_unit_vector
 from consolidation_pipeline.store.memories.embeddings import load_unembedded, save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_taken
+from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_stood_for, list_taken
 from consolidation_pipeline.store.sources.sources import (
     Source,
     SourceRowState,
@@ -50,7 +50,6 @@ from consolidation_pipeline.store.sources.sources import (
     list_active,
     load_erased_hashes,
     load_row_states,
-    load_stand_ins,
     load_stored,
     save_row_states,
     save_sync,
@@ -389,16 +388,16 @@ class _Sync:
     def _drop(self, keys: Sequence[str], known: dict[str, SourceRowState]) -> None:
         """Delete the memories of rows that their program deleted.
 
-        A row that stands for hidden ones takes them with it: its program deleted all that it said.
+        A row that stands for hidden ones takes them with it, also if their merge is dissolved: its program deleted all
+        that it said.
         """
         gone = [known[key] for key in keys if known[key].state in ("mirrored", "successor")]
         if gone:
             with self.engine.connect() as connection:
-                stand_ins = load_stand_ins(connection, self.source.id, [state.memory_id for state in gone])
-            ids = [stand_ins.get(state.memory_id, state.memory_id) for state in gone]
-            self._delete(ids, GONE_REASON)
+                merged, raw = list_stood_for(connection, self.source.id, [state.key for state in gone])
+            self._delete(raw, GONE_REASON)
             with self.engine.begin() as connection:
-                abandon_writes(connection, self.source.id, ids, GONE_REASON)
+                abandon_writes(connection, self.source.id, merged, GONE_REASON)
         refused = [known[key] for key in keys if known[key].state == "refused"]
         with self.engine.begin() as connection:
             states = [SourceRowState(each.key, each.memory_id, each.stamp, "gone") for each in [*gone, *refused]]

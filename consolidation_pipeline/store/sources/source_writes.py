@@ -130,6 +130,36 @@ def abandon_writes(connection: Connection, source_id: UUID, memory_ids: Sequence
     connection.execute(text(_ABANDON), {"source": source_id, "memories": list(memory_ids), "reason": reason})
 
 
+# A write keeps a row, or adds one, which has the merged memory itself. That row may be hidden by a later write.
+_LIST_STOOD_FOR = """
+    WITH RECURSIVE written AS MATERIALIZED (
+        SELECT id, memory_id, coalesce(plan ->> 'keep', memory_id::text) AS stand_in, plan -> 'stamps' AS stamps
+        FROM consolidation.source_writes WHERE source_id = :source AND status = 'written'),
+    stood AS (
+        SELECT key, memory_id, NULL::uuid AS write_id FROM consolidation.source_rows
+        WHERE source_id = :source AND key = ANY(:keys)
+        UNION
+        SELECT r.key, r.memory_id, w.id
+        FROM stood s CROSS JOIN LATERAL (VALUES (s.key), (s.memory_id::text)) name (name)
+        JOIN written w ON w.stand_in = name.name
+        CROSS JOIN LATERAL jsonb_object_keys(w.stamps) AS stamp (key)
+        JOIN consolidation.source_rows r ON r.source_id = :source AND r.key = stamp.key AND r.state = 'hidden')
+    SELECT ARRAY(SELECT DISTINCT w.memory_id FROM stood JOIN written w ON w.id = stood.write_id),
+        ARRAY(SELECT DISTINCT t.id FROM stood JOIN consolidation.task_memories t ON t.id = stood.memory_id)
+"""
+
+
+def list_stood_for(
+    connection: Connection, source_id: UUID, keys: Sequence[str]
+) -> tuple[Sequence[UUID], Sequence[UUID]]:
+    """Return what rows of a store stand for: the merged memories of their writes, and raw memories.
+
+    The raw memories are those of the rows, and of the rows that are hidden behind them.
+    """
+    found = connection.execute(text(_LIST_STOOD_FOR), {"source": source_id, "keys": list(keys)}).one()
+    return found[0], found[1]
+
+
 _LIST = """
     SELECT id, memory_id, version, status, plan, reason FROM consolidation.source_writes
     WHERE source_id = :source AND status = ANY(:statuses) AND (CAST(:ids AS uuid[]) IS NULL OR id = ANY(:ids))

@@ -243,22 +243,6 @@ def load_stored(connection: Connection, ids: Sequence[UUID], *, scope: str) -> d
     return {row[0]: StoredMemory(*row) for row in connection.execute(text(statement), {"ids": list(ids)})}
 
 
-# A kept row is mirrored by a source of the merged memory that it stands for; a new row has the merged memory itself.
-_LOAD_STAND_INS = """
-    SELECT t.id, w.memory_id FROM consolidation.task_memories t
-    JOIN consolidation.source_rows r ON r.memory_id = t.id AND r.source_id = :source
-    JOIN consolidation.source_writes w ON w.source_id = :source AND w.memory_id = t.consolidated_into_id
-        AND w.status = 'written' AND w.plan ->> 'keep' = r.key
-    WHERE t.id = ANY(:ids)
-"""
-
-
-def load_stand_ins(connection: Connection, source_id: UUID, ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Return, for raw memories whose rows stand for a written group, the merged memory of that group."""
-    found = connection.execute(text(_LOAD_STAND_INS), {"source": source_id, "ids": list(ids)})
-    return {row.id: row.memory_id for row in found}
-
-
 _SAVE_SYNC = """
     UPDATE consolidation.sources SET synced_at = now(), last_sync = CAST(:numbers AS jsonb) || jsonb_strip_nulls(
         jsonb_build_object('changed', CASE

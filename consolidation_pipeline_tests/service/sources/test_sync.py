@@ -16,7 +16,7 @@ from consolidation_pipeline.service.sources.connections import connect_source, d
 from consolidation_pipeline.service.sources.recovery import hold_source
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
-from consolidation_pipeline.service.sources.write_plan import plan_writes
+from consolidation_pipeline.service.sources.write_plan import plan_restores, plan_writes
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -24,6 +24,7 @@ from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURC
 from consolidation_pipeline_tests.service.sources.stores import (
     FACTS,
     USERS,
+    WORDINGS,
     Store,
     all_wordings,
     row_id,
@@ -31,6 +32,11 @@ from consolidation_pipeline_tests.service.sources.stores import (
 )
 
 ROWS = len(all_wordings())
+# Two rows that may be merged, each with a detail of its own: a new row unites them.
+PARTIAL = (
+    ("alice", "The parser tests need the fixture folder mounted read-only and a fresh cache to pass on the machine"),
+    ("alice", "The parser tests need the fixture folder mounted read-only to pass on the machine and on laptops"),
+)
 
 
 def load_texts(pipeline: Pipeline) -> list[str]:
@@ -262,6 +268,52 @@ def test_deleted_stand_in_takes_its_group_along(mem0_store: Store, pipeline: Pip
     )
     assert active == 0
     assert len(mem0_store.texts()) == 7
+
+
+@pytest.mark.parametrize("syncs", [1, 2])
+@pytest.mark.parametrize("is_added", [False, True])
+def test_deleted_stand_in_of_a_dissolved_merge(
+    mem0_store: Store, pipeline: Pipeline, syncs: int, is_added: bool
+) -> None:
+    """A hidden key that is there again dissolves the merge; nothing may wait for the deleted row afterwards."""
+    if is_added:
+        mem0_store.add(PARTIAL)
+    consolidate(pipeline, mem0_store)
+    plans = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    plan = next(each for each in plans if (each.keep is None) == is_added)
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    stand_in = plan.keep or pipeline.value("SELECT key FROM {s}.source_rows WHERE state = 'successor'")
+    again, *others = [key for key in plan.stamps if key != plan.keep]
+    mem0_store.connection.execute(
+        "INSERT INTO mem0 SELECT %s, vector, jsonb_set(payload, '{data}', '\"Trains leave at six\"') FROM mem0 "
+        "WHERE id = %s",
+        [again, stand_in],
+    )
+    if syncs == 2:
+        sync_source(pipeline.engine, SOURCE)
+        assert len(plan_restores(pipeline.engine, SOURCE)) == 1
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [stand_in])
+    assert sync_source(pipeline.engine, SOURCE).gone == 1
+    assert plan_restores(pipeline.engine, SOURCE) == []
+    assert "Trains leave at six" in load_texts(pipeline)
+    active = "SELECT count(*) FROM {s}.task_memories t JOIN {s}.source_rows r ON r.memory_id = t.id "
+    active += "WHERE r.key = ANY(:keys) AND t.archived_at IS NULL"
+    assert pipeline.value(active, keys=[*others, plan.keep]) == 0
+    assert sync_source(pipeline.engine, SOURCE).is_change is False
+
+
+def test_deleted_stand_in_leaves_rows_that_are_shown(mem0_store: Store, pipeline: Pipeline) -> None:
+    consolidate(pipeline, mem0_store)
+    plans = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    plan = next(each for each in plans if FACTS[0] in each.texts.values())
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    mem0_store.add([(user, f"{FACTS[0]}!") for user in USERS])
+    sync_source(pipeline.engine, SOURCE)
+    pipeline.run(PROJECT)
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [plan.keep])
+    assert sync_source(pipeline.engine, SOURCE).gone == 1
+    assert load_texts(pipeline).count(f"{FACTS[0]}!") == len(USERS)
+    assert len(load_texts(pipeline)) == ROWS + len(USERS) - WORDINGS
 
 
 def test_edited_stand_in_brings_the_others_back(mem0_store: Store, pipeline: Pipeline) -> None:
