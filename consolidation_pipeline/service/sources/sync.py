@@ -19,7 +19,7 @@ from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.core.text.counted_nouns import counted, plural
 from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.embed import load_embedder
-from consolidation_pipeline.errors import InvalidMemoryError, UsageError
+from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import make_scope_key
 from consolidation_pipeline.service.intake.importer import choose_language
@@ -35,13 +35,14 @@ from consolidation_pipeline.service.sources.store_vectors import (
 )
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import SOURCE_WRITE_STATUSES
 from consolidation_pipeline.store.database.scope_keys import DELETED
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
 from consolidation_pipeline.store.memories.embeddings import load_unembedded, save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_stood_for, list_taken
+from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_stood_for, list_taken, list_writes
 from consolidation_pipeline.store.sources.sources import (
     Source,
     SourceRowState,
@@ -393,6 +394,7 @@ class _Sync:
         """
         gone = [known[key] for key in keys if known[key].state in ("mirrored", "successor")]
         if gone:
+            self._refuse_unknown_writes({state.key for state in gone})
             with self.engine.connect() as connection:
                 merged, raw = list_stood_for(connection, self.source.id, [state.key for state in gone])
             self._delete(raw, GONE_REASON)
@@ -403,6 +405,23 @@ class _Sync:
             states = [SourceRowState(each.key, each.memory_id, each.stamp, "gone") for each in [*gone, *refused]]
             save_row_states(connection, self.source.id, states)
         self.result.gone += len(gone)
+
+    def _refuse_unknown_writes(self, gone: set[str]) -> None:
+        """Raise ConflictError if writes that are not recorded here hide some of these rows: nobody deleted them."""
+        if self.source.mode == "mirror":
+            return
+        opened = self.store.list_open(self.source.name)
+        with self.engine.connect() as connection:
+            recorded = {write.id for write in list_writes(connection, self.source.id, SOURCE_WRITE_STATUSES, opened)}
+        receipts = self.store.read_receipts([id_ for id_ in opened if id_ not in recorded])
+        hidden = gone.intersection(key for receipt in receipts.values() for key in receipt["hidden"])
+        if hidden:
+            raise ConflictError(
+                f"{counted(len(hidden), 'row')} of {self.config.place} {plural(len(hidden), 'is')} hidden by writes "
+                "that are not recorded in this database, as after the restore of an older backup: `consolidation "
+                f"source restore {self.config.address}` shows what is hidden there; sync then",
+                tuple(sorted(hidden)),
+            )
 
     def _end_successors(self, states: Sequence[SourceRowState]) -> None:
         """Delete merged memories whose row in the store was changed by its program: that row is a memory of its own."""

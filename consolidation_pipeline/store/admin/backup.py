@@ -233,6 +233,9 @@ END $$;
 ANALYZE {schema}.{table};
 """
 
+# The entries of a store's outbox that were read since the backup are gone: the next sync compares all rows.
+_COMPARE_STORES = f"UPDATE {SCHEMA}.sources SET synced_at = NULL;\n"
+
 
 def restore_schema(
     engine: Engine,
@@ -270,6 +273,8 @@ def restore_schema(
             for chunk in chain([(begin + clear).encode()], _drop_unknown_settings(script)):
                 process.stdin.write(chunk)
             process.stdin.write("".join(checks).encode())
+            if "sources" in state.rows:
+                process.stdin.write(_COMPARE_STORES.encode())
             # Without this line, the end of the input rolls all of it back.
             process.stdin.write(b"\nCOMMIT;\n")
             process.stdin.close()

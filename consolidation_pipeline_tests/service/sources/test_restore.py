@@ -9,6 +9,7 @@ import pytest
 from consolidation_pipeline.connect import sidecar
 from consolidation_pipeline.connect.watch import is_watched
 from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.service.admin.backup import create_backup, restore_backup
 from consolidation_pipeline.service.sources.connections import (
     connect_source,
     disconnect_source,
@@ -23,7 +24,7 @@ from consolidation_pipeline.service.sources.write_back import write_source
 from consolidation_pipeline.service.sources.write_plan import PlannedWrite, plan_writes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
-from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, Store
+from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, Store, row_id
 
 GROUPS = len(FACTS) * len(USERS)
 
@@ -181,3 +182,37 @@ def test_mirror_of_a_written_table_undoes_nothing(
     assert disconnect_source(pipeline.engine, "twin", restore=True) == {}
     assert len(mem0_store.texts()) == GROUPS
     assert is_watched(mem0_store.connection, "mem0")
+
+
+def edit(store: Store, key: str) -> None:
+    store.connection.execute(
+        "UPDATE mem0 SET payload = jsonb_set(payload, '{data}', '\"Trains leave at six\"') WHERE id = %s", [key]
+    )
+
+
+def test_writes_that_an_older_backup_lacks_are_told(mem0_store: Store, pipeline: Pipeline) -> None:
+    """Rows that they hide are not taken for deleted ones."""
+    before = mem0_store.checksum()
+    consolidate(pipeline, mem0_store)
+    path = pipeline.folder / "shop.backup"
+    create_backup(pipeline.settings, path, replace=False, progress=lambda _: None)
+    assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).written == GROUPS
+    restore_backup(pipeline.settings, path, replace=True, progress=lambda _: None)
+    with pytest.raises(ConflictError, match="16 rows of mem0 are hidden by writes that are not recorded") as told:
+        sync_source(pipeline.engine, SOURCE)
+    assert f"`consolidation source restore --url-env {URL_ENV}` shows" in str(told.value)
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE archived_at IS NULL") == 24
+    assert restore_store(URL_ENV) == {}
+    assert mem0_store.checksum() == before
+    assert sync_source(pipeline.engine, SOURCE).is_change is False
+    assert len(plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)) == GROUPS
+
+
+def test_changes_that_were_synced_after_a_backup_are_read_again(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store)
+    path = pipeline.folder / "shop.backup"
+    create_backup(pipeline.settings, path, replace=False, progress=lambda _: None)
+    edit(mem0_store, row_id("alice", FACTS[0]))
+    assert sync_source(pipeline.engine, SOURCE).revised == 1
+    restore_backup(pipeline.settings, path, replace=True, progress=lambda _: None)
+    assert sync_source(pipeline.engine, SOURCE).revised == 1
