@@ -56,6 +56,8 @@ def search(
     from consolidation_pipeline.service.search.hybrid_search import search as search_project
     from consolidation_pipeline.service.search.typed_scopes import resolve_scope
 
+    if not query.strip():
+        raise UsageError(f"QUERY is {query!r}: give words to search for")
     engine, settings = open_store()
     search_query = SearchQuery(
         query,

@@ -62,6 +62,7 @@ def test_invalid_search_is_usage_error(cli: Cli) -> None:
         (("notes", "x", "--fusion", "sum"), "sum"),
         (("notes", "x", "--min-match", "1.5"), "'--min-match': Input should be less than or equal to 1"),
         (("notes", "x" * 10_001), "10,000 are allowed"),
+        (("notes", " "), "QUERY is ' ': give words to search for"),
     ):
         answer = cli("search", *arguments)
         assert (answer.code, message in answer.err) == (2, True), answer

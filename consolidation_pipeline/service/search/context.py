@@ -107,7 +107,7 @@ def build_context(
     if token_budget < 1:
         raise UsageError(f"token_budget is {token_budget}; it must be 1 or more")
     if not task.strip():
-        raise UsageError("the task is blank: describe it in a sentence")
+        raise UsageError(f"the task is {task!r}: describe it in a sentence")
     with tracing.span("context", {tracing.MEMORY_STORE_ID: slug}):
         with autocommit_connection(engine) as connection:
             project = get_project(connection, slug)

@@ -217,7 +217,7 @@ def test_context_refuses_nonpositive_budget(known_fact: Pipeline, budget: int) -
 
 
 def test_context_refuses_blank_task(known_fact: Pipeline) -> None:
-    with pytest.raises(UsageError, match="the task is blank"):
+    with pytest.raises(UsageError, match=r"the task is ' \\n': describe it"):
         find_context(known_fact, task=" \n")
     with pytest.raises(NotFoundError, match="there is no project 'nowhere'"):
         find_context(known_fact, "nowhere")
