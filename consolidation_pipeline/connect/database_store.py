@@ -35,7 +35,7 @@ from consolidation_pipeline.connect.store import (
     StoreConfig,
     scope_key,
 )
-from consolidation_pipeline.connect.undo import find_undone, read_receipts, set_apart, undo_write
+from consolidation_pipeline.connect.undo import find_images, find_undone, read_receipts, set_apart, undo_write
 from consolidation_pipeline.connect.watch import (
     drop_from_outbox,
     find_partitions,
@@ -273,6 +273,12 @@ class DatabaseStore:
     def find_undone(self, write_ids: Sequence[UUID]) -> list[UUID]:
         """Return those of committed writes that are undone; none if somebody removed the sidecar."""
         return [] if sidecar.find_version(self.connection) is None else find_undone(self.connection, write_ids)
+
+    def find_images(self, write_ids: Sequence[UUID]) -> set[str]:
+        """Return the keys of the hidden rows of committed writes whose images are there."""
+        if sidecar.find_version(self.connection) is None:
+            return set()
+        return find_images(self.connection, self.table, write_ids)
 
     def undo_write(self, write_id: UUID) -> list[Conflict]:
         """Put back what one write changed, in the transaction that is open."""

@@ -258,6 +258,11 @@ class FolderStore:
         """Return those of committed writes that are undone."""
         return [id_ for id_, receipt in self.read_receipts(write_ids).items() if receipt["undone"]]
 
+    def find_images(self, write_ids: Sequence[UUID]) -> set[str]:
+        """Return the paths of the hidden notes of committed writes whose images are there."""
+        hidden = {id_: receipt["hidden"] for id_, receipt in self.read_receipts(write_ids).items()}
+        return {path for id_, paths in hidden.items() for path in paths if self._writes.has_image(id_, path)}
+
     def undo_write(self, write_id: UUID) -> list[Conflict]:
         """Put back what one write changed, in the transaction that is open."""
         record = self._writes.load(write_id)

@@ -205,6 +205,10 @@ class FolderWrites:
         record: dict[str, Any] = json.loads(self._folder.read(_record_path(write_id)))
         return record
 
+    def has_image(self, write_id: UUID, path: str) -> bool:
+        """Return True if the image of a hidden note of a write is there."""
+        return self._folder.find(_hidden_path(write_id, path)) is not None
+
     def undo(self, write_id: UUID, record: Mapping[str, Any]) -> list[Conflict]:
         """Put back what a write changed. Return what stands in the way; then nothing was changed."""
         conflicts = self._find_conflicts(write_id, record)

@@ -282,6 +282,9 @@ class MemoryStore(Protocol):
     def find_undone(self, write_ids: Sequence[UUID]) -> list[UUID]:
         """Return those of committed writes that are undone."""
 
+    def find_images(self, write_ids: Sequence[UUID]) -> set[str]:
+        """Return the keys of the hidden rows of committed writes whose images are there."""
+
     def undo_write(self, write_id: UUID) -> list[Conflict]:
         """Put back what a write changed. Return what stands in the way; then nothing was changed."""
 

@@ -51,6 +51,16 @@ def find_undone(connection: Connection[Any], write_ids: Sequence[UUID]) -> list[
     return [id_ for (id_,) in connection.execute(statement, [list(write_ids)])]
 
 
+def find_images(connection: Connection[Any], table: SourceTable, write_ids: Sequence[UUID]) -> set[str]:
+    """Return the keys of the hidden rows of committed writes whose images are there."""
+    rows = connection.execute(
+        "SELECT DISTINCT key FROM consolidation_sidecar.images "
+        "WHERE write_id = ANY(%s) AND action = 'deleted' AND table_name <> ALL(%s)",
+        [list(write_ids), list(table.mapping.other_tables)],
+    )
+    return {key for (key,) in rows}
+
+
 def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) -> list[Conflict]:
     """Put back what one write changed, in the transaction of ``connection``.
 
@@ -71,6 +81,8 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
     if conflicts:
         return conflicts
     conflicts = _find_conflicts(connection, table, images, forms)
+    lost = set(found[0]["hidden"]) - find_images(connection, table, [write_id])
+    conflicts += [Conflict(table.mapping.table, key, "the image of a hidden row is gone") for key in sorted(lost)]
     successor = found[0]["successor"]
     if found[0]["inserted"]:
         conflicts += [

@@ -66,22 +66,20 @@ def check_store(engine: Engine, name: str) -> dict[str, list[str]]:
     with engine.connect() as connection:
         source = get_source(connection, name)
         option = parse_options(get_project(connection, source.project).config).scope
-        writes = list_writes(connection, source.id, ["written"])
+        writes = list_writes(connection, source.id, ["written", "gone"])
         hidden = {key for key, row in load_row_states(connection, source.id).items() if row.state == "hidden"}
         crossing = list_crossing_writes(connection, source.id, scope=option)
     with open_store(source.config) as store:
-        found = store.read_receipts([write.id for write in writes])
+        imaged = store.find_images([write.id for write in writes])
+        found = store.read_receipts([write.id for write in writes if write.status == "written"])
         receipts = [receipt for receipt in found.values() if not receipt["undone"]]
         return {
-            "hidden_rows_have_images": _find_without_image(receipts, hidden),
+            "hidden_rows_have_images": [
+                f"row {key} is hidden, and the store has no image of it" for key in sorted(hidden - imaged)
+            ],
             "successors_are_found": _find_lost_successors(store, receipts),
             "no_group_of_two_scopes": [f"memory {id_} was written for rows of several scopes" for id_ in crossing],
         }
-
-
-def _find_without_image(receipts: Sequence[Mapping[str, Any]], hidden: set[str]) -> list[str]:
-    imaged = {key for receipt in receipts for key in receipt["hidden"]}
-    return [f"row {key} is hidden, and the store has no image of it" for key in sorted(hidden - imaged)]
 
 
 def _find_lost_successors(store: MemoryStore, receipts: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,13 +19,14 @@ from consolidation_pipeline.service.sources.connections import (
     restore_store,
     set_mode,
 )
+from consolidation_pipeline.service.sources.source_checks import check_store
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.undo_all import undo_everything
-from consolidation_pipeline.service.sources.write_back import write_source
+from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import PlannedWrite, plan_writes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
-from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, Store, row_id
+from consolidation_pipeline_tests.service.sources.stores import FACTS, LANGGRAPH, MEM0, USERS, Kind, Store, row_id
 
 GROUPS = len(FACTS) * len(USERS)
 
@@ -216,3 +218,34 @@ def test_changes_that_were_synced_after_a_backup_are_read_again(mem0_store: Stor
     assert sync_source(pipeline.engine, SOURCE).revised == 1
     restore_backup(pipeline.settings, path, replace=True, progress=lambda _: None)
     assert sync_source(pipeline.engine, SOURCE).revised == 1
+
+
+@pytest.mark.parametrize("kind", [MEM0, LANGGRAPH], ids=lambda kind: kind.name)
+def test_lost_image_is_told(make_store: Callable[[Kind], Store], pipeline: Pipeline, kind: Kind) -> None:
+    store = make_store(kind)
+    before = store.checksum()
+    planned = write(pipeline, store)
+    assert not any(check_store(pipeline.engine, SOURCE).values())
+    key = planned[0].hidden[0]
+    store.connection.execute("CREATE TABLE copied AS SELECT * FROM consolidation_sidecar.images WHERE key = %s", [key])
+    store.connection.execute(
+        "DELETE FROM consolidation_sidecar.images WHERE key = %s AND table_name = %s", [key, kind.tables[0]]
+    )
+    told = [f"row {key} is hidden, and the store has no image of it"]
+    assert check_store(pipeline.engine, SOURCE)["hidden_rows_have_images"] == told
+    ((conflict,),) = undo_writes(pipeline.engine, SOURCE).values()
+    assert (conflict.key, conflict.reason) == (key, "the image of a hidden row is gone")
+    store.connection.execute(
+        "INSERT INTO consolidation_sidecar.images SELECT * FROM copied WHERE table_name = %s", [kind.tables[0]]
+    )
+    assert not any(check_store(pipeline.engine, SOURCE).values())
+    assert undo_writes(pipeline.engine, SOURCE) == {}
+    assert store.checksum() == before
+
+
+def test_hidden_rows_of_a_deleted_row_have_images(mem0_store: Store, pipeline: Pipeline) -> None:
+    planned = write(pipeline, mem0_store)
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [planned[0].keep])
+    assert [name for name, wrong in check_store(pipeline.engine, SOURCE).items() if wrong] == ["successors_are_found"]
+    assert sync_source(pipeline.engine, SOURCE).gone == 1
+    assert not any(check_store(pipeline.engine, SOURCE).values())
