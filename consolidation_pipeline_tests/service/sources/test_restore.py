@@ -243,6 +243,20 @@ def test_lost_image_is_told(make_store: Callable[[Kind], Store], pipeline: Pipel
     assert store.checksum() == before
 
 
+def test_stand_in_may_be_hidden_by_a_later_write(mem0_store: Store, pipeline: Pipeline) -> None:
+    planned = write(pipeline, mem0_store)
+    mem0_store.connection.execute(
+        "INSERT INTO mem0 SELECT '00000000-0000-0000-0000-000000000001', vector, payload FROM mem0 WHERE id = %s",
+        [planned[0].keep],
+    )
+    sync_source(pipeline.engine, SOURCE)
+    pipeline.run(PROJECT)
+    (later,) = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    assert later.hidden == [planned[0].keep]
+    assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).written == 1
+    assert not any(check_store(pipeline.engine, SOURCE).values())
+
+
 def test_hidden_rows_of_a_deleted_row_have_images(mem0_store: Store, pipeline: Pipeline) -> None:
     planned = write(pipeline, mem0_store)
     mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [planned[0].keep])
