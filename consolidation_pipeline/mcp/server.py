@@ -9,10 +9,21 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from anyio import create_memory_object_stream, create_task_group
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
-from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    CallToolResult,
+    ErrorData,
+    InputRequiredResult,
+    JSONRPCError,
+    ToolAnnotations,
+)
 from pydantic import ValidationError
 
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, error_kind
@@ -124,6 +135,25 @@ class ToolServer(MCPServer[ServerContext]):
             subscriptions=False,
         )
 
+    async def run_stdio_async(self) -> None:
+        """Serve standard input and output. Lines that are no messages are answered; the library drops them."""
+        async with stdio_server() as (lines, answers), create_task_group() as tasks:
+            forward, messages = create_memory_object_stream[SessionMessage | Exception](0)
+
+            async def answer_unreadable() -> None:
+                async with forward:
+                    async for line in lines:
+                        answer = _answer_unreadable(line) if isinstance(line, Exception) else None
+                        if answer is not None:
+                            await answers.send(SessionMessage(answer))
+                        elif isinstance(line, SessionMessage):
+                            await forward.send(line)
+
+            tasks.start_soon(answer_unreadable)
+            server = self._lowlevel_server
+            await server.run(messages, answers, server.create_initialization_options())
+            tasks.cancel_scope.cancel()
+
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[ServerContext, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
@@ -142,6 +172,17 @@ class ToolServer(MCPServer[ServerContext]):
             if message is None:
                 raise
             raise ToolError(message) from error.__cause__
+
+
+def _answer_unreadable(error: Exception) -> JSONRPCError | None:
+    """Return the answer to a line that cannot be read as a message; None to a blank one."""
+    (first, *_) = error.errors() if isinstance(error, ValidationError) else [{"type": "", "input": str(error)}]
+    if not str(first["input"]).strip():
+        return None
+    told = ErrorData(code=INVALID_REQUEST, message="the line is no JSON-RPC message")
+    if first["type"] == "json_invalid":
+        told = ErrorData(code=PARSE_ERROR, message="the line is no JSON")
+    return JSONRPCError(jsonrpc="2.0", id=None, error=told)
 
 
 def _describe_error(failure: ToolError) -> str | None:

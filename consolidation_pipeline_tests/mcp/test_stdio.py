@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,30 @@ def test_stdio_client_runs_and_rolls_back_job(database_url: str, tmp_path: Path)
         assert (done["status"], done["memories_merged"]) == ("completed", 2)
         assert agent.call("rollback_consolidation", target=done["undo"])["memories_restored"] == 2
         assert agent.call("trace_memory_lineage", memory_id=ids[0])["status"] == "active"
+
+
+def test_unreadable_lines_are_answered(tmp_path: Path) -> None:
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    request = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": hello}
+    start = [sys.executable, "-c", "from consolidation_pipeline.cli.app import main; main()", "mcp"]
+    environment = {"CONSOLIDATION_DATA_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT_ROOT)}
+    server = subprocess.Popen(
+        start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
+    )
+    with server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        answers = []
+        for line in ("{no json", '\n{"id": 3}', json.dumps(request)):
+            print(line, file=server.stdin, flush=True)
+            answers.append(json.loads(server.stdout.readline()))
+        server.stdin.close()
+    assert server.returncode == 0
+    assert [(one["id"], one.get("error", {}).get("code")) for one in answers] == [
+        (None, -32700),
+        (None, -32600),
+        (7, None),
+    ]
 
 
 @pytest.mark.slow
