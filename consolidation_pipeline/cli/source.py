@@ -121,7 +121,7 @@ def diff(
     groups from the file of --out, and `source write --plan FILE` writes the others and nothing else.
     """
     from consolidation_pipeline.service.runs.plan_file import save_plan, write_file
-    from consolidation_pipeline.service.sources.connections import list_connected
+    from consolidation_pipeline.service.sources.connections import explain_mirror, list_connected
     from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
     from consolidation_pipeline.service.sources.write_plan import (
         WritePlan,
@@ -190,8 +190,8 @@ def diff(
         return
     if out is not None:
         print(f"apply: consolidation source write {name} --plan {out}")
-    elif any(source.name == name and source.mode == "mirror" for source in list_connected(engine)):
-        print_note(f"note: in mode mirror nothing is written; to write: consolidation source mode {name} review")
+    elif mirrored := [one for one in list_connected(engine) if one.name == name and one.mode == "mirror"]:
+        print_note(f"note: {explain_mirror(mirrored[0])}")
     else:
         print_note(f"next: consolidation source write {name} ID..; undo: consolidation rollback ID")
 

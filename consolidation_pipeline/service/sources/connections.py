@@ -20,7 +20,7 @@ from consolidation_pipeline.connect.store import (
 )
 from consolidation_pipeline.core.memories.memories import check_memory_type
 from consolidation_pipeline.core.text.counted_nouns import counted
-from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.errors import ConflictError, StoreError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS, normalize_scope
 from consolidation_pipeline.service.intake.importer import find_or_create_project
@@ -186,6 +186,18 @@ def _check_rights(found: Recognition, mode: str) -> None:
     if not (found.rights.write and found.rights.create_schema):
         lacking = [warning for warning in found.warnings if warning.endswith(MIRROR_ONLY)]
         raise UsageError(f"mode {mode} needs more rights: {'; '.join(lacking)}")
+
+
+def explain_mirror(source: Source) -> str:
+    """Return what keeps a store of mode mirror from being written to, as a sentence."""
+    try:
+        with open_store(source.config) as store:
+            _check_rights(store.probe(), "review")
+    except UsageError as error:
+        return f"in mode mirror nothing is written, and {error}"
+    except StoreError:
+        pass  # It is not known if another mode fits.
+    return f"in mode mirror nothing is written; to write: consolidation source mode {source.name} review"
 
 
 def set_mode(engine: Engine, name: str, mode: str) -> None:
