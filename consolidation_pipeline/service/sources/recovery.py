@@ -19,6 +19,7 @@ from consolidation_pipeline.store.sources.source_writes import (
     list_write_ids,
     list_writes,
     set_row_states,
+    show_rows,
 )
 from consolidation_pipeline.store.sources.sources import Source, SourceRowState, load_row_states, save_row_states
 
@@ -97,7 +98,7 @@ def record_undo(connection: Connection, source: Source, write: SourceWrite, rece
 
     The reason of the write becomes what came back with other values.
     """
-    set_row_states(connection, source.id, receipt["hidden"], "mirrored")
+    show_rows(connection, source.id, receipt["hidden"])
     if receipt["inserted"]:
         forget_rows(connection, source.id, [receipt["successor"]])
     end_write(connection, write.id, "undone", "; ".join(describe_differences([receipt])) or None)

@@ -265,7 +265,8 @@ class _Sync:
         """
         for batch in _batches(rows):
             with self.engine.connect() as connection:
-                active = list_active(connection, [known[row.key].memory_id for row in batch if row.key in known])
+                states = [known[row.key] for row in batch if row.key in known and known[row.key].state != "successor"]
+                active = list_active(connection, [state.memory_id for state in states])
             revised = [row for row in batch if row.key in known and known[row.key].memory_id in active]
             self.taken += [row.key for row in batch if row.key in known and known[row.key].state == "hidden"]
             new = [row for row in batch if row.key not in known or known[row.key].memory_id not in active]
@@ -424,12 +425,14 @@ class _Sync:
             )
 
     def _end_successors(self, states: Sequence[SourceRowState]) -> None:
-        """Delete merged memories whose row in the store was changed by its program: that row is a memory of its own."""
-        ids = [state.memory_id for state in states if state.state == "successor"]
-        if ids:
-            self._delete(ids, CHANGED_REASON)
+        """Delete the memories behind new rows that their program changed: such a row is a memory of its own."""
+        keys = [state.key for state in states if state.state == "successor"]
+        if keys:
+            with self.engine.connect() as connection:
+                merged, hidden = list_stood_for(connection, self.source.id, keys)
+            self._delete(hidden, CHANGED_REASON)
             with self.engine.begin() as connection:
-                abandon_writes(connection, self.source.id, ids, CHANGED_REASON)
+                abandon_writes(connection, self.source.id, merged, CHANGED_REASON)
 
     def _delete(self, ids: Sequence[UUID], reason: str) -> None:
         with self.engine.connect() as connection:

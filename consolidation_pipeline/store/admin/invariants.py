@@ -690,6 +690,9 @@ _FIND_UNMIRRORED_ROWS = """
     SELECT s.name, r.key FROM consolidation.sources s JOIN consolidation.source_rows r ON r.source_id = s.id
     WHERE s.project_id = :project AND r.state IN ('mirrored', 'hidden') AND NOT EXISTS (
         SELECT FROM consolidation.task_memories t WHERE t.id = r.memory_id AND t.project_id = :project)
+    -- The new row of a write, which a later one hid.
+    AND NOT (r.state = 'hidden' AND EXISTS (
+        SELECT FROM consolidation.consolidated_memories m WHERE m.id = r.memory_id AND m.project_id = :project))
 """
 
 

@@ -279,6 +279,18 @@ def set_row_states(connection: Connection, source_id: UUID, keys: Sequence[str],
     connection.execute(text(_SET_STATES), {"source": source_id, "keys": list(keys), "state": state})
 
 
+_SHOW_ROWS = """
+    UPDATE consolidation.source_rows r SET state = CASE WHEN EXISTS (
+        SELECT FROM consolidation.consolidated_memories m WHERE m.id = r.memory_id) THEN 'successor' ELSE 'mirrored' END
+    WHERE source_id = :source AND key = ANY(:keys)
+"""
+
+
+def show_rows(connection: Connection, source_id: UUID, keys: Sequence[str]) -> None:
+    """Record that hidden rows are there again: mirrored ones, and new rows of earlier writes."""
+    connection.execute(text(_SHOW_ROWS), {"source": source_id, "keys": list(keys)})
+
+
 _FORGET_WRITES = """
     DELETE FROM consolidation.source_writes WHERE source_id = :source AND plan -> 'stamps' ?| CAST(:keys AS text[])
 """

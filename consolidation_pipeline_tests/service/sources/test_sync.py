@@ -15,8 +15,9 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source
 from consolidation_pipeline.service.sources.recovery import hold_source
 from consolidation_pipeline.service.sources.sync import sync_source
-from consolidation_pipeline.service.sources.write_back import write_source
+from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import plan_restores, plan_writes
+from consolidation_pipeline.store.admin.invariants import find_unmirrored_rows
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.sources.sources import get_source
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -328,6 +329,39 @@ def test_edited_stand_in_brings_the_others_back(mem0_store: Store, pipeline: Pip
     texts = mem0_store.texts()
     assert set(plan.texts.values()) - {plan.texts[plan.keep]} <= set(texts)
     assert "Something else entirely" in texts
+
+
+def test_edited_new_row_is_a_memory_of_its_own(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add(PARTIAL)
+    consolidate(pipeline, mem0_store)
+    assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).inserted == 1
+    key = pipeline.value("SELECT key FROM {s}.source_rows WHERE state = 'successor'")
+    edit(mem0_store, key, "Trains leave at six")
+    assert sync_source(pipeline.engine, SOURCE).added == 1
+    assert [text for text in load_texts(pipeline) if "parser" in text or "Trains" in text] == ["Trains leave at six"]
+    assert sync_source(pipeline.engine, SOURCE).is_change is False
+
+
+def test_new_row_may_be_hidden_by_a_later_write(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add(PARTIAL)
+    before = mem0_store.checksum()
+    consolidate(pipeline, mem0_store)
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    state = "SELECT key FROM {s}.source_rows WHERE state = 'successor'"
+    key, copy = pipeline.value(state), "00000000-0000-0000-0000-000000000001"
+    mem0_store.connection.execute("INSERT INTO mem0 SELECT %s, vector, payload FROM mem0 WHERE id = %s", [copy, key])
+    sync_source(pipeline.engine, SOURCE)
+    pipeline.run(PROJECT)
+    assert [one.hidden for one in plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)] == [[key]]
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    with pipeline.engine.connect() as connection:
+        assert find_unmirrored_rows(connection, pipeline.project(PROJECT).id) == []
+    assert undo_writes(pipeline.engine, SOURCE) == {}
+    mem0_store.connection.execute("DELETE FROM mem0 WHERE id = %s", [copy])
+    assert mem0_store.checksum() == before
+    assert sync_source(pipeline.engine, SOURCE).gone == 1
+    with pipeline.engine.connect() as connection:
+        assert find_unmirrored_rows(connection, pipeline.project(PROJECT).id) == []
 
 
 def test_restated_fact_is_absorbed(mem0_store: Store, pipeline: Pipeline) -> None:
