@@ -264,13 +264,14 @@ class _Sync:
         by us, a new memory is made, as for a new row.
         """
         for batch in _batches(rows):
+            # Before the active memories are listed: a row that stood behind a changed one gets a new memory.
+            self._end_successors([known[row.key] for row in batch if row.key in known])
             with self.engine.connect() as connection:
                 states = [known[row.key] for row in batch if row.key in known and known[row.key].state != "successor"]
                 active = list_active(connection, [state.memory_id for state in states])
             revised = [row for row in batch if row.key in known and known[row.key].memory_id in active]
             self.taken += [row.key for row in batch if row.key in known and known[row.key].state == "hidden"]
             new = [row for row in batch if row.key not in known or known[row.key].memory_id not in active]
-            self._end_successors([known[row.key] for row in new if row.key in known])
             self._append(new, known)
             self._revise(revised, known)
 

@@ -342,6 +342,19 @@ def test_edited_new_row_is_a_memory_of_its_own(mem0_store: Store, pipeline: Pipe
     assert sync_source(pipeline.engine, SOURCE).is_change is False
 
 
+def test_new_row_and_a_hidden_one_change_before_one_sync(mem0_store: Store, pipeline: Pipeline) -> None:
+    mem0_store.add(PARTIAL)
+    consolidate(pipeline, mem0_store)
+    write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1)
+    key = pipeline.value("SELECT key FROM {s}.source_rows WHERE state = 'successor'")
+    mem0_store.add(PARTIAL[:1])
+    edit(mem0_store, row_id(*PARTIAL[0]), "Boats are blue")
+    edit(mem0_store, key, "Trains leave at six")
+    assert sync_source(pipeline.engine, SOURCE).added == 2
+    assert {"Boats are blue", "Trains leave at six"} < set(load_texts(pipeline))
+    assert sync_source(pipeline.engine, SOURCE).is_change is False
+
+
 def test_new_row_may_be_hidden_by_a_later_write(mem0_store: Store, pipeline: Pipeline) -> None:
     mem0_store.add(PARTIAL)
     before = mem0_store.checksum()
