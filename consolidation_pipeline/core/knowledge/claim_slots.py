@@ -26,7 +26,9 @@ STATE_VERBS = frozenset(
     ("do with", *"be do has have hold keep lie listen live reside run sit start stay store use".split())
 )
 # What stands behind and before the holder of a part that one has.
-_HOLDS = ignore_case(r"\s+(?:owns|leads|maintains|manages|heads|chairs|(?:is|are) (?:the|our|my)\b)")
+_HOLDS = ignore_case(
+    r"\s+(?:now\s+)?(?:owns|leads|maintains|manages|heads|chairs|(?:is|are)\s+(?:now\s+)?(?:the|our|my)\b)"
+)
 _HELD = ignore_case(r"\b(?:is|are)\s+(?:now\s+)?(?:the\s+|our\s+)?$")
 _COPULA = r"\b(?:is|are|was|were|ist|sind|war|waren|es|son|era|eran|fue|est|sont|était|étaient)"
 _COPULA_BEHIND = ignore_case(rf"\s+{_COPULA}\b")
@@ -90,7 +92,7 @@ def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
     if now.start == behind:
         return True
     if was is words[0] or now is others[0]:
-        return _names_holder(before, was) and _names_holder(after, now)
+        return _names_holder(before, old[0]) and _names_holder(after, new[0])
     return _is_same_place(before, was, after, now) and all(
         _is_value_of(one, word) for one, word in ((before, was), (after, now))
     )
@@ -148,7 +150,7 @@ def _open_differently(before: Claim, after: Claim) -> bool:
 
 def _may_open_slot(claim: Claim) -> bool:
     """Return True if a sentence opens with a value, or with who has a part that one has, and not with its subject."""
-    return claim.tokens[0].kind == "value" or _names_holder(claim, claim.tokens[0])
+    return claim.tokens[0].kind == "value" or _names_holder(claim, claim.tokens[:1])
 
 
 def _pair_modifiers(after: Claim, before: Claim) -> Iterator[tuple[str, str]]:
@@ -164,10 +166,10 @@ def _pair_modifiers(after: Claim, before: Claim) -> Iterator[tuple[str, str]]:
                 yield after.tokens[at + step].key, before.tokens[place + step].key
 
 
-def _names_holder(claim: Claim, word: Token) -> bool:
-    """Return True if a sentence says who has a part that one has: "Ann owns it", "the lead is Ann"."""
-    rest = claim.text[word.start + len(word.text) :]
-    return _HOLDS.match(rest) is not None or _HELD.search(claim.text[: word.start]) is not None
+def _names_holder(claim: Claim, words: Sequence[Token]) -> bool:
+    """Return True if words name who has a part that one has: "Ann Lee owns it", "the lead is Ann"."""
+    rest = claim.text[words[-1].start + len(words[-1].text) :]
+    return _HOLDS.match(rest) is not None or _HELD.search(claim.text[: words[0].start]) is not None
 
 
 def _is_same_place(before: Claim, was: Token, after: Claim, now: Token) -> bool:

@@ -142,17 +142,13 @@ def _is_same_frame(before: Claim, after: Claim, topic: Sequence[Token], rest: Se
 
 def _says(claim: Claim, former: Sequence[Token], at: Span | None = None) -> bool:
     """Return True if a claim has the values and names among ``former``, or else two thirds of the words."""
-    keys = {token.key for token in (claim.inside(at) if at else claim.tokens)}
-    texts = {token.text.lower() for token in (claim.inside(at) if at else claim.tokens)}
+    tokens = claim.inside(at) if at else claim.tokens
+    keys, texts = {token.key for token in tokens}, {token.text.lower() for token in tokens}
+    # "From 300 to 60 seconds" has the unit of both behind the second one.
+    numbers = {token.text.partition(" ")[0] for token in tokens if token.key.startswith("number:")}
 
     def has(token: Token) -> bool:
-        # "from 5 to 7 days" has the unit of both behind the second one.
-        is_bare = token.key.startswith("number:") and " " not in token.key
-        return (
-            token.key in keys
-            or token.text.lower() in texts
-            or (is_bare and any(key.startswith(f"{token.key} ") for key in keys))
-        )
+        return token.key in keys or token.text.lower() in texts or token.text in numbers
 
     literal = [token for token in former if token.kind in VALUE_KINDS]
     if literal:

@@ -123,10 +123,40 @@ def test_what_was_done_and_is_relied_on_agree(older: str, newer: str) -> None:
     [
         ("Bob is the on-call lead.", "The on-call lead is now Ann."),
         ("MySQL is our main database.", "Our main database is now Postgres."),
+        ("Monday is the deploy day.", "Tuesday is now the deploy day."),
     ],
 )
 def test_subject_and_its_predicate_change_places(older: str, newer: str) -> None:
     assert compare(older, newer) is not None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The cache has a TTL of 300 seconds.", "The TTL of the cache was lowered from 300 to 60 seconds."),
+        ("The session timeout is 60 minutes.", "The session timeout is 30 minutes (was 60)."),
+        ("The upload limit is 2 GB.", "The upload limit was raised from 2 to 4 GB."),
+        ("Mara Lindqvist leads the booking team.", "Jonas Weber leads the booking team now."),
+        ("Ann Lee maintains the wiki.", "Ben Ode now maintains the wiki."),
+    ],
+)
+def test_former_number_has_the_unit_and_a_holder_a_full_name(older: str, newer: str) -> None:
+    found = compare(older, newer)
+    assert found is not None
+    assert found.rule == "change words"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The cache has a TTL of 300 seconds.", "The TTL of the cache was lowered from 200 to 60 seconds."),
+        ("The cache keeps 300 entries.", "The TTL of the cache was lowered from 300 to 60 seconds."),
+        ("Ann Lee leads the booking team.", "Ben Ode now leads the search team."),
+        ("Carl Poe likes the new desk.", "Dan Roe likes the new desk now."),
+    ],
+)
+def test_number_or_holder_of_something_else_changes_nothing(older: str, newer: str) -> None:
+    assert compare(older, newer) is None
 
 
 def test_date_of_a_change_is_no_other_value() -> None:
