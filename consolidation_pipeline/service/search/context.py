@@ -30,7 +30,7 @@ from consolidation_pipeline.core.search.context_markdown import (
     leave_out_told,
 )
 from consolidation_pipeline.core.search.context_pieces import PLAYBOOK, ContextPiece, SelectedPiece
-from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, TaskContext
+from consolidation_pipeline.core.search.results import ContextEntry, Contradiction, SearchHit, TaskContext
 from consolidation_pipeline.core.search.task_words import is_on_task
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.errors import UsageError
@@ -300,7 +300,10 @@ def _recommend(slug: str, candidates: _Candidates, selection: ContextSelection) 
         yield candidates.note
     if count + more < _FEW:
         yield f"{slug} knows little about this ({count + more} found): store what you learn as memories."
-    if selection.contradictions:
+    settled = [_is_settled(one, candidates.hits) for one in selection.contradictions]
+    if any(settled):
+        yield "Where a newer memory is known to replace an older one, rely on the newest."
+    if not all(settled):
         yield "Find out which side of a contradiction holds before you rely on either."
     yield from _recommend_categories(candidates.categories, selected)
     if more:
@@ -309,6 +312,13 @@ def _recommend(slug: str, candidates: _Candidates, selection: ContextSelection) 
         yield f"{slug} has raw memories only: `consolidation run {slug}` merges them and finds patterns."
     if candidates.waiting:
         yield f"{candidates.waiting} wait for review: `consolidation review list {slug}`."
+
+
+def _is_settled(contradiction: Contradiction, hits: Mapping[UUID, SearchHit]) -> bool:
+    """Return True if each side but the newest is a memory that another side is confirmed to replace."""
+    ids = {side.id for side in contradiction.sides}
+    older = [hits.get(side.id) for side in contradiction.sides[1:]]
+    return all(hit is not None and not ids.isdisjoint(_list_newer(hit)) for hit in older)
 
 
 def _recommend_categories(categories: Mapping[str, int], selected: Collection[SelectedPiece]) -> Iterator[str]:

@@ -189,6 +189,30 @@ def test_context_dates_sides_by_learned_at(shared: Pipeline) -> None:
     ]
 
 
+@pytest.mark.parametrize("status", ["confirmed", "candidate"])
+def test_confirmed_replacement_says_which_side_holds(shared: Pipeline, status: str) -> None:
+    slug = f"replaced-{status}"
+    ensure_project(shared.engine, slug)
+    rows = [
+        {"content": f"The response cache is {state} in staging.", "id": state, "created_at": day}
+        for state, day in (("off", "2026-05-12T09:00:00Z"), ("on", "2026-03-01T09:00:00Z"))
+    ]
+    add_memories(shared.engine, slug, rows, source="agent", changed_by="bot", settings=shared.settings)
+    shared.write(
+        "INSERT INTO {s}.memory_relations (project_id, a_id, b_id, relation_type, confidence, status) "
+        "SELECT newer.project_id, newer.id, older.id, 'supersedes', 1, :status "
+        "FROM {s}.task_memories newer JOIN {s}.task_memories older USING (project_id) "
+        "JOIN {s}.projects p ON p.id = project_id "
+        "WHERE newer.external_id = 'off' AND older.external_id = 'on' AND p.slug = :slug",
+        status=status,
+        slug=slug,
+    )
+    told = find_context(shared, slug, "is the response cache on in staging").recommendations
+    rely = "Where a newer memory is known to replace an older one, rely on the newest."
+    ask = "Find out which side of a contradiction holds before you rely on either."
+    assert (rely in told, ask in told) == (status == "confirmed", status == "candidate")
+
+
 def test_entry_in_contradiction_has_date_of_support(shared: Pipeline) -> None:
     freeze = "Freeze the replica of the ledger on {}."
     (supporting,) = add(shared, "frozen", [freeze.format("Mondays")])
