@@ -226,5 +226,8 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
         return before.is_denied != stripped.is_denied
     comparison = compare_sentences(before.reading, stripped.reading)
     if comparison is not None and comparison.relation != "elsewhere":
-        return comparison.relation != "agrees" and is_one_slot(before, stripped, comparison)
+        if comparison.relation == "agrees" or not is_one_slot(before, stripped, comparison):
+            return False
+        # Sentences on "production" and on "staging" may have nothing else in common.
+        return comparison.relation != "apart" or fill_one_slot(before, after, change.cue)
     return fill_one_slot(before, after, change.cue)
