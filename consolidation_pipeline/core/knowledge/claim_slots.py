@@ -72,8 +72,14 @@ def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
     behind = next((token.start for token in after.tokens if token.start >= cue[1]), -1)
     words = [token for token in before.tokens if token.key not in STATE_VERBS]
     others = [token for token in after.tokens if token.key not in STATE_VERBS and not cue[0] <= token.start < cue[1]]
+    # "Now at 04:00, since the backup runs at 02:00": the reason is of something else.
+    told = {token.clause for token in others if token.start == behind}
+    own = [token for token in others if token.clause in told]
+    claimed = {token.key for token in words if token.kind == "word"}
+    if 2 * len(claimed & {token.key for token in own}) > len(claimed):
+        others = own
     shared = {token.key for token in words} & {token.key for token in others}
-    told = {token.clause for token in others if token.key in shared or token.start == behind}
+    told |= {token.clause for token in others if token.key in shared}
     others = [token for token in others if token.clause in told]
     old, new = _find_runs(words, shared), _find_runs(others, shared)
     if not shared or len(old) != 1 or len(new) != 1 or max(len(old[0]), len(new[0])) > _LONGEST_SLOT:

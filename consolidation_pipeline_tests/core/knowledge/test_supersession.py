@@ -168,6 +168,15 @@ def test_other_number_or_holder_and_plan_change_nothing(older: str, newer: str) 
     assert compare(older, newer) is None
 
 
+def test_reason_of_a_change_is_of_something_else() -> None:
+    newer = "Staging is now rebuilt every night at 04:00 UTC, since the backup runs at 02:00."
+    found = compare("Staging is rebuilt every night at 02:00 UTC.", newer)
+    assert found is not None
+    assert found.rule == "change words"
+    assert compare("The backup runs at 02:00.", newer) is None
+    assert compare("The backup runs at 05:00.", newer) is None
+
+
 def test_date_of_a_change_is_no_other_value() -> None:
     older = "The wiki pages are stored in Paris."
     found = compare(older, "Since 12 March the wiki pages are stored in Oslo and no longer in Paris.")
