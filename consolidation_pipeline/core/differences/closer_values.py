@@ -24,12 +24,12 @@ def find_closer_value(alignment: Alignment, *, is_longer_a: bool) -> tuple[Token
     first = {token.key: token for token in reversed(longer)}
     for at, place in places.items() if left else ():
         own, value = shorter[at], longer[place]
+        if own.kind not in _VALUE_KINDS:
+            continue
         words = {longer[other].key for one, other in places.items() if _is_word_of(shorter[one], own)}
         # Words that the longer text has twice may be paired with those of the other claim.
         claim = [first[key] for key in words if counts[key] == 1] or [first[key] for key in words]
-        if own.kind not in _VALUE_KINDS or not claim:
-            continue
-        for token in left:
+        for token in left if claim else ():
             is_listed = abs(token.place - value.place) == 1
             is_other = token.key != value.key and _measure(token) == _measure(value)
             if is_other and not is_listed and _distance(token, claim) < _distance(value, claim):
