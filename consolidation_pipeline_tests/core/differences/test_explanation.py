@@ -32,6 +32,9 @@ VALUES_OF_OTHER_CLAIMS = (
     ("La caché dura 300 segundos, porque las sesiones duran 60 segundos.", "La caché dura 60 segundos."),
     ("Le cache dure 300 secondes, car les sessions durent 60 secondes.", "Le cache dure 60 secondes."),
     ("缓存保留300秒,因为会话保留60秒。", "缓存保留60秒。"),
+    ("We moved the parser from version 2.8 to 3.1 last sprint.", "Since last sprint the parser is on version 2.8."),
+    ("The limit of the queue was raised from 5 to 10 MB in May.", "The limit of the queue is 5 MB."),
+    ("Wir haben das Limit von 5 auf 10 MB erhöht.", "Das Limit ist 5 MB."),
 )
 DETAILS_WITH_VALUES = (
     ("The cache lives for 300 seconds, since sessions live for 60 seconds.", "The cache lives for 300 seconds."),
@@ -40,6 +43,7 @@ DETAILS_WITH_VALUES = (
         "Staging is rebuilt every night at 02:00 UTC.",
     ),
     ("Use Redis 7.2 for the cache; Postgres 16 keeps the sessions.", "Use Redis 7.2 for the cache."),
+    ("We moved the parser from version 2.8 to 3.1 last sprint.", "We moved the parser to version 3.1 last sprint."),
 )
 MAY_MERGE = {
     "case and punctuation": ("The build fails, sometimes.", "the build fails sometimes"),
