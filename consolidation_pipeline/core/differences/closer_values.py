@@ -4,11 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from consolidation_pipeline.core.differences.alignment import Alignment
-from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.literals.measurements import name_quantity
 
-# Kinds of tokens that stand for a value or name.
-_VALUE_KINDS = ("value", "name", "code")
 # Governors of a former value and of the one that takes its place: "from 5 to 7", "von 5 auf 7", "de 5 a 7".
 _FROM = frozenset(("from", "de"))
 _TO = frozenset("to auf zu nach a à".split())
@@ -24,11 +22,11 @@ def find_closer_value(alignment: Alignment, *, is_longer_a: bool) -> tuple[Token
     a, b = alignment.a, alignment.b
     longer, shorter, places = (a, b, alignment.of_b) if is_longer_a else (b, a, alignment.of_a)
     taken, counts = {*places.values()}, Counter(token.key for token in longer)
-    left = [token for at, token in enumerate(longer) if at not in taken and token.kind in _VALUE_KINDS]
+    left = [token for at, token in enumerate(longer) if at not in taken and token.kind in VALUE_KINDS]
     first = {token.key: token for token in reversed(longer)}
     for at, place in places.items() if left else ():
         own, value = shorter[at], longer[place]
-        if own.kind not in _VALUE_KINDS:
+        if own.kind not in VALUE_KINDS:
             continue
         words = {longer[other].key for one, other in places.items() if _is_word_of(shorter[one], own)}
         # Words that the longer text has twice may be paired with those of the other claim.

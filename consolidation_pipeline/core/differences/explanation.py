@@ -28,7 +28,7 @@ from consolidation_pipeline.core.differences.order import (
     is_turned,
 )
 from consolidation_pipeline.core.differences.reader import read
-from consolidation_pipeline.core.differences.reading import Cue, Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Cue, Reading, Token, sort_as_written
 from consolidation_pipeline.core.differences.restrictions import find_restriction
 from consolidation_pipeline.core.differences.roles import find_new_role, read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
@@ -305,7 +305,7 @@ def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Find
         first, second = alignment.a[i], alignment.b[j]
         if first.key != second.key and (longer := find_longer(first, second)):
             yield "addition", [first] if longer is first else [], [second] if longer is second else []
-    for kind in ("value", "name", "code"):
+    for kind in VALUE_KINDS:
         one, other = ([token for token in left if token.kind == kind] for left in (left_a, left_b))
         if one and other:
             yield kind, one, other

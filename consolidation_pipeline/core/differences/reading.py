@@ -15,6 +15,8 @@ VERB = "verb-"
 _BE = f"{VERB}be "
 # Beginning of the keys of paths.
 PATH = "path:"
+# Kinds of tokens that stand for a value or name; the others are words.
+VALUE_KINDS = ("value", "name", "code")
 
 
 class Token(NamedTuple):

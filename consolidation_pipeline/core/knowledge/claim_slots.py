@@ -7,7 +7,7 @@ from itertools import groupby
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.language import load_language
-from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.change_words import Span
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.rival_claims import Comparison, is_label, is_name
@@ -17,8 +17,6 @@ WRONG = frozenset("incorrect incorrectly wrong wrongly".split())
 FAULTS = WRONG | frozenset(
     "bug issue problem error mistake because fails failed causing expected properly correctly".split()
 )
-# Kinds of tokens that stand for a value or name.
-VALUE_KINDS = ("value", "name", "code")
 # Most words that take the place of others.
 _LONGEST_SLOT = 4
 # Verbs that say where or how something is, by the keys of their tokens.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from consolidation_pipeline.core.differences.language import load_language, split_words
-from consolidation_pipeline.core.differences.reading import Token
+from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.change_words import Change, Span
 from consolidation_pipeline.core.knowledge.claim_slots import (
     FAULTS,
     STATE_VERBS,
-    VALUE_KINDS,
     are_apart,
     fill_one_slot,
     finds_fault,

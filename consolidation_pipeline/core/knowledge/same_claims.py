@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from consolidation_pipeline.core.differences.explanation import Difference, explain_readings
 from consolidation_pipeline.core.differences.language import load_language
-from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
@@ -27,8 +27,6 @@ _MOSTLY, _TOLD_WORDS = 0.6, 3
 # Differences that make another claim of a sentence, and those that do so in a short one.
 _OTHER = frozenset(("value", "name", "code", "exchange", "polarity", "language"))
 _OTHER_IF_SHORT = frozenset(("opposite", "exception", "added cue", "moved cue"))
-# Tokens of these kinds name a thing or a value: a memory without them does not say the claim.
-_NAMING = ("value", "name", "code")
 
 Run = tuple[Token, ...]
 
@@ -85,7 +83,7 @@ class SameClaim:
     def _list_shared_names(self, text: str) -> set[str]:
         """Return the keys of the names and values that the claim and a text have."""
         keys = read_sentence(text, self.language).key_set
-        return {token.key for token in self.reading.tokens if token.kind in _NAMING and token.key in keys}
+        return {token.key for token in self.reading.tokens if token.kind in VALUE_KINDS and token.key in keys}
 
     def _measure_own(self, text: str) -> float:
         """Return the share of the content words of a text that the claim has."""
@@ -99,7 +97,7 @@ class SameClaim:
         other = read_sentence(text, self.language)
         if self.reading.normalized == other.normalized:
             return True
-        named = {token.key for token in self.reading.tokens if token.kind in _NAMING}
+        named = {token.key for token in self.reading.tokens if token.kind in VALUE_KINDS}
         if not named <= other.key_set or _list_replaced(self.reading, other):
             return False
         is_long = len(self.words) >= _LONG_WORDS and self._measure_share(text) >= _SAYS_LONG
