@@ -81,7 +81,8 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
     if conflicts:
         return conflicts
     conflicts = _find_conflicts(connection, table, images, forms)
-    lost = set(found[0]["hidden"]) - find_images(connection, table, [write_id])
+    others = table.mapping.other_tables
+    lost = {*found[0]["hidden"]} - {one.key for one in images if one.action == "deleted" and one.table not in others}
     conflicts += [Conflict(table.mapping.table, key, "the image of a hidden row is gone") for key in sorted(lost)]
     successor = found[0]["successor"]
     if found[0]["inserted"]:

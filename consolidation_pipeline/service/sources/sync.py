@@ -374,16 +374,18 @@ class _Sync:
             if row.vector is not None and self.dimensions is not None:
                 vectors[id_] = row.vector
         if revisions:
-            with self.engine.connect() as connection:
-                former = load_unit_vectors(connection, vectors, self.model, self.dimensions or 0)
+            former = dict[UUID, Vectors]()
+            if vectors:
+                with self.engine.connect() as connection:
+                    former = load_unit_vectors(connection, vectors, self.model, self.dimensions or 0)
             done = revise_memories(
                 self.engine, self.project, revisions, changed_by=AUTHOR, reason=f"{CHANGED_REASON}: {self.source.name}"
             )
             self.result.revised += len(done.ids)
-            with self.engine.begin() as connection:
-                bare = load_unembedded(connection, "task_memories", to_ids(done.ids), self.model)
-                new = {id_: vectors[id_] for id_ in to_uuids(bare.ids) if id_ in vectors}
-                self._save_vectors(connection, new, former)
+            if named := [id_ for id_ in done.ids if id_ in vectors]:
+                with self.engine.begin() as connection:
+                    bare = load_unembedded(connection, "task_memories", to_ids(named), self.model)
+                    self._save_vectors(connection, {id_: vectors[id_] for id_ in to_uuids(bare.ids)}, former)
         if states:
             with self.engine.begin() as connection:
                 save_row_states(connection, self.source.id, states)
