@@ -126,12 +126,13 @@ def _merge_texts(texts: tuple[str, ...], keep_first: bool) -> _Merge:
         return _Merge("", ())
     given = [*given[:keep_first], *_improve_form(given[keep_first:], given)]
     first = _Source(given[0])
-    others = _drop_repeats(first, map(_Source, sorted(set(given[1:]), key=lambda text: (-len(text), text))))
+    sources = [_Source(text) for text in sorted(set(given[1:]), key=lambda text: (-len(text), text))]
+    others = _drop_repeats(first, sources)
     enough = _find_covering(first, others, keep_first=keep_first)
     if enough is not None:
         return _Merge(enough.text, [enough.pieces])
     details = _select_details(first, others)
-    opening = first.pieces if keep_first else _replace_covered(first, details)
+    opening = first.pieces if keep_first else _replace_covered(first, details, sources)
     added = [_join_kept(one, details) for one in others]
     content = _render([first.wrapped if opening == first.pieces else opening, *added])
     return _Merge(content, [opening, *added])
@@ -206,12 +207,20 @@ def _select_details(first: _Source, others: Sequence[_Source]) -> list[Statement
     return [sentence for sentence in dict.fromkeys(new) if sentence in kept]
 
 
-def _replace_covered(first: _Source, details: list[Statement]) -> list[Piece]:
-    """Return the first text with details in place of the sentences that they cover; these details are removed."""
+def _replace_covered(first: _Source, details: list[Statement], sources: Sequence[_Source]) -> list[Piece]:
+    """Return the first text with details in place of the sentences that they cover; these details are removed.
+
+    A detail also has to cover what such a sentence covers of ``sources``: coverage is not transitive.
+    """
+    given = {sentence for source in sources for sentence in source.sentences}
+
+    def can_replace(detail: Statement, old: Statement) -> bool:
+        return detail.covers(old) and all(detail.covers(one) for one in given if old.covers(one))
+
     pieces: list[Piece | None] = list(first.pieces)
     changed: set[int] = set()
     for detail in list(details):
-        covered = [at for at, one in enumerate(first.sentences) if at not in changed and detail.covers(one)]
+        covered = [at for at, one in enumerate(first.sentences) if at not in changed and can_replace(detail, one)]
         if covered:
             gap, old = first.pieces[covered[0]]
             changed.update(covered)

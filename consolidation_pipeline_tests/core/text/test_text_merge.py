@@ -180,6 +180,8 @@ def test_merge_keeps_every_literal(given_texts: list[str]) -> None:
         *("use below). use use", "use below). use use \n```python\nif x_1 == 2:\n\n    run('v3')\n```"),
     ]
 )
+# "oauth. x.the" covers the first text, which covers "x.The", but does not cover "x.The" itself.
+@example(["OAuth. x.The ", "x.The \n```\nrun('v3')\n```", "oauth. x.the ", "x.the \n```\nrun('v3')\n```"])
 @given(texts | recased)
 def test_merge_is_idempotent(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
