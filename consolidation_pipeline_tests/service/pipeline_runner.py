@@ -62,11 +62,11 @@ class Outcome:
     graph: GraphUpdate
     clusters: ClusterSummary
     merging: MergeResult
+    supersessions: SupersessionResult
     patterns: DeriveResult
     principles: DeriveResult
     playbook: PromotionResult
     suggestions: ProposalResult
-    supersessions: SupersessionResult
     summaries: SummaryResult
     profiles: ProfileResult
     decay: DecayResult

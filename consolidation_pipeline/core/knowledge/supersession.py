@@ -26,7 +26,7 @@ from consolidation_pipeline.core.knowledge.ended_claims import ends_any, uses_go
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
-from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences
+from consolidation_pipeline.core.text.sentences import extract_sentences
 
 Status = Literal["candidate", "confirmed"]
 Rule = Literal["change words", "same writer", "dates"]
@@ -106,19 +106,18 @@ def describe_supersession(found: Supersession) -> str:
     return f"{found.rule}: {_shorten(found.was)} -> {_shorten(found.now)}"
 
 
+def is_superseded(sentence: str, reason: str) -> bool:
+    """Return True if this is the older sentence of a reason of ``describe_supersession``."""
+    return reason.partition(": ")[2].startswith(f"{_shorten(sentence)} -> ")
+
+
 def drop_superseded(text: str, reasons: Collection[str]) -> str:
     """Return ``text`` without the sentences that newer memories replaced, by the reasons of ``describe_supersession``.
 
     The rest keeps its words and white space. A text of nothing else becomes empty.
     """
-    former = [reason.partition(": ")[2] for reason in reasons]
-
-    def is_former(sentence: Sentence) -> bool:
-        opening = f"{_shorten(sentence.text)} -> "
-        return any(one.startswith(opening) for one in former)
-
     forms = {sentence: normalize_text(sentence.whole) for sentence in extract_sentences(text)}
-    dropped = {form for sentence, form in forms.items() if is_former(sentence)}
+    dropped = {form for sentence, form in forms.items() if any(is_superseded(sentence.text, one) for one in reasons)}
     return "" if dropped == {*forms.values()} else strip_boilerplate(text, dropped)
 
 

@@ -18,9 +18,11 @@ from consolidation_pipeline.service.knowledge.reconcile import (
     TargetRow,
     find_pending_rows,
     find_rows_of_old_layout,
+    find_rows_with_other_relations,
     find_superseded_rows,
     find_target_rows,
 )
+from consolidation_pipeline.service.knowledge.replaced_sentences import leave_out_replaced, list_relations
 from consolidation_pipeline.service.knowledge.text_writers import (
     AbstractionKind,
     DraftText,
@@ -37,6 +39,7 @@ from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.knowledge.abstractions import (
     REWRITE_PENDING,
     SEEN,
+    SUPERSEDED,
     ExistingRow,
     Origin,
     UnitRow,
@@ -44,6 +47,7 @@ from consolidation_pipeline.store.knowledge.abstractions import (
     load_origins,
     load_unit_vectors,
     load_units,
+    retire_replaced,
     supersede_rows,
 )
 from consolidation_pipeline.store.knowledge.compared_sentences import (
@@ -51,6 +55,7 @@ from consolidation_pipeline.store.knowledge.compared_sentences import (
     replace_compared_sentences,
 )
 from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory, LineageEdge, write_derived
+from consolidation_pipeline.store.knowledge.supersessions import Replacements
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
@@ -107,11 +112,14 @@ class DeriveResult:
     refused_by_tests: int = 0
 
 
-def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence[GroupIds]) -> DeriveResult:
+def derive_abstractions(
+    run: ProjectRun, kind: AbstractionKind, groups: Sequence[GroupIds], replacements: Replacements
+) -> DeriveResult:
     """Write or update a row for each group that no stored row covers, and retire the rows that are superseded.
 
     Each batch of texts is written in a transaction of its own. Groups for which the model gives no text, or for which
-    the budget is used up, get an extracted one, which the next run replaces. A text of a model stays.
+    the budget is used up, get an extracted one, which the next run replaces. A text of a model stays. What
+    ``replacements`` replaced is not told as current (``leave_out_replaced``).
 
     Raises:
         ConflictError: a row changed meanwhile; earlier batches stay written.
@@ -122,11 +130,11 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         superseded = _retire_superseded(connection, run, kind, existing, present_keys=present_keys)
         if superseded:
             existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
-        targets = find_writable_targets(connection, run, kind, groups, existing)
+        targets = find_writable_targets(connection, run, kind, groups, existing, replacements)
         selected = select_context_groups(groups, targets)
         ids = {id_ for one in selected for id_ in one.ids.unit_ids}
         units = load_units(connection, ids, scope=scope) if selected else {}
-    loaded = attach_units(selected, units)
+    loaded = attach_units(selected, units, replacements)
     plans = {
         one.cluster_key: plan_abstraction(targets[one.cluster_key], one) for one in loaded if one.cluster_key in targets
     }
@@ -165,6 +173,9 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
             kept = {id_ for target in targets.values() for id_ in (target.id, *(row for row, _ in target.superseded))}
             existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
             superseded += _retire_superseded(connection, run, kind, existing, present_keys=present_keys, kept=kept)
+            replaced = find_replaced_rows(drafts, plans, existing)
+            retire_replaced(connection, run.author, replaced, operation=kind.name, now=run.now)
+            superseded += len(replaced)
             prune_compared_sentences(connection, run.project.id)
         note_discarded(connection, run, kind, discarded, present_keys=present_keys)
     written = [
@@ -194,19 +205,34 @@ def find_writable_targets(
     kind: AbstractionKind,
     groups: Sequence[GroupIds],
     existing: Sequence[ExistingRow],
+    replacements: Replacements,
 ) -> dict[str, TargetRow]:
     """Return the target rows of ``find_target_rows`` that the run may write, by cluster key.
 
-    There are also those of ``find_rows_of_old_layout`` and, with a model, of ``find_pending_rows``. Left out are groups
-    whose row a person undid, and rows that are not in the plan that the run applies.
+    There are also those of ``find_rows_of_old_layout``, of ``find_rows_with_other_relations`` and, with a model, of
+    ``find_pending_rows``. Left out are groups whose row a person undid, and rows that are not in the plan that the run
+    applies.
     """
     unwanted = load_undone_cluster_keys(connection, run.project.id, kind.name)
     wanted = [group for group in groups if group.cluster_key not in unwanted]
     targets = find_target_rows(run.project.slug, kind.name, wanted, existing)
     targets |= find_rows_of_old_layout(wanted, existing)
+    targets |= find_rows_with_other_relations(wanted, existing, replacements)
     if run.options.llm_model is not None:
         targets |= find_pending_rows(wanted, existing)
     return {key: target for key, target in targets.items() if run.may_write(target.id)}
+
+
+def find_replaced_rows(
+    drafts: Iterable[GroupDraft], plans: Mapping[str, PlannedAbstraction], existing: Iterable[ExistingRow]
+) -> list[ExistingRow]:
+    """Return the stored rows of groups that have no text any more, as newer memories replaced some of theirs.
+
+    Rows that a person keeps are left out.
+    """
+    without_text = [draft.group for draft in drafts if draft.text is None and draft.error is None]
+    ids = {plans[group.cluster_key].target.id for group in without_text if group.relations}
+    return [row for row in existing if row.id in ids and row.is_active and not row.is_kept]
 
 
 def select_context_groups(groups: Sequence[GroupIds], wanted: Collection[str]) -> list[ContextGroup]:
@@ -221,10 +247,21 @@ def select_context_groups(groups: Sequence[GroupIds], wanted: Collection[str]) -
     return [ContextGroup(group, group.cluster_key in context) for group in groups if group.cluster_key in needed]
 
 
-def attach_units(selected: Sequence[ContextGroup], units: Mapping[UUID, UnitRow]) -> list[Group]:
-    """Return the groups with their units. A group that lost a unit meanwhile is left out."""
+def attach_units(
+    selected: Sequence[ContextGroup], units: Mapping[UUID, UnitRow], replacements: Replacements
+) -> list[Group]:
+    """Return the groups with their units, of which each tells what ``leave_out_replaced`` leaves.
+
+    A group that lost a unit meanwhile is left out.
+    """
     return [
-        Group(one.ids.cluster_key, tuple(units[id_] for id_ in one.ids.unit_ids), one.ids.cohesion, one.is_context)
+        Group(
+            one.ids.cluster_key,
+            leave_out_replaced([units[id_] for id_ in one.ids.unit_ids], replacements),
+            one.ids.cohesion,
+            one.is_context,
+            relations=list_relations(one.ids.raw_ids, replacements),
+        )
         for one in selected
         if units.keys() >= set(one.ids.unit_ids)
     ]
@@ -333,6 +370,7 @@ def build_abstraction_columns(
             "gotchas": list(text.gotchas),
             "key_terms": list(text.key_terms),
             "evidence": [{"unit": str(unit), "quote": quote} for unit, quote in text.evidence],
+            **({SUPERSEDED: sorted(map(str, plan.group.relations))} if plan.group.relations else {}),
             **({REWRITE_PENDING: True} if text.is_pending else {}),
         },
         "consolidation_method": "heuristic" if text.llm_confidence is None else "llm",

@@ -43,7 +43,7 @@ def derive_principles(run: ProjectRun) -> DeriveResult:
         dimension = load_dimension(connection, run.project.id, run.embedder.name)
         ids = [pattern.id for pattern in patterns]
         vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids else {}
-    return derive_abstractions(run, PRINCIPLE, group_patterns(run, patterns, vectors))
+    return derive_abstractions(run, PRINCIPLE, group_patterns(run, patterns, vectors), {})
 
 
 def group_patterns(

@@ -9,7 +9,9 @@ from uuid import UUID
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories.memories import consolidated_id
+from consolidation_pipeline.service.knowledge.replaced_sentences import list_relations
 from consolidation_pipeline.store.knowledge.abstractions import ExistingRow
+from consolidation_pipeline.store.knowledge.supersessions import Replacements
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,24 @@ def find_rows_of_old_layout(groups: Sequence[GroupIds], existing: Sequence[Exist
         row.cluster_key: TargetRow(row.id, row.version, ())
         for row in existing
         if row.is_active and row.has_old_layout and not row.is_kept and row.cluster_key in keys
+    }
+
+
+def find_rows_with_other_relations(
+    groups: Sequence[GroupIds], existing: Sequence[ExistingRow], replacements: Replacements
+) -> dict[str, TargetRow]:
+    """Return the rows in whose memories more or less is replaced than when their texts were written, by cluster key.
+
+    Rows that a person keeps are left out.
+    """
+    raw_ids = {group.cluster_key: group.raw_ids for group in groups}
+    return {
+        row.cluster_key: TargetRow(row.id, row.version, (), keeps_text=row.by_model)
+        for row in existing
+        if row.is_active
+        and not row.is_kept
+        and row.cluster_key in raw_ids
+        and row.relations != list_relations(raw_ids[row.cluster_key], replacements)
     }
 
 

@@ -37,7 +37,7 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
 from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
-from consolidation_pipeline.store.knowledge.abstractions import REWRITE_PENDING
+from consolidation_pipeline.store.knowledge.abstractions import REWRITE_PENDING, SUPERSEDED
 from consolidation_pipeline.store.knowledge.summaries import (
     RenewableSummary,
     SummarySource,
@@ -45,9 +45,9 @@ from consolidation_pipeline.store.knowledge.summaries import (
     count_unsummarized,
     load_outdated_summaries,
     load_renewable,
-    load_superseded,
     load_unsummarized,
 )
+from consolidation_pipeline.store.knowledge.supersessions import Replacements, load_replacements
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 
 # The job that writes summaries even if none is due.
@@ -181,9 +181,9 @@ def _summarize_parts(run: ProjectRun, parts: list[_Part]) -> tuple[list[_PartRes
         outdated = load_outdated_summaries(
             connection, run.project.id, scope=run.options.scope, has_model=condenser is not None
         )
-        superseded = load_superseded(connection, run.project.id)
+        replacements = load_replacements(connection, run.project.id)
     parts = parts + [_Part(memories, stored) for stored, memories in outdated]
-    parts = [replace(part, memories=_drop_superseded(part.memories, superseded)) for part in parts]
+    parts = [replace(part, memories=_drop_superseded(part.memories, replacements)) for part in parts]
     extracted = _extract_summaries(run, parts if condenser is None else ())
     try:
         for batch in _batch_parts(parts, size=EXTRACT_BATCH if condenser is None else BATCH):
@@ -254,18 +254,19 @@ def _load_parts(run: ProjectRun) -> list[_Part]:
     return found
 
 
-def _drop_superseded(
-    memories: Sequence[SummarySource], superseded: Mapping[UUID, Mapping[str, str]]
-) -> list[SummarySource]:
+def _drop_superseded(memories: Sequence[SummarySource], replacements: Replacements) -> list[SummarySource]:
     """Return memories with the relations that supersede them, and without the sentences that those replaced.
 
     If nothing else is left of a chunk, its memories keep their texts.
     """
     found: list[SummarySource] = []
     for chunk in split_chunks(memories, size=CHUNK_SIZE):
-        marked = [replace(memory, superseded=tuple(superseded.get(memory.id, ()))) for memory in chunk]
+        marked = [
+            replace(memory, superseded=tuple(str(one.id) for one in replacements.get(memory.id, ())))
+            for memory in chunk
+        ]
         told = [
-            replace(memory, text=drop_superseded(memory.text, superseded[memory.id].values()))
+            replace(memory, text=drop_superseded(memory.text, [one.reason for one in replacements[memory.id]]))
             if memory.superseded
             else memory
             for memory in marked
@@ -380,7 +381,7 @@ def _build_row(
         passage=passage,
         details={
             **parts,
-            **({"superseded": superseded} if superseded else {}),
+            **({SUPERSEDED: superseded} if superseded else {}),
             "episodes": len(memories),
             "from": memories[0].learned_at.isoformat(),
             "to": memories[-1].learned_at.isoformat(),

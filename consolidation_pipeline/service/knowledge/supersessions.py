@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
@@ -17,11 +17,15 @@ from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.supersessions import (
+    DatedScope,
+    Replacement,
+    Replacements,
     StoredSupersession,
     SupersessionChange,
     list_dated_scopes,
     load_dated_memories,
     load_known_claims,
+    load_replacements,
     load_supersessions,
     load_undone,
     mark_scopes_compared,
@@ -60,6 +64,68 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
     which these arrived. A scope where nothing has changed is not compared again. A relation that no longer follows is
     withdrawn. What a person confirmed, rejected or undid stays as it is.
     """
+    compared = _compare_memories(run)
+    new, changed, withdrawn = compared.new, compared.changed, compared.withdrawn
+    refused: Sequence[SupersessionChange] = ()
+    if compared.changes:
+        _, refused = write_checked(
+            run,
+            "supersessions",
+            compared.changes,
+            lambda connection, chosen: write_supersessions(connection, run.author, chosen, now=run.now),
+            lambda change: [change.newer_id, change.older_id],
+        )
+    if not refused and not all(one.is_compared for one in compared.scopes):  # Else the next run tries again.
+        project, option, code = run.project.id, run.options.scope, describe_code()["digest"]
+        with run.transaction() as connection:
+            mark_scopes_compared(connection, project, compared.scopes, scope=option, code=code, known=compared.known)
+    return SupersessionResult(
+        memories=sum(one.size for one in compared.scopes),
+        compared=compared.memories,
+        found=compared.found,
+        confirmed=compared.confirmed,
+        added=len(new),
+        changed=len(changed),
+        withdrawn=len(withdrawn),
+    )
+
+
+def forecast_replacements(run: ProjectRun) -> Replacements:
+    """Return the replacements as ``record_supersessions`` would leave them. Nothing is written."""
+    changes = {one.id: one for one in _compare_memories(run).changes}
+    with run.reading() as connection:
+        stored = load_replacements(connection, run.project.id)
+    after = {older: [one for one in found if one.id not in changes] for older, found in stored.items()}
+    for change in changes.values():
+        if change.status == "confirmed":
+            found = after.setdefault(change.older_id, [])
+            found.append(Replacement(change.id, change.newer_id, change.reason))
+            found.sort()
+    return after
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Comparison of the memories of the scopes that have changed, and the relations to write for it.
+
+    ``memories``: number of those that were compared; ``known``: what is known of their texts, by scope.
+    """
+
+    scopes: Sequence[DatedScope]
+    memories: int = 0
+    found: int = 0
+    confirmed: int = 0
+    new: Sequence[SupersessionChange] = ()
+    changed: Sequence[SupersessionChange] = ()
+    withdrawn: Sequence[SupersessionChange] = ()
+    known: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> list[SupersessionChange]:
+        return [*self.new, *self.changed, *self.withdrawn]
+
+
+def _compare_memories(run: ProjectRun) -> _Comparison:
     project, option = run.project.id, run.options.scope
     code = describe_code()["digest"]
     with run.reading() as connection:
@@ -67,9 +133,8 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
         changed_scopes = [one for one in scopes if not one.is_compared]
         memories = load_dated_memories(connection, project, changed_scopes, scope=option)
         known = load_known_claims(connection, project, changed_scopes, code=code)
-    total = sum(one.size for one in scopes)
     if not changed_scopes:
-        return SupersessionResult(total, 0, 0, 0, 0, 0, 0)
+        return _Comparison(scopes)
     compute = partial(compute_in_order, memories=len(memories))
     pairs, known = find_supersessions(memories, partial(_load_texts, run), known=known, apply=compute)
     found = {relation_id(run.project.slug, SUPERSEDES, one.newer_id, one.older_id): one for one in pairs}
@@ -78,23 +143,16 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
         stored = {one.id: one for one in load_supersessions(connection, project, scope=option)}
         undone = load_undone(connection, found.keys() - stored.keys())
         own = [one for one in stored.values() if one.scope in names]
-        new = [_build(id_, one) for id_, one in found.items() if id_ not in stored and id_ not in undone]
-        changed = list(_update(found, own))
-        withdrawn = list(_withdraw(found, own))
-    refused: Sequence[SupersessionChange] = ()
-    if new or changed or withdrawn:
-        _, refused = write_checked(
-            run,
-            "supersessions",
-            [*new, *changed, *withdrawn],
-            lambda connection, chosen: write_supersessions(connection, run.author, chosen, now=run.now),
-            lambda change: [change.newer_id, change.older_id],
-        )
-    if not refused:  # Else the next run tries again.
-        with run.transaction() as connection:
-            mark_scopes_compared(connection, project, scopes, scope=option, code=code, known=known)
-    confirmed = sum(one.found.status == "confirmed" for one in found.values())
-    return SupersessionResult(total, len(memories), len(found), confirmed, len(new), len(changed), len(withdrawn))
+    return _Comparison(
+        scopes,
+        memories=len(memories),
+        found=len(found),
+        confirmed=sum(one.found.status == "confirmed" for one in found.values()),
+        new=[_build(id_, one) for id_, one in found.items() if id_ not in stored and id_ not in undone],
+        changed=list(_update(found, own)),
+        withdrawn=list(_withdraw(found, own)),
+        known=known,
+    )
 
 
 def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> Mapping[UUID, str]:

@@ -25,6 +25,7 @@ from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply, find_problems
 from consolidation_pipeline.service.knowledge import llm_gateway
+from consolidation_pipeline.service.knowledge.replaced_sentences import read_day
 from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
@@ -63,7 +64,7 @@ class Group:
     """A group with its units, the representative first, then by similarity to it.
 
     ``cohesion``: mean cosine of the units. ``is_context``: its terms count when the terms of other groups are weighed.
-    ``row_id``: row that its text is written to.
+    ``row_id``: row that its text is written to. ``relations``: those that replaced something in its memories.
     """
 
     cluster_key: str
@@ -71,6 +72,12 @@ class Group:
     cohesion: float | None
     is_context: bool = True
     row_id: UUID | None = None
+    relations: frozenset[UUID] = frozenset()
+
+    @cached_property
+    def shown_units(self) -> tuple[UnitRow, ...]:
+        """Units that a model is shown: the first ones that say something."""
+        return tuple(unit for unit in self.units if unit.text.strip())[:MAX_PROMPT_UNITS]
 
     @cached_property
     def raw_ids(self) -> list[UUID]:
@@ -153,10 +160,10 @@ def ask_for_texts(
 
 
 def build_prompt(run: ProjectRun, kind: AbstractionKind, group: Group) -> Prompt:
-    """Return the prompt with the first ``MAX_PROMPT_UNITS`` units of a group, shortened and without boilerplate."""
-    units, boilerplate = group.units[:MAX_PROMPT_UNITS], run.boilerplate
+    """Return the prompt with the ``shown_units`` of a group, shortened and without boilerplate."""
+    units, boilerplate = group.shown_units, run.boilerplate
     texts = [llm_gateway.truncate_text(strip_boilerplate(unit.text, boilerplate)) for unit in units]
-    return kind.prompt(texts, [unit.language for unit in units], [_learned_on(unit) for unit in units])
+    return kind.prompt(texts, [unit.language for unit in units], [read_day(unit) for unit in units])
 
 
 def _read_answer(
@@ -179,7 +186,7 @@ def _read_answer(
         best_practices=reply.best_practices,
         gotchas=reply.gotchas,
         key_terms=terms,
-        evidence=[(group.units[item.unit - 1].id, item.quote) for item in reply.evidence],
+        evidence=[(group.shown_units[item.unit - 1].id, item.quote) for item in reply.evidence],
         confidence=weigh_agreement(reply.confidence, len(prompt.sources), _count_overruled(prompt)),
         needs_review=verdict is Verdict.REVIEW,
         llm_confidence=reply.confidence,
@@ -258,15 +265,10 @@ def _to_units(group: Group) -> list[Unit]:
             weight=float(max(1, len(row.raw_ids))),
             pattern_type=row.pattern_type,
             title=row.title or "",
-            day=_learned_on(row),
+            day=read_day(row),
         )
         for row in group.units
     ]
-
-
-def _learned_on(unit: UnitRow) -> date | None:
-    """Return the day on which a unit was learned; None for a pattern, whose memories are of many days."""
-    return None if unit.kind == "pattern" else unit.learned_at.astimezone(UTC).date()
 
 
 def _to_draft(kind: AbstractionKind, group: Group, extracted: ExtractedPattern) -> DraftText:

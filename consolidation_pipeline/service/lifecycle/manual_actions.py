@@ -144,7 +144,7 @@ def find_archive_objection(memory: LockedMemory) -> str | None:
 
 def _find_restore_objection(memory: LockedMemory) -> str | None:
     if memory.dissolved:
-        return f"memory {memory.id} was dissolved: memories behind it are of several scopes, or in quarantine"
+        return f"memory {memory.id} was dissolved: memories behind it are of several scopes, in quarantine or replaced"
     if memory.archived:
         return None
     return _describe_replacement(memory, "restore that one if it is archived") or f"memory {memory.id} is not archived"

@@ -17,6 +17,7 @@ from consolidation_pipeline.service.knowledge.derive import (
     PlannedAbstraction,
     attach_units,
     build_abstraction_columns,
+    find_replaced_rows,
     find_writable_targets,
     plan_abstraction,
     select_context_groups,
@@ -27,6 +28,7 @@ from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerg
 from consolidation_pipeline.service.knowledge.patterns import PATTERN, list_pattern_groups
 from consolidation_pipeline.service.knowledge.principles import PRINCIPLE, group_patterns
 from consolidation_pipeline.service.knowledge.reconcile import GroupIds, find_superseded_rows
+from consolidation_pipeline.service.knowledge.supersessions import forecast_replacements
 from consolidation_pipeline.service.knowledge.text_writers import (
     AbstractionKind,
     GroupDraft,
@@ -41,6 +43,7 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import (
+    REPLACED_REASON,
     ActivePattern,
     ExistingRow,
     UnitRow,
@@ -51,6 +54,7 @@ from consolidation_pipeline.store.knowledge.abstractions import (
     load_units,
 )
 from consolidation_pipeline.store.knowledge.playbook import Candidate, load_writers
+from consolidation_pipeline.store.knowledge.supersessions import Replacements
 from consolidation_pipeline.store.similarity.clusters import ClusterMember
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
@@ -84,6 +88,7 @@ class _KindForecast:
 
     ``plans``: groups that would be written. ``rows``: their rows, if the text is known. ``successors``: active row that
     would be retired -> row that replaces it. ``superseded``: those of them that are retired as no group needs them.
+    ``replaced``: rows that would be retired as newer memories replaced what they tell.
     """
 
     kind: AbstractionKind
@@ -91,6 +96,7 @@ class _KindForecast:
     rows: list[_NewRow] = field(default_factory=list)
     successors: dict[UUID, UUID] = field(default_factory=dict)
     superseded: list[ExistingRow] = field(default_factory=list)
+    replaced: list[ExistingRow] = field(default_factory=list)
 
     @property
     def written_ids(self) -> set[UUID]:
@@ -99,7 +105,8 @@ class _KindForecast:
 
     def is_unchanged(self, id_: UUID) -> bool:
         """Return True if the run would not write or retire a row."""
-        return id_ not in self.successors and id_ not in self.written_ids
+        is_retired = id_ in self.successors or any(row.id == id_ for row in self.replaced)
+        return not is_retired and id_ not in self.written_ids
 
 
 def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[PlannedMerge]) -> KnowledgeForecast:
@@ -110,7 +117,7 @@ def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Pla
         if run.options.summarize:
             units = _load_units_after(connection, run, clusters, merges)
             groups = list_pattern_groups(clusters, {id_: unit.raw_ids for id_, unit in units.items()})
-            patterns = _forecast_kind(connection, run, PATTERN, groups, units)
+            patterns = _forecast_kind(connection, run, PATTERN, groups, units, forecast_replacements(run))
             forecasts.append(patterns)
             if run.options.llm_model is not None:
                 prompts = [build_prompt(run, PATTERN, plan.group) for plan in patterns.plans]
@@ -163,19 +170,22 @@ def _forecast_kind(
     kind: AbstractionKind,
     groups: Sequence[GroupIds],
     units: Mapping[UUID, UnitRow],
+    replacements: Replacements,
 ) -> _KindForecast:
     """Return the rows that ``derive_abstractions`` would write and retire."""
     forecast, present_keys = _KindForecast(kind), frozenset(group.cluster_key for group in groups)
     existing = load_existing_rows(connection, run.project.id, kind.name, scope=run.options.scope)
     existing = _retire_superseded(run, forecast, present_keys, existing)
-    targets = find_writable_targets(connection, run, kind, groups, existing)
-    with_units = attach_units(select_context_groups(groups, targets), units)
+    targets = find_writable_targets(connection, run, kind, groups, existing, replacements)
+    with_units = attach_units(select_context_groups(groups, targets), units, replacements)
     wanted = [one for one in with_units if one.cluster_key in targets]
     known = find_discarded(connection, run, kind, wanted)
     plans = [plan_abstraction(targets[one.cluster_key], one) for one in wanted if one.cluster_key not in known]
     if run.options.llm_model is None and plans:
         batches = write_texts(run, kind, with_units, [plan.group for plan in plans])
-        forecast.rows = _build_rows(connection, run, kind, plans, [draft for batch in batches for draft in batch])
+        drafts = [draft for batch in batches for draft in batch]
+        forecast.rows = _build_rows(connection, run, kind, plans, drafts)
+        forecast.replaced = find_replaced_rows(drafts, {plan.group.cluster_key: plan for plan in plans}, existing)
         plans = [row.plan for row in forecast.rows]
     forecast.plans = plans
     forecast.successors |= {id_: plan.target.id for plan in plans for id_, _ in plan.target.superseded}
@@ -248,7 +258,7 @@ def _forecast_principles(connection: Connection, run: ProjectRun, patterns: _Kin
     units = load_units(connection, ids, scope=run.options.scope)
     units |= {row.id: _build_unit(row.id, row.columns, row.plan.group.raw_ids) for row, _ in new}
     groups = group_patterns(run, sorted([*unchanged, *active], key=lambda row: row.id), vectors)
-    return _forecast_kind(connection, run, PRINCIPLE, groups, units)
+    return _forecast_kind(connection, run, PRINCIPLE, groups, units, {})
 
 
 def _forecast_entries(connection: Connection, run: ProjectRun, forecasts: Sequence[_KindForecast]) -> list[EntryDraft]:
@@ -309,13 +319,14 @@ def _list_items(forecast: _KindForecast, in_plan: Collection[UUID]) -> Iterator[
             text=columns.get("content"),
             rests_on=[unit.id for unit in plan.group.units if unit.id in in_plan],
         )
-    for row in forecast.superseded:
-        successor = forecast.successors[row.id]
+    for row in [*forecast.superseded, *forecast.replaced]:
+        successor = forecast.successors.get(row.id)
+        reason = f"its group no longer exists, and {successor} has most of its memories"
         yield PlannedKnowledge(
             id=row.id,
             kind=forecast.kind.name,
             action="retire",
-            reason=f"its group no longer exists, and {successor} has most of its memories",
+            reason=REPLACED_REASON if successor is None else reason,
             confidence=None,
             needs_review=False,
             sources=sorted(row.raw_ids),

@@ -16,6 +16,8 @@ DISSOLVED = "scope: "
 QUARANTINED = "quarantine: "
 DELETED = "deleted: "
 REVISED = "edited: "
+# How the reason begins for which a run archives a pattern: newer memories replaced what it told.
+REPLACED = "replaced: "
 
 
 def is_out_of_use(reason: str = "archive_reason") -> str:
@@ -56,11 +58,11 @@ def derived_scope_key(option: str, row: str = "t") -> str:
 
 
 def is_dissolved(reason: str) -> str:
-    """Return SQL that is true if a row was archived as its sources are no longer used together.
+    """Return SQL that is true if a row was archived as its sources are no longer used together, or were replaced.
 
     A run may derive such a row again, from other memories. ``reason``: SQL of its ``archive_reason``.
     """
-    return f"(coalesce(starts_with({reason}, '{DISSOLVED}'), false) OR {is_out_of_use(reason)})"
+    return f"(coalesce({reason} ^@ ANY(ARRAY['{DISSOLVED}', '{REPLACED}']), false) OR {is_out_of_use(reason)})"
 
 
 def scope_id(key: str) -> str:

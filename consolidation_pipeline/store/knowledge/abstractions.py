@@ -13,6 +13,7 @@ from sqlalchemy import Connection, RowMapping, text
 from consolidation_pipeline.store.database.raw_connections import fetch_rows, format_uuids
 from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.database.scope_keys import (
+    REPLACED,
     crosses_scopes,
     derived_scope_key,
     is_dissolved,
@@ -31,6 +32,10 @@ APPROVED = "approved"
 REWRITE_PENDING = "rewrite_pending"
 # Key in ``details`` of how often and when an extracted pattern or principle was seen.
 SEEN = "seen"
+# Key in ``details`` of a pattern or summary: the relations that had replaced something in its memories.
+SUPERSEDED = "superseded"
+# Reason for which a pattern is retired that has no text without what newer memories replaced.
+REPLACED_REASON = f"{REPLACED}newer memories say otherwise, and the others have nothing in common"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +181,8 @@ class ExistingRow:
     ``members``: the raw memories of a pattern, the patterns of a principle. ``raw_ids``: the raw memories behind it.
     ``is_dismissed``: a person dismissed or archived it. ``is_kept``: a person pinned or approved it, or rolled back
     its replacement by another row. ``by_model``: a model wrote its text. ``is_pending``: a model is to write it again.
-    ``has_old_layout``: its extracted text tells how often it was seen.
+    ``has_old_layout``: its extracted text tells how often it was seen. ``relations``: those that replaced something in
+    its memories, when its text was written.
     """
 
     id: UUID
@@ -190,6 +196,7 @@ class ExistingRow:
     by_model: bool = False
     is_pending: bool = False
     has_old_layout: bool = False
+    relations: frozenset[UUID] = frozenset()
 
 
 # Only rollbacks have `reverts_change_id`, which has an index of its own: the rest of the ledger is not read.
@@ -204,7 +211,8 @@ _LOAD_EXISTING_ROWS = """
             WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
                 AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)) AS is_kept,
         consolidation_method = 'llm' AS by_model, details ? 'rewrite_pending' AS is_pending,
-        consolidation_method = 'heuristic' AND NOT details ? 'seen' AS has_old_layout
+        consolidation_method = 'heuristic' AND NOT details ? 'seen' AS has_old_layout,
+        ARRAY(SELECT CAST(jsonb_array_elements_text(details -> 'superseded') AS uuid)) AS relations
     FROM consolidation.consolidated_memories c, LATERAL (
         -- Reads the memories of each row, so it is computed once.
         SELECT retired_at IS NULL AND NOT /* crosses_scopes */ AS is_active OFFSET 0) state
@@ -226,7 +234,8 @@ def load_existing_rows(connection: Connection, project_id: UUID, kind: str, *, s
 
 def _to_existing_row(row: RowMapping, raw_ids: frozenset[UUID]) -> ExistingRow:
     members = raw_ids if row["members"] is None else frozenset(row["members"])
-    return ExistingRow(**{**row, "members": members, "raw_ids": raw_ids})
+    sets = {"members": members, "raw_ids": raw_ids, "relations": frozenset(row["relations"])}
+    return ExistingRow(**{**row, **sets})
 
 
 def supersede_rows(
@@ -255,4 +264,18 @@ def supersede_rows(
         )
         for row, successor in superseded
     ]
+    update_rows(connection, author, consolidated_memories, changes, operation=operation)
+
+
+def retire_replaced(
+    connection: Connection, author: Author, rows: Sequence[ExistingRow], *, operation: str, now: datetime
+) -> None:
+    """Retire rows for ``REPLACED_REASON``, each as a group of its own in the ledger.
+
+    Raises:
+        ConflictError: A row changed since it was read.
+    """
+    lock_active_keys(connection, [author.project_id])
+    values = {"retired_at": now, "archive_reason": REPLACED_REASON}
+    changes = [Change(row.id, uuid4(), values, row.version, REPLACED_REASON) for row in rows]
     update_rows(connection, author, consolidated_memories, changes, operation=operation)

@@ -77,20 +77,6 @@ def load_unsummarized(connection: Connection, project_id: UUID, model: str, *, s
     return [SummarySource(**read_source_columns(row)) for row in rows]
 
 
-_LOAD_SUPERSEDED = """
-    SELECT b_id, id::text, coalesce(reason, '') FROM consolidation.memory_relations
-    WHERE project_id = :project AND relation_type = 'supersedes' AND status = 'confirmed' ORDER BY b_id, id
-"""
-
-
-def load_superseded(connection: Connection, project_id: UUID) -> dict[UUID, dict[str, str]]:
-    """Return the raw memories of which confirmed newer ones replaced something: by their id, each relation's reason."""
-    found: dict[UUID, dict[str, str]] = {}
-    for memory_id, relation, reason in connection.execute(text(_LOAD_SUPERSEDED), {"project": project_id}):
-        found.setdefault(memory_id, {})[relation] = reason
-    return found
-
-
 _IN_SUMMARY = "t.id IN (SELECT parent_id FROM consolidation.memory_lineage WHERE child_id = :summary)"
 # `superseded` of the details holds the relations that a summary regards, `told` the memories that it tells.
 _LIST_OUTDATED_SUMMARIES = """

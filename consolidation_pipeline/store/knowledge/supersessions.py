@@ -180,6 +180,30 @@ def load_supersessions(connection: Connection, project_id: UUID, *, scope: str) 
     return [StoredSupersession(**row._mapping) for row in connection.execute(text(statement), {"project": project_id})]
 
 
+class Replacement(NamedTuple):
+    """A confirmed relation to a memory of which a newer one replaced something. ``reason``: with both sentences."""
+
+    id: UUID
+    newer_id: UUID
+    reason: str
+
+
+# Replacements by the id of the older memory.
+Replacements = Mapping[UUID, Sequence[Replacement]]
+_LOAD_REPLACEMENTS = """
+    SELECT b_id, id, a_id, coalesce(reason, '') FROM consolidation.memory_relations
+    WHERE project_id = :project AND relation_type = 'supersedes' AND status = 'confirmed' ORDER BY b_id, id
+"""
+
+
+def load_replacements(connection: Connection, project_id: UUID) -> dict[UUID, list[Replacement]]:
+    """Return the replacements of a project by the id of the older memory, each list by id."""
+    found: dict[UUID, list[Replacement]] = {}
+    for older_id, *replacement in connection.execute(text(_LOAD_REPLACEMENTS), {"project": project_id}):
+        found.setdefault(older_id, []).append(Replacement(*replacement))
+    return found
+
+
 _LOAD_UNDONE = """
     SELECT entity_id FROM (
         SELECT DISTINCT ON (entity_id) entity_id, new_state, reverts_scope FROM consolidation.consolidation_changes

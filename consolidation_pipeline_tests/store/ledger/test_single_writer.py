@@ -175,7 +175,7 @@ class StoreArguments:
         relation = self.relation(self.raw[3], self.raw[4])
         append_relations(connection, author(self.project), [relation], now=NOW)
         write_merged(connection, author(self.project), [self.merged(connection, self.raw[:2])], now=NOW)
-        patterns = [self.pattern(self.raw[3:6]) for _ in range(5)]
+        patterns = [self.pattern(self.raw[3:6]) for _ in range(6)]
         write_derived(connection, author(self.project), patterns, operation="pattern", now=NOW)
         archive = [Change(self.raw[2], uuid4(), {"archived_at": NOW, "files": []}, 1)]
         update_rows(connection, author(self.project), task_memories, archive, operation="archive")
@@ -249,7 +249,7 @@ class StoreArguments:
             "job_ids": [self.job],
             "group_ids": [uuid4()],
         }
-        superseded, successor, reviewed, dissolved, moved = (pattern.id for pattern in patterns)
+        superseded, successor, retired, reviewed, dissolved, moved = (pattern.id for pattern in patterns)
         existing = {row.id: row for row in load_existing_rows(connection, self.project.id, "pattern", scope="user_id")}
         pair_ids = to_ids([min(self.raw)]), to_ids([max(self.raw)])
         pair = Neighbors(*pair_ids, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
@@ -396,6 +396,7 @@ class StoreArguments:
             "stream_costs": {"since": None},
             "stream_memories": {"vectors": True},
             "supersede_rows": {"superseded": [(existing[superseded], successor)]},
+            "retire_replaced": {"rows": [existing[retired]]},
             "dissolve_memories": {"rows": [MisplacedMemory(dissolved, 1, "pattern", "Text.", 2, "ada")]},
             "set_scope_keys": {"rows": [MisplacedMemory(moved, 1, "pattern", "Text.", 1, "ada")]},
             "touch_key": {"key_id": uuid4()},
