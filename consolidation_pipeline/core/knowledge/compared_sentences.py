@@ -1,7 +1,8 @@
-"""Pairs of sentences that were compared before: the next text of their group need not read them again.
+"""Sentences that were read and compared before: the next text of their group need not read them again.
 
 Nearly all comparisons of the sentences of a group find nothing, and most others only that both say the same. What was
-found is kept as a hash of both texts and of what was asked. Anything else is not kept, and asked for again.
+found is kept as a hash of both texts and of what was asked. Anything else is not kept, and asked for again. Answers of
+yes or no about one text are kept in the same way.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 class ComparedPairs:
     """Pairs that were compared, as numbers of 64 bits: 63 bits of a hash, and 1 if both say the same.
+
+    A text alone counts as a pair, and 1 stands for yes.
 
     Args:
         packed: Those that are known, as ``pack`` returned them.
@@ -77,8 +80,7 @@ def compare_once(
     pairs = _pairs.get()
     if pairs is None:
         return find()
-    data = "\0".join((question, language or "", one, other)).encode(errors="surrogatepass")
-    key = int.from_bytes(blake2b(data, digest_size=8).digest(), "little") & ~1
+    key = _hash(question, language or "", one, other)
     known = pairs.find(key)
     if known is not None:
         return same if known else None
@@ -86,3 +88,28 @@ def compare_once(
     if not found or found == same:
         pairs.add(key, is_same=bool(found))
     return found
+
+
+def ask_once(question: str, text: str, find: Callable[[], bool]) -> bool:
+    """Return ``find()``, without calling it for a text for which it is known.
+
+    Args:
+        question: Name of what is asked.
+        text: The text.
+        find: Pure: its result follows from the other arguments.
+    """
+    pairs = _pairs.get()
+    if pairs is None:
+        return find()
+    key = _hash(question, text)
+    answer = pairs.find(key)
+    if answer is None:
+        answer = find()
+        pairs.add(key, is_same=answer)
+    return answer
+
+
+def _hash(*parts: str) -> int:
+    """Return 63 bits of a hash of the parts, as an even number."""
+    data = "\0".join(parts).encode(errors="surrogatepass")
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") & ~1

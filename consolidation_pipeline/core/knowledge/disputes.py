@@ -169,7 +169,7 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
             comparison = _compare(matters[number][0].text, text, language)
             # "Pod of `mailer` ran out. Raised the limit to 2 GB." is of the pod that the sentence before names.
             is_other = comparison and comparison.relation == "replaces" and _are_apart(things, things_of[number])
-            if comparison and comparison.relation != "apart" and not is_other:
+            if comparison and not is_other:
                 matters[number].append(_Sentence(text, positions, comparison))
                 break
         else:
@@ -182,10 +182,11 @@ def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
 
 
 def _compare(first: str, other: str, language: str | None) -> Comparison | None:
-    """Return what ``compare_sentences`` does for two texts."""
+    """Return what ``compare_sentences`` does for two texts; None if they are of different matters."""
 
     def read_and_compare() -> Comparison | None:
-        return compare_sentences(read_sentence(first, language), read_sentence(other, language))
+        found = compare_sentences(read_sentence(first, language), read_sentence(other, language))
+        return None if found and found.relation == "apart" else found
 
     return compare_once("claims", first, other, language, read_and_compare, AGREES)
 

@@ -251,8 +251,6 @@ class Lesson:
     is_verdict: bool = False
 
 
-# Patterns, summaries and profiles read the same sentences.
-@lru_cache(maxsize=1 << 14)
 def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
     """Return what a sentence is.
 
@@ -260,6 +258,12 @@ def read_lesson(sentence: str, *, is_opening: bool = False) -> Lesson:
         sentence: One sentence with single blanks.
         is_opening: It is the first of several sentences of its text, so it may be a title.
     """
+    return _read_lesson(sentence, is_opening)
+
+
+# Patterns, summaries and profiles read the same sentences.
+@lru_cache(maxsize=1 << 14)
+def _read_lesson(sentence: str, is_opening: bool) -> Lesson:
     bare = _LABEL.sub("", sentence) or sentence
     is_labelled = bare != sentence
     told = _CONNECTOR.sub("", bare) or bare

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from itertools import chain, zip_longest
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.chunks import Apply, split_chunks
+from consolidation_pipeline.core.knowledge.compared_sentences import ask_once, knowing
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     TO_TRY,
     TRIED,
@@ -37,7 +38,7 @@ from consolidation_pipeline.core.knowledge.topics import MIN_SIZE, find_topics
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
 from consolidation_pipeline.core.text.key_terms import extract_terms, find_key_terms
-from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences
+from consolidation_pipeline.core.text.sentences import extract_sentences
 
 # Most characters of a summary, about 1,500 tokens: what stands for ten thousand memories can still be read.
 MAX_CHARS = 6000
@@ -89,12 +90,14 @@ class TopicSummary:
     """A summary by topics. ``topics``: number of its topics; ``source_chars``: characters of its memories.
 
     ``told``: positions of the memories that it tells something of; the others are only counted, and in its topics.
+    ``compared``: its sentences that were read and compared, packed (``compared_sentences.ComparedPairs``).
     """
 
     content: str
     topics: int
     source_chars: int
     told: tuple[int, ...]
+    compared: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,12 @@ class _Form:
 
 
 def summarize_topics(
-    texts: Sequence[str], days: Sequence[date], *, boilerplate: Collection[str] = (), apply: Apply = map
+    texts: Sequence[str],
+    days: Sequence[date],
+    *,
+    boilerplate: Collection[str] = (),
+    compared: bytes = b"",
+    apply: Apply = map,
 ) -> TopicSummary:
     """Return a summary of memories with a line for each topic, the oldest topic first.
 
@@ -132,21 +140,23 @@ def summarize_topics(
         texts: The memories.
         days: On which each was learned.
         boilerplate: Sentences (``boilerplate.find_boilerplate``) to leave out of memories that hold anything else.
+        compared: ``TopicSummary.compared`` of the summary before, of any memories.
         apply: Reads the memories in portions, which are independent of each other.
 
     Raises:
         ValueError: All texts are blank.
     """
     own = strip_repeats(texts, boilerplate)
-    forms = _find_forms(own, days, _find_fields(own), apply)
-    if not forms:
-        raise ValueError(f"{len(texts)} texts given, none with a word; a summary needs at least one sentence")
     source_chars = sum(map(len, texts))
     room = int(min(MAX_CHARS, max(MIN_CHARS, source_chars / TARGET_RATIO)))
-    summary = _Summary(forms, room, sorted(day for form in forms for day in form.days))
-    content = summary.write()
-    told = sorted(memory for at in summary.told for memory in forms[at].memories)
-    return TopicSummary(content, len(summary.topics) + len(summary.repeated), source_chars, tuple(told))
+    with knowing(compared) as pairs:
+        forms = _find_forms(own, days, _find_fields(own), apply)
+        if not forms:
+            raise ValueError(f"{len(texts)} texts given, none with a word; a summary needs at least one sentence")
+        summary = _Summary(forms, room, sorted(day for form in forms for day in form.days))
+        content = summary.write()
+    told = tuple(sorted(memory for at in summary.told for memory in forms[at].memories))
+    return TopicSummary(content, len(summary.topics) + len(summary.repeated), source_chars, told, pairs.pack())
 
 
 def _find_fields(texts: Sequence[str]) -> frozenset[str]:
@@ -181,19 +191,29 @@ def _read_forms(groups: Sequence[Sequence[str]], fields: frozenset[str]) -> list
         # A field begins a sentence.
         text = _FIELDS.sub(lambda match: f"\n\n{match[0]}" if match[0] in fields else match[0], text)
         bare = _FIELDS.sub(lambda match: " " if match[0] in fields else match[0], _ADDRESSES.sub(" ", text))
-        sentences = extract_sentences(text)
-        lessons = [read_lesson(one.text) for one in sentences]
-        asks = any(lesson.role == "question" for lesson in lessons)
-        asks |= len(lessons) == 1 and is_request(lessons[0].text)
-        advises = any(lesson.role in ("rule", "warning") and not is_request(lesson.text) for lesson in lessons)
-        is_lesson = not is_bug_report(text) and _has_lesson(sentences)
+        is_lesson, asks, advises = (
+            ask_once(question.__name__, text, partial(question, text)) for question in (_has_lesson, _asks, _advises)
+        )
         forms.append(_Form(text, bare, (), (), is_lesson, asks, advises))
     return forms
 
 
-def _has_lesson(sentences: Sequence[Sentence]) -> bool:
+def _has_lesson(text: str) -> bool:
+    sentences = extract_sentences(text)
     texts = [one.text for one in sentences]
-    return any(one.readability >= READABLE and tells_lesson(one.text, texts) for one in sentences)
+    has_lesson = any(one.readability >= READABLE and tells_lesson(one.text, texts) for one in sentences)
+    return has_lesson and not is_bug_report(text)
+
+
+def _asks(text: str) -> bool:
+    lessons = [read_lesson(one.text) for one in extract_sentences(text)]
+    has_question = any(lesson.role == "question" for lesson in lessons)
+    return has_question or (len(lessons) == 1 and is_request(lessons[0].text))
+
+
+def _advises(text: str) -> bool:
+    lessons = (read_lesson(one.text) for one in extract_sentences(text))
+    return any(lesson.role in ("rule", "warning") and not is_request(lesson.text) for lesson in lessons)
 
 
 def _mark_slots(texts: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from consolidation_pipeline.core.chunks import Apply, split_chunks
@@ -35,9 +35,11 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
     reduce_passages,
 )
 from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
+from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.worker_processes import compute_in_order
 from consolidation_pipeline.store.knowledge.abstractions import REWRITE_PENDING, SUPERSEDED
+from consolidation_pipeline.store.knowledge.compared_sentences import load_compared_sentences
 from consolidation_pipeline.store.knowledge.summaries import (
     RenewableSummary,
     SummarySource,
@@ -104,6 +106,11 @@ class _Part:
     memories: Sequence[SummarySource]
     stored: UUID | None = None
     renewed: UUID | None = None
+
+    @property
+    def former(self) -> UUID | None:
+        """Id of the summary of these memories until now."""
+        return self.stored or self.renewed
 
 
 @dataclass(frozen=True)
@@ -289,24 +296,39 @@ def _batch_parts(parts: Sequence[_Part], *, size: int) -> Iterator[list[_Part]]:
 
 def _extract_summaries(run: ProjectRun, parts: Sequence[_Part]) -> Iterator[TopicSummary]:
     """Yield the extracted summary of each part."""
-    texts = [[(memory.text, memory.learned_at.date()) for memory in part.memories] for part in parts]
+    with run.reading() as connection:
+        ids = [part.former for part in parts if part.former is not None]
+        known = load_compared_sentences(connection, run.project.id, ids, describe_code()["digest"])
+    given = [
+        _Texts(
+            [memory.text for memory in part.memories],
+            [memory.learned_at.date() for memory in part.memories],
+            known.get(part.former, b"") if part.former else b"",
+        )
+        for part in parts
+    ]
     summarize = partial(_summarize_texts, boilerplate=run.boilerplate)
-    small = (own for own in texts if len(own) < _LARGE_PART)
-    found = compute_in_order(summarize, small, memories=sum(map(len, texts)))
-    for own in texts:
+    small = (own for own in given if len(own.texts) < _LARGE_PART)
+    found = compute_in_order(summarize, small, memories=sum(len(own.texts) for own in given))
+    for own in given:
         # A large part is read by all cores, a small one is written by one of them.
         yield (
             next(found)
-            if len(own) < _LARGE_PART
-            else summarize(own, apply=partial(compute_in_order, memories=len(own)))
+            if len(own.texts) < _LARGE_PART
+            else summarize(own, apply=partial(compute_in_order, memories=len(own.texts)))
         )
 
 
-def _summarize_texts(
-    memories: Sequence[tuple[str, date]], boilerplate: Collection[str], apply: Apply = map
-) -> TopicSummary:
-    texts, days = zip(*memories, strict=True)
-    return summarize_topics(texts, days, boilerplate=boilerplate, apply=apply)
+class _Texts(NamedTuple):
+    """The texts of a part with their days, and what the summary before knows of them (``TopicSummary.compared``)."""
+
+    texts: Sequence[str]
+    days: Sequence[date]
+    compared: bytes
+
+
+def _summarize_texts(given: _Texts, boilerplate: Collection[str], apply: Apply = map) -> TopicSummary:
+    return summarize_topics(given.texts, given.days, boilerplate=boilerplate, compared=given.compared, apply=apply)
 
 
 def _build_extract(run: ProjectRun, part: _Part, found: TopicSummary, *, is_pending: bool = False) -> SummaryRow:
@@ -316,7 +338,8 @@ def _build_extract(run: ProjectRun, part: _Part, found: TopicSummary, *, is_pend
     details: dict[str, Any] = {"topics": found.topics, **({REWRITE_PENDING: True} if is_pending else {})}
     if len(found.told) <= MAX_TOLD:
         details["told"] = [str(memories[at].id) for at in found.told]
-    return _mark_rewritten(_build_row(run, "heuristic", memories, passage, details), part)
+    row = replace(_build_row(run, "heuristic", memories, passage, details), compared=found.compared)
+    return _mark_rewritten(row, part)
 
 
 def _mark_rewritten(row: SummaryRow, part: _Part) -> SummaryRow:

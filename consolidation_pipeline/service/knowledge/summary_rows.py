@@ -15,9 +15,12 @@ from consolidation_pipeline.core.knowledge.inherited_columns import inherit_colu
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.service.knowledge.map_reduce import Passage
 from consolidation_pipeline.service.memory_tests.gate import write_checked
+from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
+from consolidation_pipeline.store.knowledge.compared_sentences import replace_compared_sentences
 from consolidation_pipeline.store.knowledge.merged_memories import (
     DerivedMemory,
     LineageEdge,
@@ -37,7 +40,7 @@ class SummaryRow:
 
     ``version``: stored version that is updated, None for a new row. ``cluster_key``: identifies the set of sources.
     ``sources``: at least one, all of one user and scope. ``method``: llm or heuristic. ``is_rewritten``: it replaces a
-    text that was made as the model failed.
+    text that was made as the model failed. ``compared``: as of ``TopicSummary``.
     """
 
     kind: str
@@ -50,6 +53,7 @@ class SummaryRow:
     method: str
     reason: str
     is_rewritten: bool = False
+    compared: bytes = b""
 
 
 def write_summary_rows(run: ProjectRun, rows: Sequence[SummaryRow]) -> None:
@@ -71,14 +75,14 @@ def write_summary_rows(run: ProjectRun, rows: Sequence[SummaryRow]) -> None:
         _derive_memory(run, row, vector, found, stored.get(row.id, ()))
         for row, vector, found in zip(rows, vectors, cosines, strict=True)
     ]
-    write_checked(
-        run,
-        "semantic_summaries",
-        # A summary may rest on others of the batch.
-        [derived],
-        lambda connection, whole: write_derived(connection, run.author, whole[0], operation="summarize", now=run.now),
-        lambda whole: [row.id for row in whole],
-    )
+    compared = {row.id: row.compared for row in rows if row.compared}
+
+    def write(connection: Connection, whole: Sequence[Sequence[DerivedMemory]]) -> None:
+        write_derived(connection, run.author, whole[0], operation="summarize", now=run.now)
+        replace_compared_sentences(connection, run.project.id, describe_code()["digest"], compared)
+
+    # A summary may rest on others of the batch.
+    write_checked(run, "semantic_summaries", [derived], write, lambda whole: [row.id for row in whole])
 
 
 def _derive_memory(

@@ -1,4 +1,4 @@
-"""Pairs of sentences that were compared when the text of a pattern or principle was written, as hashes."""
+"""Sentences that were read and compared when a pattern, principle or summary was written, as hashes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store.database.scope_keys import is_out_of_use
+from consolidation_pipeline.store.database.sql import compose
 
 _LOAD = """
     SELECT memory_id, pairs FROM consolidation.compared_sentences
@@ -16,7 +19,7 @@ _LOAD = """
 def load_compared_sentences(
     connection: Connection, project_id: UUID, ids: Iterable[UUID], asked_by: str
 ) -> dict[UUID, bytes]:
-    """Return the packed pairs of patterns and principles, by id; those that another program found are left out."""
+    """Return the packed pairs of patterns, principles and summaries, by id; not those that another program found."""
     rows = connection.execute(text(_LOAD), {"project": project_id, "asked_by": asked_by, "ids": list(ids)})
     return {row.memory_id: row.pairs for row in rows}
 
@@ -32,17 +35,22 @@ _REPLACE = """
 def replace_compared_sentences(
     connection: Connection, project_id: UUID, asked_by: str, pairs: Mapping[UUID, bytes]
 ) -> None:
-    """Store the packed pairs of patterns and principles, by id, in place of those before."""
+    """Store the packed pairs of patterns, principles and summaries, by id, in place of those before."""
     bound = {"project": project_id, "asked_by": asked_by, "ids": list(pairs), "pairs": list(pairs.values())}
     connection.execute(text(_REPLACE), bound)
 
 
-_PRUNE = """
+# What is out of use may be written again.
+_PRUNE = compose(
+    """
     DELETE FROM consolidation.compared_sentences s WHERE project_id = :project AND NOT EXISTS (
-        SELECT FROM consolidation.consolidated_memories c WHERE c.id = s.memory_id AND c.retired_at IS NULL)
-"""
+        SELECT FROM consolidation.consolidated_memories c
+        WHERE c.id = s.memory_id AND (c.retired_at IS NULL OR /* out_of_use */))
+    """,
+    out_of_use=is_out_of_use("c.archive_reason"),
+)
 
 
 def prune_compared_sentences(connection: Connection, project_id: UUID) -> None:
-    """Delete the pairs of patterns and principles that are active no more."""
+    """Delete the pairs of patterns, principles and summaries that are not written again."""
     connection.execute(text(_PRUNE), {"project": project_id})

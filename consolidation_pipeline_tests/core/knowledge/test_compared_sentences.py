@@ -1,7 +1,8 @@
-"""Pairs of sentences that were found compared: a text that is written with them is the same as without."""
+"""Sentences that were read and compared before: a text that is written with them is the same as without."""
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from consolidation_pipeline.core.knowledge import disputes
 from consolidation_pipeline.core.knowledge.compared_sentences import ComparedPairs, compare_once, knowing
 from consolidation_pipeline.core.knowledge.extractive_patterns import extract_patterns
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit
+from consolidation_pipeline.core.knowledge.topic_summaries import TopicSummary, summarize_topics
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 PIECES = st.sampled_from(
@@ -38,6 +40,10 @@ def extract(texts: list[str], compared: bytes = b"") -> ExtractedPattern:
     return found
 
 
+def summarize(texts: list[str], compared: bytes = b"") -> TopicSummary:
+    return summarize_topics(texts, [date(2026, 3, 1)] * len(texts), compared=compared)
+
+
 @settings(deadline=None, max_examples=examples(60))
 @given(texts=st.lists(TEXTS, min_size=1, max_size=6), more=st.lists(TEXTS, min_size=1, max_size=2))
 def test_text_is_the_same_with_known_pairs(texts: list[str], more: list[str]) -> None:
@@ -46,6 +52,15 @@ def test_text_is_the_same_with_known_pairs(texts: list[str], more: list[str]) ->
     assert grown == expected
     assert grown.compared == expected.compared
     assert extract([*texts, *more], compared=grown.compared) == expected
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(texts=st.lists(TEXTS, min_size=1, max_size=8), more=st.lists(TEXTS, min_size=1, max_size=2))
+def test_summary_is_the_same_with_known_sentences(texts: list[str], more: list[str]) -> None:
+    first, expected = summarize(texts), summarize([*texts, *more])
+    grown = summarize([*texts, *more], compared=first.compared)
+    assert grown == expected
+    assert grown.compared == expected.compared
 
 
 def test_known_pairs_are_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:

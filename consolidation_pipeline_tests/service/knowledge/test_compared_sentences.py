@@ -1,4 +1,4 @@
-"""Compared sentences are kept between runs: patterns are the same with them and without."""
+"""Compared sentences are kept between runs: patterns and summaries are the same with them and without."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 
 from consolidation_pipeline.core.knowledge import compared_sentences
 from consolidation_pipeline.service.admin.erase import erase_memories
-from consolidation_pipeline.service.knowledge import derive, text_writers
+from consolidation_pipeline.service.knowledge import derive, summaries, summary_rows, text_writers
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
 from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, note, topic_notes
+from consolidation_pipeline_tests.service.knowledge.test_summaries import run_summaries
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, note_id
 
 OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False, "promote": False}
@@ -53,7 +54,7 @@ def list_texts(pipeline: Pipeline) -> list[Any]:
 
 
 @pytest.mark.parametrize("change", ["added", "edited", "undone"])
-def test_patterns_are_the_same_without_what_was_kept(pipeline: Pipeline, change: str) -> None:
+def test_texts_are_the_same_without_what_was_kept(pipeline: Pipeline, change: str) -> None:
     texts = []
     for forget in (False, True):
         pipeline.clear()
@@ -79,8 +80,19 @@ def test_next_text_asks_for_new_pairs_alone(topics: Pipeline, met: list[bool]) -
     assert met.count(True) > 0
 
 
+def test_renewed_summary_reads_changed_memories_alone(pipeline: Pipeline, met: list[bool]) -> None:
+    pipeline.add(topic_notes("hook", WEBHOOKS))
+    run_summaries(pipeline)
+    assert met
+    assert not any(met)
+    met.clear()
+    edit_memory(pipeline.engine, note_id("hook-0"), {"content": NEW}, changed_by="tester")
+    run_summaries(pipeline)
+    assert met.count(True) > met.count(False) > 0
+
+
 def test_another_program_knows_nothing(topics: Pipeline, met: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (derive, text_writers):
+    for module in (derive, text_writers, summaries, summary_rows):
         monkeypatch.setattr(module, "describe_code", lambda: {"digest": "another"})
     topics.add([note("hook-new", NEW)])
     topics.run()
