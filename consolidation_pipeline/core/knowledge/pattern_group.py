@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -55,6 +56,8 @@ _ROLE_FACTORS: dict[Role, float] = {
 _COMMAND = 1.15
 # Factor of what changed, or what units differ in: a reader must know it.
 _DISPUTED = 1.3
+# A fact that is newer than all other texts scores this much more, as facts change and instructions hardly do.
+_NEWEST = 0.5
 # Factor for each literal of a sentence that few other units have: it is about one case.
 _SPECIFIC = 0.85
 _MOST_SPECIFIC = 0.45
@@ -116,7 +119,7 @@ class PatternGroup:
         )
         self.bug_reports = {at for at, text in self.texts.items() if is_bug_report(text)}
         self.stems = {term.stem for word in terms for term in extract_terms(word)}
-        self.candidates = [self.read(one) for one in usable]
+        self.candidates = self._prefer_newer([self.read(one) for one in usable])
         self._candidates = {one.ranked.row: one for one in self.candidates}
         verdicts = (one.ranked.text for one in self.candidates if one.lesson.is_verdict)
         judged = {*verdicts}
@@ -295,6 +298,22 @@ class PatternGroup:
         factor *= _UNMENDED if lesson.is_verdict and not names_remedy(lesson.text) else 1.0
         factor *= _LONG if len(lesson.text) > _LONG_CHARS else 1.0
         return Candidate(ranked, lesson, ranked.score * factor)
+
+    def _prefer_newer(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return candidates with a higher score for newer facts, if the best of them is a fact."""
+        best = max(candidates, key=lambda one: one.score, default=None)
+        if best is None or best.lesson.role != "fact":
+            return [*candidates]
+        days = sorted(day for at in self.texts if (day := self.units[at].day))
+
+        def measure_newness(one: Candidate) -> float:
+            day = self.units[one.ranked.text].day
+            return bisect_left(days, day) / max(1, len(self.texts) - 1) if day else 0.0
+
+        return [
+            replace(one, score=one.score * (1 + _NEWEST * measure_newness(one))) if one.lesson.role == "fact" else one
+            for one in candidates
+        ]
 
     def _follows_condition(self, ranked: RankedSentence) -> bool:
         """Return True for a short rule without a condition, after a sentence that has one."""

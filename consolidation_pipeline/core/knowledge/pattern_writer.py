@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import partial
 
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
@@ -159,7 +160,9 @@ class PatternWriter(PatternGroup):
             # The question that most of the units ask names them better than a phrase.
             is_title = len(told) > 1 and len(told[0]) <= MAX_TITLE_CHARS and (kind == "questions" or not self.title)
             title = told.pop(0) if is_title else self.title
-            told = told[:_MAX_EXAMPLES]
+            days = {shorten_example(one.lesson.text): self.units[one.ranked.text].day for one in used}
+            # The sort is stable: a template and examples without a day keep their places.
+            told = sorted(told[:_MAX_EXAMPLES], key=lambda text: days.get(text) or date.max, reverse=True)
             if is_single and kind != "questions":
                 content, said = render(title="", headline=headline), sightings.count
             else:

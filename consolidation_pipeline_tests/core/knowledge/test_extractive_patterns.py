@@ -345,6 +345,38 @@ def test_newer_value_is_told_with_what_was() -> None:
     assert {(one.unit, one.quote) for one in found.evidence} == set(enumerate(texts, start=1))
 
 
+@pytest.mark.parametrize("newest", range(3))
+def test_newest_of_facts_in_other_words_comes_first(newest: int) -> None:
+    texts = [
+        "Priya owns the pricing service of the shop.",
+        "The pricing service of the shop is with Kenji while Priya is away.",
+        "Elif looks after the pricing service of the shop until Priya is back.",
+    ]
+    units = [replace(unit, day=date(2026, 3, 9 if at == newest else 2)) for at, unit in enumerate(make_units(texts))]
+    (found,) = extract([units])
+    assert found.content.split("\n")[-1].startswith(texts[newest].rstrip("."))
+
+
+def test_newer_fact_takes_no_place_of_an_instruction() -> None:
+    texts = ["Set the limit of the mail queue to 5.", "The mail queue of the shop was slow, as the limit of it is low."]
+    told = [
+        extract([[replace(u, day=day) for u, day in zip(make_units(texts), days, strict=True)]])[0].content
+        for days in ([date(2026, 3, 1), date(2026, 3, 9)], [date(2026, 3, 9), date(2026, 3, 1)])
+    ]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_examples_are_told_newest_first(seed: int) -> None:
+    texts = ["gRPC between shop and bank.", "gRPC proxies of the mail service.", "gRPC streams for the search index."]
+    days = random.Random(seed).sample([date(2026, 3, 1), date(2026, 3, 5), date(2026, 3, 9)], 3)
+    (found,) = extract([[replace(u, day=d) for u, d in zip(make_units(texts), days, strict=True)]])
+    newest_first = [text for _, text in sorted(zip(days, texts, strict=True), reverse=True)]
+    told = [text.rstrip(".") for text in newest_first if text.rstrip(".") in found.content]
+    assert len(told) > 1
+    assert [found.content.index(text) for text in told] == sorted(found.content.index(text) for text in told)
+
+
 def test_overruled_sentence_is_never_practice_or_gotcha() -> None:
     texts = ["Never restart the worker after a deploy.", "Always restart the worker after a deploy.", *LOCKS]
     days = [date(2026, 1, 7), date(2026, 5, 12), *[None] * len(LOCKS)]
