@@ -51,6 +51,13 @@ def build_partition_requests(
     """Return a request for the partitions of projects that have none yet; empty if all have one."""
     with consolidation.engine.connect() as connection:
         slugs = [project.slug for project in list_projects(connection) if consolidation.selects(project.slug)]
+    return build_missing_partitions(slugs, instance)
+
+
+def build_missing_partitions(
+    slugs: Sequence[str], instance: dg.DagsterInstance
+) -> list[dg.AddDynamicPartitionsRequest]:
+    """Return a request for the partitions of those of these projects that have none yet; empty if all have one."""
     known = set(instance.get_dynamic_partitions(projects.name or ""))
     new = [slug for slug in slugs if slug not in known]
     return [projects.build_add_request(new)] if new else []

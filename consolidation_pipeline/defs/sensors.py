@@ -17,6 +17,7 @@ from consolidation_pipeline.defs.resources import ConsolidationResource
 from consolidation_pipeline.defs.run_requests import (
     SENSOR_STATUS,
     build_batch_requests,
+    build_missing_partitions,
     build_partition_requests,
     build_run_requests,
     described_sensor,
@@ -56,8 +57,9 @@ def projects_sensor(
     # Projects of other databases may have partitions too, so only those are removed whose project was seen here.
     seen = set[str](json.loads(context.cursor or "[]"))
     removed = sorted((seen - slugs) & set(context.instance.get_dynamic_partitions(PROJECTS)))
-    added = build_partition_requests(consolidation, context.instance)
-    context.update_cursor(json.dumps(sorted(filter(consolidation.selects, slugs))))
+    selected = sorted(filter(consolidation.selects, slugs))
+    added = build_missing_partitions(selected, context.instance)
+    context.update_cursor(json.dumps(selected))
     changes = (("added", [slug for request in added for slug in request.partition_keys]), ("removed", removed))
     described = [f"partitions {what}: {list_first_ten(keys)}" for what, keys in changes if keys]
     # A tick without a run counts as skipped. Without a reason, Dagster would call its result empty.

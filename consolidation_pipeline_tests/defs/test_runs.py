@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from consolidation_pipeline.definitions import build_definitions
-from consolidation_pipeline.defs import asset_checks
+from consolidation_pipeline.defs import asset_checks, run_requests, sensors
 from consolidation_pipeline.defs.names import PREFIX, RESOURCE, asset_key, prefixed
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.phase_asset import phase_asset
@@ -39,9 +39,9 @@ from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline.store.admin.asset_rows import find_model_failure
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.jobs.jobs import append_job, get_job, start_job
-from consolidation_pipeline.store.projects import configure_project, get_project
+from consolidation_pipeline.store.projects import Project, configure_project, get_project, list_projects
 from consolidation_pipeline_tests.conftest import make_memory_folder
 from consolidation_pipeline_tests.defs.conftest import (
     Sample,
@@ -305,6 +305,22 @@ def test_projects_sensor_adds_partitions(engine: Engine, sample: Sample, instanc
     assert tick.skip_reason == dg.SkipReason("partitions added: alpha, beta")
     instance.add_dynamic_partitions(PROJECTS, ["alpha", "beta"])
     assert isinstance(projects_sensor(context), dg.SkipReason)
+
+
+def test_projects_sensor_lists_projects_once(
+    engine: Engine, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure_project(engine, "alpha")
+    listed: list[int] = []
+
+    def count(connection: Connection) -> Sequence[Project]:
+        listed.append(1)
+        return list_projects(connection)
+
+    for module in (sensors, run_requests):
+        monkeypatch.setattr(module, "list_projects", count)
+    assert isinstance(projects_sensor(sensor_context(engine, instance)), dg.SensorResult)
+    assert listed == [1]
 
 
 def test_projects_sensor_removes_partitions_of_deleted_projects(engine: Engine, instance: dg.DagsterInstance) -> None:
