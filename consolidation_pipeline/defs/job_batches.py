@@ -16,14 +16,15 @@ from consolidation_pipeline.defs.maintenance import fail_without_traceback, pars
 from consolidation_pipeline.defs.names import RESOURCE, own_name, prefixed
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import (
+    AUTOMATION_TAGS,
     BATCH_TAG,
     JOB_TAG,
     TRIGGER_TAG,
     TRIGGERED_BY_TAG,
     ConsolidationResource,
 )
-from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.jobs.job_requests import RequestedJob, is_pending, list_pending_jobs
+from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.jobs.job_requests import RequestedJob, list_pending_jobs
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.jobs import get_job
@@ -31,6 +32,8 @@ from consolidation_pipeline.store.jobs.project_lock import is_project_busy
 
 # The caller shows progress and errors; the UI shows Dagster's log of the run.
 _SILENT_CONSOLE = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+# Ids that an error message lists.
+_MAX_LISTED = 5
 
 
 class BatchConfig(dg.Config):
@@ -71,9 +74,12 @@ def run_pending_jobs(context: dg.OpExecutionContext, config: BatchConfig, consol
     store = consolidation.engine
     with fail_without_traceback():
         wanted = _parse_job_ids(config.jobs)
+        # A project may be deleted after a sensor or schedule asked for its job.
+        if context.run.tags.keys().isdisjoint(AUTOMATION_TAGS):
+            _check_known(store, wanted)
     pending = {job.job_id: job for job in list_pending_jobs(store)}
     context.instance.add_dynamic_partitions(PROJECTS, sorted({job.project for job in pending.values()}))
-    counts = Counter(_run_one(context, store, pending.get(job_id)) for job_id in wanted)
+    counts = Counter(_run_one(context, store, job_id, pending.get(job_id)) for job_id in wanted)
     context.add_output_metadata({"jobs": len(wanted), **counts})
 
 
@@ -87,14 +93,27 @@ def _parse_job_ids(jobs: Sequence[str]) -> list[UUID]:
         raise UsageError(f"`jobs`: {error} of a pending job, as in `consolidation history PROJECT`") from None
 
 
-def _run_one(context: dg.OpExecutionContext, store: Engine, job: RequestedJob | None) -> str:
-    """Run a job; return its final status.
+def _check_known(engine: Engine, jobs: Sequence[UUID]) -> None:
+    """Raise NotFoundError if one of these ids is of no job."""
+    with engine.connect() as connection:
+        unknown = [str(job) for job in jobs if get_job(connection, job) is None]
+    if unknown:
+        listed = ", ".join(unknown[:_MAX_LISTED])
+        hint = "`consolidation history PROJECT` lists jobs"
+        raise NotFoundError(f"`jobs`: there is no job {listed}, and none was run; {hint}")
+
+
+def _run_one(context: dg.OpExecutionContext, store: Engine, job_id: UUID, job: RequestedJob | None) -> str:
+    """Run a job, which is ``job`` if it is pending; return its final status.
 
     "skipped": it was started, done or cancelled elsewhere. "busy": its project is locked. "deleted": its row is gone.
     """
-    if job is None or not is_pending(store, job.job_id):
-        return "skipped"
     with store.connect() as connection:
+        row = get_job(connection, job_id)
+        if row is None:
+            return "deleted"
+        if job is None or row.status != "pending":
+            return "skipped"
         if is_project_busy(connection, job.project_id):
             return "busy"
     definition = context.repository_def.get_job(prefixed(job.job))

@@ -24,6 +24,9 @@ from consolidation_pipeline.store.database.engine import Engine, open_engine
 
 TRIGGER_TAG = "consolidation/trigger"
 TRIGGERED_BY_TAG = "consolidation/triggered_by"
+# Tags that Dagster gives to the runs that a sensor or schedule started.
+SENSOR_TAG = "dagster/sensor_name"
+AUTOMATION_TAGS = (SENSOR_TAG, "dagster/schedule_name")
 JOB_TAG = "consolidation/job_id"
 BATCH_TAG = "consolidation/batch"  # id of the run that executes several jobs
 

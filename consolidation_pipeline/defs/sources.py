@@ -15,7 +15,7 @@ from consolidation_pipeline.defs.asset_checks import Check, evaluate_check, proj
 from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.names import RESOURCE, asset_key, prefixed
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ConsolidationResource
+from consolidation_pipeline.defs.resources import SENSOR_TAG, ConsolidationResource
 from consolidation_pipeline.defs.run_requests import SENSOR_STATUS, described_sensor
 from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.service.sources.connections import ensure_connected, list_connected
@@ -26,9 +26,6 @@ from consolidation_pipeline.store.admin.invariants import find_unexplained_hidde
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.sources.source_writes import count_ended_writes
 from consolidation_pipeline.store.sources.sources import Source
-
-# Tag of runs that a sensor started.
-SENSOR_TAG = "dagster/sensor_name"
 
 synced_memories = dg.AssetSpec(
     asset_key("synced_memories"),

@@ -17,7 +17,7 @@ from consolidation_pipeline.defs.job_runs import fail_orphaned_runs, find_runs_o
 from consolidation_pipeline.defs.maintenance import audit_retention
 from consolidation_pipeline.defs.names import RESOURCE, asset_key
 from consolidation_pipeline.defs.partitions import PROJECTS
-from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG, ConsolidationResource
+from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG, SENSOR_TAG, ConsolidationResource
 from consolidation_pipeline.defs.run_requests import MAX_SINGLE_RUNS, build_run_requests
 from consolidation_pipeline.defs.schedules import daily_decay
 from consolidation_pipeline.defs.sensors import job_status_sensor, requested_jobs_sensor
@@ -54,13 +54,13 @@ def request_jobs(engine: Engine) -> dict[str, UUID]:
     return {slug: request_job(engine, slug, job="decay", triggered_by="ann").job_id for slug in SLUGS}
 
 
-def run_batch(instance: dg.DagsterInstance, jobs: list[UUID]) -> tuple[str, dict[str, Any]]:
+def run_batch(instance: dg.DagsterInstance, jobs: list[UUID], **tags: str) -> tuple[str, dict[str, Any]]:
     """Run a batch as a run worker does; return its run id and its output metadata."""
     job = ReconstructableRepository.for_module("consolidation_pipeline.definitions", "defs").get_reconstructable_job(
         job_batch.name
     )
     config = build_batch_config([str(job_id) for job_id in jobs])
-    with dg.execute_job(job, instance=instance, run_config=config) as result:
+    with dg.execute_job(job, instance=instance, run_config=config, tags=tags) as result:
         assert result.success
         (output,) = result.filter_events(lambda event: event.is_successful_output)
         return result.run_id, {name: value.value for name, value in output.step_output_data.metadata.items()}
@@ -78,17 +78,35 @@ def statuses(pipeline: Pipeline) -> dict[str, str]:
 )
 @pytest.mark.usefixtures("engine")
 def test_batch_of_wrong_ids_fails_without_traceback(instance: dg.DagsterInstance, ids: list[str], problem: str) -> None:
+    run_id, message = fail_batch(instance, ids)
+    assert problem in message
+    batch = instance.get_run_by_id(run_id)
+    assert batch is not None
+    instance.report_run_canceled(batch)
+    assert find_runs_or_batches(instance, [uuid4()]) == {}
+
+
+def fail_batch(instance: dg.DagsterInstance, ids: list[str]) -> tuple[str, str]:
+    """Run a batch that fails; return its run id and the message."""
     resources = {RESOURCE: ConsolidationResource()}
     config = build_batch_config(ids)
     result = job_batch.execute_in_process(config, instance=instance, resources=resources, raise_on_error=False)
     (event,) = result.filter_events(lambda event: event.is_step_failure)
     failure = event.step_failure_data.user_failure_data
     assert failure is not None
-    assert problem in str(failure.description)
-    batch = instance.get_run_by_id(result.run_id)
-    assert batch is not None
-    instance.report_run_canceled(batch)
-    assert find_runs_or_batches(instance, [uuid4()]) == {}
+    return result.run_id, str(failure.description)
+
+
+def test_batch_with_unknown_id_runs_nothing(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+    jobs, unknown = request_jobs(pipeline.engine), uuid4()
+    _, message = fail_batch(instance, [*map(str, jobs.values()), str(unknown)])
+    assert message.startswith(f"`jobs`: there is no job {unknown}, and none was run")
+    assert set(statuses(pipeline).values()) == {"pending"}
+
+
+def test_batch_of_sensor_leaves_out_deleted_jobs(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+    del pipeline
+    assert run_batch(instance, [uuid4()], **{SENSOR_TAG: "any"})[1] == {"jobs": 1, "deleted": 1}
 
 
 @pytest.mark.slow

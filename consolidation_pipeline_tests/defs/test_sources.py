@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 
 from consolidation_pipeline.defs.names import RESOURCE, asset_key
-from consolidation_pipeline.defs.resources import ConsolidationResource
-from consolidation_pipeline.defs.sources import SENSOR_TAG, sources_sensor, update_job
+from consolidation_pipeline.defs.resources import SENSOR_TAG, ConsolidationResource
+from consolidation_pipeline.defs.sources import sources_sensor, update_job
 from consolidation_pipeline.service.sources.connections import connect_source, list_connected, set_mode
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.update import find_failing, update_sources
