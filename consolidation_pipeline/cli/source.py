@@ -121,8 +121,9 @@ def diff(
     groups from the file of --out, and `source write --plan FILE` writes the others and nothing else.
     """
     from consolidation_pipeline.service.runs.plan_file import save_plan, write_file
-    from consolidation_pipeline.service.sources.connections import explain_mirror, list_connected
+    from consolidation_pipeline.service.sources.connections import list_connected
     from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
+    from consolidation_pipeline.service.sources.rights import explain_mirror
     from consolidation_pipeline.service.sources.write_plan import (
         WritePlan,
         describe_taken,

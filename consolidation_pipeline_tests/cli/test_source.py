@@ -111,7 +111,7 @@ def test_conflicting_undo_is_told_with_the_rows(store: Store, cli: Cli) -> None:
     assert "`consolidation source restore --url-env MEM0_URL` shows them again" in again.err
 
 
-def test_diff_of_a_view_does_not_advise_mode_review(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_view_is_not_advised_to_take_mode_review(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     store.connection.execute("CREATE VIEW shown AS SELECT id, payload FROM mem0")
     place = ("--table", "shown", "--key", "id", "--text", "payload.data", "--scope", "user_id=payload.user_id")
     assert cli("connect", "table", "--url-env", "MEM0_URL", "--project", "shop", *place, "--yes").code == 0
@@ -119,6 +119,9 @@ def test_diff_of_a_view_does_not_advise_mode_review(store: Store, cli: Cli, monk
     diff = cli("source", "diff", "shop-table")
     assert f"{GROUPS} groups" in diff.out
     assert "note: in mode mirror nothing is written, and mode review needs a table, and shown is none" in diff.err
+    written = cli("source", "write", "shop-table", "--all")
+    assert (written.code, "source mode" in written.err) == (2, False)
+    assert "source shop-table: in mode mirror nothing is written, and mode review needs a table" in written.err
     assert cli("source", "mode", "shop-table", "review").code == 2
     monkeypatch.setenv("MEM0_URL", "postgresql://me@127.0.0.1:1/x")
     unreachable = cli("source", "diff", "shop-table")

@@ -10,21 +10,15 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.connect.restore import restore_database
-from consolidation_pipeline.connect.store import (
-    MIRROR_ONLY,
-    Conflict,
-    MemoryStore,
-    Recognition,
-    SourceRow,
-    StoreConfig,
-)
+from consolidation_pipeline.connect.store import Conflict, MemoryStore, Recognition, SourceRow, StoreConfig
 from consolidation_pipeline.core.memories.memories import check_memory_type
 from consolidation_pipeline.core.text.counted_nouns import counted
-from consolidation_pipeline.errors import ConflictError, StoreError, UsageError
+from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import NO_WALLS, normalize_scope
 from consolidation_pipeline.service.intake.importer import find_or_create_project
 from consolidation_pipeline.service.sources.folder_reader import read_folder_config
+from consolidation_pipeline.service.sources.rights import check_rights
 from consolidation_pipeline.service.sources.stores import open_notes, open_store, read_config
 from consolidation_pipeline.service.sources.undo_all import undo_everything
 from consolidation_pipeline.store.database.engine import Connection, Engine
@@ -66,7 +60,7 @@ def probe_source(config: Mapping[str, Any], *, mode: str = "mirror") -> Recognit
     check_memory_type(read_config(config).memory_type)
     with open_store(config) as store:
         found = store.probe()
-        _check_rights(found, mode)
+        check_rights(found, mode)
         return found
 
 
@@ -161,7 +155,7 @@ def _examine(store: MemoryStore, name: str, mode: str, address: str, *, written:
         written: Writes that are known here.
     """
     found = store.probe()
-    _check_rights(found, mode)
+    check_rights(found, mode)
     if mode == "mirror":
         return found
     other = store.find_writer(name)
@@ -175,29 +169,6 @@ def _examine(store: MemoryStore, name: str, mode: str, address: str, *, written:
             tuple(map(str, sorted(unknown))),
         )
     return found
-
-
-def _check_rights(found: Recognition, mode: str) -> None:
-    """Raise UsageError if the mode writes, and the store is no table or the user may not write there."""
-    if mode == "mirror":
-        return
-    if not found.is_table:
-        raise UsageError(f"mode {mode} needs a table, and {found.table} is none: connect what it reads, or mode mirror")
-    if not (found.rights.write and found.rights.create_schema):
-        lacking = [warning for warning in found.warnings if warning.endswith(MIRROR_ONLY)]
-        raise UsageError(f"mode {mode} needs more rights: {'; '.join(lacking)}")
-
-
-def explain_mirror(source: Source) -> str:
-    """Return what keeps a store of mode mirror from being written to, as a sentence."""
-    try:
-        with open_store(source.config) as store:
-            _check_rights(store.probe(), "review")
-    except UsageError as error:
-        return f"in mode mirror nothing is written, and {error}"
-    except StoreError:
-        pass  # It is not known if another mode fits.
-    return f"in mode mirror nothing is written; to write: consolidation source mode {source.name} review"
 
 
 def set_mode(engine: Engine, name: str, mode: str) -> None:

@@ -19,6 +19,7 @@ from consolidation_pipeline.service.sources.recall_gate import (
     write_checked,
 )
 from consolidation_pipeline.service.sources.recovery import hold_source, record_write, recover_writes
+from consolidation_pipeline.service.sources.rights import explain_mirror
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.service.sources.write_plan import (
@@ -100,9 +101,7 @@ def write_source(
         source = get_source(connection, name)
         project = get_project(connection, source.project)
     if source.mode == "mirror":
-        raise UsageError(
-            f"source {name} is in mode mirror, in which nothing is written: consolidation source mode {name} review"
-        )
+        raise UsageError(f"source {name}: {explain_mirror(source)}")
     if plan is not None and plan.source != name:
         raise UsageError(f"the plan is for source {plan.source}, not for {name}")
     result = WriteResult()
