@@ -53,11 +53,13 @@ class Field:
 class Part:
     """A table whose rows belong to one memory and go and come back with it, as the vectors of a LangGraph store.
 
-    ``key``: its columns that hold the key of the memory, in the order of the mapping's key.
+    ``key``: its columns that hold the key of the memory, in the order of the mapping's key. ``bookkeeping``: as in
+    ``TableMapping``.
     """
 
     table: str
     key: tuple[str, ...]
+    bookkeeping: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class TableMapping:
         where: SQL condition for rows of ``t`` that are memories; of the preset, never of a user.
         parts, links: Other tables with rows of a memory, or with its key.
         fills: Values to compute for a new row.
+        bookkeeping: Further fields, beside those of ``fills``, that the store's library sets by itself when it reads or
+            writes a memory: a row in which only these changed says what it said.
         can_insert: False = a successor is always one of the sources.
     """
 
@@ -126,12 +130,19 @@ class TableMapping:
     links: tuple[Links, ...] = ()
     where: str = "true"
     fills: tuple[Fill, ...] = ()
+    bookkeeping: tuple[Field, ...] = ()
     can_insert: bool = True
 
     @property
     def other_tables(self) -> dict[str, tuple[str, ...]]:
         """Key columns of the parts and links by table."""
         return {part.table: part.key for part in self.parts} | {links.table: links.key for links in self.links}
+
+    def find_bookkeeping(self, table: str) -> list[Field]:
+        """Return the fields of the table, or of a part by its name, that the store's library sets by itself."""
+        if table == self.table:
+            return [*(fill.field for fill in self.fills), *self.bookkeeping]
+        return [field for part in self.parts if part.table == table for field in part.bookkeeping]
 
     def identifier(self) -> sql.Identifier:
         """Return the quoted name of the table."""

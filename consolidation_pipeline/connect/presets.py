@@ -53,9 +53,10 @@ def langgraph(table: str = "store", *, text: str = "content") -> TableMapping:
         metadata=Field("value"),
         metadata_without=(text.partition(".")[0],),
         vector=Vector("embedding", vectors),
-        parts=(Part(vectors, ("prefix", "key")),),
+        parts=(Part(vectors, ("prefix", "key"), bookkeeping=(Field("updated_at"),)),),
         where="t.key ~ '^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$'",
         fills=(Fill(Field("updated_at"), "now"),),
+        bookkeeping=(Field("expires_at"),),  # Each read puts it off, if the store has a ttl.
     )
 
 

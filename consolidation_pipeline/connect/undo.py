@@ -65,7 +65,7 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
     """Put back what one write changed, in the transaction of ``connection``.
 
     Rows come back byte for byte, but for columns that the table or a trigger sets: the receipt tells which differ. An
-    array of links that was changed since keeps these changes.
+    array of links that was changed since keeps these changes. A new row goes if nothing changed in it but bookkeeping.
 
     Returns:
         What stands in the way; if there is anything, nothing was changed. Empty if the write is undone, also earlier.
@@ -80,6 +80,7 @@ def undo_write(connection: Connection[Any], table: SourceTable, write_id: UUID) 
     forms, conflicts = find_forms(connection, touched, found[0].get("columns", {}))
     if conflicts:
         return conflicts
+    images = [_follow_bookkeeping(connection, table, each, forms) for each in images]
     conflicts = _find_conflicts(connection, table, images, forms)
     others = table.mapping.other_tables
     lost = {*found[0]["hidden"]} - {one.key for one in images if one.action == "deleted" and one.table not in others}
@@ -191,9 +192,40 @@ def _find_conflicts(
             rows = now.get(image.key, [])
             if image.action == "deleted" and rows and not _is_own(rows, mine):
                 conflicts.append(Conflict(name, image.key, "a hidden row was written again", is_taken=True))
+            elif image.action == "inserted" and not rows:
+                conflicts.append(Conflict(name, image.key, _GONE))
             elif image.action == "inserted" and image.after not in rows:
-                conflicts.append(Conflict(name, image.key, "the new row was changed" if rows else _GONE))
+                changed = min((_list_changed(connection, table, image, row, forms[name]) for row in rows), key=len)
+                conflicts.append(Conflict(name, image.key, f"the new row was changed in {', '.join(changed)}"))
     return conflicts
+
+
+def _follow_bookkeeping(
+    connection: Connection[Any], table: SourceTable, image: _Image, forms: Mapping[str, RowForm]
+) -> _Image:
+    """Return the image of a new row as the row is now, if nothing changed in it but bookkeeping."""
+    if image.action != "inserted" or not table.mapping.find_bookkeeping(image.table):
+        return image
+    form, key = forms[image.table], _key_columns(table, image.table)
+    rows = load_rows(connection, table, image.table, key, {image.key}, form).get(image.key, [])
+    if image.after in rows:
+        return image
+    same = (row for row in rows if not _list_changed(connection, table, image, row, form))
+    return replace(image, after=next(same, image.after))
+
+
+def _list_changed(connection: Connection[Any], table: SourceTable, image: _Image, row: str, form: RowForm) -> list[str]:
+    """Return the columns in which ``row`` differs from the image of a new row, but for bookkeeping."""
+    paths = [[field.column, *field.path] for field in table.mapping.find_bookkeeping(image.table)]
+    without = sql.SQL("").join(sql.SQL(" #- {}").format(sql.Literal(path)) for path in paths)
+    found = connection.execute(
+        sql.SQL(
+            "SELECT key FROM jsonb_each(to_jsonb(%s::{type}){without}) i FULL JOIN "
+            "jsonb_each(to_jsonb(%s::{type}){without}) r USING (key) WHERE i.value IS DISTINCT FROM r.value ORDER BY 1"
+        ).format(type=form.type, without=without),
+        [image.after, row],
+    )
+    return [column for (column,) in found]
 
 
 def _is_own(rows: Sequence[str], images: Sequence[_Image]) -> bool:

@@ -28,7 +28,10 @@ from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV, connect, consolidate
 from consolidation_pipeline_tests.service.sources.stores import (
     AGNO,
+    CLAUDE_MEM,
     FACTS,
+    LANGGRAPH,
+    MEM0,
     NOTES,
     USERS,
     WORDINGS,
@@ -236,6 +239,69 @@ def test_new_row_goes_although_a_column_was_added(mem0_store: Store, pipeline: P
     mem0_store.connection.execute("ALTER TABLE mem0 ADD COLUMN extra int DEFAULT 3")
     pipeline.roll_back(outcome.job_id)
     assert mem0_store.connection.execute(listing).fetchall() == before
+
+
+# By kind: the key of a row, what a library changes by itself, and an edit with its column.
+_CHANGES: dict[str, tuple[str, list[str], str, str]] = {
+    "mem0": (
+        "id::text",
+        [
+            """UPDATE mem0 SET payload = payload || '{"updated_at": "2027-01-01", "hash": "1"}'""",
+            """UPDATE mem0 SET payload = payload || '{"text_lemmatized": "other"}'""",
+        ],
+        """UPDATE mem0 SET payload = payload || '{"color": "red"}'""",
+        "payload",
+    ),
+    "langgraph": (
+        "jsonb_build_array(prefix, key)::text",
+        ["UPDATE store SET updated_at = now(), expires_at = now()", "UPDATE store_vectors SET updated_at = now()"],
+        "UPDATE store SET ttl_minutes = 3",
+        "ttl_minutes",
+    ),
+    "agno": (
+        "memory_id",
+        ["UPDATE ai.agno_memories SET updated_at = updated_at + 1"],
+        "UPDATE ai.agno_memories SET topics = '[]'",
+        "topics",
+    ),
+    "claude_mem": (
+        "id",
+        ["UPDATE observations SET updated_at = now()"],
+        "UPDATE observations SET kind = 'decision'",
+        "kind",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", [MEM0, LANGGRAPH, AGNO, CLAUDE_MEM], ids=lambda kind: kind.name)
+def test_new_row_goes_if_its_library_touched_it(
+    kind: Kind, make_store: Callable[[Kind], Store], pipeline: Pipeline
+) -> None:
+    store = make_store(kind)
+    store.add(PARTIAL)
+    before = store.checksum()
+    outcome = consolidate(pipeline, store)
+    assert write_all(pipeline).inserted == 1
+    key, touches, _, _ = _CHANGES[kind.name]
+    for statement in touches:
+        assert store.connection.execute(f"{statement} WHERE {key} IN ({_INSERTED})").rowcount == 1
+    pipeline.roll_back(outcome.job_id)
+    assert store.checksum() == before
+
+
+@pytest.mark.parametrize("kind", [MEM0, LANGGRAPH, AGNO, CLAUDE_MEM], ids=lambda kind: kind.name)
+def test_new_row_that_was_edited_stays(kind: Kind, make_store: Callable[[Kind], Store], pipeline: Pipeline) -> None:
+    store = make_store(kind)
+    store.add(PARTIAL)
+    outcome = consolidate(pipeline, store)
+    assert write_all(pipeline).inserted == 1
+    key, touches, edit, column = _CHANGES[kind.name]
+    for statement in (*touches, edit):
+        store.connection.execute(f"{statement} WHERE {key} IN ({_INSERTED})")
+    edited = store.checksum()
+    with pytest.raises(ConflictError, match=f"the new row was changed in {column}"):
+        pipeline.roll_back(outcome.job_id)
+    assert store.checksum() == edited
 
 
 def test_rows_that_the_table_forbids_keep_no_other_hidden(
