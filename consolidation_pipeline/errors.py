@@ -12,6 +12,7 @@
     ├── ConflictError               the stored state is not the expected one      exit code 3
     │   ├── ProjectBusyError        another run holds the project
     │   ├── ExpiredError            the change is too old to be undone
+    │   ├── UnrecordedWritesError   a store hides rows by writes that this database does not know
     │   └── JobEndedError           the job was ended while its run went on
     │       └── JobCancelledError   the job was cancelled
     ├── BudgetExhaustedError        a budget is used up                           exit code 4
@@ -84,6 +85,10 @@ class ConflictError(ConsolidationError):
 
 class ExpiredError(ConflictError):
     """The change is too old to be undone."""
+
+
+class UnrecordedWritesError(ConflictError):
+    """A connected store hides rows by writes that are not recorded here. A person has to show them again."""
 
 
 class ProjectBusyError(ConflictError):

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import dagster as dg
+from dagster._core.event_api import PartitionKeyFilter
 
 from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.defs.asset_checks import Check, evaluate_check, project_checks
@@ -25,7 +26,7 @@ from consolidation_pipeline.service.sources.write_back import WriteResult
 from consolidation_pipeline.store.admin.invariants import find_unexplained_hidden_rows, find_unmirrored_rows
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.sources.source_writes import count_ended_writes
-from consolidation_pipeline.store.sources.sources import Source
+from consolidation_pipeline.store.sources.sources import Source, list_failing
 
 synced_memories = dg.AssetSpec(
     asset_key("synced_memories"),
@@ -48,6 +49,7 @@ written_back = dg.AssetSpec(
 )
 
 
+_STORES_CHECK = Check("every_store_is_synced", list_failing, "The last update of every connected store succeeded.")
 # Checks by the name of their asset. An update evaluates those of what it changed.
 _CHECKS: Mapping[str, Sequence[Check]] = {
     "synced_memories": [
@@ -56,6 +58,7 @@ _CHECKS: Mapping[str, Sequence[Check]] = {
             find_unmirrored_rows,
             "Every row that was read from a connected store has a memory.",
         ),
+        _STORES_CHECK,
     ],
     "written_back": [
         Check(
@@ -89,6 +92,7 @@ def update(
             changed[name, one.project] = None
             metadata = {"source": one.name, **numbers}
             yield dg.AssetMaterialization(consolidation.asset_key(name), partition=one.project, metadata=metadata)
+    changed |= dict.fromkeys(("synced_memories", slug) for slug in _list_turned(context.instance, consolidation))
     with consolidation.engine.connect() as connection:
         for name, slug in changed:
             project = get_project(connection, slug)
@@ -128,6 +132,20 @@ def _list_unseen(instance: dg.DagsterInstance, consolidation: ConsolidationResou
             write = WriteResult(written=written, restored=restored)
         if sync or write:
             yield SourceUpdate(source.name, source.project, sync, write)
+
+
+def _list_turned(instance: dg.DagsterInstance, consolidation: ConsolidationResource) -> Iterator[str]:
+    """Yield the projects with a store that fails since Dagster saw it last, or does not fail any more."""
+    key = dg.AssetCheckKey(consolidation.asset_key("synced_memories"), _STORES_CHECK.name)
+    for slug in dict.fromkeys(one.project for one in list_connected(consolidation.engine)):
+        if not consolidation.selects(slug):
+            continue
+        found = instance.event_log_storage.get_latest_asset_check_execution_by_key([key], PartitionKeyFilter(key=slug))
+        was_red = key in found and found[key].status.value == "FAILED"
+        with consolidation.engine.connect() as connection:
+            is_red = bool(list_failing(connection, get_project(connection, slug).id))
+        if is_red != was_red:
+            yield slug
 
 
 def _find_last_event(instance: dg.DagsterInstance, key: dg.AssetKey, source: Source) -> float:

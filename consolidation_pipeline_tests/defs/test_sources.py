@@ -12,7 +12,13 @@ import pytest
 from consolidation_pipeline.defs.names import RESOURCE, asset_key
 from consolidation_pipeline.defs.resources import SENSOR_TAG, ConsolidationResource
 from consolidation_pipeline.defs.sources import sources_sensor, update_job
-from consolidation_pipeline.service.sources.connections import connect_source, list_connected, set_mode
+from consolidation_pipeline.service.admin.database_checks import check_database
+from consolidation_pipeline.service.sources.connections import (
+    connect_source,
+    list_connected,
+    restore_store,
+    set_mode,
+)
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.update import find_failing, update_sources
 from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
@@ -25,15 +31,19 @@ from consolidation_pipeline_tests.service.sources.conftest import mem0_store as 
 from consolidation_pipeline_tests.service.sources.conftest import store_url as store_url
 from consolidation_pipeline_tests.service.sources.stores import Store, all_wordings
 
+# Results of the checks of `synced_memories` if all is well.
+SYNCED_CHECKS = {(name, PROJECT, True) for name in ("every_row_has_a_memory", "every_store_is_synced")}
+
 
 def connect_store(engine: Any, store: Store) -> None:
     config = {**store.kind.config, "url_env": URL_ENV}
     connect_source(engine, SOURCE, project=PROJECT, config=config, mode="write")
 
 
-def update(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
-    resources = {RESOURCE: ConsolidationResource(**config)}
-    return update_job.execute_in_process(instance=instance, resources=resources, raise_on_error=False)
+def update(instance: dg.DagsterInstance, *tags: str, **config: Any) -> dg.ExecuteInProcessResult:
+    """Run the job, with tags as Dagster gives them to the runs of this sensor."""
+    resources, given = {RESOURCE: ConsolidationResource(**config)}, dict.fromkeys(tags, sources_sensor.name)
+    return update_job.execute_in_process(instance=instance, resources=resources, tags=given, raise_on_error=False)
 
 
 def read_events(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
@@ -62,7 +72,7 @@ def test_update_tells_of_syncs_of_commands(mem0_store: Store, pipeline: Pipeline
     sync_source(pipeline.engine, SOURCE)
     told = update(instance)
     assert read_events(told)["synced_memories"]["read"] == len(all_wordings())
-    assert read_checks(told) == {("every_row_has_a_memory", PROJECT, True)}
+    assert read_checks(told) == SYNCED_CHECKS
     assert read_events(update(instance)) == {}
     mem0_store.add([("bob", "Lunch is at noon")])
     sync_source(pipeline.engine, SOURCE)
@@ -107,7 +117,7 @@ def read_checks(result: dg.ExecuteInProcessResult) -> set[tuple[str, str | None,
 def test_update_checks_what_it_changed(mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
     connect_store(pipeline.engine, mem0_store)
     first = update(instance)
-    assert read_checks(first) == {("every_row_has_a_memory", PROJECT, True)}
+    assert read_checks(first) == SYNCED_CHECKS
     key = dg.AssetCheckKey(asset_key("synced_memories"), "every_row_has_a_memory")
     (status,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=2)
     assert status.partition == PROJECT
@@ -145,13 +155,44 @@ def test_store_that_stays_away_is_tried_less_often(
     tick = sources_sensor(sensor_context(pipeline.engine, instance))
     assert isinstance(tick, dg.SkipReason)
     assert f"failed 6 times in a row, tried again at {failing.next_try_at:%Y-%m-%d %H:%M} UTC" in tick.skip_message
-    tags = {SENSOR_TAG: sources_sensor.name}
     monkeypatch.setenv(URL_ENV, url)
-    resources = {RESOURCE: ConsolidationResource()}
-    left_alone = update_job.execute_in_process(instance=instance, resources=resources, tags=tags)
-    assert read_events(left_alone) == {}
+    assert read_events(update(instance, SENSOR_TAG)) == {}
     assert read_events(update(instance))["synced_memories"]["added"] == len(all_wordings())
     assert find_failing(list_connected(pipeline.engine)[0]) is None
+
+
+def test_store_with_unrecorded_writes_is_left_alone(
+    mem0_store: Store, pipeline: Pipeline, instance: dg.DagsterInstance
+) -> None:
+    """Its next updates would find the same until a person decides."""
+    connect_store(pipeline.engine, mem0_store)
+    update(instance)
+    pipeline.run(PROJECT)
+    assert write_source(pipeline.engine, SOURCE, quiet_seconds=0, max_share=1).written > 0
+    # As after the restore of a backup from before the write.
+    pipeline.write("DELETE FROM {s}.source_writes")
+    pipeline.write("UPDATE {s}.source_rows SET state = 'mirrored'")
+    failed = update(instance)
+    assert not failed.success
+    assert ("every_store_is_synced", PROJECT, False) in read_checks(failed)
+    tick = sources_sensor(sensor_context(pipeline.engine, instance))
+    assert isinstance(tick, dg.SkipReason)
+    assert "`consolidation source restore" in str(tick.skip_message)
+    assert str(tick.skip_message).endswith("failed once, left alone until a `source sync` succeeds")
+    (finding,) = [each for each in check_database(pipeline.settings) if each.check == "connected stores"]
+    assert finding.status == "warning"
+    assert finding.message == tick.skip_message
+    by_sensor = update(instance, SENSOR_TAG)
+    assert by_sensor.success
+    assert read_checks(by_sensor) == set()
+    assert restore_store(URL_ENV) == {}
+    sync_source(pipeline.engine, SOURCE)
+    assert isinstance(sources_sensor(sensor_context(pipeline.engine, instance)), dg.RunRequest)
+    turned = ("every_store_is_synced", PROJECT, True)
+    assert turned in read_checks(update(instance, SENSOR_TAG))
+    assert turned not in read_checks(update(instance, SENSOR_TAG))
+    (finding,) = [each for each in check_database(pipeline.settings) if each.check == "connected stores"]
+    assert finding.status == "ok"
 
 
 def test_update_leaves_other_projects_alone(

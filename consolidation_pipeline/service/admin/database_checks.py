@@ -15,6 +15,8 @@ from consolidation_pipeline.service.jobs.retry_policy import list_failing_jobs
 from consolidation_pipeline.service.jobs.triggers import list_overdue
 from consolidation_pipeline.service.lineage.collector import is_configured
 from consolidation_pipeline.service.runs.effective_options import effective_options
+from consolidation_pipeline.service.sources.connections import list_connected
+from consolidation_pipeline.service.sources.update import find_failing
 from consolidation_pipeline.service.webhooks.webhook_config import find_addresses, read_webhook
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import (
@@ -86,6 +88,7 @@ def check_database(settings: Settings) -> Iterator[Finding]:
         return
     yield from _check_projects(engine)
     yield from _check_jobs(engine)
+    yield _check_sources(engine)
     yield from check_store(engine, settings)
     yield from check_sizes(engine)
     yield from _check_webhook(engine, settings)
@@ -118,6 +121,12 @@ def _check_jobs(engine: Engine) -> Iterator[Finding]:
     overdue = list_overdue(engine, now)
     what = "due for more than a day: no daemon runs, or consolidation_nightly is off"
     yield list_finding("schedule", overdue, what=what, fine="no project is due for more than a day")
+
+
+def _check_sources(engine: Engine) -> Finding:
+    failing = [(source.name, find_failing(source)) for source in list_connected(engine)]
+    found = [f"{name}: {one.describe()}" for name, one in failing if one is not None]
+    return list_finding("connected stores", found, what="", fine="the last update of every connected store succeeded")
 
 
 def check_store(

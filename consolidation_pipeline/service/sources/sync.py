@@ -19,7 +19,7 @@ from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.core.text.counted_nouns import counted, plural
 from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.embed import load_embedder
-from consolidation_pipeline.errors import ConflictError, InvalidMemoryError, UsageError
+from consolidation_pipeline.errors import InvalidMemoryError, UnrecordedWritesError, UsageError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.scopes import make_scope_key
 from consolidation_pipeline.service.intake.importer import choose_language
@@ -104,6 +104,7 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
     Raises:
         NotFoundError: There is no such source.
         ConflictError: Another sync of it is running.
+        UnrecordedWritesError: Rows that are gone are hidden by writes that this database does not know.
         StoreError: The store's database cannot be reached.
         ProjectBusyError: A run holds the project, and rows that changed or are gone have to be written.
     """
@@ -411,7 +412,10 @@ class _Sync:
         self.result.gone += len(gone)
 
     def _refuse_unknown_writes(self, gone: set[str]) -> None:
-        """Raise ConflictError if writes that are not recorded here hide some of these rows: nobody deleted them."""
+        """Raise UnrecordedWritesError if writes that are not recorded here hide some of these rows.
+
+        Nobody deleted them.
+        """
         if self.source.mode == "mirror":
             return
         opened = self.store.list_open(self.source.name)
@@ -420,7 +424,7 @@ class _Sync:
         receipts = self.store.read_receipts([id_ for id_ in opened if id_ not in recorded])
         hidden = gone.intersection(key for receipt in receipts.values() for key in receipt["hidden"])
         if hidden:
-            raise ConflictError(
+            raise UnrecordedWritesError(
                 f"{counted(len(hidden), 'row')} of {self.config.place} {plural(len(hidden), 'is')} hidden by writes "
                 "that are not recorded in this database, as after the restore of an older backup: `consolidation "
                 f"source restore {self.config.address}` shows what is hidden there; sync then",

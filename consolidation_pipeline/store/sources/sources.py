@@ -271,6 +271,18 @@ def save_failure(connection: Connection, source_id: UUID, numbers: Mapping[str, 
     connection.execute(text(_SAVE_FAILURE), {"source": source_id, "numbers": json.dumps(dict(numbers))})
 
 
+_LIST_FAILING = """
+    SELECT name, last_sync #>> '{failing,error}' FROM consolidation.sources
+    WHERE project_id = :project AND last_sync ? 'failing' ORDER BY name
+"""
+
+
+def list_failing(connection: Connection, project_id: UUID) -> list[str]:
+    """Return the connected stores of a project whose last update failed, each with the reason."""
+    rows = connection.execute(text(_LIST_FAILING), {"project": project_id})
+    return [f"{name}: {error}" for name, error in rows]
+
+
 _REMEMBER_ERASED = """
     INSERT INTO consolidation.erased_source_rows (project_id, row_hash)
     SELECT :project, hash FROM unnest(CAST(:hashes AS text[])) hash ON CONFLICT DO NOTHING
