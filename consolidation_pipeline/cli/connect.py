@@ -103,7 +103,7 @@ def connect(
     if result is not None:
         print(
             f"{counted(result.added, 'memory')} added, {result.with_vectors:,} with their vectors; "
-            f"{result.refused:,} refused"
+            f"{result.refused:,} refused" + (f"; {result.unchanged:,} are here already" if result.unchanged else "")
         )
         for note in result.notes:
             print_note(f"note: {note}")

@@ -32,6 +32,11 @@ def shares_model(config: StoreConfig, project: Project) -> bool:
     return load_embedder(config.embedding_model).name == own.name
 
 
+def name_model(config: StoreConfig) -> str:
+    """Return the model of the vectors of a store, for messages."""
+    return config.embedding_model or "a model that --embedding-model does not name"
+
+
 def parse_vectors(texts: Sequence[str]) -> Vectors:
     """Return vectors that Postgres wrote as text, float32 (n, d). They have to be of one length."""
     return np.array([np.fromstring(text[1:-1], np.float32, sep=",") for text in texts], np.float32)
@@ -54,25 +59,25 @@ class StoreEmbedder:
         Raises:
             UsageError: The model is not named, is not the project's, or did not make the vectors of the store.
         """
-        return format_vector(self._model.embed([text])[0])
+        try:
+            model = self._examined[0]
+        except UsageError as error:
+            raise UsageError(f"a new row needs a vector, and {error}") from error
+        return format_vector(model.embed([text])[0])
 
     def check(self) -> int:
         """Return the length of the vectors. Raise UsageError if the model did not make those of the store."""
         return int(self._examined[1])
 
-    @property
-    def _model(self) -> Any:
-        return self._examined[0]
-
     @cached_property
     def _examined(self) -> tuple[Any, int]:
         """The model, and the length of its vectors."""
+        options = parse_options(self._project.config)
         if not shares_model(self._config, self._project):
             raise UsageError(
-                "a new row needs a vector: connect the store with --embedding-model, the model of its vectors, which "
-                "has to be the project's embedding_model"
+                f"the store's are of {name_model(self._config)}, the project's of {options.embedding_model}: make both "
+                "the same, with `projects configure`, or by disconnecting the store and connecting it anew"
             )
-        options = parse_options(self._project.config)
         rows = self._store.sample_rows(SAMPLE_ROWS)
         if not rows:
             raise UsageError("no row of the store has a vector")

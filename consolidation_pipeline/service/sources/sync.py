@@ -30,6 +30,7 @@ from consolidation_pipeline.service.sources.store_changes import PRESENT, read_c
 from consolidation_pipeline.service.sources.store_vectors import (
     StoreEmbedder,
     count_dimensions,
+    name_model,
     parse_vectors,
     shares_model,
 )
@@ -181,8 +182,7 @@ class _Sync:
             return None
         if not shares_model(self.config, self.project):
             if self.source.synced_at is None:
-                theirs = self.config.embedding_model or "a model that --embedding-model does not name"
-                ours = parse_options(self.project.config).embedding_model
+                theirs, ours = name_model(self.config), parse_options(self.project.config).embedding_model
                 told = f"vectors are made anew, not taken along: the store's are of {theirs}, the project's of {ours}"
                 self.result.notes = (*self.result.notes, told)
             return None
@@ -241,10 +241,12 @@ class _Sync:
                 known = load_row_states(connection, self.source.id, batch)
             with self.store.snapshot():
                 shared = self._find_shared(batch)
-                rows = [row for row in self.store.iter_rows(batch, vectors=self.takes_vectors) if row.key not in shared]
+                rows = [row for row in self.store.iter_rows(batch) if row.key not in shared]
+                fresh = [row for row in rows if not _is_current(known.get(row.key), row.stamp)]
+                if fresh and self.takes_vectors:
+                    fresh = list(self.store.iter_rows([row.key for row in fresh], vectors=True))
             self.result.read += len(rows)
             found = {*shared, *(row.key for row in rows)}
-            fresh = [row for row in rows if not _is_current(known.get(row.key), row.stamp)]
             self.result.unchanged += len(rows) - len(fresh)
             self._store(fresh, known)
             missing = [key for key in batch if key in known and key not in found]
@@ -307,6 +309,7 @@ class _Sync:
                 self._save_vectors(connection, {id_: vectors[id_] for id_ in stored.ids if id_ in vectors})
                 save_row_states(connection, self.source.id, states)
             self.result.added += stored.added
+            self.result.unchanged += len(new) - stored.added
         if stale:
             self._revise(stale, known)
 

@@ -14,6 +14,7 @@ from consolidation_pipeline.service.intake.agent_memories import add_memories
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source
 from consolidation_pipeline.service.sources.recovery import hold_source
+from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
 from consolidation_pipeline.service.sources.write_plan import plan_restores, plan_writes
@@ -65,6 +66,26 @@ def test_rows_become_memories_of_their_scopes(any_store: Store, pipeline: Pipeli
         "FROM {s}.task_memories t WHERE t.id = ANY (m.source_memory_ids)) > 1"
     )
     assert mixed == 0
+
+
+def test_rows_that_say_the_same_need_no_model(
+    mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model of the vectors is looked for only if some are to be taken along."""
+    connect(pipeline, mem0_store)
+    mem0_store.connection.execute('UPDATE mem0 SET payload = payload || \'{"updated_at": "2027-01-01"}\'')
+    monkeypatch.setattr(StoreEmbedder, "check", lambda _: pytest.fail("rows were embedded"))
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.read, result.unchanged) == (ROWS, ROWS)
+
+
+def test_rows_of_an_earlier_connection_are_told(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store)
+    disconnect_source(pipeline.engine, SOURCE, restore=True)
+    config = {**mem0_store.kind.config, "url_env": URL_ENV}
+    connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.added, result.unchanged) == (0, ROWS)
 
 
 @pytest.mark.parametrize("mode", ["mirror", "write"])
