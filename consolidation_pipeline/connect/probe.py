@@ -116,10 +116,10 @@ def _count(connection: Connection[Any], table: SourceTable) -> tuple[int, int]:
 def _describe_no_memories(table: SourceTable, total: int) -> str:
     if not total:
         return f"table {table.mapping.table} is empty: connect it when there are memories"
-    return (
-        f"none of the {total} rows of {table.mapping.table} has a text at {table.mapping.text}: name the column, or "
-        "column.key for a value in JSON, that holds it"
-    )
+    found = f"none of the {total} rows of {table.mapping.table} has a text at {table.mapping.text}"
+    if table.mapping.kind == "langgraph":
+        return f"{found}: --text is the path inside of {table.mapping.text.column}, such as content"
+    return f"{found}: name the column, or column.key for a value in JSON, that holds it"
 
 
 def _check_keys(connection: Connection[Any], table: SourceTable) -> None:
@@ -144,16 +144,20 @@ def _check_text(table: SourceTable) -> None:
 
 
 def _find_odd_values(connection: Connection[Any], table: SourceTable, memories: int) -> Iterator[str]:
-    """Yield sentences on texts and metadata of other types, and on times that cannot be read."""
+    """Yield sentences on texts and metadata of other types, and on times that cannot be read.
+
+    Raises:
+        UsageError: No row has a text, but JSON in its place.
+    """
     mapping = table.mapping
     counting = sql.SQL("SELECT count(*) FROM {} AND jsonb_typeof({}) IN ('object', 'array')")
     structured = connection.execute(counting.format(table.memories_sql, mapping.text.as_json())).fetchone()
     number = 0 if structured is None else structured[0]
+    told = f"{number:,} of {counted(memories, 'row')} {plural(number, 'has')} JSON at {mapping.text} and no text"
+    if number == memories:
+        raise UsageError(f"{told}: {_advise_text(connection, table)}")
     if number:
-        yield (
-            f"{number:,} of {counted(memories, 'row')} {plural(number, 'has')} JSON at {mapping.text} and no text: "
-            f"name a key of it, such as {mapping.text}.key"
-        )
+        yield told
     metadata = mapping.metadata
     if metadata is not None and not metadata.path and table.columns[metadata.column].type not in ("json", "jsonb"):
         yield f"{metadata} is of type {table.columns[metadata.column].type}, not JSON: no metadata is copied"
@@ -169,6 +173,22 @@ def _find_odd_values(connection: Connection[Any], table: SourceTable, memories: 
             example = next((f", for example {value!r}" for value in missing if value), "")
             number = f"{len(missing):,} of {counted(memories, 'row')}"
             yield f"{number} {plural(len(missing), 'has')} no time at {field}{example}: that of the sync is taken"
+
+
+def _advise_text(connection: Connection[Any], table: SourceTable) -> str:
+    """Return the options that name a text inside of the JSON which all rows have in place of one."""
+    text = table.mapping.text
+    found = connection.execute(
+        sql.SQL(
+            "SELECT j.key FROM (SELECT t.* FROM {memories} LIMIT {limit}) t, jsonb_each(CASE jsonb_typeof({value}) "
+            "WHEN 'object' THEN {value} END) j WHERE jsonb_typeof(j.value) = 'string' "
+            "GROUP BY 1 ORDER BY count(*) DESC, sum(length(j.value::text)) DESC LIMIT 1"
+        ).format(memories=table.memories_sql, limit=sql.Literal(_FETCH_ROWS), value=text.as_json())
+    ).fetchone()
+    key = "KEY" if found is None else found[0]
+    option = f"{'.'.join(text.path)}.{key}" if table.mapping.kind == "langgraph" else f"{text}.{key}"
+    kind = "" if table.mapping.kind in ("langgraph", "table") else ", with the kind table"
+    return f"name the key of it that holds one, such as --text {option}{kind}"
 
 
 def _find_hidden(connection: Connection[Any], table: SourceTable) -> Iterator[str]:

@@ -209,7 +209,11 @@ def _check_walls(own: str, wanted: str, project: str) -> None:
 def _check_unconnected(sources: list[Source], config: StoreConfig) -> None:
     for source in sources:
         if config.overlaps(read_config(source.config)):
-            raise ConflictError(f"{config.place} is connected as {source.name} already", (source.name,))
+            raise ConflictError(
+                f"{config.place} is connected as {source.name} already; to connect it with other options, first "
+                f"`consolidation source disconnect {source.name} --restore`",
+                (source.name,),
+            )
 
 
 def _check_new(

@@ -203,8 +203,26 @@ def test_text_and_metadata_of_other_types_are_told(mem0_store: Store) -> None:
     with pytest.raises(UsageError, match=r"there is App\.Memo: give names as they are"):
         probe_source({**config, "table": "memo"})
     warnings = probe_source({**config, "table": "App.Memo"}).warnings
-    assert "2 of 3 rows have JSON at body and no text: name a key of it, such as body.key" in warnings
+    assert "2 of 3 rows have JSON at body and no text" in warnings
     assert "more is of type text, not JSON: no metadata is copied" in warnings
+
+
+def test_place_of_the_text_is_advised(make_store: Callable[[Kind], Store]) -> None:
+    """In typed memories of LangMem the text lies deeper than in others."""
+    store = make_store(LANGGRAPH)
+    config = {**LANGGRAPH.config, "url_env": URL_ENV}
+    with pytest.raises(UsageError, match="--text is the path inside of value, such as content"):
+        probe_source({**config, "text": "value.content"})
+    store.connection.execute(
+        "UPDATE store SET value = jsonb_build_object('kind', 'Memory', 'content', value || '{\"at\": \"noon\"}')"
+    )
+    told = "JSON at value.content and no text: name the key of it that holds one, such as --text content.content"
+    with pytest.raises(UsageError, match=told):
+        probe_source(config)
+    assert probe_source({**config, "text": "content.content"}).memories == 24
+    table = {"kind": "table", "table": "store", "key": ["prefix", "key"], "text": "value", "url_env": URL_ENV}
+    with pytest.raises(UsageError, match=r"such as --text value\.kind"):
+        probe_source(table)
 
 
 def test_rows_without_scope_are_told(mem0_store: Store) -> None:
@@ -340,7 +358,7 @@ def test_project_that_would_mix_scopes_is_refused(mem0_store: Store, pipeline: P
 
 def test_table_is_connected_once(mem0_store: Store, pipeline: Pipeline) -> None:
     connect(pipeline, mem0_store, "mirror")
-    with pytest.raises(ConflictError, match="mem0 is connected as shop already"):
+    with pytest.raises(ConflictError, match=r"already.*first `consolidation source disconnect shop --restore`"):
         connect_source(pipeline.engine, "again", project="other", config=CONFIG)
     assert pipeline.value("SELECT count(*) FROM {s}.projects WHERE slug = 'other'") == 0
     disconnect_source(pipeline.engine, SOURCE, restore=True)
