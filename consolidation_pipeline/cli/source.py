@@ -126,6 +126,7 @@ def diff(
     from consolidation_pipeline.service.sources.rights import explain_mirror
     from consolidation_pipeline.service.sources.write_plan import (
         WritePlan,
+        describe_left_out,
         describe_taken,
         make_patch,
         plan_restores,
@@ -137,6 +138,7 @@ def diff(
     engine, _ = open_store()
     planned = plan_writes(engine, name, quiet_seconds=0)
     restores = plan_restores(engine, name)
+    notes = [*describe_taken(engine, name), *describe_left_out(engine, name)]
     outcomes: dict[UUID, Rehearsed] = {}
     if gate:
         with show_progress(f"trying {counted(len(planned), 'group')} in the store", as_json=as_json):
@@ -158,7 +160,7 @@ def diff(
                 "total": len(planned),
                 "groups": shown,
                 "restores": [restore.model_dump(mode="json") for restore in restores],
-                "notes": describe_taken(engine, name),
+                "notes": notes,
                 "gate": tried,
             }
         )
@@ -168,7 +170,7 @@ def diff(
         for key, body in plan.texts.items():
             print(f"  {'keep' if key == plan.keep else 'hide'}  {key}  {shorten(body, _TEXT_WIDTH)}")
         if plan.keep is None:
-            print(f"  add   {shorten(plan.text, _TEXT_WIDTH)}")
+            print(f"  add   {' '.join(plan.text.split())}")
         if gate:
             print(f"  gate  {_describe_outcome(outcomes[plan.memory_id])}")
     for restore in restores[:limit]:
@@ -183,7 +185,7 @@ def diff(
     shown_again = sum(len(restore.texts) for restore in restores)
     told += f"; {counted(shown_again, 'row')} would be shown again" if restores else ""
     print(f"{counted(len(planned), 'group')}; {counted(hidden, 'row')} would be hidden{told}")
-    for sentence in describe_taken(engine, name):
+    for sentence in notes:
         _tell(sentence)
     if len(planned) > limit:
         print_note(f"note: {counted(limit, 'group')} shown; --limit {len(planned)} shows all")
@@ -332,7 +334,8 @@ def restore(
         raise UsageError("give --url-env or --path, one of them")
     conflicts = restore_store(url_env) if url_env is not None else restore_folder(path or Path())
     removed = ", and schema consolidation_sidecar is removed with its triggers" if url_env is not None else ""
-    _end(conflicts, f"everything that was written is undone{removed}", as_json=as_json)
+    give_up = "DROP SCHEMA consolidation_sidecar CASCADE, in the store" if url_env is not None else None
+    _end(conflicts, f"everything that was written is undone{removed}", as_json=as_json, way_out=give_up)
 
 
 def _tell(sentence: str) -> None:
@@ -345,7 +348,7 @@ def _end(
     """Tell that it is done, or raise ConflictError with what stands in the way.
 
     Args:
-        way_out: Command that ends the connection all the same.
+        way_out: Command or statement after which these rows stay hidden for good.
     """
     if conflicts:
         lines = [f"{id_}: {each.reason}, {each.place}" for id_, found in conflicts.items() for each in found]

@@ -52,6 +52,17 @@ def test_store_is_connected_written_and_disconnected(store: Store, cli: Cli) -> 
     assert cli("source", "disconnect", "shop-mem0", "--restore").code == 0
     assert store.checksum() == before
     assert cli("source", "list", "--json").json == {"sources": []}
+    assert "0 memories added, 0 with their vectors; 0 refused; 24 are here already" in cli(*CONNECT, "--yes").out
+
+
+def test_diff_shows_all_of_a_text_that_is_added(store: Store, cli: Cli) -> None:
+    text = "The parser tests need the fixture folder mounted read-only"
+    ends = ("and a fresh cache to pass on the build machine", "to pass on the build machine and on laptops")
+    store.add([("alice", f"{text} {end}") for end in ends])
+    assert cli(*CONNECT, "--mode", "review", "--yes").code == 0
+    assert cli("run", "shop", "--json").code == 0
+    (added,) = [line for line in cli("source", "diff", "shop-mem0").out.splitlines() if line.startswith("  add ")]
+    assert all(end in added for end in ends)
 
 
 def test_connect_asks_before_it_connects(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +115,7 @@ def test_conflicting_undo_is_told_with_the_rows(store: Store, cli: Cli) -> None:
         refused = cli("source", *command)
         assert refused.code == 3
         assert f"2 rows still hidden: {', '.join(hidden)}" in refused.err
+    assert "To leave them so: DROP SCHEMA consolidation_sidecar CASCADE, in the store" in refused.err
     assert "To leave them so: consolidation source disconnect shop-mem0 --keep" in cli(*DISCONNECT).err
     assert cli("source", "disconnect", "shop-mem0", "--keep").code == 0
     again = cli(*CONNECT, "--mode", "review", "--yes")

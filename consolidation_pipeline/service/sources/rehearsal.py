@@ -50,7 +50,8 @@ def rehearse_writes(
 
     Raises:
         NotFoundError: There is no such source.
-        UsageError: This user may not create the sidecar, or the copy has not the tables of the store.
+        UsageError: This user may not create the sidecar, the copy has not the tables of the store, or the store is a
+            folder, in which nothing can be tried.
         StoreError: The database cannot be reached, or refuses a change.
     """
     with engine.connect() as connection:
@@ -59,6 +60,8 @@ def rehearse_writes(
     outcomes = {}
     with open_store({**source.config, "url_env": copy_url_env} if copy_url_env else source.config) as store:
         embedder = StoreEmbedder(engine, project, read_config(source.config), store)
+        with store.transaction(discard=True):
+            pass  # Refused as a whole where nothing can be tried.
         for plan in planned:
             try:
                 rows = read_rows(store, plan)

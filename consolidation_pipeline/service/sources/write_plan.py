@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
 from consolidation_pipeline.connect.store import GroupWrite, StoreConfig
-from consolidation_pipeline.core.text.counted_nouns import counted
+from consolidation_pipeline.core.text.counted_nouns import counted, plural
 from consolidation_pipeline.service.sources.stores import open_store, read_config
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.sources.source_writes import (
@@ -106,16 +107,32 @@ def plan_writes(engine: Engine, name: str, *, quiet_seconds: float = QUIET_SECON
 
 def plan_with_age(engine: Engine, name: str) -> list[tuple[PlannedWrite, float]]:
     """Return what would be done in a store, and the seconds since a row of each group was read first or changed."""
+    return [(plan, seconds) for plan, seconds, obstacle in _plan_all(engine, name) if obstacle is None]
+
+
+def describe_left_out(engine: Engine, name: str) -> list[str]:
+    """Return in words how many merged memories are not to be written to this kind of store, and why."""
+    found = Counter(obstacle for _, _, obstacle in _plan_all(engine, name) if obstacle is not None)
+    return [
+        f"{counted(number, 'merged memory')} {plural(number, 'is')} left out: {obstacle}"
+        for obstacle, number in found.items()
+    ]
+
+
+def _plan_all(engine: Engine, name: str) -> Iterator[tuple[PlannedWrite, float, str | None]]:
+    """Yield what would be done in any store, as ``plan_with_age``, and what keeps it from being done in this one."""
     with engine.connect() as connection:
         source = get_source(connection, name)
         merges = list_writable(connection, source.project_id, source.id)
     config = read_config(source.config)
-    planned = [(_plan(merge, config), merge.unchanged_seconds) for merge in merges]
-    return [
-        (plan, seconds)
-        for plan, seconds in planned
-        if (plan.keep is not None or config.can_insert) and all(map(config.may_hide, plan.hidden))
-    ]
+    for merge in merges:
+        plan = _plan(merge, config)
+        obstacle = None
+        if plan.keep is None and not config.can_insert:
+            obstacle = "no row says everything, and none is added to this store"
+        elif not all(map(config.may_hide, plan.hidden)):
+            obstacle = "a note is part of a file, which stays as it is"
+        yield plan, merge.unchanged_seconds, obstacle
 
 
 def _plan(merge: WritableMerge, config: StoreConfig) -> PlannedWrite:

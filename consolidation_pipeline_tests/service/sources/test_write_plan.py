@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,16 @@ from consolidation_pipeline.service.sources.connections import set_mode
 from consolidation_pipeline.service.sources.rehearsal import rehearse_writes
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import undo_writes, write_source
-from consolidation_pipeline.service.sources.write_plan import PlannedWrite, WritePlan, plan_writes
+from consolidation_pipeline.service.sources.write_plan import (
+    PlannedWrite,
+    WritePlan,
+    describe_left_out,
+    plan_writes,
+)
 from consolidation_pipeline_tests.database_pool import temporary_database
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import SOURCE, consolidate
-from consolidation_pipeline_tests.service.sources.stores import FACTS, USERS, WORDINGS, Store
+from consolidation_pipeline_tests.service.sources.stores import FACTS, NOTES, USERS, WORDINGS, Kind, Store
 
 GROUPS = len(FACTS) * len(USERS)
 FOREIGN_VECTOR = "(SELECT array_agg(-value)::vector FROM unnest(vector::real[]) value)"
@@ -43,6 +49,17 @@ def test_plan_is_written_without_removed_groups(mem0_store: Store, pipeline: Pip
         pipeline.roll_back(group.id)
     assert mem0_store.checksum() == before
     assert count_writes(pipeline) == {"undone": GROUPS - 1}
+
+
+def test_groups_that_the_store_cannot_take_are_counted(make_store: Callable[[Kind], Store], pipeline: Pipeline) -> None:
+    store = make_store(NOTES)
+    text = "The parser tests need the fixture folder mounted read-only"
+    ends = ("and a fresh cache to pass on the build machine", "to pass on the build machine and on laptops")
+    store.add([("alice", f"{text} {end}") for end in ends])
+    assert len(plan_all(pipeline, store)) == GROUPS
+    assert describe_left_out(pipeline.engine, SOURCE) == [
+        "1 merged memory is left out: no row says everything, and none is added to this store"
+    ]
 
 
 def test_interrupted_plan_goes_on(mem0_store: Store, pipeline: Pipeline) -> None:
