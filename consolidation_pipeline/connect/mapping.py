@@ -95,6 +95,17 @@ class Fill:
     rule: str
 
 
+@dataclass(frozen=True)
+class Lifetime:
+    """Columns of a row that its program deletes after a time without reads or writes.
+
+    ``length``: that time, null = it is never deleted. ``end``: when it will be.
+    """
+
+    length: str
+    end: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableMapping:
     """Places where a store keeps what belongs to a memory.
@@ -113,6 +124,7 @@ class TableMapping:
         fills: Values to compute for a new row.
         bookkeeping: Further fields, beside those of ``fills``, that the store's library sets by itself when it reads or
             writes a memory: a row in which only these changed says what it said.
+        lifetime: None = rows stay until they are deleted.
         can_insert: False = a successor is always one of the sources.
     """
 
@@ -131,6 +143,7 @@ class TableMapping:
     where: str = "true"
     fills: tuple[Fill, ...] = ()
     bookkeeping: tuple[Field, ...] = ()
+    lifetime: Lifetime | None = None
     can_insert: bool = True
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from consolidation_pipeline.connect.mapping import Field, Fill, Links, Part, TableMapping, Vector
+from consolidation_pipeline.connect.mapping import Field, Fill, Lifetime, Links, Part, TableMapping, Vector
 
 _MEM0_KNOWN = ("data", "hash", "created_at", "updated_at", "text_lemmatized", "user_id", "agent_id", "run_id")
 
@@ -57,6 +57,7 @@ def langgraph(table: str = "store", *, text: str = "content") -> TableMapping:
         where="t.key ~ '^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$'",
         fills=(Fill(Field("updated_at"), "now"),),
         bookkeeping=(Field("expires_at"),),  # Each read puts it off, if the store has a ttl.
+        lifetime=Lifetime("ttl_minutes", "expires_at"),
     )
 
 

@@ -94,6 +94,8 @@ class SourceTable:
     def __init__(self, connection: Connection[Any], mapping: TableMapping) -> None:
         self.mapping = mapping = _drop_missing(connection, mapping)
         self.columns = list_columns(connection, mapping.table)
+        if mapping.lifetime is not None and mapping.lifetime.length not in self.columns:  # an older version's table
+            self.mapping = mapping = replace(mapping, lifetime=None)
         self.other_columns = {name: list_columns(connection, name) for name in mapping.other_tables}
         self._check_columns()
 

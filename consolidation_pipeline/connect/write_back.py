@@ -10,13 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import md5
+from math import inf
 from typing import Any
 from uuid import UUID, uuid4
 
 from psycopg import Connection, sql
 from psycopg.types.json import Jsonb
 
-from consolidation_pipeline.connect.mapping import Field, Fill, Links, table_identifier
+from consolidation_pipeline.connect.mapping import Field, Fill, Lifetime, Links, table_identifier
 from consolidation_pipeline.connect.references import check_unreferenced
 from consolidation_pipeline.connect.row_forms import describe_columns
 from consolidation_pipeline.connect.row_security import explain_row_security
@@ -44,6 +45,8 @@ def write_group(connection: Connection[Any], table: SourceTable, source: str, gr
     check_stamps(group, stamps)
     hidden = sorted(key for key in group.stamps if key != group.keep)
     check_unreferenced(connection, table, hidden)
+    if group.keep is not None:
+        _check_lifetime(connection, table, group.keep, hidden)
     images = _Images(connection, group.write_id)
     connection.execute(
         "INSERT INTO consolidation_sidecar.writes (id, source, group_id, receipt) VALUES (%s, %s, %s, '{}')",
@@ -101,6 +104,28 @@ def _check_unlocked(
     what = "may not be changed by this user" if visible else "are gone in the store, or hidden from this user"
     keys = tuple(key for key in missing if key in visible) or tuple(missing)
     raise ConflictError(f"{len(keys)} of its {len(group.stamps)} rows {what}: {told}", keys)
+
+
+def _check_lifetime(connection: Connection[Any], table: SourceTable, keep: str, hidden: Sequence[str]) -> None:
+    """Raise ConflictError if the row that stays is deleted by its program sooner than one of the others."""
+    if table.mapping.lifetime is None:
+        return
+    length = sql.Identifier("t", table.mapping.lifetime.length)
+    lengths = dict(
+        connection.execute(
+            sql.SQL("SELECT {}, coalesce({}::float8, 'infinity') FROM {} t WHERE {}").format(
+                table.key_sql, length, table.mapping.identifier(), table.among_keys()
+            ),
+            {"keys": [keep, *hidden]},
+        ).fetchall()
+    )
+    longer = tuple(key for key in hidden if lengths[key] > lengths[keep])
+    if longer:
+        raise ConflictError(
+            f"the row that stays has a shorter {table.mapping.lifetime.length} than {counted(len(longer), 'row')} that "
+            "would be hidden",
+            longer,
+        )
 
 
 class _Images:
@@ -181,6 +206,8 @@ def _insert_successor(images: _Images, table: SourceTable, group: GroupWrite, te
     new_id = str(uuid4())
     row[mapping.key[-1]] = new_id
     _put(row, (mapping.text.column, *mapping.text.path), group.text)
+    if mapping.lifetime is not None:
+        row |= _find_longest(rows, mapping.lifetime)
     for fill in mapping.fills:
         _put(row, (fill.field.column, *fill.field.path), _compute(fill, mapping.text, group.text or "", rows))
     vector = mapping.vector
@@ -194,6 +221,17 @@ def _insert_successor(images: _Images, table: SourceTable, group: GroupWrite, te
             copied = {**theirs, part.key[-1]: new_id, vector.column: group.vector}
             images.insert(part.table, table.writable_columns(part.table), part.key, copied)
     return key
+
+
+def _find_longest(rows: Sequence[Mapping[str, Any]], lifetime: Lifetime) -> dict[str, Any]:
+    """Return the longest lifetime of the sources, with its latest end."""
+
+    def rank(row: Mapping[str, Any]) -> tuple[float, str]:
+        length = row[lifetime.length]
+        return (inf if length is None else float(length), row[lifetime.end] or "")
+
+    longest = max(rows, key=rank)
+    return {name: longest[name] for name in (lifetime.length, lifetime.end)}
 
 
 def _rows_of_part(

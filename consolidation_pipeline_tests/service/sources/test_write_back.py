@@ -273,6 +273,31 @@ _CHANGES: dict[str, tuple[str, list[str], str, str]] = {
 }
 
 
+def test_no_row_stands_for_one_that_lives_longer(make_store: Callable[[Kind], Store], pipeline: Pipeline) -> None:
+    store = make_store(LANGGRAPH)
+    store.add(PARTIAL)
+    consolidate(pipeline, store)
+    planned = plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)
+    kept, other, *_ = (plan for plan in planned if plan.keep is not None)
+    united = next(plan for plan in planned if plan.keep is None)
+    live = (
+        "UPDATE store SET ttl_minutes = %s, expires_at = now() + %s * interval '1 minute' "
+        "WHERE jsonb_build_array(prefix, key)::text = ANY(%s)"
+    )
+    store.connection.execute(live, [60, 60, [kept.keep]])
+    store.connection.execute(live, [60, 60, list(other.stamps)])
+    store.connection.execute(live, [60, 60, list(united.stamps)[:1]])
+    store.connection.execute(live, [90, 90, list(united.stamps)[1:]])
+    result = write_all(pipeline)
+    assert list(result.refused) == [str(kept.id)]
+    assert "the row that stays has a shorter ttl_minutes than 2 rows" in result.refused[str(kept.id)]
+    found = store.connection.execute(
+        "SELECT ttl_minutes, expires_at > now() + interval '80 minutes' FROM store "
+        f"WHERE jsonb_build_array(prefix, key)::text IN ({_INSERTED} AND table_name = 'store')"
+    )
+    assert found.fetchall() == [(90, True)]
+
+
 @pytest.mark.parametrize("kind", [MEM0, LANGGRAPH, AGNO, CLAUDE_MEM], ids=lambda kind: kind.name)
 def test_new_row_goes_if_its_library_touched_it(
     kind: Kind, make_store: Callable[[Kind], Store], pipeline: Pipeline
