@@ -35,6 +35,8 @@ from consolidation_pipeline.errors import ConflictError, StoreError, UsageError
 VERSION = 1
 _SOURCES = f"{SIDECAR}/sources.json"
 _UNCOMMITTED = f"{SIDECAR}/uncommitted"
+# Subject of the commit of a command that wrote.
+_CONSOLIDATE = "Consolidate notes"
 _SHOWN = 5
 
 
@@ -270,7 +272,8 @@ class FolderStore:
             return []
         receipt = record["receipt"]
         added = [receipt["successor"]] if receipt["inserted"] else []
-        self._pend([*added, *(index["path"] for index in record["indexes"])], restored=record["committed"])
+        paths = [*added, *(index["path"] for index in record["indexes"])]
+        self._pend(paths, restored=record["committed"], subject="Undo the consolidation of notes")
         return self._writes.undo(write_id, record)
 
     def set_apart(self, write_id: UUID, apart: UUID, keys: Sequence[str]) -> None:
@@ -299,16 +302,24 @@ class FolderStore:
 
     def erase_rows(self, keys: Sequence[str]) -> int:
         """Remove notes, links to them and their images, in the transaction that is open."""
-        self._pend([*keys, *self._writes.list_indexes(keys)])
+        self._pend([*keys, *self._writes.list_indexes(keys)], subject="Erase notes")
         return self._writes.erase(keys)
 
-    def _pend(self, paths: Sequence[str], *, new: Sequence[str] = (), restored: Sequence[str] = ()) -> list[str]:
+    def _pend(
+        self,
+        paths: Sequence[str],
+        *,
+        new: Sequence[str] = (),
+        restored: Sequence[str] = (),
+        subject: str = _CONSOLIDATE,
+    ) -> list[str]:
         """Note the files that git is to commit when the store is closed, and return them.
 
         Args:
             paths: Of these, the tracked ones without a change of somebody else.
             new: Files to be made, if one of ``paths`` is committed.
             restored: Files whose removal was committed; those that are back already are somebody else's.
+            subject: Of the commit, if it has no other changes.
         """
         clean = self._git.select_clean(paths)
         pending = [
@@ -317,15 +328,16 @@ class FolderStore:
             *(path for path in restored if self._folder.find(path) is None),
         ]
         if pending:
-            self._folder.append(_UNCOMMITTED, json.dumps(pending))
+            self._folder.append(_UNCOMMITTED, f"{json.dumps(subject)}\n{json.dumps(pending)}")
         return pending
 
     def _commit(self) -> None:
         if self._folder.find(_UNCOMMITTED) is None:
             return
-        lines = self._folder.read(_UNCOMMITTED).decode().splitlines()
-        paths = sorted({path for line in lines for path in json.loads(line)})
-        if self._git.commit(paths, "Consolidate notes"):
+        noted = [json.loads(line) for line in self._folder.read(_UNCOMMITTED).decode().splitlines()]
+        subjects = {each for each in noted if isinstance(each, str)}
+        paths = sorted({path for each in noted if isinstance(each, list) for path in each})
+        if self._git.commit(paths, subjects.pop() if len(subjects) == 1 else _CONSOLIDATE):
             self._folder.remove(_UNCOMMITTED)
 
     def close(self) -> None:
