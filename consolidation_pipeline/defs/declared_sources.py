@@ -1,16 +1,20 @@
 """Stores of other programs that a component declares: an observable asset for each, and checks of what was written."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from consolidation_pipeline.defs.names import PREFIX, prefixed
 from consolidation_pipeline.defs.resources import ConsolidationResource
+from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.service.sources.connections import ensure_connected
 from consolidation_pipeline.service.sources.source_checks import check_store, observe_store
 
+# Check that fails while a store cannot be connected.
+CONNECTED = "store_is_connected"
 _CHECKS = {
+    CONNECTED: "The store is connected, as it is declared.",
     "hidden_rows_have_images": "Every row that is hidden in the store has an image there, from which it comes back.",
     "successors_are_found": "The row that stands for hidden ones is there, and the store's own search finds it.",
     "no_group_of_two_scopes": "No group that was written has rows of several scopes.",
@@ -55,14 +59,24 @@ def build_source_definitions(declared: Mapping[str, Any], *, group_name: str | N
     def checks(
         context: dg.AssetCheckExecutionContext, consolidation: ConsolidationResource
     ) -> Iterator[dg.AssetCheckResult]:
-        found = check_store(consolidation.engine, name)
-        for check in context.selected_asset_check_keys:
-            wrong = found[check.name]
-            yield dg.AssetCheckResult(
-                asset_key=check.asset_key,
-                check_name=check.name,
-                passed=not wrong,
-                metadata={"found": len(wrong), "first": dg.MetadataValue.json(wrong[:10])},
-            )
+        selected = {check.name for check in context.selected_asset_check_keys}
+        try:
+            ensure_connected(consolidation.engine, **declared)
+        except ConsolidationError as error:
+            if CONNECTED in selected:
+                yield _build_result(key, CONNECTED, [str(error)])
+            raise
+        found = {CONNECTED: [], **check_store(consolidation.engine, name)}
+        for check in selected:
+            yield _build_result(key, check, found[check])
 
     return dg.Definitions(assets=[source], asset_checks=[checks])
+
+
+def _build_result(key: dg.AssetKey, check: str, wrong: Sequence[str]) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=check,
+        passed=not wrong,
+        metadata={"found": len(wrong), "first": dg.MetadataValue.json(list(wrong[:10]))},
+    )

@@ -14,6 +14,7 @@ from dagster._core.event_api import PartitionKeyFilter
 from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.defs.asset_checks import Check, evaluate_check, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_table
+from consolidation_pipeline.defs.declared_sources import CONNECTED, source_key
 from consolidation_pipeline.defs.names import RESOURCE, asset_key, prefixed
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import SENSOR_TAG, ConsolidationResource
@@ -78,10 +79,13 @@ def update(
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output[None]]:
     """Sync connected stores, write merged memories into those of mode write, and check what that changed.
 
-    A store that keeps failing is tried less often by the sensor, and at once by a person who starts the job.
+    A store that keeps failing is tried less often by the sensor, and at once by a person who starts the job. A declared
+    one that cannot be connected fails the first run of the sensor that finds it so.
     """
     is_automatic = SENSOR_TAG in context.run.tags
     refused = list(_connect_declared(consolidation))
+    turned = list(_evaluate_declared(context.instance, consolidation, refused))
+    yield from turned
     unseen = list(_list_unseen(context.instance, consolidation))
     updated = update_sources(consolidation.engine, consolidation.selects, everything=not is_automatic)
     done = [*refused, *updated]
@@ -98,7 +102,9 @@ def update(
             project = get_project(connection, slug)
             for check in _CHECKS[name]:
                 yield evaluate_check(connection, consolidation.asset_key(name), check, project)
-    failed = [f"{one.name}: {one.error}" for one in done if one.error is not None]
+    told = {each.asset_key for each in turned}
+    unknown = [one for one in refused if not is_automatic or source_key(one.name) in told]
+    failed = [f"{one.name}: {one.error}" for one in [*unknown, *updated] if one.error is not None]
     if failed:
         raise dg.Failure("; ".join(failed), metadata={"sources": len(done), "failed": len(failed)}, allow_retries=False)
     yield dg.Output(None, metadata={"sources": len(done)})
@@ -111,6 +117,29 @@ def _connect_declared(consolidation: ConsolidationResource) -> Iterator[SourceUp
             ensure_connected(consolidation.engine, **declared)
         except ConsolidationError as error:
             yield SourceUpdate(declared["name"], declared["project"], error=str(error))
+
+
+def _evaluate_declared(
+    instance: dg.DagsterInstance, consolidation: ConsolidationResource, refused: Sequence[SourceUpdate]
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield the check of each declared store whose result is another one than Dagster saw last."""
+    obstacles = {one.name: one.error for one in refused}
+    for declared in consolidation.stores:
+        name, key = declared["name"], source_key(declared["name"])
+        if _is_red(instance, dg.AssetCheckKey(key, CONNECTED)) != (name in obstacles):
+            yield dg.AssetCheckEvaluation(
+                asset_key=key,
+                check_name=CONNECTED,
+                passed=name not in obstacles,
+                metadata={"first": dg.MetadataValue.json([obstacles[name]] if name in obstacles else [])},
+            )
+
+
+def _is_red(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str | None = None) -> bool:
+    """Return True if the newest evaluation of a check that Dagster has failed."""
+    storage = instance.event_log_storage
+    found = storage.get_latest_asset_check_execution_by_key([key], PartitionKeyFilter(key=partition))
+    return key in found and found[key].status.value == "FAILED"
 
 
 def _list_unseen(instance: dg.DagsterInstance, consolidation: ConsolidationResource) -> Iterator[SourceUpdate]:
@@ -140,11 +169,9 @@ def _list_turned(instance: dg.DagsterInstance, consolidation: ConsolidationResou
     for slug in dict.fromkeys(one.project for one in list_connected(consolidation.engine)):
         if not consolidation.selects(slug):
             continue
-        found = instance.event_log_storage.get_latest_asset_check_execution_by_key([key], PartitionKeyFilter(key=slug))
-        was_red = key in found and found[key].status.value == "FAILED"
         with consolidation.engine.connect() as connection:
             is_red = bool(list_failing(connection, get_project(connection, slug).id))
-        if is_red != was_red:
+        if is_red != _is_red(instance, key, slug):
             yield slug
 
 

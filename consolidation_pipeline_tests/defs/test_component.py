@@ -19,9 +19,9 @@ from consolidation_pipeline.component import ConsolidationComponent, MemorySourc
 from consolidation_pipeline.defs.declared_sources import source_key
 from consolidation_pipeline.defs.names import PREFIX, RESOURCE
 from consolidation_pipeline.defs.partitions import PROJECTS
-from consolidation_pipeline.defs.resources import ConsolidationResource
+from consolidation_pipeline.defs.resources import SENSOR_TAG, ConsolidationResource
 from consolidation_pipeline.defs.sensors import task_memories_sensor
-from consolidation_pipeline.defs.sources import update_job
+from consolidation_pipeline.defs.sources import sources_sensor, update_job
 from consolidation_pipeline.service.runs.phases import ALL_PHASES
 from consolidation_pipeline.service.sources.connections import connect_source, list_connected
 from consolidation_pipeline.service.sources.write_back import write_source
@@ -180,7 +180,7 @@ def load_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadStore:
     return load
 
 
-CHECKS = ("hidden_rows_have_images", "successors_are_found", "no_group_of_two_scopes")
+CHECKS = ("store_is_connected", "hidden_rows_have_images", "successors_are_found", "no_group_of_two_scopes")
 
 
 def run_checks(defs: dg.Definitions, instance: dg.DagsterInstance) -> dict[str, bool]:
@@ -229,7 +229,10 @@ def test_declared_store_is_connected_observed_and_checked(
     mem0_store.connection.execute(
         "DELETE FROM consolidation_sidecar.writes WHERE number = (SELECT max(number) FROM consolidation_sidecar.writes)"
     )
-    assert run_checks(with_store, instance) == {**dict.fromkeys(CHECKS, False), "no_group_of_two_scopes": True}
+    assert run_checks(with_store, instance) == {
+        **dict.fromkeys(CHECKS, False),
+        **dict.fromkeys(("store_is_connected", "no_group_of_two_scopes"), True),
+    }
 
 
 def test_store_that_cannot_be_connected_is_named(
@@ -238,11 +241,27 @@ def test_store_that_cannot_be_connected_is_named(
     other = {"name": SOURCE, "project": PROJECT, "mode": "mirror", "config": {"kind": "agno", "url_env": URL_ENV}}
     config = {**mem0_store.kind.config, "url_env": URL_ENV}
     connect_source(pipeline.engine, SOURCE, project=PROJECT, config=config)
-    result = update_job.execute_in_process(
-        instance=instance, resources={RESOURCE: ConsolidationResource(stores=[other])}, raise_on_error=False
-    )
-    (event,) = result.filter_events(lambda event: event.is_step_failure)
-    assert "source shop is connected already, with " in event.step_failure_data.user_failure_data.description
+
+    def update(declared: dict[str, Any], *tags: str) -> tuple[str | None, list[bool]]:
+        """Run the job; return its failure, and the results of the check of the store."""
+        result = update_job.execute_in_process(
+            instance=instance,
+            resources={RESOURCE: ConsolidationResource(stores=[declared])},
+            tags=dict.fromkeys(tags, sources_sensor.name),
+            raise_on_error=False,
+        )
+        failed = result.filter_events(lambda event: event.is_step_failure)
+        messages = [event.step_failure_data.user_failure_data.description for event in failed]
+        found = [each for each in result.get_asset_check_evaluations() if each.check_name == "store_is_connected"]
+        return next(iter(messages), None), [each.passed for each in found]
+
+    message, results = update(other, SENSOR_TAG)
+    assert "source shop is connected already, with " in str(message)
+    assert results == [False]
+    assert update(other, SENSOR_TAG) == (None, [])
+    assert "source shop is connected already, with " in str(update(other)[0])
+    assert update({**other, "config": config}, SENSOR_TAG) == (None, [True])
+    assert update({**other, "config": config}, SENSOR_TAG) == (None, [])
 
 
 @pytest.mark.parametrize(
