@@ -75,12 +75,14 @@ class Links:
 class Vector:
     """The column with the vector of a memory: in the table itself, or in the part ``part``, which may have several.
 
-    ``operator``: the store's distance.
+    ``operator``: the store's distance. ``field``: column of the part that names the field which a vector is of, and the
+    name of the text; None = all are of the text.
     """
 
     column: str
     part: str | None = None
     operator: str = "<=>"
+    field: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def langgraph(table: str = "store", *, text: str = "content") -> TableMapping:
         updated=Field("updated_at"),
         metadata=Field("value"),
         metadata_without=(text.partition(".")[0],),
-        vector=Vector("embedding", vectors),
+        vector=Vector("embedding", vectors, field=("field_name", text)),
         parts=(Part(vectors, ("prefix", "key"), bookkeeping=(Field("updated_at"),)),),
         where="t.key ~ '^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$'",
         fills=(Fill(Field("updated_at"), "now"),),

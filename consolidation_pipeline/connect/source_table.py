@@ -183,8 +183,12 @@ class SourceTable:
             return sql.SQL("NULL::text")
         if vector.part is None:
             return sql.SQL("{}::text").format(sql.Identifier("t", vector.column))
-        return sql.SQL("(SELECT v.{}::text FROM {} v WHERE {} ORDER BY v::text LIMIT 1)").format(
-            sql.Identifier(vector.column), table_identifier(vector.part), self._same_key(vector.part)
+        other: sql.Composable = sql.SQL("false")
+        if vector.field is not None:
+            column, name = vector.field
+            other = sql.SQL("v.{} <> {}").format(sql.Identifier(column), sql.Literal(name))
+        return sql.SQL("(SELECT v.{}::text FROM {} v WHERE {} ORDER BY {}, v::text LIMIT 1)").format(
+            sql.Identifier(vector.column), table_identifier(vector.part), self._same_key(vector.part), other
         )
 
     def _same_key(self, part: str) -> sql.Composable:

@@ -217,8 +217,11 @@ def _insert_successor(images: _Images, table: SourceTable, group: GroupWrite, te
     for part in mapping.parts:
         if vector is None or vector.part != part.table:  # It tells where the sources came from.
             continue
-        for theirs in _rows_of_part(template["parts"][part.table], rows[0], mapping.key, part.key):
-            copied = {**theirs, part.key[-1]: new_id, vector.column: group.vector}
+        found = _rows_of_part(template["parts"][part.table], rows[0], mapping.key, part.key)
+        texts = [each for each in found if vector.field is None or each[vector.field[0]] == vector.field[1]]
+        for theirs in found:  # Other fields than the text are those of the oldest source, and so are their vectors.
+            own = group.vector if theirs in (texts or found) else theirs[vector.column]
+            copied = {**theirs, part.key[-1]: new_id, vector.column: own}
             images.insert(part.table, table.writable_columns(part.table), part.key, copied)
     return key
 

@@ -37,6 +37,7 @@ from consolidation_pipeline_tests.service.sources.stores import (
     WORDINGS,
     Kind,
     Store,
+    embed,
     row_id,
     word,
 )
@@ -271,6 +272,32 @@ _CHANGES: dict[str, tuple[str, list[str], str, str]] = {
         "kind",
     ),
 }
+
+
+def test_vectors_of_other_fields_stay_as_they_are(make_store: Callable[[Kind], Store], pipeline: Pipeline) -> None:
+    store = make_store(LANGGRAPH)
+    store.add(PARTIAL)
+    store.connection.execute(
+        "INSERT INTO store_vectors (prefix, key, field_name, embedding) SELECT prefix, key, 'author', "
+        f"{FOREIGN_VECTOR.replace('vector::real', 'embedding::real')} FROM store_vectors"
+    )
+    before = store.checksum()
+    outcome = consolidate(pipeline, store)
+    assert pipeline.value("SELECT bool_and(embedding IS NOT NULL) FROM {s}.task_memories")
+    result = write_all(pipeline)
+    assert (result.inserted, result.refused) == (1, {})
+    found = store.connection.execute(
+        "SELECT field_name, embedding::text FROM store_vectors "
+        f"WHERE jsonb_build_array(prefix, key)::text IN ({_INSERTED} AND table_name = 'store') ORDER BY 1"
+    ).fetchall()
+    assert [name for name, _ in found] == ["author", "content"]
+    (united,) = [text for text in store.texts() if "laptops" in text]
+    similar = "SELECT %s::vector <=> %s::vector < 0.001"
+    ((is_of_text,),) = store.connection.execute(similar, [found[1][1], embed([united])[0]]).fetchall()
+    assert is_of_text
+    assert found[0][1] != found[1][1]
+    pipeline.roll_back(outcome.job_id)
+    assert store.checksum() == before
 
 
 def test_no_row_stands_for_one_that_lives_longer(make_store: Callable[[Kind], Store], pipeline: Pipeline) -> None:
