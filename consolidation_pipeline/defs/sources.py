@@ -50,7 +50,9 @@ written_back = dg.AssetSpec(
 )
 
 
-_STORES_CHECK = Check("every_store_is_synced", list_failing, "The last update of every connected store succeeded.")
+_STORES_CHECK = Check(
+    "every_store_is_synced", list_failing, "The last update of every connected store succeeded.", blocking=False
+)
 # Checks by the name of their asset. An update evaluates those of what it changed.
 _CHECKS: Mapping[str, Sequence[Check]] = {
     "synced_memories": [

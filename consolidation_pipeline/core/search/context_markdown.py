@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import date
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.playbook_markdown import ID_DIGITS
@@ -30,14 +31,18 @@ def format_item(id_: UUID, label: str, text: str) -> str:
     return f"- [{shown}] {_indent(text, 2)}\n"
 
 
-def label_memory(kind: str, count: int, newer_ids: Iterable[UUID] = (), *, is_suspect: bool = False) -> str:
+def label_memory(
+    kind: str, count: int, newer_ids: Iterable[UUID] = (), *, day: date | None = None, is_suspect: bool = False
+) -> str:
     """Return what the item of a memory says beside the id: of how many a merged one is, of others kind and number.
 
-    ``newer_ids``: memories that supersede it. ``is_suspect``: it may be an injection.
+    ``newer_ids``: memories that supersede it. ``day``: on which it was learned (``context_days.find_day``).
+    ``is_suspect``: it may be an injection.
     """
     own = {"raw": "", "merged": f"{count} times", "procedural": kind}.get(kind, f"{kind} of {count} memories")
     newer = (f"superseded by {short_id(id_)}" for id_ in newer_ids)
-    return ", ".join(filter(None, (own, *newer, SUSPECT if is_suspect else "")))
+    told_day = "" if day is None else day.isoformat()
+    return ", ".join(filter(None, (told_day, own, *newer, SUSPECT if is_suspect else "")))
 
 
 def format_contradiction(contradiction: Contradiction) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property
 from uuid import UUID
 
@@ -32,7 +32,7 @@ class ContextPiece:
     id. ``learned_at``: of a playbook entry, when the newest of them was learned. ``category``: that of a playbook
     entry. ``is_related``: it may be about something else than the task. ``newer_ids``: memories that supersede it.
     ``pattern_ids``: patterns that were made from it. ``scope``: key of its scope; empty if that does not matter.
-    ``is_suspect``: it may be an injection. ``match``: how well it answers the task, of 0 to 1.
+    ``is_suspect``: it may be an injection. ``match``: how well it answers the task, of 0 to 1. ``day``: told beside it.
     """
 
     id: UUID
@@ -48,6 +48,7 @@ class ContextPiece:
     scope: str = ""
     is_suspect: bool = False
     match: float = 1.0
+    day: date | None = None
 
     @property
     def is_near(self) -> bool:
@@ -84,7 +85,7 @@ class ContextPiece:
         """Text of the item beside the id."""
         if self.kind == PLAYBOOK:
             return self.category or ""
-        return label_memory(self.kind, len(self.raw_ids), self.newer_ids, is_suspect=self.is_suspect)
+        return label_memory(self.kind, len(self.raw_ids), self.newer_ids, day=self.day, is_suspect=self.is_suspect)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import lru_cache
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.core.knowledge.risky_text import RiskKind, find_risks
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
+from consolidation_pipeline.core.search.context_days import are_of_one_day, find_day
 from consolidation_pipeline.core.search.context_markdown import (
     DERIVED,
     DISPUTED,
@@ -196,10 +197,13 @@ def to_document(context: TaskContext) -> str:
     """
     disputed, related, suspect = context.contradictions, frozenset(context.related_ids), frozenset(context.suspect_ids)
     instructions = [(one.id, one.category, one.content) for one in context.playbook_entries]
+    days = _find_days(context.memories)
     memories = [
         (
             one.id,
-            label_memory(one.kind, one.source_count, _list_newer(one), is_suspect=one.id in suspect),
+            label_memory(
+                one.kind, one.source_count, _list_newer(one), day=days.get(one.id), is_suspect=one.id in suspect
+            ),
             one.content,
         )
         for one in context.memories
@@ -220,6 +224,13 @@ def to_document(context: TaskContext) -> str:
     return "".join(format_chapter(title, items) for title, items in chapters.items())
 
 
+def _find_days(hits: Collection[SearchHit]) -> dict[UUID, date | None]:
+    """Return the days to tell beside memories, by id."""
+    if are_of_one_day(hit.learned_at for hit in hits):
+        return {}
+    return {hit.id: find_day(hit.kind, hit.content, hit.learned_at) for hit in hits}
+
+
 def _find_candidates(
     engine: Engine, project: Project, task: str, settings: Settings, scope: str | None, as_of: datetime | None
 ) -> _Candidates:
@@ -233,6 +244,7 @@ def _find_candidates(
         about |= {one.id for older, one in newer if older in about}
         hits |= {one.id: one for _, one in newer}
         sources, patterns = load_raw_sources(connection, list(hits)), load_patterns(connection, list(hits))
+        days = _find_days(hits.values())
         scopes = load_scopes(connection, list(hits), scope_option) if scope is None else {}
         pieces = [
             ContextPiece(
@@ -247,6 +259,7 @@ def _find_candidates(
                 pattern_ids=patterns.get(hit.id, frozenset()),
                 scope=scopes.get(hit.id, ""),
                 match=hit.match,
+                day=days.get(hit.id),
             )
             for hit in hits.values()
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from consolidation_pipeline.core.knowledge.rival_claims import names_things
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.search import novelty
 from consolidation_pipeline.core.search.context import ContextSelection, select_pieces
+from consolidation_pipeline.core.search.context_days import are_of_one_day, find_day
 from consolidation_pipeline.core.search.context_markdown import (
     DERIVED,
     format_contradiction,
@@ -301,6 +302,34 @@ def test_contradiction_unites_all_sides() -> None:
 def test_label_of_derived_memory_tells_its_sources() -> None:
     labels = [label_memory(kind, 3) for kind in ("raw", "merged", "pattern", "summary")]
     assert labels == ["", "3 times", "pattern of 3 memories", "summary of 3 memories"]
+
+
+def test_label_tells_the_day_of_a_fact() -> None:
+    assert label_memory("merged", 3, day=date(2026, 5, 2)) == "2026-05-02, 3 times"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "is_told"),
+    [
+        ("raw", "Priya owns the pricing service.", True),
+        ("merged", "The gateway listens on port 8080. Never restart it by hand.", True),
+        ("raw", "We rolled back the connection between both services.", True),
+        ("raw", "Never restart the gateway by hand.", False),
+        ("raw", "Which port does the gateway listen on?", False),
+        ("pattern", "Priya owns the pricing service.", False),
+        ("summary", "Priya owns the pricing service.", False),
+    ],
+)
+def test_day_is_told_of_what_is_or_was_so(kind: str, text: str, is_told: bool) -> None:
+    learned_at = datetime(2026, 5, 2, 23, 30, tzinfo=timezone(timedelta(hours=-2)))
+    assert find_day(kind, text, learned_at) == (date(2026, 5, 3) if is_told else None)
+
+
+def test_memories_of_one_day_need_no_day() -> None:
+    first = datetime(2026, 5, 2, 1, tzinfo=UTC)
+    assert are_of_one_day([])
+    assert are_of_one_day([first, first + timedelta(hours=20)])
+    assert not are_of_one_day([first, first + timedelta(hours=23)])
 
 
 def test_label_of_contradiction_has_words_of_all_sides_or_none() -> None:

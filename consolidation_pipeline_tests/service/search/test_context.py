@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4
@@ -232,6 +233,26 @@ def test_memory_with_single_shared_word_is_only_related(known_fact: Pipeline) ->
     assert context.playbook_entries == []
     assert to_document(context).startswith("## Possibly related\n")
     assert "known knows little about this (0 found): store what you learn as memories." in context.recommendations
+
+
+def test_facts_of_several_days_are_told_with_them(shared: Pipeline) -> None:
+    facts = ["Priya owns the pricing service quay.", "Elif looks after the pricing service quay until Priya is back."]
+    rule = "Ask on call before you restart the pricing service quay."
+    for slug, days in (("several-days", (3, 9, 4)), ("one-day", (3, 3, 3))):
+        ensure_project(shared.engine, slug)
+        rows = [
+            {"content": text, "id": str(at), "created_at": f"2026-03-{day:02d}T12:00:00Z"}
+            for at, (text, day) in enumerate(zip((*facts, rule), days, strict=True))
+        ]
+        how: dict[str, Any] = {"source": "agent", "changed_by": "bot", "settings": shared.settings}
+        add_memories(shared.engine, slug, rows, **how)
+        context = find_context(shared, slug, "Who owns the pricing service quay?", token_budget=500)
+        told = to_document(context)
+        assert all(text in told for text in (*facts, rule))
+        found = re.findall(r"\[\w{12}, (2026-03-\d\d)\] (.*)", told)
+        expected = [("2026-03-03", facts[0]), ("2026-03-09", facts[1])] if slug == "several-days" else []
+        assert sorted(found) == expected
+        assert context.tokens == estimate_tokens(told)
 
 
 @pytest.mark.parametrize("budget", [0, -1])
