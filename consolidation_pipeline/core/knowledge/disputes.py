@@ -68,15 +68,30 @@ class _Phrases(NamedTuple):
     also: str
     was: str
     later: str
+    as_of: str
 
 
 _PHRASES = {
-    "en": _Phrases("since {}; was {}", "{}; before: {}", "others say {}", "also {}", "{}, was {}", "later, {}: {}"),
+    "en": _Phrases(
+        "since {}; was {}", "{}; before: {}", "others say {}", "also {}", "{}, was {}", "later, {}: {}", "as of {}"
+    ),
     "de": _Phrases(
-        "seit {}; vorher {}", "{}; vorher: {}", "andere sagen {}", "auch {}", "{}, vorher {}", "später, {}: {}"
+        "seit {}; vorher {}",
+        "{}; vorher: {}",
+        "andere sagen {}",
+        "auch {}",
+        "{}, vorher {}",
+        "später, {}: {}",
+        "Stand {}",
     ),
     "es": _Phrases(
-        "desde {}; antes {}", "{}; antes: {}", "otros dicen {}", "también {}", "{}, antes {}", "más tarde, {}: {}"
+        "desde {}; antes {}",
+        "{}; antes: {}",
+        "otros dicen {}",
+        "también {}",
+        "{}, antes {}",
+        "más tarde, {}: {}",
+        "a {}",
     ),
     "fr": _Phrases(
         "depuis {} ; avant {}",
@@ -85,9 +100,14 @@ _PHRASES = {
         "aussi {}",
         "{}, avant {}",
         "plus tard, {} : {}",
+        "au {}",
     ),
-    "zh": _Phrases("自 {} 起；此前 {}", "{}；此前：{}", "另有说法：{}", "另有 {}", "{}，此前 {}", "后来 {}：{}"),
-    "ja": _Phrases("{} から；以前は {}", "{}；以前：{}", "別の記述：{}", "ほかに {}", "{}、以前は {}", "その後 {}：{}"),
+    "zh": _Phrases(
+        "自 {} 起；此前 {}", "{}；此前：{}", "另有说法：{}", "另有 {}", "{}，此前 {}", "后来 {}：{}", "截至 {}"
+    ),
+    "ja": _Phrases(
+        "{} から；以前は {}", "{}；以前：{}", "別の記述：{}", "ほかに {}", "{}、以前は {}", "その後 {}：{}", "{} 時点"
+    ),
 }
 
 
@@ -284,8 +304,17 @@ def _tell(text: str, rule: _Claim, overruled: Sequence[_Claim], elsewhere: Seque
 def tell_later(text: str, later: str, day: date) -> str:
     """Return a sentence, and in brackets what a memory of a later day says of it."""
     language = detect_language(text) or "en"
+    return _add_note(text, _PHRASES[language].later.format(_format_day(day, language), quote_sentence(later).text))
+
+
+def tell_day(text: str, day: date) -> str:
+    """Return a sentence, and in brackets the last day on which it was said."""
+    language = detect_language(text) or "en"
+    return _add_note(text, _PHRASES[language].as_of.format(_format_day(day, language)))
+
+
+def _add_note(text: str, note: str) -> str:
     end = quote_sentence(text).end
-    note = _PHRASES[language].later.format(_format_day(day, language), quote_sentence(later).text)
     return f"{text[:end]} ({note}){text[end:]}"
 
 

@@ -6,12 +6,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 
 from consolidation_pipeline.core.case_blind import ignore_case
 from consolidation_pipeline.core.differences.language import detect_language
-from consolidation_pipeline.core.knowledge.disputes import tell_later
+from consolidation_pipeline.core.knowledge.disputes import tell_day, tell_later
 from consolidation_pipeline.core.knowledge.lesson_sentences import (
     SENTENCE_END,
     TO_TRY,
@@ -136,9 +137,14 @@ class PatternGroup:
         return f"{TO_TRY}{one.lesson.text}" if is_guess else one.lesson.text
 
     def tell_with(self, one: Candidate, later: RankedSentence | None) -> str:
-        """Return a sentence as the text tells it, with what a newer text says of it."""
-        day = self.units[later.text].day if later else None
-        return tell_later(self.tell(one), later.sentence.text, day) if later and day else self.tell(one)
+        """Return a sentence as the text tells it, with what a newer text says of it.
+
+        A fact that none of the newest units says has the last day of those that do: it may have changed since.
+        """
+        text, day = self.tell(one), self.units[later.text].day if later else self._find_last_day(one)
+        if day is None:
+            return text
+        return tell_later(text, later.sentence.text, day) if later else tell_day(text, day)
 
     def measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""
@@ -191,6 +197,14 @@ class PatternGroup:
                     other for other in self.ranking.sentences if other.text == at and other.sentence.text == rival
                 )
         return None
+
+    def _find_last_day(self, one: Candidate) -> date | None:
+        """Return the last day on which a fact was said, if others are newer and all have a day."""
+        days = {at: day for at in self.texts if (day := self.units[at].day)}
+        if one.lesson.role != "fact" or is_disputed(one.ranked) or self.has_attempts or len(days) < len(self.texts):
+            return None
+        last = max(days[at] for at in self.list_saying(one))
+        return last if last < max(days.values()) else None
 
     def _read_claim(self, one: Candidate) -> SameClaim:
         return SameClaim(" ".join(one.ranked.sentence.quote.split()), self.language)

@@ -357,6 +357,24 @@ def test_newest_of_facts_in_other_words_comes_first(newest: int) -> None:
     assert found.content.split("\n")[-1].startswith(texts[newest].rstrip("."))
 
 
+@pytest.mark.parametrize(
+    ("days", "note"),
+    [
+        ((9, 2, 2), ""),
+        ((2, 2, 9), " (as of 2 March 2026)"),
+        ((2, 5, 9), " (as of 5 March 2026)"),
+        ((2, 9, 9), ""),
+        ((2, None, 9), ""),
+    ],
+)
+def test_fact_is_told_with_its_last_day_if_others_are_newer(days: tuple[int | None, ...], note: str) -> None:
+    fact = "Priya owns the pricing service of the shop"
+    texts = [f"{fact}.", f"As we know, {fact}.", "The pricing service of the shop writes to Kafka."]
+    units = [replace(unit, day=day and date(2026, 3, day)) for unit, day in zip(make_units(texts), days, strict=True)]
+    (found,) = extract([units])
+    assert found.content.split("\n")[-1].endswith(f"{fact}{note}.")
+
+
 def test_newer_fact_takes_no_place_of_an_instruction() -> None:
     texts = ["Set the limit of the mail queue to 5.", "The mail queue of the shop was slow, as the limit of it is low."]
     told = [
