@@ -5,6 +5,9 @@ Keys of a language in ``change_words.toml``, all regular expressions.
 patterns: Form of the change (see ``Change``), and its words, with the groups cue, was and now.
     One that opens with ``\\b`` has alternatives in brackets only.
 plan: Signs of a plan, proposal, wish or possibility.
+added: Words by which something comes beside what there is: "also".
+fillers: Words that tell no other thing apart: "old", "the server" before its name.
+roles, roles_by: What stands between a person and what that person has: "leads", and the other way round: "led by".
 denied, denied_after: Negations before and behind the words of a change: "was not moved from".
 date, end, moved: Parts of patterns: a date, what ends the name of a thing, verbs of change.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -21,7 +24,7 @@ from typing import Any, Literal
 
 from consolidation_pipeline.core.case_blind import CaseBlindPattern, ignore_case
 
-Form = Literal["from", "contrast", "ended", "now"]
+Form = Literal["from", "contrast", "gone", "left", "ended", "needless", "present", "now"]
 Span = tuple[int, int]
 
 # What was before, and what took its place, end at a comma or where another phrase begins. Times and URLs have colons.
@@ -36,10 +39,12 @@ class Change:
     """Change that a sentence tells, as offsets in it.
 
     Attributes:
-        form: ``from``: names what was before. ``contrast``: may do so ("instead of", ", not"). ``ended``: the rest of
-            the clause is no longer so. ``now``: the rest of the sentence is so by now.
+        form: ``from``: names what was before. ``contrast``: may do so ("instead of", ", not"). ``gone``: names what is
+            no more. ``left``: names who gave up a part. ``ended``: the rest of the clause is no longer so.
+            ``needless``: what the clause names is no longer necessary. ``present``: the rest of the sentence may be so
+            by now only ("currently", "our new"). ``now``: it is so by now.
         cue: The words that say so.
-        was: What was before; None unless ``form`` is ``from`` or ``contrast``.
+        was: What was before, is gone, or who left; None for the other forms.
         now: What took its place, if it is named.
     """
 
@@ -60,6 +65,10 @@ class _ChangeWords:
     patterns: tuple[tuple[Form, CaseBlindPattern, bool], ...]
     at_words: CaseBlindPattern
     plan: re.Pattern[str]
+    added: re.Pattern[str]
+    fillers: re.Pattern[str]
+    roles: re.Pattern[str]
+    roles_by: re.Pattern[str]
     denied: re.Pattern[str]
     denied_after: re.Pattern[str]
 
@@ -73,8 +82,9 @@ def _load(language: str) -> _ChangeWords:
     opening = [_GROUP_NAME.sub("(?:", pattern) for _, pattern in filled if pattern.startswith(_EDGE)]
     at_words = ignore_case(rf"{_EDGE}(?:{'|'.join(opening)})" if opening else r"(?!)")
     # "May" is a month: the words of plans are in lower case unless they open the sentence.
-    denied, denied_after = (re.compile(raw.get(key, r"(?!)"), re.IGNORECASE) for key in ("denied", "denied_after"))
-    return _ChangeWords(patterns, at_words, re.compile(raw["plan"]), denied, denied_after)
+    keys = ("added", "fillers", "roles", "roles_by", "denied", "denied_after")
+    others = (re.compile(raw.get(key, r"(?!)"), re.IGNORECASE) for key in keys)
+    return _ChangeWords(patterns, at_words, re.compile(raw["plan"]), *others)
 
 
 def _fill(pattern: str, raw: Mapping[str, Any]) -> str:
@@ -87,6 +97,23 @@ def is_plan(sentence: str, language: str) -> bool:
     return bool(_load(language).plan.search(sentence))
 
 
+def tells_addition(sentence: str, language: str) -> bool:
+    """Return True if a sentence tells of something that comes beside what there is."""
+    return bool(_load(language).added.search(sentence))
+
+
+def find_fillers(sentence: str, language: str) -> Iterator[Span]:
+    """Yield the words of a sentence that tell no other thing apart."""
+    return (match.span() for match in _load(language).fillers.finditer(sentence))
+
+
+def find_roles(sentence: str, language: str) -> Iterator[tuple[Span, bool]]:
+    """Yield the words between a person and what that person has, and True if the person stands behind them."""
+    words = _load(language)
+    yield from ((match.span(), False) for match in words.roles.finditer(sentence))
+    yield from ((match.span(), True) for match in words.roles_by.finditer(sentence))
+
+
 @lru_cache(maxsize=1 << 14)
 def find_changes(sentence: str, language: str) -> tuple[Change, ...]:
     """Return what a sentence says of changes, at most one for each pattern; none if it denies a change."""
@@ -97,12 +124,14 @@ def find_changes(sentence: str, language: str) -> tuple[Change, ...]:
         if (is_at_word or not opens_word) and (match := pattern.search(sentence)):
             groups = match.re.groupindex
             was, now = (match.span(name) if name in groups and match[name] else None for name in ("was", "now"))
-            if was and _is_denied(sentence, match, words):
+            if was and _is_denied(sentence, form, match, words):
                 return ()
             found.append(Change(form, match.span("cue"), was, now))
     return tuple(found)
 
 
-def _is_denied(sentence: str, match: re.Match[str], words: _ChangeWords) -> bool:
-    is_before = words.denied.search(sentence[: match.start("cue")])
-    return bool(is_before or words.denied_after.search(sentence, match.end("cue")))
+def _is_denied(sentence: str, form: Form, match: re.Match[str], words: _ChangeWords) -> bool:
+    if words.denied.search(sentence[: match.start("cue")]):
+        return True
+    # What is gone or left may be told by a negation.
+    return form in ("from", "contrast") and words.denied_after.search(sentence, match.end("cue")) is not None

@@ -21,7 +21,13 @@ FAULTS = WRONG | frozenset(
 _LONGEST_SLOT = 4
 # Verbs that say where or how something is, by the keys of their tokens.
 STATE_VERBS = frozenset(
-    ("do with", *"be do has have hold keep lie listen live reside run sit start stay store use".split())
+    (
+        "do with",
+        *"be begin do has have hold keep lie listen live reside run sit start stay store use".split(),
+        *"lauf lausch lauscht lieg speich steh verwend wohn".split(),
+        *"ejecut encontr escuch funcion guard usar viv".split(),
+        *"enregistr exécut héberg trouv utilis vivr écout".split(),
+    )
 )
 # What stands behind and before the holder of a part that one has.
 _HOLDS = ignore_case(
@@ -87,11 +93,11 @@ def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
     if any(len({token.phrase for token in run}) > 1 for run in (*old, *new)):
         return False
     was, now = old[0][0], new[0][0]
-    if was.kind == now.kind == "value" and _measure(was) != _measure(now):
+    if was.kind == now.kind == "value" and measure(was) != measure(now):
         return False
     if any(names_thing(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run):
         return False
-    if was is words[0] and _is_subject(before, old[0]) and not _is_beside_copula(after, new[0]):
+    if was is words[0] and _is_subject(before, old[0]) and not is_beside_copula(after, new[0]):
         return False
     if now.start == behind:
         return True
@@ -107,7 +113,7 @@ def _is_subject(claim: Claim, words: Sequence[Token]) -> bool:
     return _COPULA_BEHIND.match(claim.text[words[-1].start + len(words[-1].text) :]) is not None
 
 
-def _is_beside_copula(claim: Claim, words: Sequence[Token]) -> bool:
+def is_beside_copula(claim: Claim, words: Sequence[Token]) -> bool:
     """Return True if "is" or "was" stands behind words, or before them."""
     return _is_subject(claim, words) or _COPULA_BEFORE.search(claim.text[: words[0].start]) is not None
 
@@ -197,7 +203,7 @@ def _find_runs(tokens: Sequence[Token], shared: Collection[str]) -> list[list[To
     return [[*run] for is_shared, run in groupby(tokens, key=lambda token: token.key in shared) if not is_shared]
 
 
-def _measure(token: Token) -> str:
+def measure(token: Token) -> str:
     """Return what kind of value a token is: its kind, and the unit of a number."""
     kind, _, value = token.key.partition(":")
     return f"{token.kind} {kind if value else ''} {value.partition(' ')[2]}"

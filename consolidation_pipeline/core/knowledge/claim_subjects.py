@@ -14,7 +14,7 @@ from consolidation_pipeline.core.knowledge.claims import Claim
 _DIVIDING = frozenset(map(frozenset, (("above", "below"), ("if", "unless"), ("least", "most"))))
 _ORDER = frozenset(("before", "after"))
 # Governors of phrases that tell when or why something changed, or what came instead, and not in which case.
-_CIRCUMSTANCES = frozenset(("because", "after", "once", "result", "although", "instead", "until", "time"))
+CIRCUMSTANCES = frozenset(("because", "after", "once", "result", "although", "instead", "until", "time"))
 # Words behind "for" that name no case.
 _NO_CASES = frozenset(("good", "ever"))
 # Possessives of a person: "my sister", as against "our importer".
@@ -36,10 +36,11 @@ def have_other_owners(before: Claim, after: Claim) -> bool:
     for pairs, others, claim in ((own, other, after), (other, own, before)):
         owners = {owner.text.lower() for owner, _ in others}
         if any(
-            _has(claim, owner) and not _has(claim, part) and owner.text.lower() not in owners for owner, part in pairs
+            has_token(claim, owner) and not has_token(claim, part) and owner.text.lower() not in owners
+            for owner, part in pairs
         ):
             return True
-    if any(_has(before, part) and not _has(before, owner) for owner, part in other):
+    if any(has_token(before, part) and not has_token(before, owner) for owner, part in other):
         return True
     # "Leo's boss's sister", "Leo's sister's boss"
     keys = [sorted((owner.key, part.key) for owner, part in pairs) for pairs in (own, other)]
@@ -59,7 +60,7 @@ def _tells_former(before: Claim, after: Claim) -> bool:
     )
 
 
-def _has(claim: Claim, token: Token) -> bool:
+def has_token(claim: Claim, token: Token) -> bool:
     """Return True if a claim has the word of a token. A name that opens a sentence has the key of a word."""
     return token.key in claim.keys or any(token.text.lower() == one.text.lower() for one in claim.tokens)
 
@@ -138,20 +139,22 @@ def names_case(before: Claim, after: Claim, change: Change) -> bool:
 
     A contrast may name what took the place of the former thing anywhere.
     """
-    if change.form not in ("from", "ended"):
+    if change.form not in ("from", "gone", "ended"):
         return False
     # "But through B" names what is so now.
     end = min((cue.start for cue in after.reading.cues if cue.pole == "contrast"), default=len(after.text))
     clauses = {token.clause for token in after.inside(change.cue, change.was)} | _find_denied(after)
     spans = [span for span in (change.cue, change.was, change.now) if span]
     told = (min(spans)[0], max(spans)[1]) if change.was else None
+    times = load_language(after.language).times
     repeated = {cue.start for cue in after.reading.cues if cue.category == "quantity"}  # "on Sundays"
     return any(
         token.gap == "link"
         and token.clause in clauses
-        and token.governor not in _CIRCUMSTANCES
-        and not _has(before, token)
+        and token.governor not in CIRCUMSTANCES
+        and not has_token(before, token)
         and token.text not in _NO_CASES
+        and token.key not in times
         and (token.kind != "value" or token.start in repeated)
         and token.start < end
         and token not in after.inside(told)
@@ -167,12 +170,17 @@ def _find_denied(claim: Claim) -> set[int]:
 def leaves_subject(before: Claim, after: Claim) -> bool:
     """Return True if a pronoun of ``after`` may be somebody else: "the customer uses it", "we no longer use it"."""
     first = before.tokens[0]
-    if first.kind == "value" or _has(after, first):
+    if first.kind == "value" or has_token(after, first):
         return False
     opening = split_words(after.text[: after.tokens[0].start])
     if load_language(after.language).determiners.issuperset(opening):
         return False
-    forms = {change.form for change in after.changes}
+    # "We no longer use it", "we dropped it"
+    forms = {
+        change.form
+        for change in after.changes
+        if not (change.was and change.form == "gone" and change.was > change.cue)
+    }
     if forms <= {"ended"}:
         return True
     return not _POSSESSIVES.isdisjoint(before.words[:1]) and not _tells_former(before, after)

@@ -9,7 +9,14 @@ from itertools import pairwise
 from consolidation_pipeline.core.differences.language import load_language, split_words
 from consolidation_pipeline.core.differences.reader import read_in
 from consolidation_pipeline.core.differences.reading import Reading, Token, sort_as_written
-from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_changes, is_plan
+from consolidation_pipeline.core.knowledge.change_words import (
+    Change,
+    Span,
+    find_changes,
+    find_fillers,
+    is_plan,
+    tells_addition,
+)
 
 # English verbs of what was done once, unless an auxiliary stands before them, and of tasks that open a sentence.
 _DONE = frozenset(
@@ -94,6 +101,16 @@ class Claim:
         return is_plan(self.text, self.language)
 
     @cached_property
+    def is_addition(self) -> bool:
+        """True if it tells of something that comes beside what there is."""
+        return tells_addition(self.text, self.language)
+
+    @cached_property
+    def fillers(self) -> frozenset[str]:
+        """The keys of the words that tell no other thing apart: "old"."""
+        return frozenset(token.key for token in self.inside(*find_fillers(self.text, self.language)))
+
+    @cached_property
     def is_event(self) -> bool:
         """True if it tells what happened once."""
         return _is_event(self)
@@ -139,7 +156,7 @@ class Claim:
         """True if it may hold until it is revised: no plan, question, contrast or title, and no event but a change."""
         if self.is_plan or self.asks or any(change.form == "contrast" for change in self.changes):
             return False
-        if any(self.quote(change.cue) not in ADVERBS for change in self.changes):
+        if any(change.form != "present" and self.quote(change.cue) not in ADVERBS for change in self.changes):
             return True
         return self.is_statement and not (self.is_event or self.is_reported)
 
@@ -170,4 +187,5 @@ def _is_event(claim: Claim) -> bool:
     if opening.endswith("ed") or opening in load_language("en").participles - _SAME_FORMS:
         return opening not in _NO_PAST
     done = _DONE | load_language("en").past_forms
-    return any(word in done and words[max(0, at - 1)] not in auxiliaries for at, word in enumerate(words))
+    plain = [word for word in words if word not in ADVERBS]  # "is now led by"
+    return any(word in done and plain[max(0, at - 1)] not in auxiliaries for at, word in enumerate(plain))

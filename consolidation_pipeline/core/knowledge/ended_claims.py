@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.language import split_words
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
-from consolidation_pipeline.core.knowledge.change_words import Change, Span
+from consolidation_pipeline.core.knowledge.change_words import Change
 from consolidation_pipeline.core.knowledge.claim_slots import (
     FAULTS,
     STATE_VERBS,
@@ -16,14 +16,19 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
     is_date,
     is_one_slot,
 )
-from consolidation_pipeline.core.knowledge.claim_subjects import names_case
+from consolidation_pipeline.core.knowledge.claim_subjects import has_token, names_case
 from consolidation_pipeline.core.knowledge.claims import ADVERBS, Claim
+from consolidation_pipeline.core.knowledge.gone_claims import is_dropped_for, may_be_gone, says
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
 
+# Forms of changes that name what is no longer so.
+_NAMING = ("from", "contrast", "gone", "ended")
 # Share of the words of a clause such as "no longer runs on X" that the older sentence must have.
 _SAME_CLAIM = 0.6
 # An older sentence with at most this many other words is about what was replaced, whatever else the newer one says.
 _FEW_WORDS = 3
+# Texts of this length, such as "5" and "de", tell no two things apart.
+_SHORT = 2
 # A word of this length, such as "to" or "mehr", tells of no event.
 _PARTICLE_LENGTH = 4
 
@@ -33,13 +38,42 @@ def ends_any(before: Claim, after: Claim) -> bool:
 
     Words such as "since May" tell no more where others name what is no longer so.
     """
-    naming = [change for change in after.changes if change.form != "now"]
-    return any(_ends(before, after, change) for change in naming or after.changes)
+    naming = [change for change in after.changes if change.form in _NAMING]
+    told = naming or [change for change in after.changes if change.form == "now"]
+    return any(_ends(before, after, change) for change in told)
+
+
+def ends_part(before: Claim, after: Claim) -> bool:
+    """Return True if one of the changes that ``after`` tells is one of what ``before`` says in one clause."""
+    return before.is_state and any(
+        change.form in ("from", "contrast")
+        and (len(former := after.inside(change.was)) == 1 or any(token.kind in VALUE_KINDS for token in former))
+        and _names_former(before, after, change, in_clause=True)
+        for change in after.changes
+    )
+
+
+def names_former_value(before: Claim, after: Claim) -> bool:
+    """Return True if ``before``, in another language, has a value that ``after`` names as former, and a name of it."""
+    own = {token.text.lower() for token in before.tokens}
+    for change in after.changes:
+        former = after.inside(change.was) if change.form == "from" and change.now else []
+        if any(has_token(before, token) for token in after.inside(change.now)):
+            continue
+        if not former or not all(
+            t.kind in VALUE_KINDS and len(t.text) > _SHORT and has_token(before, t) for t in former
+        ):
+            continue
+        told = {token.start for token in after.inside(change.cue, change.was, change.now)}
+        rest = {t.text.lower() for t in after.tokens if t.start not in told and len(t.text) > _SHORT}
+        if not rest.isdisjoint(own - {token.text.lower() for token in former}):
+            return True
+    return False
 
 
 def _ends(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if a change that ``after`` tells is one of what ``before`` says."""
-    if change.form != "from" and not before.is_state:
+    if change.form not in ("from", "gone") and not before.is_state:
         return False
     if change.was:
         return _names_former(before, after, change)
@@ -48,25 +82,31 @@ def _ends(before: Claim, after: Claim, change: Change) -> bool:
     return _states_present(before, after, change)
 
 
-def _names_former(before: Claim, after: Claim, change: Change) -> bool:
-    """Return True if ``before`` says, of the thing that changed, what ``after`` names as former."""
+def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: bool = False) -> bool:
+    """Return True if ``before`` says, of the thing that changed, what ``after`` names as former.
+
+    Args:
+        in_clause: What ``before`` says in other clauses does not count.
+    """
     former, present = after.inside(change.was), after.inside(change.now)
-    if names_case(before, after, change) or _is_dropped_for(after, change):
+    if names_case(before, after, change) or is_dropped_for(after, change):
         return False
-    if _is_gone(change):
+    if change.form == "gone":
         # "Old rows were deleted" may tell what happened once. A name may open the one sentence and not the other.
         texts = {token.text.lower() for token in former}
         names = {token.text.lower() for token in (*former, *before.tokens) if token.kind in VALUE_KINDS}
-        if not _may_be_gone(before, after, change) or texts.isdisjoint(names):
+        if not may_be_gone(before, after, change) or texts.isdisjoint(names):
+            return False
+        if not all(token.key in before.keys or token.text.lower() in names for token in former):
             return False
     if change.form == "contrast":
         # "By the id of the event, not by the id of the delivery" is a contrast of event and delivery.
         inside = {token.start for token in former}
         kept = {token.key for token in after.tokens if token.start not in inside}
         former = [token for token in former if token.key not in kept]
-    if before.is_denied or not former or not _says(before, former):
+    if before.is_denied or not former or not says(before, former):
         return False
-    if any(change.was and _says(before, former, at=change.was) for change in before.changes):
+    if any(change.was and says(before, former, at=change.was) for change in before.changes):
         return False  # it tells the same change
     new = {token.key for token in present} - {token.key for token in former}
     if new and new <= before.keys:
@@ -74,11 +114,17 @@ def _names_former(before: Claim, after: Claim, change: Change) -> bool:
     told = {token.start for token in (*former, *present)} | {token.start for token in after.inside(change.cue)[:1]}
     topic = [token for token in after.tokens if token.start not in told]
     named = {one.key for one in former} | {one.text.lower() for one in former}
-    rest = [token for token in before.tokens if named.isdisjoint((token.key, token.text.lower()))]
-    if change.form == "contrast" and finds_fault(after, FAULTS):
+    rest = [t for t in before.tokens if named.isdisjoint((t.key, t.text.lower(), t.text.partition(" ")[0]))]
+    # "My note is wrong" is no fault of what it tells.
+    cues = {word for other in after.changes if other.form == "now" for word in split_words(after.quote(other.cue))}
+    if in_clause:
+        clauses = {token.clause for token in before.tokens if token not in rest}
+        rest = [token for token in rest if token.clause in clauses]
+    if change.form == "contrast" and finds_fault(after, FAULTS - cues):
         return False
     # "Logs now go to B instead of A" tells a change, "log to B instead of A" may be a rule.
-    is_told = change.form == "from" or any(after.quote(other.cue) in ADVERBS for other in after.changes)
+    is_now = any(other.form == "now" and (in_clause or after.quote(other.cue) in ADVERBS) for other in after.changes)
+    is_told = change.form != "contrast" or (is_now and not _open_apart(before, after))
     if not is_told and not _is_same_frame(before, after, topic, rest):
         return False
     if not {token.key for token in topic}.isdisjoint(token.key for token in rest):
@@ -86,47 +132,6 @@ def _names_former(before: Claim, after: Claim, change: Change) -> bool:
     # "The job queue moved off Redis" has a subject of its own.
     subject = [token for token in topic if token.start < change.cue[0] and token.key not in STATE_VERBS]
     return len(rest) <= _FEW_WORDS and not any(token.kind != "value" for token in subject)
-
-
-def _is_dropped_for(after: Claim, change: Change) -> bool:
-    """Return True for "dropped support for X", unless "for" joins two names: "dropped log4j for slf4j"."""
-    if change.was is None or change.now is None or after.text[change.was[1] : change.now[0]].strip() != "for":
-        return False
-    return not all(any(t.kind in VALUE_KINDS for t in after.inside(span)) for span in (change.was, change.now))
-
-
-def uses_gone(before: Claim, after: Claim) -> bool:
-    """Return True if ``before`` speaks of what ``after`` says is gone, whatever else it says."""
-    return any(
-        _is_gone(change)
-        and _may_be_gone(before, after, change)
-        and {token.key for token in after.inside(change.was)} <= before.keys
-        for change in after.changes
-    )
-
-
-def _is_gone(change: Change) -> bool:
-    """Return True for "X was deleted"."""
-    return change.form == "from" and change.now is None and change.was is not None and change.was < change.cue
-
-
-def _may_be_gone(before: Claim, after: Claim, change: Change) -> bool:
-    """Return True if what is gone is named, and ``before``, which does not say so too, may have spoken of it."""
-    verbs = {token.key for token in after.inside(change.cue)}
-    return (
-        before.is_state
-        and not before.is_denied
-        and _is_named(after, after.inside(change.was))
-        and verbs.isdisjoint(before.keys)
-    )
-
-
-def _is_named(claim: Claim, words: Sequence[Token]) -> bool:
-    """Return True if words tell which thing is meant: a name or several words, or a word without "the" or "a"."""
-    if len(words) != 1 or words[0].kind in VALUE_KINDS:
-        return bool(words)
-    before = split_words(claim.reading.text[: words[0].start])[-1:]
-    return load_language(claim.language).determiners.isdisjoint(before)
 
 
 def _is_same_frame(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
@@ -139,22 +144,11 @@ def _is_same_frame(before: Claim, after: Claim, topic: Sequence[Token], rest: Se
     return len(rest) > 0 and missing <= (len(rest) + 1) // 4 and added <= _FEW_WORDS
 
 
-def _says(claim: Claim, former: Sequence[Token], at: Span | None = None) -> bool:
-    """Return True if a claim has the values and names among ``former``, or else two thirds of the words."""
-    tokens = claim.inside(at) if at else claim.tokens
-    keys, texts = {token.key for token in tokens}, {token.text.lower() for token in tokens}
-    # "From 300 to 60 seconds" has the unit of both behind the second one.
-    numbers = {token.text.partition(" ")[0] for token in tokens if token.key.startswith("number:")}
-
-    def has(token: Token) -> bool:
-        return token.key in keys or token.text.lower() in texts or token.text in numbers
-
-    literal = [token for token in former if token.kind in VALUE_KINDS]
-    if literal:
-        return all(map(has, literal))
-    # Tokens of these languages are characters.
-    share = 1 if claim.language in ("zh", "ja") else 2 / 3
-    return sum(map(has, former)) >= share * len(former)
+def _open_apart(before: Claim, after: Claim) -> bool:
+    """Return True if each of two sentences opens with a word that the other lacks: "wiki pages", "invoices"."""
+    cues = after.inside(*(change.cue for change in after.changes))
+    subject = [token for token in after.tokens if token not in cues and token.key not in STATE_VERBS]
+    return bool(subject) and not has_token(before, subject[0]) and not has_token(after, before.tokens[0])
 
 
 def _is_same_topic(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
@@ -216,6 +210,8 @@ def _has_other_subject(before: Claim, after: Claim, end: int) -> bool:
 
 def _states_present(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``after`` without its change words says something else of the same thing than ``before``."""
+    if after.is_addition:
+        return False
     text = after.reading.text
     # "Went up to 5" says what is.
     verb = " is" if after.quote(change.cue).endswith(" to") else ""

@@ -139,7 +139,7 @@ def _makes_other(difference: Difference, claim: Reading, *, is_long: bool) -> bo
 
 def _tells_change(reading: Reading) -> bool:
     found = find_changes(reading.text, reading.language) if reading.language else ()
-    return any(change.form != "contrast" for change in found)
+    return any(change.form not in ("contrast", "present") for change in found)
 
 
 def _names_another(difference: Difference, claim: Reading, other: Reading) -> bool:

@@ -22,7 +22,9 @@ from consolidation_pipeline.core.knowledge.claim_subjects import (
     leaves_subject,
 )
 from consolidation_pipeline.core.knowledge.claims import Claim
-from consolidation_pipeline.core.knowledge.ended_claims import ends_any, uses_gone
+from consolidation_pipeline.core.knowledge.clause_updates import updates_clause
+from consolidation_pipeline.core.knowledge.ended_claims import ends_any, ends_part, names_former_value
+from consolidation_pipeline.core.knowledge.gone_claims import frees_from, gives_up_part, uses_gone
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
@@ -33,6 +35,8 @@ Rule = Literal["change words", "same writer", "dates"]
 
 # Confidence of each rule: development sequences of benchmarks/sequences.
 CONFIDENCE: dict[Rule, float] = {"change words": 0.9, "same writer": 0.8, "dates": 0.6}
+# What words of change tell of a part of an older sentence, or of more than is certain.
+_UNCERTAIN = (ends_part, uses_gone, gives_up_part, frees_from, updates_clause)
 # Characters of each sentence in the reason of a relation.
 _SHOWN_CHARS = 160
 
@@ -140,14 +144,13 @@ def split_claims(text: str) -> tuple[str, ...]:
 def revise_sentence(was: str, now: str) -> Revision | None:
     """Return the revision of the sentence ``was`` by the later sentence ``now``; None if it does not revise it."""
     language = _find_language(was, now)
-    if language is None:
-        return None
-    before, after = Claim.of(was, language), Claim.of(now, language)
-    revision = _find_revision(before, after)
-    # Hardly any pair gets here, so that these are asked last.
-    if revision is None or have_other_owners(before, after) or hold_side_by_side(before, after):
-        return None
-    return revision
+    if language is not None:
+        before, after = Claim.of(was, language), Claim.of(now, language)
+        revision = _find_revision(before, after)
+        # Hardly any pair gets here, so that these are asked last.
+        if revision and not have_other_owners(before, after) and not hold_side_by_side(before, after):
+            return revision
+    return _find_translated(was, now)
 
 
 def _find_revision(before: Claim, after: Claim) -> Revision | None:
@@ -163,9 +166,16 @@ def _find_revision(before: Claim, after: Claim) -> Revision | None:
     if ends_any(before, after):
         is_same = not leaves_subject(before, after)
         return Revision(before.text, after.text, is_same, is_same)
-    if uses_gone(before, after):
+    if are_states and (found := _compare_states(before, after)):
+        return found
+    if after.changes and any(rule(before, after) for rule in _UNCERTAIN):
         return Revision(before.text, after.text, False, False)
-    if not are_states:
+    return None
+
+
+def _compare_states(before: Claim, after: Claim) -> Revision | None:
+    """Return the revision of one state by another, without words of change."""
+    if after.is_addition and not before.is_addition:
         return None
     comparison = compare_sentences(before.reading, after.reading)
     if comparison is None or comparison.relation not in ("replaces", "renames"):
@@ -180,6 +190,17 @@ def _find_revision(before: Claim, after: Claim) -> Revision | None:
         return None
     is_certain = comparison.relation == "replaces" and not differ_in_order(before, after)
     return Revision(before.text, after.text, False, is_certain)
+
+
+def _find_translated(was: str, now: str) -> Revision | None:
+    """Return the revision of a sentence by a later one in another language, by the former value that it names."""
+    one, other = detect_language(was), detect_language(now)
+    if one is None or other is None or one == other:
+        return None
+    before, after = Claim.of(was, one), Claim.of(now, other)
+    if not after.changes or after.is_plan or not before.is_state or not names_former_value(before, after):
+        return None
+    return Revision(was, now, False, False)
 
 
 def _find_language(was: str, now: str) -> str | None:

@@ -1,0 +1,189 @@
+"""Updates of clauses: a later sentence tells, in one clause, what is so by now of a part of what an older one says.
+
+The older sentence may say more, in other clauses and of other things, so that such an update is never certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from consolidation_pipeline.core.differences.language import load_language
+from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
+from consolidation_pipeline.core.knowledge.claim_holders import find_holders
+from consolidation_pipeline.core.knowledge.claim_slots import (
+    STATE_VERBS,
+    WRONG,
+    are_apart,
+    finds_fault,
+    is_beside_copula,
+    is_date,
+    measure,
+    names_thing,
+)
+from consolidation_pipeline.core.knowledge.claim_subjects import has_token
+from consolidation_pipeline.core.knowledge.claims import Claim
+from consolidation_pipeline.core.knowledge.rival_claims import is_name
+from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS, Told, list_told
+
+Side = Sequence[Token]
+
+# Most words that take the place of others.
+_LONGEST = 4
+# Governors of where, with or through what something is.
+_PLACES = frozenset("in on at with by through via using auf mit bei im en con avec dans sur chez".split())
+
+
+def updates_clause(before: Claim, after: Claim) -> bool:
+    """Return True if a clause of ``after`` that tells what is so by now says something else of what ``before`` names.
+
+    Its other words are those of ``before``, where values of the same kinds, or a name in the same place, stand.
+    """
+    if after.is_addition or before.is_denied or not before.is_state or (before.is_reported and not before.changes):
+        return False
+    if finds_fault(before, WRONG) or finds_fault(after, WRONG):
+        return False
+    return any(_updates(before, after, told) for told in list_told(before, after))
+
+
+def _updates(before: Claim, after: Claim, told: Told) -> bool:
+    """Return True if words that tell what is so by now say something else of what ``before`` names."""
+    words = told.words
+    if any(token.kind == "value" and not has_token(before, token) for token in words):
+        words = [token for token in words if token.key not in STATE_VERBS]
+    runs = _find_runs(words, before)
+    if told.new:
+        rest = [run for run in runs if run[0] not in told.new]
+        runs = [[*told.new], *rest] if len(rest) < len(runs) else []
+    # The date of the change, unless dates are all that is new.
+    runs = [run for run in runs if not all(map(is_date, run))] or runs
+    new = [_find_new(run, before) for run in runs]
+    fresh = {token for run in new for token in run}
+    shared = [token for token in words if token not in fresh]
+    if not runs or not all(new) or not any(token.kind != "value" for token in shared):
+        return False
+    if any(names_thing(after, token) for token in fresh):
+        return False
+    old: list[Token]
+    if all(run[-1].kind == "value" for run in new):
+        found = [_find_value(before, after, run[-1], shared) for run in new]
+        old = [token for one in found for token in one] if all(found) else []
+    else:
+        old = _find_name(before, after, new[0], words, told) if len(new) == 1 else []
+    if not old or len({*old}) < len(new) or any(names_thing(before, token) for token in old):
+        return False
+    if told.gone and not {token.text.lower() for token in told.gone} & {token.text.lower() for token in old}:
+        return False
+    return not are_apart(before, after, shared, [token for token in before.tokens if token not in old])
+
+
+def _find_runs(words: Sequence[Token], other: Claim) -> list[list[Token]]:
+    """Return the runs of words that the other sentence lacks."""
+    return [[*run] for is_said, run in groupby(words, key=lambda token: _says(other, token)) if not is_said]
+
+
+def _says(claim: Claim, token: Token) -> bool:
+    """Return True if a sentence has a word, or one that may stand for it."""
+    language = load_language(claim.language)
+    return has_token(claim, token) or any(language.may_replace(token.key, key) for key in claim.keys)
+
+
+def _find_new(run: Sequence[Token], before: Claim) -> list[Token]:
+    """Return what is new of a run of words: a name, words of one phrase, or the value behind what ``before`` has."""
+    if len(run) > _LONGEST or len({token.phrase for token in run}) > 1:
+        return []
+    if run[-1].kind != "value":
+        return [*run]
+    # "Postgres 16"
+    return [run[-1]] if all(has_token(before, token) for token in run[:-1]) else []
+
+
+def _find_value(before: Claim, after: Claim, new: Token, shared: Sequence[Token]) -> list[Token]:
+    """Return the one value of ``before`` in whose place a new one stands: of its kind, and with a word in common."""
+    keys = {token.key for token in shared}
+    is_bare = new.key.startswith("number:") and " " not in new.key
+    label = _find_label(after, new)
+    found: dict[Token, int] = {}
+    for token in before.tokens:
+        if token.key in keys or token.kind != "value" or measure(token) != measure(new):
+            continue
+        own = _find_label(before, token)
+        if is_bare and (own is None or own.key not in keys or (new.gap == "tight" and label and label.key != own.key)):
+            continue
+        if _list_bounds(before, token) == _list_bounds(after, new):
+            found[token] = sum(one.key in keys for one in before.tokens if one.clause == token.clause)
+    most = max(found.values(), default=0)
+    best = [token for token, count in found.items() if count == most]
+    return best if most and len(best) == 1 else []
+
+
+def _find_label(claim: Claim, value: Token) -> Token | None:
+    """Return the word right before a value, or the last one that is no value in its clause."""
+    ahead = [token for token in claim.tokens if token.start < value.start]
+    words = [token for token in ahead if token.clause == value.clause and token.kind != "value"]
+    return next(iter((ahead if value.gap == "tight" else words)[-1:]), None)
+
+
+def _list_bounds(claim: Claim, value: Token) -> set[str]:
+    """Return the bounds of a value: "at least 5", "the maximum is 5"."""
+    begin = max((t.start for t in claim.tokens if t.kind == "value" and t.start < value.start), default=-1)
+    bounds = {cue.pole for cue in claim.reading.cues if cue.category == "bound" and begin < cue.start < value.start}
+    return bounds - {"about"}
+
+
+def _find_name(before: Claim, after: Claim, new: Sequence[Token], words: Sequence[Token], told: Told) -> list[Token]:
+    """Return the words of ``before`` in whose place new ones stand: behind the same word, or with the same part."""
+    rest = {token.key for token in words if token not in new}
+    if told.new and before.tokens[0].key in rest:
+        times = load_language(before.language).times
+        return [t for t in before.tokens if t.key not in after.keys | times and _is_place(t)][:1]
+    if any(new[-1] == holder[-1] for holder in find_holders(after)):
+        return next((holder for holder in find_holders(before) if holder[-1].key not in rest), [])
+    at = words.index(new[0])
+    ahead, behind = words[at - 1 : at] if at else [], words[at + len(new) :][:1]
+    own = [token for token in before.tokens if token.key not in PLAIN_VERBS]
+    for is_told, found in groupby(own, key=lambda token: token.key in rest):
+        if is_told:
+            continue
+        run = [*found]
+        place = own.index(run[0])
+        sides = own[place - 1 : place] if place else [], own[place + len(run) :][:1]
+        old = [token for token in run if token.kind != "value"]
+        if not 0 < len(old) <= _LONGEST:
+            continue
+        if _is_agent(after, new) or _is_agent(before, old):
+            # "Orders are signed by Ann", "Ben signs orders"
+            verbs = {token.key for token in (*ahead, *behind)} & {token.key for side in sides for token in side}
+            if verbs:
+                return old
+        if old[-1].kind == new[-1].kind == "name" and is_beside_copula(after, new) and is_beside_copula(before, old):
+            return old
+        if told.gone and (_is_same(behind, sides[1]) or _is_same(ahead, sides[0])):
+            return old
+        if _is_linked(new, run, (ahead, behind), sides):
+            return old
+    return []
+
+
+def _is_place(token: Token) -> bool:
+    """Return True for a name, and what stands behind "in", "with" and the like, unless it is a time."""
+    return not is_date(token) and (is_name(token) or (token.gap == "link" and token.governor in _PLACES))
+
+
+def _is_agent(claim: Claim, words: Side) -> bool:
+    """Return True for who does what a passive clause tells: "by Ann"."""
+    return words[-1].place in claim.reading.agents
+
+
+def _is_linked(new: Side, run: Side, sides: tuple[Side, Side], others: tuple[Side, Side]) -> bool:
+    """Return True if two runs of words stand behind a preposition and the same word: "stored in X", "stored in Y"."""
+    if not all(side[0].gap == "link" for side in (new, run)) or not _is_same(sides[0], others[0]):
+        return False
+    if _is_same(sides[1], others[1]) and sides[1][0].gap == "tight":
+        return False  # "the staging cluster", "the production cluster"
+    are_names = all(any(is_name(t) or t.kind in VALUE_KINDS for t in side) for side in (new, run))
+    return are_names or new[0].governor == run[0].governor
+
+
+def _is_same(one: Side, other: Side) -> bool:
+    return bool(one and other) and one[0].key == other[0].key

@@ -1,0 +1,116 @@
+"""Gone claims: what is gone, who left, and what is no longer necessary."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation_pipeline_tests.core.knowledge.sequences import judge_sequence
+
+
+def find_status(older: str, newer: str) -> str | None:
+    """Return the status of the supersession by the same writer, who is believed most."""
+    found = judge_sequence({"older": older, "newer": newer, "by": "user"})
+    return found.status if found else None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "other"),
+    [
+        (
+            "Invoices are archived in Paperless on the NAS; a scan takes about a minute.",
+            "Paperless is no longer in use.",
+            "The Paperless plugin for mail is no longer in use.",
+        ),
+        (
+            "Payments are made with Stripe by the nightly job.",
+            "We no longer use Stripe.",
+            "We no longer use Stripe for donations.",
+        ),
+        (
+            "The gateway is vpn1.acme.example and uses OpenVPN.",
+            "The old gateway vpn1.acme.example has been shut down.",
+            "vpn2.acme.example has been shut down.",
+        ),
+        (
+            "Heating oil is delivered by Brandt in October.",
+            "We ended the contract with Brandt.",
+            "The invoice of Brandt was cancelled.",
+        ),
+        (
+            "The parade boat is Heron 3, on channel 16.",
+            "Heron 3 is out of service.",
+            "Heron 5 is out of service.",
+        ),
+        (
+            "Images are resized by the worker thumbgen, written in Go.",
+            "thumbgen was replaced by imgproxy.",
+            "The logo of thumbgen was replaced by a cat.",
+        ),
+        (
+            "Der Newsletter wird mit Mailchimp verschickt, jeden Dienstag.",
+            "Mailchimp haben wir gekündigt.",
+            "Die Seite über Mailchimp haben wir gelöscht.",
+        ),
+        (
+            "Las copias de la web se guardan en Dropbox durante 30 días.",
+            "Ya no usamos Dropbox.",
+            "Ya no usamos Dropbox para las fotos.",
+        ),
+        (
+            "Les factures de la boutique sont envoyées avec Sage le lundi.",
+            "Nous n'utilisons plus Sage.",
+            "Nous n'utilisons plus Sage pour la paie.",
+        ),
+        ("日志和备份保存在服务器 atlas 上，保留 30 天。", "atlas 已下线。", "atlas 的显示器已卖掉。"),
+        (
+            "ログは Elasticsearch に保存され、30 日間保持される。",
+            "Elasticsearch は廃止された。",
+            "Kibana は廃止された。",
+        ),
+    ],
+)
+def test_use_of_what_is_gone_is_a_candidate(older: str, newer: str, other: str) -> None:
+    assert find_status(older, newer) == "candidate"
+    assert find_status(older, other) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "other"),
+    [
+        ("Yara Boe leads the pottery class.", "Yara Boe left the studio.", "Yara Boe left the meeting early."),
+        ("Ben Ode maintains the build scripts.", "Ben Ode is on parental leave.", "Ben Ode is on the train."),
+        ("Ben Ode maintains the build scripts.", "Ben Ode moved to the data team.", "Ben Ode moved to Berlin."),
+        ("Frau Demir leitet die Kasse.", "Frau Demir hat die Firma verlassen.", "Frau Demir hat den Saal verlassen."),
+        ("Mme Caron gère le planning.", "Mme Caron a pris sa retraite.", "Mme Caron est partie à midi."),
+        ("Ben Ode collects stamps.", "Ann Lee left the company.", "Ben Ode left the company."),
+    ],
+)
+def test_part_of_somebody_who_left_is_a_candidate(older: str, newer: str, other: str) -> None:
+    expected = None if newer.startswith("Ann") else "candidate"
+    assert find_status(older, newer) == expected
+    assert find_status(older, other) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "other"),
+    [
+        (
+            "Use the flag --legacy-peers when you install the shop packages.",
+            "The flag --legacy-peers is not needed any more for the shop: its packages were updated.",
+            "The flag --force is not needed any more for the docs.",
+        ),
+        (
+            "Restart the relay after a change of its templates.",
+            "The relay reloads templates on change, a restart is no longer needed.",
+            "A restart of the database is no longer necessary after a change of its users.",
+        ),
+        (
+            "Vor dem Bauen muss der Ordner dist gelöscht werden, sonst bleiben alte Dateien.",
+            "Der Ordner dist wird beim Bauen geleert; löschen ist nicht mehr nötig.",
+            "Ein Passwort ist beim Bauen nicht mehr nötig.",
+        ),
+    ],
+)
+def test_demand_for_what_is_needless_is_a_candidate(older: str, newer: str, other: str) -> None:
+    assert find_status(older, newer) == "candidate"
+    assert find_status(older, other) is None
