@@ -17,6 +17,8 @@ WRONG = frozenset("incorrect incorrectly wrong wrongly".split())
 FAULTS = WRONG | frozenset(
     "bug issue problem error mistake because fails failed causing expected properly correctly".split()
 )
+# Units of one measure.
+_TIMES = frozenset(("s", "min", "h", "d"))
 # Most words that take the place of others.
 _LONGEST_SLOT = 4
 # Verbs that say where or how something is, by the keys of their tokens.
@@ -95,6 +97,8 @@ def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
     was, now = old[0][0], new[0][0]
     if was.kind == now.kind == "value" and measure(was) != measure(now):
         return False
+    if _has_amount(before, old[0]) != _has_amount(after, new[0]):
+        return False
     if any(names_thing(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run):
         return False
     if was is words[0] and _is_subject(before, old[0]) and not is_beside_copula(after, new[0]):
@@ -106,6 +110,12 @@ def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
     return _is_same_place(before, was, after, now) and all(
         _is_value_of(one, word) for one, word in ((before, was), (after, now))
     )
+
+
+def _has_amount(claim: Claim, words: Sequence[Token]) -> bool:
+    """Return True if words have a value or "monthly", and no date: "Jan" may be a name."""
+    adverbs = load_language(claim.language).time_adverbs
+    return any((token.kind == "value" and not is_date(token)) or token.text.lower() in adverbs for token in words)
 
 
 def _is_subject(claim: Claim, words: Sequence[Token]) -> bool:
@@ -206,7 +216,8 @@ def _find_runs(tokens: Sequence[Token], shared: Collection[str]) -> list[list[To
 def measure(token: Token) -> str:
     """Return what kind of value a token is: its kind, and the unit of a number."""
     kind, _, value = token.key.partition(":")
-    return f"{token.kind} {kind if value else ''} {value.partition(' ')[2]}"
+    unit = value.partition(" ")[2]
+    return f"{token.kind} {kind if value else ''} {'s' if unit in _TIMES else unit}"
 
 
 def is_date(token: Token) -> bool:

@@ -30,6 +30,10 @@ Side = Sequence[Token]
 
 # Most words that take the place of others.
 _LONGEST = 4
+# Least number of words in common beside a new name, unless the older sentence opens with one.
+_FEWEST = 2
+# Categories of cues that tell which case is meant: "every", "first", "early".
+_CASES = frozenset(("quantity", "order", "earliness", "frequency"))
 # Governors of where, with or through what something is.
 _PLACES = frozenset("in on at with by through via using auf mit bei im en con avec dans sur chez".split())
 
@@ -62,7 +66,7 @@ def _updates(before: Claim, after: Claim, told: Told) -> bool:
     shared = [token for token in words if token not in fresh]
     if not runs or not all(new) or not any(token.kind != "value" for token in shared):
         return False
-    if any(names_thing(after, token) for token in fresh):
+    if any(names_thing(after, token) for token in fresh) or not _list_cases(after, words) <= _list_cases(before):
         return False
     old: list[Token]
     if all(run[-1].kind == "value" for run in new):
@@ -75,6 +79,13 @@ def _updates(before: Claim, after: Claim, told: Told) -> bool:
     if told.gone and not {token.text.lower() for token in told.gone} & {token.text.lower() for token in old}:
         return False
     return not are_apart(before, after, shared, [token for token in before.tokens if token not in old])
+
+
+def _list_cases(claim: Claim, words: Sequence[Token] = ()) -> set[tuple[str, str]]:
+    """Return the cues of a sentence, or of the clauses of words, that tell which case is meant."""
+    clauses = {token.clause for token in words or claim.tokens}
+    cues = (cue for cue in claim.reading.cues if cue.category in _CASES and cue.clause in clauses)
+    return {(cue.category, cue.pole) for cue in cues if cue.pole != "all"}
 
 
 def _find_runs(words: Sequence[Token], other: Claim) -> list[list[Token]]:
@@ -134,20 +145,25 @@ def _list_bounds(claim: Claim, value: Token) -> set[str]:
 def _find_name(before: Claim, after: Claim, new: Sequence[Token], words: Sequence[Token], told: Told) -> list[Token]:
     """Return the words of ``before`` in whose place new ones stand: behind the same word, or with the same part."""
     rest = {token.key for token in words if token not in new}
+    if len(rest) < _FEWEST and before.tokens[0].key not in rest:
+        return []
     if told.new and before.tokens[0].key in rest:
         times = load_language(before.language).times
-        return [t for t in before.tokens if t.key not in after.keys | times and _is_place(t)][:1]
+        return [t for t in before.tokens if t.key not in rest | times and _is_place(t)][:1]
     if any(new[-1] == holder[-1] for holder in find_holders(after)):
         return next((holder for holder in find_holders(before) if holder[-1].key not in rest), [])
     at = words.index(new[0])
     ahead, behind = words[at - 1 : at] if at else [], words[at + len(new) :][:1]
     own = [token for token in before.tokens if token.key not in PLAIN_VERBS]
-    for is_told, found in groupby(own, key=lambda token: token.key in rest):
+    for (is_told, _), found in groupby(own, key=lambda token: (token.key in rest, token.phrase)):
         if is_told:
             continue
         run = [*found]
-        place = own.index(run[0])
-        sides = own[place - 1 : place] if place else [], own[place + len(run) :][:1]
+        said = [token for token in own if token.key in rest]
+        sides = (
+            [token for token in said if token.start < run[0].start][-1:],
+            [token for token in said if token.start > run[0].start][:1],
+        )
         old = [token for token in run if token.kind != "value"]
         if not 0 < len(old) <= _LONGEST:
             continue
@@ -160,7 +176,10 @@ def _find_name(before: Claim, after: Claim, new: Sequence[Token], words: Sequenc
             return old
         if told.gone and (_is_same(behind, sides[1]) or _is_same(ahead, sides[0])):
             return old
-        if _is_linked(new, run, (ahead, behind), sides):
+        between = [token for token in own if sides[0] and sides[0][0].start < token.start < run[0].start]
+        # "Ann lives in Lund", "Ann's ward is in Lund"
+        has_verb = any(token.kind == "word" and token.gap != "link" for token in between)
+        if not has_verb and _is_linked(new, run, (ahead, behind), sides):
             return old
     return []
 
@@ -172,7 +191,7 @@ def _is_place(token: Token) -> bool:
 
 def _is_agent(claim: Claim, words: Side) -> bool:
     """Return True for who does what a passive clause tells: "by Ann"."""
-    return words[-1].place in claim.reading.agents
+    return all(token.place in claim.reading.agents for token in words)
 
 
 def _is_linked(new: Side, run: Side, sides: tuple[Side, Side], others: tuple[Side, Side]) -> bool:

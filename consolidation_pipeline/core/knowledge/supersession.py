@@ -148,7 +148,10 @@ def revise_sentence(was: str, now: str) -> Revision | None:
         before, after = Claim.of(was, language), Claim.of(now, language)
         revision = _find_revision(before, after)
         # Hardly any pair gets here, so that these are asked last.
-        if revision and not have_other_owners(before, after) and not hold_side_by_side(before, after):
+        if revision and (have_other_owners(before, after) or hold_side_by_side(before, after)):
+            # Whoever uses what is gone needs another.
+            return Revision(was, now, False, False) if uses_gone(before, after) else None
+        if revision:
             return revision
     return _find_translated(was, now)
 

@@ -20,7 +20,7 @@ _BEFORE_NEW = tuple("to auf zum zur a al à au aux 到 为".split())
 # Forms of changes that tell what is so.
 _PRESENT = ("now", "present")
 # Governors of when and why something changed.
-_CIRCUMSTANCES = CIRCUMSTANCES - {"until"}
+_CIRCUMSTANCES = CIRCUMSTANCES - {"until", "time"}
 _STOPS = tuple(",;:.!，。；、！")
 
 
@@ -63,14 +63,20 @@ def _read_clause(before: Claim, after: Claim, cue: Span) -> Told:
     near = ahead[-1] if ahead and is_last else behind[0]
     begin = near.clause
     opening = [token for token in after.tokens if token.clause == near.clause - 1]
-    # "On tablets, the cache now holds 500", "The code was changed; it is now 5"
-    if opening and (all(t.governor for t in opening) or not _has_subject(before, after, near.clause, cue)):
+    # "On tablets, the cache now holds 500"
+    case = opening if all(token.governor not in ("", "to") for token in opening) else []
+    # "The code was changed; it is now 5"
+    if case or (opening and not _has_subject(before, after, near.clause, cue)):
         begin -= 1
     words = _select(after, [token for token in after.tokens if begin <= token.clause <= near.clause], cue)
     said = before.keys
-    words = [token for token in words if token.conjunct == near.conjunct or token.key in said]
-    new = [token for token in words if token.start >= cue[1]] if after.quote(cue).endswith(_BEFORE_NEW) else []
-    return Told(words, [token for token in new if token.phrase == new[0].phrase])
+    words = [token for token in words if token.conjunct == near.conjunct or token.key in said or token in case]
+    behind = [token for token in words if token.start >= cue[1]]
+    is_next = after.quote(cue).endswith(_BEFORE_NEW)
+    # "We moved the app to X"
+    new = behind if is_next else [token for token in behind if token.governor == "to" and token.gap == "link"]
+    place = [token for token in behind if new and token.phrase == new[0].phrase]
+    return Told(words, place if len(place) == 1 or all(token.kind != "value" for token in place) else [])
 
 
 def _has_subject(before: Claim, after: Claim, clause: int, cue: Span) -> bool:
@@ -89,7 +95,7 @@ def _read_others(after: Claim, change: Change) -> Iterator[Told]:
 
 def _select(after: Claim, words: Sequence[Token], cue: Span) -> list[Token]:
     """Return words without those of change, roles, plain verbs, fillers, and when or why something is so."""
-    adverbs = load_language(after.language).time_adverbs
+    adverbs, times = load_language(after.language).time_adverbs, load_language(after.language).times
     dropped = {token.start for token in (*list_role_words(after), *after.inside(*(one.cue for one in after.changes)))}
     # "Since 24 August it listens": "it listens" is of the phrase that the words of change open.
     opened = {token.phrase for token in after.inside(cue)}
@@ -100,6 +106,7 @@ def _select(after: Claim, words: Sequence[Token], cue: Span) -> list[Token]:
         and token.key not in PLAIN_VERBS | after.fillers
         and token.text.lower() not in adverbs
         and (token.governor not in _CIRCUMSTANCES or token.phrase in opened or _follows_number(token))
+        and not (token.governor == "time" and (token.key in times or is_date(token)))
     ]
 
 

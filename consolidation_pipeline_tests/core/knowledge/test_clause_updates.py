@@ -37,6 +37,26 @@ def find_status(older: str, newer: str) -> str | None:
             "The photo archive moved to Borgbase, repository main.",
         ),
         (
+            "The stock app is built with Cordova 9.",
+            "We moved the stock app to Flutter; the Cordova code is archived.",
+            "We moved the sales app to Flutter.",
+        ),
+        (
+            "The door scanner firmware is 4.1.",
+            "We rolled out firmware 4.6 on all door scanners.",
+            "We rolled out firmware 4.6 on the scales.",
+        ),
+        (
+            "Room Elm has a projector and seats 8.",
+            "After the renovation, Elm seats 12.",
+            "After the renovation, Oak seats 12.",
+        ),
+        (
+            "The dashboard refreshes every 5 minutes.",
+            "I set the refresh of the dashboard to 1 minute.",
+            "I set the timeout of the dashboard to 1 minute.",
+        ),
+        (
             "Der Importer heißt falke und lauscht auf Port 7001.",
             "falke lauscht jetzt auf Port 7050; 7001 ist gesperrt.",
             "Der Testserver lauscht jetzt auf Port 7050.",
@@ -100,6 +120,8 @@ def test_new_holder_of_a_part_is_a_candidate(older: str, newer: str, other: str)
         ("The cache holds 200 tiles in memory and evicts by age.", "On tablets, the cache now holds 500 tiles."),
         ("The museum is free on Sunday and closes at 6.", "The museum is now free on Wednesday as well."),
         ("Alerts are sent to Slack.", "Alerts are now sent by SMS too."),
+        ("The projector in Elm has 3000 lumens.", "The projector in Elm is now serviced by Beam AG."),
+        ("夜班由王强负责。", "早班现在由李娜负责。"),
         ("Ann Lee lives in Lund and heads the ward.", "The ward of Ann Lee is now in Malmö."),
         ("The wiki pages are stored in Paris.", "Invoices are now stored in Oslo and no longer in Paris."),
     ],

@@ -47,6 +47,21 @@ def find_status(older: str, newer: str) -> str | None:
             "The logo of thumbgen was replaced by a cat.",
         ),
         (
+            "The reading group of the school meets in Café Linde.",
+            "Café Linde closed for good.",
+            "The kitchen of Café Linde closed for good.",
+        ),
+        (
+            "The app runs on Android 8 and on tablets.",
+            "Support for Android 8 was dropped in version 6.",
+            "Support for Android 9 was dropped in version 6.",
+        ),
+        (
+            "El script de copias corre en el servidor roble.",
+            "El servidor roble fue apagado; las copias corren en pino.",
+            "El servidor olmo fue apagado.",
+        ),
+        (
             "Der Newsletter wird mit Mailchimp verschickt, jeden Dienstag.",
             "Mailchimp haben wir gekündigt.",
             "Die Seite über Mailchimp haben wir gelöscht.",
