@@ -6,7 +6,7 @@ patterns: Form of the change (see ``Change``), and its words, with the groups cu
     One that opens with ``\\b`` has alternatives in brackets only.
 plan: Signs of a plan, proposal, wish or possibility.
 added: Words by which something comes beside what there is: "also".
-fillers: Words that tell no other thing apart: "old", "the server" before its name.
+fillers, kinds: Words that tell no other thing apart: "old", and before the name of a thing: "the server".
 roles, roles_by: What stands between a person and what that person has: "leads", and the other way round: "led by".
 denied, denied_after: Negations before and behind the words of a change: "was not moved from".
 date, end, moved: Parts of patterns: a date, what ends the name of a thing, verbs of change.
@@ -67,6 +67,7 @@ class _ChangeWords:
     plan: re.Pattern[str]
     added: re.Pattern[str]
     fillers: re.Pattern[str]
+    kinds: re.Pattern[str]
     roles: re.Pattern[str]
     roles_by: re.Pattern[str]
     denied: re.Pattern[str]
@@ -82,7 +83,7 @@ def _load(language: str) -> _ChangeWords:
     opening = [_GROUP_NAME.sub("(?:", pattern) for _, pattern in filled if pattern.startswith(_EDGE)]
     at_words = ignore_case(rf"{_EDGE}(?:{'|'.join(opening)})" if opening else r"(?!)")
     # "May" is a month: the words of plans are in lower case unless they open the sentence.
-    keys = ("added", "fillers", "roles", "roles_by", "denied", "denied_after")
+    keys = ("added", "fillers", "kinds", "roles", "roles_by", "denied", "denied_after")
     others = (re.compile(raw.get(key, r"(?!)"), re.IGNORECASE) for key in keys)
     return _ChangeWords(patterns, at_words, re.compile(raw["plan"]), *others)
 
@@ -102,9 +103,12 @@ def tells_addition(sentence: str, language: str) -> bool:
     return bool(_load(language).added.search(sentence))
 
 
-def find_fillers(sentence: str, language: str) -> Iterator[Span]:
-    """Yield the words of a sentence that tell no other thing apart."""
-    return (match.span() for match in _load(language).fillers.finditer(sentence))
+def find_fillers(sentence: str, language: str, *, of_name: bool = False) -> Iterator[Span]:
+    """Yield the words of a sentence that tell no other thing apart, if ``of_name`` beside the name of a thing."""
+    words = _load(language)
+    yield from (match.span() for match in words.fillers.finditer(sentence))
+    if of_name:
+        yield from (match.span() for match in words.kinds.finditer(sentence))
 
 
 def find_roles(sentence: str, language: str) -> Iterator[tuple[Span, bool]]:

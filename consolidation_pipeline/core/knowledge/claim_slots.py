@@ -23,13 +23,7 @@ _TIMES = frozenset(("s", "min", "h", "d"))
 _LONGEST_SLOT = 4
 # Verbs that say where or how something is, by the keys of their tokens.
 STATE_VERBS = frozenset(
-    (
-        "do with",
-        *"be begin do has have hold keep lie listen live reside run sit start stay store use".split(),
-        *"lauf lausch lauscht lieg speich steh verwend wohn".split(),
-        *"ejecut encontr escuch funcion guard usar viv".split(),
-        *"enregistr exécut héberg trouv utilis vivr écout".split(),
-    )
+    ("do with", *"be begin do has have hold keep lie listen live reside run sit start stay store use".split())
 )
 # What stands behind and before the holder of a part that one has.
 _HOLDS = ignore_case(

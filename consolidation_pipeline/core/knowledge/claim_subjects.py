@@ -182,5 +182,5 @@ def leaves_subject(before: Claim, after: Claim) -> bool:
         if not (change.was and change.form == "gone" and change.was > change.cue)
     }
     if forms <= {"ended"}:
-        return True
+        return before.words[:1] != after.words[:1]  # "We use it", "we dropped it"
     return not _POSSESSIVES.isdisjoint(before.words[:1]) and not _tells_former(before, after)

@@ -12,7 +12,6 @@ from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.claim_holders import find_holders
 from consolidation_pipeline.core.knowledge.claim_slots import (
-    STATE_VERBS,
     WRONG,
     are_apart,
     finds_fault,
@@ -24,7 +23,7 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
 from consolidation_pipeline.core.knowledge.claim_subjects import has_token
 from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
-from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS, Told, list_told
+from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS, STATES, Told, list_told
 
 Side = Sequence[Token]
 
@@ -54,7 +53,7 @@ def _updates(before: Claim, after: Claim, told: Told) -> bool:
     """Return True if words that tell what is so by now say something else of what ``before`` names."""
     words = told.words
     if any(token.kind == "value" and not has_token(before, token) for token in words):
-        words = [token for token in words if token.key not in STATE_VERBS]
+        words = [token for token in words if token.key not in STATES]
     runs = _find_runs(words, before)
     if told.new:
         rest = [run for run in runs if run[0] not in told.new]
@@ -111,7 +110,7 @@ def _find_new(run: Sequence[Token], before: Claim) -> list[Token]:
 
 def _find_value(before: Claim, after: Claim, new: Token, shared: Sequence[Token]) -> list[Token]:
     """Return the one value of ``before`` in whose place a new one stands: of its kind, and with a word in common."""
-    keys = {token.key for token in shared}
+    keys = {token.key for token in shared} - load_language(after.language).times
     is_bare = new.key.startswith("number:") and " " not in new.key
     label = _find_label(after, new)
     found: dict[Token, int] = {}
@@ -119,6 +118,8 @@ def _find_value(before: Claim, after: Claim, new: Token, shared: Sequence[Token]
         if token.key in keys or token.kind != "value" or measure(token) != measure(new):
             continue
         own = _find_label(before, token)
+        if is_bare and keys <= {own.key if own else ""}:
+            continue  # "port 5"
         if is_bare and (own is None or own.key not in keys or (new.gap == "tight" and label and label.key != own.key)):
             continue
         if _list_bounds(before, token) == _list_bounds(after, new):

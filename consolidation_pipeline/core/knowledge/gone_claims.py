@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from consolidation_pipeline.core.differences.language import load_language, split_words
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
-from consolidation_pipeline.core.knowledge.change_words import Change, Span
+from consolidation_pipeline.core.knowledge.change_words import Change, Span, find_fillers
 from consolidation_pipeline.core.knowledge.claim_holders import find_holders
 from consolidation_pipeline.core.knowledge.claim_slots import STATE_VERBS
 from consolidation_pipeline.core.knowledge.claim_subjects import has_token, names_case
@@ -14,6 +14,8 @@ from consolidation_pipeline.core.knowledge.claims import Claim
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
 from consolidation_pipeline.core.knowledge.told_words import PLAIN_VERBS
 
+# Ends of words of change behind which something is left, but not gone.
+_FROM = ("from", "von", "vom", "aus", " de", " del", " desde", " du", "从", "由", "から")
 # Least number of words in common with a sentence by which something is no longer necessary, beside what it is.
 _SHARED = 3
 
@@ -25,6 +27,7 @@ def uses_gone(before: Claim, after: Claim) -> bool:
         and may_be_gone(before, after, change)
         and not names_case(before, after, change)
         and _speaks_of(before, after, after.inside(change.was))
+        and _is_said(before, after, change)
         and not before.is_reported
         for change in after.changes
     )
@@ -33,14 +36,26 @@ def uses_gone(before: Claim, after: Claim) -> bool:
 def _speaks_of(before: Claim, after: Claim, gone: Sequence[Token]) -> bool:
     """Return True if ``before`` has the words of what is gone, without "old" and the like if it is named."""
     words = {token.key for token in gone}
-    named = {token.key for token in gone if token.kind in VALUE_KINDS}
-    return (words - after.fillers if named - after.fillers else words) <= before.keys
+    fillers = {token.key for token in after.inside(*find_fillers(after.text, after.language, of_name=True))}
+    named = {token.key for token in gone if token.kind in VALUE_KINDS} - fillers
+    return (words - fillers if named else words) <= before.keys
+
+
+def _is_said(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if ``before`` has who does away with something: "the plugin dropped support for X"."""
+    if change.was and change.was < change.cue:
+        return True  # "X was dropped"
+    clauses = {token.clause for token in after.inside(change.cue, change.was)}
+    ahead = [token for token in after.tokens if token.start < change.cue[0] and token.clause in clauses]
+    return all(has_token(before, token) for token in ahead if token not in after.inside(change.was, change.now))
 
 
 def _is_all_told(after: Claim, change: Change) -> bool:
     """Return True for "X was replaced by Y", without another word of where."""
     if change.form != "from" or change.was is None or change.now is None or is_dropped_for(after, change):
         return False
+    if after.quote(change.cue).endswith(_FROM):
+        return False  # "I moved from Oslo to Bergen"
     cue = after.inside(change.cue)
     spans = change.cue, change.was, change.now
     return bool(cue) and all(t in after.inside(*spans) for t in after.tokens if t.clause == cue[0].clause)

@@ -9,14 +9,21 @@ from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.reading import Token
 from consolidation_pipeline.core.knowledge.change_words import Change, Span
 from consolidation_pipeline.core.knowledge.claim_holders import list_role_words
-from consolidation_pipeline.core.knowledge.claim_slots import is_date
+from consolidation_pipeline.core.knowledge.claim_slots import STATE_VERBS, is_date
 from consolidation_pipeline.core.knowledge.claim_subjects import CIRCUMSTANCES
 from consolidation_pipeline.core.knowledge.claims import Claim
 
 # Verbs of any state: another one may stand in the older sentence.
 PLAIN_VERBS = frozenset(("do with", *"be do have keep use verwend usar utilis".split()))
+# Verbs that say where or how something is, beside an amount, also in other languages.
+STATES = STATE_VERBS | frozenset(
+    """
+    lauf lausch lauscht lieg speich steh verwend wohn ejecut encontr escuch funcion guard usar viv
+    enregistr exécut héberg trouv utilis vivr écout
+    """.split()
+)
 # Ends of words of change that name what is so now: "moved to".
-_BEFORE_NEW = tuple("to auf zum zur a al à au aux 到 为".split())
+_BEFORE_NEW = frozenset("to auf zum zur a al à au aux".split())
 # Forms of changes that tell what is so.
 _PRESENT = ("now", "present")
 # Governors of when and why something changed.
@@ -64,15 +71,18 @@ def _read_clause(before: Claim, after: Claim, cue: Span) -> Told:
     begin = near.clause
     opening = [token for token in after.tokens if token.clause == near.clause - 1]
     # "On tablets, the cache now holds 500"
-    case = opening if all(token.governor not in ("", "to") for token in opening) else []
-    # "The code was changed; it is now 5"
-    if case or (opening and not _has_subject(before, after, near.clause, cue)):
+    is_case = all(token.governor not in ("", "to") for token in opening)
+    # "The code is longer; it is now 5"
+    if opening and (is_case or not _has_subject(before, after, near.clause, cue)):
         begin -= 1
     words = _select(after, [token for token in after.tokens if begin <= token.clause <= near.clause], cue)
     said = before.keys
-    words = [token for token in words if token.conjunct == near.conjunct or token.key in said or token in case]
+    others = [token for token in words if token.clause == near.clause and token.conjunct != near.conjunct]
+    if others and others[0].key in said:
+        dropped = {token for token in others if token.key not in said}
+        words = [token for token in words if token not in dropped]
     behind = [token for token in words if token.start >= cue[1]]
-    is_next = after.quote(cue).endswith(_BEFORE_NEW)
+    is_next = not _BEFORE_NEW.isdisjoint(after.quote(cue).split()[-1:]) or after.quote(cue).endswith(("到", "为"))
     # "We moved the app to X"
     new = behind if is_next else [token for token in behind if token.governor == "to" and token.gap == "link"]
     place = [token for token in behind if new and token.phrase == new[0].phrase]

@@ -90,6 +90,23 @@ def test_use_of_what_is_gone_is_a_candidate(older: str, newer: str, other: str) 
 
 
 @pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The shop is tested in Firefox.", "The plugin dropped support for Firefox."),
+        ("The Oslo data center stores photos.", "I moved from Oslo to Bergen."),
+        ("Charts show the load of Grafana.", "Grafana was down on Tuesday."),
+    ],
+)
+def test_what_is_left_or_dropped_by_another_is_not_gone(older: str, newer: str) -> None:
+    assert find_status(older, newer) is None
+
+
+def test_same_speaker_confirms_what_is_gone() -> None:
+    assert find_status("We use Harvest.", "We got rid of Harvest.") == "confirmed"
+    assert find_status("Our partner uses Harvest.", "We got rid of Harvest.") == "candidate"
+
+
+@pytest.mark.parametrize(
     ("older", "newer", "other"),
     [
         ("Yara Boe leads the pottery class.", "Yara Boe left the studio.", "Yara Boe left the meeting early."),
