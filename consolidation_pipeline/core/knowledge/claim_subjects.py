@@ -154,7 +154,7 @@ def names_case(before: Claim, after: Claim, change: Change) -> bool:
         and token.governor not in CIRCUMSTANCES
         and not has_token(before, token)
         and token.text not in _NO_CASES
-        and token.key not in times
+        and not (change.form == "gone" and token.key in times)  # "was sold in spring"
         and (token.kind != "value" or token.start in repeated)
         and token.start < end
         and token not in after.inside(told)

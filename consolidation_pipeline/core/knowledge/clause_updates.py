@@ -58,8 +58,8 @@ def _updates(before: Claim, after: Claim, told: Told) -> bool:
     if told.new:
         rest = [run for run in runs if run[0] not in told.new]
         runs = [[*told.new], *rest] if len(rest) < len(runs) else []
-    # The date of the change, unless dates are all that is new.
-    runs = [run for run in runs if not all(map(is_date, run))] or runs
+    # The date of the change, unless dates are all that is new. "Jan" may be a name.
+    runs = [run for run in runs if run[0].gap != "link" or not all(map(is_date, run))] or runs
     new = [_find_new(run, before) for run in runs]
     fresh = {token for run in new for token in run}
     shared = [token for token in words if token not in fresh]

@@ -190,6 +190,10 @@ def _ends_claim(before: Claim, after: Claim, change: Change) -> bool:
         return False
     if _has_other_subject(before, after, change.cue[0]):
         return False
+    # "Takes the minutes", "no longer takes sugar"
+    told = [token for token in topic if token.start > change.cue[0] and token.gap != "link" and token.kind != "value"]
+    if len(told) > 1 and not has_token(before, told[-1]) and len(before.tokens) > len(told):
+        return False
     return not are_apart(before, after, topic, before.tokens)
 
 

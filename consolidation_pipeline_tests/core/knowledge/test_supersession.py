@@ -36,8 +36,10 @@ def test_supersession_meets_development_sequences() -> None:
     wrong = [(row, one) for row, one in zip(ROWS, found, strict=True) if one and not row["expect"]]
     missed = [row for row, one in zip(ROWS, found, strict=True) if (one.status if one else None) != row["expect"]]
     assert not wrong
-    # Some are worded so freely that only a reader can relate them.
-    assert len(missed) <= 0.06 * len(ROWS)
+    # Of those in free words, only a reader can relate some.
+    free = [row for row in ROWS if row["cls"] == "free words"]
+    assert sum(row in free for row in missed) <= 0.25 * len(free)
+    assert sum(row not in free for row in missed) <= 0.05 * (len(ROWS) - len(free))
 
 
 LONG = f"The report lists {', '.join(f'region {at}' for at in range(40))} and the total."
