@@ -5,8 +5,9 @@ The older sentence may say more, in other clauses and of other things, so that s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
@@ -118,9 +119,9 @@ def _find_value(before: Claim, after: Claim, new: Token, shared: Sequence[Token]
         if token.key in keys or token.kind != "value" or measure(token) != measure(new):
             continue
         own = _find_label(before, token)
-        if is_bare and keys <= {own.key if own else ""}:
+        if is_bare and (own is None or own.key not in keys or keys == {own.key}):
             continue  # "port 5"
-        if is_bare and (own is None or own.key not in keys or (new.gap == "tight" and label and label.key != own.key)):
+        if is_bare and own and new.gap == "tight" and label and label.key != own.key:
             continue
         if _list_bounds(before, token) == _list_bounds(after, new):
             found[token] = sum(one.key in keys for one in before.tokens if one.clause == token.clause)
@@ -143,6 +144,15 @@ def _list_bounds(claim: Claim, value: Token) -> set[str]:
     return bounds - {"about"}
 
 
+class _Place(NamedTuple):
+    """Words of a sentence, and the last words of both sentences before them and the first ones behind them."""
+
+    claim: Claim
+    words: Side
+    ahead: Side
+    behind: Side
+
+
 def _find_name(before: Claim, after: Claim, new: Sequence[Token], words: Sequence[Token], told: Told) -> list[Token]:
     """Return the words of ``before`` in whose place new ones stand: behind the same word, or with the same part."""
     rest = {token.key for token in words if token not in new}
@@ -154,35 +164,45 @@ def _find_name(before: Claim, after: Claim, new: Sequence[Token], words: Sequenc
     if any(new[-1] == holder[-1] for holder in find_holders(after)):
         return next((holder for holder in find_holders(before) if holder[-1].key not in rest), [])
     at = words.index(new[0])
-    ahead, behind = words[at - 1 : at] if at else [], words[at + len(new) :][:1]
-    own = [token for token in before.tokens if token.key not in PLAIN_VERBS]
-    for (is_told, _), found in groupby(own, key=lambda token: (token.key in rest, token.phrase)):
-        if is_told:
-            continue
+    now = _Place(after, new, words[at - 1 : at] if at else [], words[at + len(new) :][:1])
+    places = _list_places(before, rest)
+    return next(([*one.words] for one in places if _is_same_place(one, now, is_gone=bool(told.gone))), [])
+
+
+def _list_places(claim: Claim, said: Collection[str]) -> Iterator[_Place]:
+    """Yield the runs of words of one phrase between those that both sentences have."""
+    own = [token for token in claim.tokens if token.key not in PLAIN_VERBS]
+    shared = [token for token in own if token.key in said]
+    for (is_said, _), found in groupby(own, key=lambda token: (token.key in said, token.phrase)):
         run = [*found]
-        said = [token for token in own if token.key in rest]
-        sides = (
-            [token for token in said if token.start < run[0].start][-1:],
-            [token for token in said if token.start > run[0].start][:1],
-        )
-        old = [token for token in run if token.kind != "value"]
-        if not 0 < len(old) <= _LONGEST:
-            continue
-        if _is_agent(after, new) or _is_agent(before, old):
-            # "Orders are signed by Ann", "Ben signs orders"
-            verbs = {token.key for token in (*ahead, *behind)} & {token.key for side in sides for token in side}
-            if verbs:
-                return old
-        if old[-1].kind == new[-1].kind == "name" and is_beside_copula(after, new) and is_beside_copula(before, old):
-            return old
-        if told.gone and (_is_same(behind, sides[1]) or _is_same(ahead, sides[0])):
-            return old
-        between = [token for token in own if sides[0] and sides[0][0].start < token.start < run[0].start]
-        # "Ann lives in Lund", "Ann's ward is in Lund"
-        has_verb = any(token.kind == "word" and token.gap != "link" for token in between)
-        if not has_verb and _is_linked(new, run, (ahead, behind), sides):
-            return old
-    return []
+        words = [token for token in run if token.kind != "value"]
+        if not is_said and 0 < len(words) <= _LONGEST:
+            ahead, behind = (
+                [token for token in shared if token.start < run[0].start],
+                [token for token in shared if token.start > run[0].start],
+            )
+            yield _Place(claim, words, ahead[-1:], behind[:1])
+
+
+def _is_same_place(was: _Place, now: _Place, *, is_gone: bool) -> bool:
+    """Return True if words stand in the place of others."""
+    if any(_is_agent(one) for one in (was, now)):
+        # "Orders are signed by Ann", "Ben signs orders"
+        sides = [{token.key for token in (*one.ahead, *one.behind)} for one in (was, now)]
+        if not sides[0].isdisjoint(sides[1]):
+            return True
+    if all(one.words[-1].kind == "name" and is_beside_copula(one.claim, one.words) for one in (was, now)):
+        return True
+    if is_gone and (_is_same(was.ahead, now.ahead) or _is_same(was.behind, now.behind)):
+        return True
+    return _is_linked(was, now) and not _has_verb_ahead(was)
+
+
+def _has_verb_ahead(place: _Place) -> bool:
+    """Return True if a word stands between words and the one before them that both have: "Ann lives in Lund"."""
+    ahead = [token for token in place.claim.tokens if place.ahead and place.ahead[0].start < token.start]
+    between = [token for token in ahead if token.start < place.words[0].start and token.key not in PLAIN_VERBS]
+    return any(token.kind == "word" and token.gap != "link" for token in between)
 
 
 def _is_place(token: Token) -> bool:
@@ -190,19 +210,19 @@ def _is_place(token: Token) -> bool:
     return not is_date(token) and (is_name(token) or (token.gap == "link" and token.governor in _PLACES))
 
 
-def _is_agent(claim: Claim, words: Side) -> bool:
+def _is_agent(place: _Place) -> bool:
     """Return True for who does what a passive clause tells: "by Ann"."""
-    return all(token.place in claim.reading.agents for token in words)
+    return all(token.place in place.claim.reading.agents for token in place.words)
 
 
-def _is_linked(new: Side, run: Side, sides: tuple[Side, Side], others: tuple[Side, Side]) -> bool:
-    """Return True if two runs of words stand behind a preposition and the same word: "stored in X", "stored in Y"."""
-    if not all(side[0].gap == "link" for side in (new, run)) or not _is_same(sides[0], others[0]):
+def _is_linked(was: _Place, now: _Place) -> bool:
+    """Return True if words stand behind a preposition and the same word: "stored in X", "stored in Y"."""
+    if not all(one.words[0].gap == "link" for one in (was, now)) or not _is_same(was.ahead, now.ahead):
         return False
-    if _is_same(sides[1], others[1]) and sides[1][0].gap == "tight":
+    if _is_same(was.behind, now.behind) and was.behind[0].gap == "tight":
         return False  # "the staging cluster", "the production cluster"
-    are_names = all(any(is_name(t) or t.kind in VALUE_KINDS for t in side) for side in (new, run))
-    return are_names or new[0].governor == run[0].governor
+    are_names = all(any(is_name(t) or t.kind in VALUE_KINDS for t in one.words) for one in (was, now))
+    return are_names or was.words[0].governor == now.words[0].governor
 
 
 def _is_same(one: Side, other: Side) -> bool:

@@ -149,8 +149,9 @@ def revise_sentence(was: str, now: str) -> Revision | None:
         revision = _find_revision(before, after)
         # Hardly any pair gets here, so that these are asked last.
         if revision and (have_other_owners(before, after) or hold_side_by_side(before, after)):
-            # Whoever uses what is gone needs another.
-            return Revision(was, now, False, False) if uses_gone(before, after) else None
+            # Whoever uses what is gone needs another, and nobody does what is needless.
+            is_told = uses_gone(before, after) or frees_from(before, after)
+            return Revision(was, now, False, False) if is_told else None
         if revision:
             return revision
     return _find_translated(was, now)

@@ -47,6 +47,11 @@ def find_status(older: str, newer: str) -> str | None:
             "The logo of thumbgen was replaced by a cat.",
         ),
         (
+            "Between atlas and falcon we use gRPC; other services stay with REST.",
+            "We rolled back the gRPC connection between atlas and falcon.",
+            "We rolled back the gRPC docs.",
+        ),
+        (
             "The reading group of the school meets in Café Linde.",
             "Café Linde closed for good.",
             "The kitchen of Café Linde closed for good.",
@@ -135,6 +140,11 @@ def test_part_of_somebody_who_left_is_a_candidate(older: str, newer: str, other:
             "Restart the relay after a change of its templates.",
             "The relay reloads templates on change, a restart is no longer needed.",
             "A restart of the database is no longer necessary after a change of its users.",
+        ),
+        (
+            "Nach jeder Änderung der Vorlagen muss lampe neu gestartet werden, sonst bleiben die alten Texte.",
+            "Die Vorlagen von lampe werden bei jeder Änderung neu geladen; ein Neustart ist nicht mehr nötig.",
+            "Bei jeder Änderung der Preise ist ein Neustart der Kasse nicht mehr nötig.",
         ),
         (
             "Vor dem Bauen muss der Ordner dist gelöscht werden, sonst bleiben alte Dateien.",
