@@ -162,7 +162,8 @@ def _find_name(before: Claim, after: Claim, new: Sequence[Token], words: Sequenc
         times = load_language(before.language).times
         return [t for t in before.tokens if t.key not in rest | times and _is_place(t)][:1]
     if any(new[-1] == holder[-1] for holder in find_holders(after)):
-        return next((holder for holder in find_holders(before) if holder[-1].key not in rest), [])
+        holders = (holder for holder in find_holders(before) if holder[-1].key not in rest)
+        return next((holder for holder in holders if _may_be_person(holder[-1]) and _may_be_person(new[-1])), [])
     at = words.index(new[0])
     now = _Place(after, new, words[at - 1 : at] if at else [], words[at + len(new) :][:1])
     places = _list_places(before, rest)
@@ -186,7 +187,7 @@ def _list_places(claim: Claim, said: Collection[str]) -> Iterator[_Place]:
 
 def _is_same_place(was: _Place, now: _Place, *, is_gone: bool) -> bool:
     """Return True if words stand in the place of others."""
-    if any(_is_agent(one) for one in (was, now)):
+    if any(map(_is_agent, (was, now))) and all(_may_be_person(one.words[-1]) for one in (was, now)):
         # "Orders are signed by Ann", "Ben signs orders"
         sides = [{token.key for token in (*one.ahead, *one.behind)} for one in (was, now)]
         if not sides[0].isdisjoint(sides[1]):
@@ -215,14 +216,24 @@ def _is_agent(place: _Place) -> bool:
     return all(token.place in place.claim.reading.agents for token in place.words)
 
 
+def _may_be_person(token: Token) -> bool:
+    """Return True unless a word begins with a small letter: "by phone"."""
+    return token.text[:1] == token.text[:1].upper()
+
+
 def _is_linked(was: _Place, now: _Place) -> bool:
     """Return True if words stand behind a preposition and the same word: "stored in X", "stored in Y"."""
     if not all(one.words[0].gap == "link" for one in (was, now)) or not _is_same(was.ahead, now.ahead):
         return False
     if _is_same(was.behind, now.behind) and was.behind[0].gap == "tight":
         return False  # "the staging cluster", "the production cluster"
-    are_names = all(any(is_name(t) or t.kind in VALUE_KINDS for t in one.words) for one in (was, now))
-    return are_names or was.words[0].governor == now.words[0].governor
+    if _is_named(was) != _is_named(now):
+        return False  # "in Docker", "in parallel"
+    return _is_named(was) or was.words[0].governor == now.words[0].governor
+
+
+def _is_named(place: _Place) -> bool:
+    return any(is_name(token) or token.kind in VALUE_KINDS for token in place.words)
 
 
 def _is_same(one: Side, other: Side) -> bool:

@@ -115,6 +115,7 @@ def test_same_speaker_confirms_what_is_gone() -> None:
     ("older", "newer", "other"),
     [
         ("Yara Boe leads the pottery class.", "Yara Boe left the studio.", "Yara Boe left the meeting early."),
+        ("Yara Boe leads the pottery class.", "Yara Boe left the team.", "Yara Boe left the team meeting early."),
         ("Ben Ode maintains the build scripts.", "Ben Ode is on parental leave.", "Ben Ode is on the train."),
         ("Ben Ode maintains the build scripts.", "Ben Ode moved to the data team.", "Ben Ode moved to Berlin."),
         ("Frau Demir leitet die Kasse.", "Frau Demir hat die Firma verlassen.", "Frau Demir hat den Saal verlassen."),
