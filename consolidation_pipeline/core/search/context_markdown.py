@@ -32,15 +32,22 @@ def format_item(id_: UUID, label: str, text: str) -> str:
 
 
 def label_memory(
-    kind: str, count: int, newer_ids: Iterable[UUID] = (), *, day: date | None = None, is_suspect: bool = False
+    kind: str,
+    count: int,
+    newer_ids: Iterable[UUID] = (),
+    *,
+    rival_ids: Iterable[UUID] = (),
+    day: date | None = None,
+    is_suspect: bool = False,
 ) -> str:
     """Return what the item of a memory says beside the id: of how many a merged one is, of others kind and number.
 
-    ``newer_ids``: memories that supersede it. ``day``: on which it was learned (``context_days.find_day``).
-    ``is_suspect``: it may be an injection.
+    ``newer_ids``: memories that supersede it; ``rival_ids``: those that may. ``day``: on which it was learned
+    (``context_days.find_day``). ``is_suspect``: it may be an injection.
     """
     own = {"raw": "", "merged": f"{count} times", "procedural": kind}.get(kind, f"{kind} of {count} memories")
-    newer = (f"superseded by {short_id(id_)}" for id_ in newer_ids)
+    newer = [f"superseded by {short_id(id_)}" for id_ in newer_ids]
+    newer += [f"perhaps superseded by {short_id(id_)}" for id_ in rival_ids]
     told_day = "" if day is None else day.isoformat()
     return ", ".join(filter(None, (told_day, own, *newer, SUSPECT if is_suspect else "")))
 

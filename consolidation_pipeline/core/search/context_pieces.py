@@ -30,9 +30,10 @@ class ContextPiece:
 
     ``score``: 0 to 1, the logistic function of z-scores. ``raw_ids``: the raw memories it was made from, or its own
     id. ``learned_at``: of a playbook entry, when the newest of them was learned. ``category``: that of a playbook
-    entry. ``is_related``: it may be about something else than the task. ``newer_ids``: memories that supersede it.
-    ``pattern_ids``: patterns that were made from it. ``scope``: key of its scope; empty if that does not matter.
-    ``is_suspect``: it may be an injection. ``match``: how well it answers the task, of 0 to 1. ``day``: told beside it.
+    entry. ``is_related``: it may be about something else than the task. ``newer_ids``: memories that supersede it;
+    ``rival_ids``: those that may. ``pattern_ids``: patterns that were made from it. ``scope``: key of its scope; empty
+    if that does not matter. ``is_suspect``: it may be an injection. ``match``: how well it answers the task, of 0 to 1.
+    ``day``: told beside it.
     """
 
     id: UUID
@@ -44,6 +45,7 @@ class ContextPiece:
     category: str | None = None
     is_related: bool = False
     newer_ids: tuple[UUID, ...] = ()
+    rival_ids: tuple[UUID, ...] = ()
     pattern_ids: frozenset[UUID] = frozenset()
     scope: str = ""
     is_suspect: bool = False
@@ -85,7 +87,14 @@ class ContextPiece:
         """Text of the item beside the id."""
         if self.kind == PLAYBOOK:
             return self.category or ""
-        return label_memory(self.kind, len(self.raw_ids), self.newer_ids, day=self.day, is_suspect=self.is_suspect)
+        return label_memory(
+            self.kind,
+            len(self.raw_ids),
+            self.newer_ids,
+            rival_ids=self.rival_ids,
+            day=self.day,
+            is_suspect=self.is_suspect,
+        )
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, count_uses, search_project
+from consolidation_pipeline.service.search.versions import find_versions
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
@@ -202,7 +203,12 @@ def to_document(context: TaskContext) -> str:
         (
             one.id,
             label_memory(
-                one.kind, one.source_count, _list_newer(one), day=days.get(one.id), is_suspect=one.id in suspect
+                one.kind,
+                one.source_count,
+                _list_newer(one),
+                rival_ids=_list_newer(one, "candidate"),
+                day=days.get(one.id),
+                is_suspect=one.id in suspect,
             ),
             one.content,
         )
@@ -239,10 +245,8 @@ def _find_candidates(
     results = search_project(engine, project, query, settings=settings, count_use=False)
     hits = {hit.id: hit for hit in results.results}
     with engine.connect() as connection:
-        newer = _load_newer(connection, hits, as_of)
-        about = {id_ for id_, hit in hits.items() if _is_about(hit, task)}
-        about |= {one.id for older, one in newer if older in about}
-        hits |= {one.id: one for _, one in newer}
+        hits |= _load_newer(connection, project.id, hits, as_of)
+        about = _find_about(hits, task)
         sources, patterns = load_raw_sources(connection, list(hits)), load_patterns(connection, list(hits))
         days = _find_days(hits.values())
         scopes = load_scopes(connection, list(hits), scope_option) if scope is None else {}
@@ -256,6 +260,7 @@ def _find_candidates(
                 hit.learned_at,
                 is_related=hit.id not in about,
                 newer_ids=_list_newer(hit),
+                rival_ids=_list_newer(hit, "candidate"),
                 pattern_ids=patterns.get(hit.id, frozenset()),
                 scope=scopes.get(hit.id, ""),
                 match=hit.match,
@@ -282,17 +287,37 @@ def _find_candidates(
 
 
 def _load_newer(
-    connection: Connection, hits: Mapping[UUID, SearchHit], as_of: datetime | None
-) -> list[tuple[UUID, SearchHit]]:
-    """Return what supersedes a hit and was not found itself, with the id of the hit and its score."""
-    missing = {id_: hit for hit in hits.values() for id_ in _list_newer(hit) if id_ not in hits}
-    ranked = [RankedMemory(id_, hit.relevance_score, hit.match, None, None, None) for id_, hit in missing.items()]
-    found = load_hits(connection, ranked, as_of=as_of) if ranked else []
-    return [(missing[one.id].id, one) for one in found]
+    connection: Connection, project_id: UUID, hits: Mapping[UUID, SearchHit], as_of: datetime | None
+) -> dict[UUID, SearchHit]:
+    """Return what supersedes a hit, or may, and what supersedes that, as far as it was not found itself.
+
+    Each has the score of the hit.
+    """
+    found: dict[UUID, SearchHit] = {}
+    older = list(hits.values())
+    while missing := {one.id: hit for hit in older for one in hit.superseded_by if one.id not in {*hits, *found}}:
+        ranked = [RankedMemory(id_, hit.relevance_score, hit.match, None, None, None) for id_, hit in missing.items()]
+        versions = find_versions(connection, project_id, list(map(str, missing)), as_of=as_of)
+        older = [versions.add_to(hit) for hit in load_hits(connection, ranked, as_of=as_of)]
+        if not older:
+            break
+        found |= {hit.id: hit for hit in older}
+    return found
 
 
-def _list_newer(hit: SearchHit) -> tuple[UUID, ...]:
-    return tuple(one.id for one in hit.superseded_by if one.status == "confirmed")
+def _find_about(hits: Mapping[UUID, SearchHit], task: str) -> set[UUID]:
+    """Return the hits that are about the task, and what supersedes these, or may: it may be in words of its own."""
+    about = {id_ for id_, hit in hits.items() if _is_about(hit, task)}
+    waiting = [*about]
+    while waiting:
+        newer = {one.id for one in hits[waiting.pop()].superseded_by} & hits.keys() - about
+        about |= newer
+        waiting += newer
+    return about
+
+
+def _list_newer(hit: SearchHit, status: str = "confirmed") -> tuple[UUID, ...]:
+    return tuple(one.id for one in hit.superseded_by if one.status == status)
 
 
 def _is_about(hit: SearchHit, task: str) -> bool:

@@ -190,6 +190,52 @@ def test_context_dates_sides_by_learned_at(shared: Pipeline) -> None:
     ]
 
 
+def supersede(pipeline: Pipeline, slug: str, newer: str, older: str, status: str) -> None:
+    """Store a relation of two memories by their external ids."""
+    pipeline.write(
+        "INSERT INTO {s}.memory_relations (project_id, a_id, b_id, relation_type, confidence, status) "
+        "SELECT newer.project_id, newer.id, older.id, 'supersedes', 1, :status "
+        "FROM {s}.task_memories newer JOIN {s}.task_memories older USING (project_id) "
+        "JOIN {s}.projects p ON p.id = project_id "
+        "WHERE newer.external_id = :newer AND older.external_id = :older AND p.slug = :slug",
+        status=status,
+        slug=slug,
+        newer=newer,
+        older=older,
+    )
+
+
+@pytest.mark.parametrize(("status", "word"), [("confirmed", ""), ("candidate", "perhaps "), ("rejected", None)])
+def test_what_supersedes_a_known_memory_is_known_too(shared: Pipeline, status: str, word: str | None) -> None:
+    slug = f"chain-{status}"
+    ensure_project(shared.engine, slug)
+    texts = {
+        "first": "Priya owns the pricing service quay.",
+        "second": "Priya is on leave until December; Kenji takes over.",
+        "third": "Kenji left the company.",
+        "other": "The cache of the shop has 4 GB.",
+    }
+    rows = [
+        {"content": text, "id": id_, "created_at": f"2026-03-0{at}T12:00:00Z"}
+        for at, (id_, text) in enumerate(texts.items(), start=1)
+    ]
+    add_memories(shared.engine, slug, rows, source="agent", changed_by="bot", settings=shared.settings)
+    supersede(shared, slug, "second", "first", status)
+    supersede(shared, slug, "third", "second", status)
+    context = find_context(shared, slug, "Who owns the pricing service quay?")
+    ids = {hit.content: hit.id for hit in context.memories}
+    told = to_document(context)
+    known = {content for content, id_ in ids.items() if id_ not in context.related_ids}
+    if word is None:
+        assert known == {texts["first"]}
+        assert "superseded" not in told
+    else:
+        assert known == {texts["first"], texts["second"], texts["third"]}
+        for older, newer in (("first", "second"), ("second", "third")):
+            newer_id = ids[texts[newer]].hex[:12]
+            assert re.search(rf", {word}superseded by {newer_id}\] {texts[older]}", told)
+
+
 @pytest.mark.parametrize("status", ["confirmed", "candidate"])
 def test_confirmed_replacement_says_which_side_holds(shared: Pipeline, status: str) -> None:
     slug = f"replaced-{status}"
@@ -199,15 +245,7 @@ def test_confirmed_replacement_says_which_side_holds(shared: Pipeline, status: s
         for state, day in (("off", "2026-05-12T09:00:00Z"), ("on", "2026-03-01T09:00:00Z"))
     ]
     add_memories(shared.engine, slug, rows, source="agent", changed_by="bot", settings=shared.settings)
-    shared.write(
-        "INSERT INTO {s}.memory_relations (project_id, a_id, b_id, relation_type, confidence, status) "
-        "SELECT newer.project_id, newer.id, older.id, 'supersedes', 1, :status "
-        "FROM {s}.task_memories newer JOIN {s}.task_memories older USING (project_id) "
-        "JOIN {s}.projects p ON p.id = project_id "
-        "WHERE newer.external_id = 'off' AND older.external_id = 'on' AND p.slug = :slug",
-        status=status,
-        slug=slug,
-    )
+    supersede(shared, slug, "off", "on", status)
     told = find_context(shared, slug, "is the response cache on in staging").recommendations
     rely = "Where a newer memory is known to replace an older one, rely on the newest."
     ask = "Find out which side of a contradiction holds before you rely on either."
