@@ -69,7 +69,7 @@ def test_rollback_of_job_restores_every_byte(pipeline: Pipeline) -> None:
     deleted = 12 + 2 + superseding
     assert (undone.memories_restored, undone.memories_deleted, undone.memories_recreated) == (40, deleted, 0)
     grown = {"consolidation_changes", "similarity_calibrations", "memory_neighbors", "memory_clusters"}
-    grown |= {"compared_memories", "compared_scopes", "grouped_scopes", "relevance_scores"}
+    grown |= {"compared_memories", "compared_scopes", "compared_sentences", "grouped_scopes", "relevance_scores"}
     assert {name for name, rows in count_rows(pipeline).items() if rows != rows_before[name]} == grown
     assert find_broken_rules(pipeline) == []
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'consolidation.rolled_back'") == 1
