@@ -18,6 +18,7 @@ from consolidation_pipeline.service.knowledge.reconcile import (
     TargetRow,
     find_pending_rows,
     find_rows_of_old_layout,
+    find_rows_with_lost_quotes,
     find_rows_with_other_relations,
     find_superseded_rows,
     find_target_rows,
@@ -113,13 +114,19 @@ class DeriveResult:
 
 
 def derive_abstractions(
-    run: ProjectRun, kind: AbstractionKind, groups: Sequence[GroupIds], replacements: Replacements
+    run: ProjectRun,
+    kind: AbstractionKind,
+    groups: Sequence[GroupIds],
+    *,
+    replacements: Replacements | None = None,
+    texts: Mapping[UUID, str] | None = None,
 ) -> DeriveResult:
     """Write or update a row for each group that no stored row covers, and retire the rows that are superseded.
 
     Each batch of texts is written in a transaction of its own. Groups for which the model gives no text, or for which
     the budget is used up, get an extracted one, which the next run replaces. A text of a model stays. What
-    ``replacements`` replaced is not told as current (``leave_out_replaced``).
+    ``replacements`` replaced is not told as current (``leave_out_replaced``). Rows that quote what ``texts``, by unit,
+    do not say any more are written again.
 
     Raises:
         ConflictError: a row changed meanwhile; earlier batches stay written.
@@ -130,11 +137,13 @@ def derive_abstractions(
         superseded = _retire_superseded(connection, run, kind, existing, present_keys=present_keys)
         if superseded:
             existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
-        targets = find_writable_targets(connection, run, kind, groups, existing, replacements)
+        targets = find_writable_targets(
+            connection, run, kind, groups, existing, replacements=replacements or {}, texts=texts or {}
+        )
         selected = select_context_groups(groups, targets)
         ids = {id_ for one in selected for id_ in one.ids.unit_ids}
         units = load_units(connection, ids, scope=scope) if selected else {}
-    loaded = attach_units(selected, units, replacements)
+    loaded = attach_units(selected, units, replacements or {})
     plans = {
         one.cluster_key: plan_abstraction(targets[one.cluster_key], one) for one in loaded if one.cluster_key in targets
     }
@@ -183,7 +192,7 @@ def derive_abstractions(
         for draft in drafts
         if draft.text is not None and plans[draft.group.cluster_key].target.id not in refused
     ]
-    texts, versions = [text for _, text in written], [target.version for target, _ in written]
+    stored, versions = [text for _, text in written], [target.version for target, _ in written]
     return DeriveResult(
         groups=len(groups),
         covered=len(groups) - len(targets),
@@ -191,8 +200,8 @@ def derive_abstractions(
         created=sum(version is None for version in versions),
         updated=sum(version is not None for version in versions),
         superseded=superseded,
-        needs_review=sum(text.needs_review for text in texts),
-        discarded=len(drafts) - len(texts) - len(failures) - len(refused) + len(known),
+        needs_review=sum(text.needs_review for text in stored),
+        discarded=len(drafts) - len(stored) - len(failures) - len(refused) + len(known),
         failures=failures,
         stopped=None if stopped is None else str(stopped),
         refused_by_tests=len(refused),
@@ -205,19 +214,22 @@ def find_writable_targets(
     kind: AbstractionKind,
     groups: Sequence[GroupIds],
     existing: Sequence[ExistingRow],
+    *,
     replacements: Replacements,
+    texts: Mapping[UUID, str],
 ) -> dict[str, TargetRow]:
     """Return the target rows of ``find_target_rows`` that the run may write, by cluster key.
 
-    There are also those of ``find_rows_of_old_layout``, of ``find_rows_with_other_relations`` and, with a model, of
-    ``find_pending_rows``. Left out are groups whose row a person undid, and rows that are not in the plan that the run
-    applies.
+    There are also those of ``find_rows_of_old_layout``, ``find_rows_with_other_relations``,
+    ``find_rows_with_lost_quotes`` and, with a model, ``find_pending_rows``. Left out are groups whose row a person
+    undid, and rows that are not in the plan that the run applies.
     """
     unwanted = load_undone_cluster_keys(connection, run.project.id, kind.name)
     wanted = [group for group in groups if group.cluster_key not in unwanted]
     targets = find_target_rows(run.project.slug, kind.name, wanted, existing)
     targets |= find_rows_of_old_layout(wanted, existing)
     targets |= find_rows_with_other_relations(wanted, existing, replacements)
+    targets |= find_rows_with_lost_quotes(wanted, existing, texts)
     if run.options.llm_model is not None:
         targets |= find_pending_rows(wanted, existing)
     return {key: target for key, target in targets.items() if run.may_write(target.id)}

@@ -11,6 +11,7 @@ from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION, c
 from consolidation_pipeline.core.grouping.cohesion import summarize_groups
 from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.knowledge.extractive_patterns import extract_principles
+from consolidation_pipeline.core.knowledge.pattern_layout import read_statements
 from consolidation_pipeline.core.knowledge.quality_gates import judge_principle
 from consolidation_pipeline.core.similarity.scoped_join import scoped_similarity_join
 from consolidation_pipeline.llm.prompts.principle import PrincipleReply, principle_prompt
@@ -43,7 +44,12 @@ def derive_principles(run: ProjectRun) -> DeriveResult:
         dimension = load_dimension(connection, run.project.id, run.embedder.name)
         ids = [pattern.id for pattern in patterns]
         vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids else {}
-    return derive_abstractions(run, PRINCIPLE, group_patterns(run, patterns, vectors), {})
+    return derive_abstractions(run, PRINCIPLE, group_patterns(run, patterns, vectors), texts=read_patterns(patterns))
+
+
+def read_patterns(patterns: Iterable[ActivePattern]) -> dict[UUID, str]:
+    """Return what a principle may quote of each pattern, by id."""
+    return {pattern.id: read_statements(pattern.content, pattern.title) for pattern in patterns}
 
 
 def group_patterns(

@@ -126,6 +126,30 @@ def find_rows_with_other_relations(
     }
 
 
+def find_rows_with_lost_quotes(
+    groups: Sequence[GroupIds], existing: Sequence[ExistingRow], texts: Mapping[UUID, str]
+) -> dict[str, TargetRow]:
+    """Return the rows whose extracted text quotes what its units say no more, by the cluster key of their groups.
+
+    Rows that a person keeps are left out.
+
+    Args:
+        groups: Of the run.
+        existing: Stored rows.
+        texts: What is quoted of each unit, by id.
+    """
+    keys = {group.cluster_key for group in groups}
+    return {
+        row.cluster_key: TargetRow(row.id, row.version, ())
+        for row in existing
+        if row.is_active
+        and not row.is_kept
+        and not row.by_model
+        and row.cluster_key in keys
+        and any(quote not in texts.get(unit, quote) for unit, quote in row.quotes)
+    }
+
+
 def _create_row(slug: str, kind: str, group: GroupIds, known: Mapping[UUID, ExistingRow]) -> TargetRow:
     id_ = consolidated_id(slug, kind, group.unit_ids, ALGORITHM_VERSION)
     while id_ in known and (known[id_].is_active or known[id_].is_dismissed):

@@ -26,7 +26,7 @@ from consolidation_pipeline.service.knowledge.discarded_groups import find_disca
 from consolidation_pipeline.service.knowledge.llm_gateway import price_prompts
 from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge, build_merged_columns
 from consolidation_pipeline.service.knowledge.patterns import PATTERN, list_pattern_groups
-from consolidation_pipeline.service.knowledge.principles import PRINCIPLE, group_patterns
+from consolidation_pipeline.service.knowledge.principles import PRINCIPLE, group_patterns, read_patterns
 from consolidation_pipeline.service.knowledge.reconcile import GroupIds, find_superseded_rows
 from consolidation_pipeline.service.knowledge.supersessions import forecast_replacements
 from consolidation_pipeline.service.knowledge.text_writers import (
@@ -117,7 +117,7 @@ def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Pla
         if run.options.summarize:
             units = _load_units_after(connection, run, clusters, merges)
             groups = list_pattern_groups(clusters, {id_: unit.raw_ids for id_, unit in units.items()})
-            patterns = _forecast_kind(connection, run, PATTERN, groups, units, forecast_replacements(run))
+            patterns = _forecast_kind(connection, run, PATTERN, groups, units, replacements=forecast_replacements(run))
             forecasts.append(patterns)
             if run.options.llm_model is not None:
                 prompts = [build_prompt(run, PATTERN, plan.group) for plan in patterns.plans]
@@ -170,14 +170,18 @@ def _forecast_kind(
     kind: AbstractionKind,
     groups: Sequence[GroupIds],
     units: Mapping[UUID, UnitRow],
-    replacements: Replacements,
+    *,
+    replacements: Replacements | None = None,
+    texts: Mapping[UUID, str] | None = None,
 ) -> _KindForecast:
     """Return the rows that ``derive_abstractions`` would write and retire."""
     forecast, present_keys = _KindForecast(kind), frozenset(group.cluster_key for group in groups)
     existing = load_existing_rows(connection, run.project.id, kind.name, scope=run.options.scope)
     existing = _retire_superseded(run, forecast, present_keys, existing)
-    targets = find_writable_targets(connection, run, kind, groups, existing, replacements)
-    with_units = attach_units(select_context_groups(groups, targets), units, replacements)
+    targets = find_writable_targets(
+        connection, run, kind, groups, existing, replacements=replacements or {}, texts=texts or {}
+    )
+    with_units = attach_units(select_context_groups(groups, targets), units, replacements or {})
     wanted = [one for one in with_units if one.cluster_key in targets]
     known = find_discarded(connection, run, kind, wanted)
     plans = [plan_abstraction(targets[one.cluster_key], one) for one in wanted if one.cluster_key not in known]
@@ -248,7 +252,14 @@ def _forecast_principles(connection: Connection, run: ProjectRun, patterns: _Kin
     unchanged = [row for row in active_rows if patterns.is_unchanged(row.id)]
     new = [(row, row.vector) for row in patterns.rows if row.vector is not None and row.id not in patterns.successors]
     active = [
-        ActivePattern(row.id, row.columns["memory_type"], row.plan.group.raw_ids, row.columns["scope_key"])
+        ActivePattern(
+            row.id,
+            row.columns["memory_type"],
+            row.plan.group.raw_ids,
+            row.columns["scope_key"],
+            row.columns["content"],
+            row.columns["details"].get("title", ""),
+        )
         for row, _ in new
     ]
     dimension = load_dimension(connection, run.project.id, run.embedder.name)
@@ -257,8 +268,9 @@ def _forecast_principles(connection: Connection, run: ProjectRun, patterns: _Kin
     vectors |= {row.id: vector for row, vector in new}
     units = load_units(connection, ids, scope=run.options.scope)
     units |= {row.id: _build_unit(row.id, row.columns, row.plan.group.raw_ids) for row, _ in new}
-    groups = group_patterns(run, sorted([*unchanged, *active], key=lambda row: row.id), vectors)
-    return _forecast_kind(connection, run, PRINCIPLE, groups, units, {})
+    after = sorted([*unchanged, *active], key=lambda row: row.id)
+    groups = group_patterns(run, after, vectors)
+    return _forecast_kind(connection, run, PRINCIPLE, groups, units, texts=read_patterns(after))
 
 
 def _forecast_entries(connection: Connection, run: ProjectRun, forecasts: Sequence[_KindForecast]) -> list[EntryDraft]:

@@ -153,17 +153,21 @@ def load_unit_vectors(connection: Connection, ids: Iterable[UUID], model: str, d
 class ActivePattern(NamedTuple):
     """The columns of a pattern that grouping needs.
 
-    ``raw_ids``: the raw memories behind it. ``scope_key``: their scope, None in a project without walls.
+    ``raw_ids``: the raw memories behind it. ``scope_key``: their scope, None in a project without walls. ``title``:
+    empty if it has none.
     """
 
     id: UUID
     memory_type: str
     raw_ids: list[UUID]
     scope_key: str | None
+    content: str
+    title: str
 
 
 _LIST_ACTIVE_PATTERNS = """
-    SELECT id, memory_type, source_memory_ids, scope.key FROM consolidation.consolidated_memories t, /* scope */
+    SELECT id, memory_type, source_memory_ids, scope.key, content, coalesce(details ->> 'title', '')
+    FROM consolidation.consolidated_memories t, /* scope */
     WHERE project_id = :project AND kind = 'pattern' AND retired_at IS NULL AND NOT scope.crosses ORDER BY id
 """
 
@@ -182,7 +186,7 @@ class ExistingRow:
     ``is_dismissed``: a person dismissed or archived it. ``is_kept``: a person pinned or approved it, or rolled back
     its replacement by another row. ``by_model``: a model wrote its text. ``is_pending``: a model is to write it again.
     ``has_old_layout``: its extracted text tells how often it was seen. ``relations``: those that replaced something in
-    its memories, when its text was written.
+    its memories, when its text was written. ``quotes``: of a principle, what it quotes of its patterns, as (id, quote).
     """
 
     id: UUID
@@ -197,6 +201,7 @@ class ExistingRow:
     is_pending: bool = False
     has_old_layout: bool = False
     relations: frozenset[UUID] = frozenset()
+    quotes: tuple[tuple[UUID, str], ...] = ()
 
 
 # Only rollbacks have `reverts_change_id`, which has an index of its own: the rest of the ledger is not read.
@@ -212,7 +217,8 @@ _LOAD_EXISTING_ROWS = """
                 AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)) AS is_kept,
         consolidation_method = 'llm' AS by_model, details ? 'rewrite_pending' AS is_pending,
         consolidation_method = 'heuristic' AND NOT details ? 'seen' AS has_old_layout,
-        ARRAY(SELECT CAST(jsonb_array_elements_text(details -> 'superseded') AS uuid)) AS relations
+        ARRAY(SELECT CAST(jsonb_array_elements_text(details -> 'superseded') AS uuid)) AS relations,
+        CASE kind WHEN 'principle' THEN details -> 'evidence' END AS quotes
     FROM consolidation.consolidated_memories c, LATERAL (
         -- Reads the memories of each row, so it is computed once.
         SELECT retired_at IS NULL AND NOT /* crosses_scopes */ AS is_active OFFSET 0) state
@@ -234,7 +240,8 @@ def load_existing_rows(connection: Connection, project_id: UUID, kind: str, *, s
 
 def _to_existing_row(row: RowMapping, raw_ids: frozenset[UUID]) -> ExistingRow:
     members = raw_ids if row["members"] is None else frozenset(row["members"])
-    sets = {"members": members, "raw_ids": raw_ids, "relations": frozenset(row["relations"])}
+    quotes = tuple((UUID(one["unit"]), one["quote"]) for one in row["quotes"] or ())
+    sets = {"members": members, "raw_ids": raw_ids, "relations": frozenset(row["relations"]), "quotes": quotes}
     return ExistingRow(**{**row, **sets})
 
 

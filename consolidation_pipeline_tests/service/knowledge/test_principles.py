@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
@@ -87,6 +88,29 @@ def test_new_pattern_updates_principle_in_place(topics: Pipeline) -> None:
     (after,) = list_principles(topics)
     assert (done.patterns.created, done.principles.updated) == (1, 1)
     assert (after.id, after.version, after.source_count) == (before.id, before.version + 1, 12)
+
+
+def test_changed_pattern_updates_principle_once(topics: Pipeline) -> None:
+    run_with_words(topics)
+    (before,) = list_principles(topics)
+    changed = list_pattern_ids(topics)[0]
+    text = f"{SHARED} lotus maple nettle."
+    topics.write("UPDATE {s}.consolidated_memories SET content = :text WHERE id = :id", text=text, id=changed)
+    done = run_with_words(topics)
+    (after,) = list_principles(topics)
+    assert (done.principles.updated, done.principles.created) == (1, 0)
+    assert (after.id, after.version) == (before.id, before.version + 1)
+    quotes = {one["unit"]: one["quote"] for one in after.details["evidence"]}
+    assert quotes[str(changed)] in text
+    assert run_with_words(topics).principles.updated == 0
+
+
+def test_kept_principle_quotes_what_a_pattern_said(topics: Pipeline) -> None:
+    run_with_words(topics)
+    (before,) = list_principles(topics)
+    pin_memories(topics.engine, [before.id], pinned=True, changed_by="tester")
+    topics.write("UPDATE {s}.consolidated_memories SET content = 'Keep it.' WHERE kind = 'pattern'")
+    assert run_with_words(topics).principles.updated == 0
 
 
 def test_rollback_of_pattern_needs_principle_cascade(topics: Pipeline) -> None:

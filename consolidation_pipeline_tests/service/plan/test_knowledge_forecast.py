@@ -83,6 +83,13 @@ def test_run_on_sample_matches_knowledge_forecast(pipeline: Pipeline) -> None:
     assert all(item.needs_review for item in made.knowledge if item.kind != "pattern")
     assert load_planned_knowledge(made) == load_written_knowledge(pipeline, pipeline.run())
     assert pipeline.plan().knowledge == []
+    # Principles follow the texts of their patterns.
+    changed = "SET content = regexp_replace(content, '[.]?$', ' at all times.') WHERE kind = 'pattern'"
+    pipeline.write(f"UPDATE {{s}}.consolidated_memories {changed}")
+    made = pipeline.plan()
+    assert count_kinds(made)["principle"]
+    assert load_planned_knowledge(made) == load_written_knowledge(pipeline, pipeline.run())
+    assert not count_kinds(pipeline.plan())["principle"]
 
 
 @pytest.mark.slow
