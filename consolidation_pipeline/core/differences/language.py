@@ -93,6 +93,7 @@ from dataclasses import dataclass, fields
 from functools import cache, cached_property, lru_cache, partial
 from importlib.resources import files
 from itertools import accumulate, chain
+from threading import Lock
 from typing import Any, get_origin
 
 NAMES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French", "zh": "Chinese", "ja": "Japanese"}
@@ -303,8 +304,17 @@ class _Stemmer:
             if ending := self.spellings.get(word[-size:]):
                 word = word[:-size] + ending
                 break
-        stem: str = _load_stemmer(self.name).stemWord(word) if self.name else word
+        stem = _stem(self.name, word) if self.name else word
         return self.forms.get(stem, stem)
+
+
+# A stemmer holds the word that it works on: two threads that shared it would get parts of each other's words.
+_stemming = Lock()
+
+
+def _stem(name: str, word: str) -> str:
+    with _stemming:
+        return str(_load_stemmer(name).stemWord(word))
 
 
 @cache

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 
 import pytest
@@ -234,3 +236,23 @@ def test_words_of_all_scripts_are_split() -> None:
 )
 def test_short_note_has_a_language(text: str, code: str) -> None:
     assert detect_language(text) == code
+
+
+@pytest.mark.parametrize("code", ["en", "de", "es", "fr"])
+def test_threads_stem_words_alike(code: str) -> None:
+    stem = load_language(code).stem.__wrapped__
+    words = [
+        f"{head}{middle}{tail}"
+        for head in "abcd"
+        for middle in ("ation", "isier", "ment")
+        for tail in ("ing", "ed", "s", "lich", "eur", "ado")
+    ]
+    expected = list(map(stem, words))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: list(map(stem, words)), range(16)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [expected] * 16
