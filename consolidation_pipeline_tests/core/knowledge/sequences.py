@@ -40,3 +40,9 @@ def judge_sequence(row: Mapping[str, Any]) -> Supersession | None:
     scopes = (one.user or "", two.user or "") if row["by"] == "scope" else ("", "")
     older = DatedNote.of(UUID(int=1), row["older"], _DAY, one, scopes[0])
     return find_between(older, DatedNote.of(UUID(int=2), row["newer"], later, two, scopes[1]))
+
+
+def find_status(older: str, newer: str) -> str | None:
+    """Return the status of the supersession by the same writer, who is believed most."""
+    found = judge_sequence({"older": older, "newer": newer, "by": "user"})
+    return found.status if found else None

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline_tests.core.knowledge.sequences import judge_sequence
-
-
-def find_status(older: str, newer: str) -> str | None:
-    """Return the status of the supersession by the same writer, who is believed most."""
-    found = judge_sequence({"older": older, "newer": newer, "by": "user"})
-    return found.status if found else None
+from consolidation_pipeline_tests.core.knowledge.sequences import find_status
 
 
 @pytest.mark.parametrize(
