@@ -16,10 +16,7 @@ from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.reconcile import (
     GroupIds,
     TargetRow,
-    find_pending_rows,
-    find_rows_of_old_layout,
-    find_rows_with_lost_quotes,
-    find_rows_with_other_relations,
+    find_rows_to_renew,
     find_superseded_rows,
     find_target_rows,
 )
@@ -118,8 +115,8 @@ def derive_abstractions(
     kind: AbstractionKind,
     groups: Sequence[GroupIds],
     *,
-    replacements: Replacements | None = None,
-    texts: Mapping[UUID, str] | None = None,
+    replacements: Replacements,
+    texts: Mapping[UUID, str],
 ) -> DeriveResult:
     """Write or update a row for each group that no stored row covers, and retire the rows that are superseded.
 
@@ -137,13 +134,11 @@ def derive_abstractions(
         superseded = _retire_superseded(connection, run, kind, existing, present_keys=present_keys)
         if superseded:
             existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
-        targets = find_writable_targets(
-            connection, run, kind, groups, existing, replacements=replacements or {}, texts=texts or {}
-        )
+        targets = find_writable_targets(connection, run, kind, groups, existing, replacements=replacements, texts=texts)
         selected = select_context_groups(groups, targets)
         ids = {id_ for one in selected for id_ in one.ids.unit_ids}
         units = load_units(connection, ids, scope=scope) if selected else {}
-    loaded = attach_units(selected, units, replacements or {})
+    loaded = attach_units(selected, units, replacements)
     plans = {
         one.cluster_key: plan_abstraction(targets[one.cluster_key], one) for one in loaded if one.cluster_key in targets
     }
@@ -220,18 +215,15 @@ def find_writable_targets(
 ) -> dict[str, TargetRow]:
     """Return the target rows of ``find_target_rows`` that the run may write, by cluster key.
 
-    There are also those of ``find_rows_of_old_layout``, ``find_rows_with_other_relations``,
-    ``find_rows_with_lost_quotes`` and, with a model, ``find_pending_rows``. Left out are groups whose row a person
-    undid, and rows that are not in the plan that the run applies.
+    There are also those of ``find_rows_to_renew``. Left out are groups whose row a person undid, and rows that are not
+    in the plan that the run applies.
     """
     unwanted = load_undone_cluster_keys(connection, run.project.id, kind.name)
     wanted = [group for group in groups if group.cluster_key not in unwanted]
     targets = find_target_rows(run.project.slug, kind.name, wanted, existing)
-    targets |= find_rows_of_old_layout(wanted, existing)
-    targets |= find_rows_with_other_relations(wanted, existing, replacements)
-    targets |= find_rows_with_lost_quotes(wanted, existing, texts)
-    if run.options.llm_model is not None:
-        targets |= find_pending_rows(wanted, existing)
+    targets |= find_rows_to_renew(
+        wanted, existing, replacements=replacements, texts=texts, has_model=run.options.llm_model is not None
+    )
     return {key: target for key, target in targets.items() if run.may_write(target.id)}
 
 

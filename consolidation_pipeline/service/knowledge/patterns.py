@@ -34,7 +34,7 @@ def derive_patterns(run: ProjectRun) -> DeriveResult:
         replacements = load_replacements(connection, run.project.id)
         raw_ids = load_raw_ids(connection, [m.member_id for members in clusters.values() for m in members])
     groups = list_pattern_groups(clusters, raw_ids)
-    result = derive_abstractions(run, PATTERN, groups, replacements=replacements)
+    result = derive_abstractions(run, PATTERN, groups, replacements=replacements, texts={})
     return replace(result, changed=result.changed + len(clusters) - len(groups))
 
 

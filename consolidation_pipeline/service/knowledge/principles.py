@@ -44,7 +44,8 @@ def derive_principles(run: ProjectRun) -> DeriveResult:
         dimension = load_dimension(connection, run.project.id, run.embedder.name)
         ids = [pattern.id for pattern in patterns]
         vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids else {}
-    return derive_abstractions(run, PRINCIPLE, group_patterns(run, patterns, vectors), texts=read_patterns(patterns))
+    groups, texts = group_patterns(run, patterns, vectors), read_patterns(patterns)
+    return derive_abstractions(run, PRINCIPLE, groups, replacements={}, texts=texts)
 
 
 def read_patterns(patterns: Iterable[ActivePattern]) -> dict[UUID, str]:

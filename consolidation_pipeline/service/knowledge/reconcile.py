@@ -82,71 +82,45 @@ def find_target_rows(
     return targets
 
 
-def find_pending_rows(groups: Sequence[GroupIds], existing: Sequence[ExistingRow]) -> dict[str, TargetRow]:
-    """Return the rows that wait for the text of a model, by the cluster key of their groups.
-
-    Rows that a person keeps are left out.
-    """
-    keys = {group.cluster_key for group in groups}
-    return {
-        row.cluster_key: TargetRow(row.id, row.version, (), keeps_text=True)
-        for row in existing
-        if row.is_active and row.is_pending and not row.is_kept and row.cluster_key in keys
-    }
-
-
-def find_rows_of_old_layout(groups: Sequence[GroupIds], existing: Sequence[ExistingRow]) -> dict[str, TargetRow]:
-    """Return the rows whose extracted text tells how often it was seen, by the cluster key of their groups.
-
-    Their texts are searched by it, so they are written again. Rows that a person keeps are left out.
-    """
-    keys = {group.cluster_key for group in groups}
-    return {
-        row.cluster_key: TargetRow(row.id, row.version, ())
-        for row in existing
-        if row.is_active and row.has_old_layout and not row.is_kept and row.cluster_key in keys
-    }
-
-
-def find_rows_with_other_relations(
-    groups: Sequence[GroupIds], existing: Sequence[ExistingRow], replacements: Replacements
+def find_rows_to_renew(
+    groups: Sequence[GroupIds],
+    existing: Sequence[ExistingRow],
+    *,
+    replacements: Replacements,
+    texts: Mapping[UUID, str],
+    has_model: bool,
 ) -> dict[str, TargetRow]:
-    """Return the rows in whose memories more or less is replaced than when their texts were written, by cluster key.
+    """Return the rows whose groups are as they were, but whose texts are to be written again, by cluster key.
 
-    Rows that a person keeps are left out.
-    """
-    raw_ids = {group.cluster_key: group.raw_ids for group in groups}
-    return {
-        row.cluster_key: TargetRow(row.id, row.version, (), keeps_text=row.by_model)
-        for row in existing
-        if row.is_active
-        and not row.is_kept
-        and row.cluster_key in raw_ids
-        and row.relations != list_relations(raw_ids[row.cluster_key], replacements)
-    }
-
-
-def find_rows_with_lost_quotes(
-    groups: Sequence[GroupIds], existing: Sequence[ExistingRow], texts: Mapping[UUID, str]
-) -> dict[str, TargetRow]:
-    """Return the rows whose extracted text quotes what its units say no more, by the cluster key of their groups.
+    - More or less is replaced in their memories than when they were written.
+    - An extracted text quotes what its units say no more, or tells how often it was seen, by which it is searched.
+    - They wait for the text of a model, and there is one.
 
     Rows that a person keeps are left out.
 
     Args:
         groups: Of the run.
         existing: Stored rows.
-        texts: What is quoted of each unit, by id.
+        replacements: Of the project's memories; empty for principles.
+        texts: What may be quoted of each unit, by id; empty for patterns.
+        has_model: The project has a model.
     """
-    keys = {group.cluster_key for group in groups}
+
+    def is_due(row: ExistingRow, group: GroupIds) -> bool:
+        has_lost_quote = any(quote not in texts.get(unit, quote) for unit, quote in row.quotes)
+        return (
+            row.has_old_layout
+            or (has_model and row.is_pending)
+            or (has_lost_quote and not row.by_model)
+            or row.relations != list_relations(group.raw_ids, replacements)
+        )
+
+    by_key = {group.cluster_key: group for group in groups}
+    found = (row for row in existing if row.is_active and not row.is_kept and row.cluster_key in by_key)
     return {
-        row.cluster_key: TargetRow(row.id, row.version, ())
-        for row in existing
-        if row.is_active
-        and not row.is_kept
-        and not row.by_model
-        and row.cluster_key in keys
-        and any(quote not in texts.get(unit, quote) for unit, quote in row.quotes)
+        row.cluster_key: TargetRow(row.id, row.version, (), keeps_text=row.by_model or row.is_pending)
+        for row in found
+        if is_due(row, by_key[row.cluster_key])
     }
 
 

@@ -117,7 +117,8 @@ def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Pla
         if run.options.summarize:
             units = _load_units_after(connection, run, clusters, merges)
             groups = list_pattern_groups(clusters, {id_: unit.raw_ids for id_, unit in units.items()})
-            patterns = _forecast_kind(connection, run, PATTERN, groups, units, replacements=forecast_replacements(run))
+            replacements = forecast_replacements(run)
+            patterns = _forecast_kind(connection, run, PATTERN, groups, units, replacements=replacements, texts={})
             forecasts.append(patterns)
             if run.options.llm_model is not None:
                 prompts = [build_prompt(run, PATTERN, plan.group) for plan in patterns.plans]
@@ -171,17 +172,15 @@ def _forecast_kind(
     groups: Sequence[GroupIds],
     units: Mapping[UUID, UnitRow],
     *,
-    replacements: Replacements | None = None,
-    texts: Mapping[UUID, str] | None = None,
+    replacements: Replacements,
+    texts: Mapping[UUID, str],
 ) -> _KindForecast:
     """Return the rows that ``derive_abstractions`` would write and retire."""
     forecast, present_keys = _KindForecast(kind), frozenset(group.cluster_key for group in groups)
     existing = load_existing_rows(connection, run.project.id, kind.name, scope=run.options.scope)
     existing = _retire_superseded(run, forecast, present_keys, existing)
-    targets = find_writable_targets(
-        connection, run, kind, groups, existing, replacements=replacements or {}, texts=texts or {}
-    )
-    with_units = attach_units(select_context_groups(groups, targets), units, replacements or {})
+    targets = find_writable_targets(connection, run, kind, groups, existing, replacements=replacements, texts=texts)
+    with_units = attach_units(select_context_groups(groups, targets), units, replacements)
     wanted = [one for one in with_units if one.cluster_key in targets]
     known = find_discarded(connection, run, kind, wanted)
     plans = [plan_abstraction(targets[one.cluster_key], one) for one in wanted if one.cluster_key not in known]
@@ -270,7 +269,7 @@ def _forecast_principles(connection: Connection, run: ProjectRun, patterns: _Kin
     units |= {row.id: _build_unit(row.id, row.columns, row.plan.group.raw_ids) for row, _ in new}
     after = sorted([*unchanged, *active], key=lambda row: row.id)
     groups = group_patterns(run, after, vectors)
-    return _forecast_kind(connection, run, PRINCIPLE, groups, units, texts=read_patterns(after))
+    return _forecast_kind(connection, run, PRINCIPLE, groups, units, replacements={}, texts=read_patterns(after))
 
 
 def _forecast_entries(connection: Connection, run: ProjectRun, forecasts: Sequence[_KindForecast]) -> list[EntryDraft]:
