@@ -171,6 +171,7 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
         plans += batch.plans
         skipped += batch.skipped
         apart += batch.refused
+    run.unfinished |= _changes_answers(run, plans)
     if apart:
         form_clusters(run, apart=apart)
     if rewriter is not None:
@@ -186,6 +187,14 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
         stopped=None if rewriter is None or rewriter.stop is None else str(rewriter.stop),
         refused_by_tests=len(apart),
     )
+
+
+def _changes_answers(run: ProjectRun, plans: Sequence[PlannedMerge]) -> bool:
+    """Return whether the recall gate refused a merge in a scope of ``plans``: beside other memories it may pass now."""
+    with run.reading() as connection:
+        refused = load_sources(connection, run.refused_by_recall, scope=run.options.scope) if plans else {}
+    scopes = {source.scope_key for source in refused.values()}
+    return any(plan.sources[0].scope_key in scopes for plan in plans)
 
 
 def _write_rows(run: ProjectRun, connection: Connection, rows: Sequence[MergedMemory]) -> None:

@@ -116,6 +116,7 @@ class ProjectRun:
         compared: Vectors of the last graph update, kept for the phase that forms groups.
         query_embedder: Model for the queries of memory tests; None = opened with a short timeout.
         test_gate: Gate of the memory tests, opened at its first use (``memory_tests.gate.open_gate``).
+        refused_by_recall: Raw memories of the merges that the recall gate refused.
         refused_by_tests: Changes that memory tests kept from being committed.
     """
 
@@ -143,6 +144,7 @@ class ProjectRun:
     compared: ComparedVectors | None = None
     query_embedder: Embedder | None = None
     test_gate: Any = None
+    refused_by_recall: Sequence[UUID] = ()
     refused_by_tests: list[RefusedByTest] = field(default_factory=list)
 
     @property

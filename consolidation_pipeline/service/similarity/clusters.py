@@ -129,16 +129,14 @@ def form_clusters(run: ProjectRun, *, apart: Sequence[Sequence[UUID]] = ()) -> C
             members = [member for tier in groups.tiers for member in tier.members(changed)]
             replace_clusters(connection, project, run.job_id, members, changed=changed)
         replace_details(connection, project, run.job_id, groups.tiers, written=changed)
+        run.refused_by_recall = [id_ for one in groups.refused for id_ in one.memories]
         # Whether these stay apart is asked again by the next run.
-        refused = np.flatnonzero(np.isin(nodes.ids, to_ids([id_ for one in groups.refused for id_ in one.memories])))
+        refused = np.flatnonzero(np.isin(nodes.ids, to_ids(run.refused_by_recall)))
         planned = replace(nodes, merged_into=_plan_merges(whole.nodes, rows, groups.units))
-        # Beside other memories, what is refused now may pass.
-        merging = nodes.scopes[planned.merged_into != nodes.merged_into]
-        run.unfinished |= bool(np.isin(nodes.scopes[refused], merging).any())
         note_groups(connection, run, planned, rules, open_groups=np.union1d(kept_apart, refused))
         if not is_settled:
             # After merges, what is refused is compared with other memories.
-            is_final = not len(merging) and not apart and not groups.vetoed
+            is_final = bool((planned.merged_into == nodes.merged_into).all()) and not apart and not groups.vetoed
             settled = hash_inputs(connection, run, states) if is_final else None
             store_answers(connection, run, groups.gate.answers, settled)
         summary = _summarize(connection, run, groups, whole)

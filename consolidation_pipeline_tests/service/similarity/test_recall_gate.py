@@ -137,6 +137,19 @@ def test_run_that_merges_beside_a_refused_group_asks_again(pipeline: Pipeline) -
     assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
 
 
+def test_repeats_that_stay_apart_leave_nothing_to_ask_again(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([note("a", LESSONS[0]), note("b", LESSONS[0])])
+    pipeline.run()
+    pipeline.add([note("c", LESSONS[0]), note("d", LESSONS[0])])
+    pipeline.roll_back(pipeline.last_group(job=pipeline.run().job_id))
+    pipeline.add(notes(SHORT, LONG, OTHER))
+    # The later repeats are a group of their own, whose text the merged memory of the earlier ones has.
+    done = pipeline.run()
+    assert (len(done.clusters.refused), done.merging.created, done.merging.extended) == (1, 0, 0)
+    assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+
+
 def describe(done: Outcome) -> list[tuple[Any, ...]]:
     """Return the figures of the refused groups, without the numbers of their units."""
     return [(one.memories, one.query, one.before, one.after, one.above) for one in done.clusters.refused]
