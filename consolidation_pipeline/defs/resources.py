@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from pydantic import Field, PrivateAttr
 from consolidation_pipeline.defs.llm_pool import hold_pool_slot
 from consolidation_pipeline.defs.names import PREFIX, asset_key, own_name
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.runs.garbage_collection import collect_rarely
 from consolidation_pipeline.service.runs.phases import ALL_PHASES, JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
@@ -96,7 +96,7 @@ class ConsolidationResource(dg.ConfigurableResource[Any]):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         if context.run is not None and context.instance is not None:
-            _freeze_loaded_objects()
+            collect_rarely()
             self._runs = _ProjectRuns(self, context.run, context.instance)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
@@ -187,12 +187,3 @@ class _ProjectRuns:
             return planned
         # Steps keep the name of the asset without the prefix that a component gives its key.
         return [name for name in planned if asset_key(name).to_python_identifier() in steps]
-
-
-@cache
-def _freeze_loaded_objects() -> None:
-    """Exclude imported objects from garbage collection, once in a process.
-
-    They live as long as the process. Each full collection would scan them again, and a run causes many.
-    """
-    gc.freeze()

@@ -24,48 +24,65 @@ _BLOCK_PAIRS = 1 << 16
 
 
 def scoped_similarity_join(
-    x: NDArray[np.floating], threshold: float, scopes: NDArray[np.int64], *, known: int = 0
+    x: NDArray[np.floating],
+    threshold: float,
+    scopes: NDArray[np.int64],
+    *,
+    rows: NDArray[np.integer] | None = None,
+    known: int = 0,
 ) -> SimilarPairs:
     """Return all pairs of ``iter_scoped_pairs``."""
-    return concatenate_pairs(list(iter_scoped_pairs(x, threshold, scopes, known=known)))
+    return concatenate_pairs(list(iter_scoped_pairs(x, threshold, scopes, rows=rows, known=known)))
 
 
 def iter_scoped_pairs(
-    x: NDArray[np.floating], threshold: float, scopes: NDArray[np.int64], *, known: int = 0
+    x: NDArray[np.floating],
+    threshold: float,
+    scopes: NDArray[np.int64],
+    *,
+    rows: NDArray[np.integer] | None = None,
+    known: int = 0,
 ) -> Iterator[SimilarPairs]:
     """Yield the pairs of ``similarity_join`` whose rows are of one scope, in blocks, scope by scope.
 
-    Pairs and cosines are the same as without scopes. The work is that of the pairs inside the scopes.
+    Pairs and cosines are the same as without scopes. The work is that of the pairs inside the scopes. If there are
+    several, rows are copied one scope at a time.
 
     Args:
         x: As in ``similarity_join``.
         threshold: Lowest cosine.
         scopes: Scope of each row (n,).
-        known: Number of first rows that were compared with each other before.
+        rows: Positions (k,) of the rows to compare, in any order; None = all. Of a pair, i comes first in it.
+        known: Number of first ``rows`` that were compared with each other before.
 
     Raises:
         ValueError: An argument is not as described; the message says which.
     """
-    rows, lengths = check_rows(x)
-    if scopes.shape != (len(rows),):
-        raise ValueError(f"scopes has shape {scopes.shape}; it must be ({len(rows)},), a scope for each row")
+    matrix, lengths = check_rows(x)
+    if scopes.shape != (len(matrix),):
+        raise ValueError(f"scopes has shape {scopes.shape}; it must be ({len(matrix)},), a scope for each row")
     if not isfinite(threshold):
         raise ValueError(f"threshold is {threshold}; it must be a finite cosine, usually between -1 and 1")
-    order = np.argsort(scopes, kind="stable")
-    starts = np.flatnonzero(np.diff(scopes[order])) + 1
+    chosen = np.arange(len(matrix)) if rows is None else rows
+    order = np.argsort(scopes[chosen], kind="stable")
+    starts = np.flatnonzero(np.diff(scopes[chosen[order]])) + 1
     if not len(starts):
-        yield from iter_similar_pairs(rows, threshold, known=known)
+        for found in iter_similar_pairs(matrix if rows is None else matrix[rows], threshold, known=known):
+            yield _number(found, chosen)
         return
+    # The order is stable: within a scope, known rows come first.
+    parts = [(chosen[part], int(np.searchsorted(part, known))) for part in np.split(order, starts)]
     # BLAS's own threads cost more than they save in small products.
     with single_threaded_blas:
-        # The order is stable: within a scope, known rows come first and positions ascend.
-        yield from _join_scopes(Join(rows, lengths, threshold - SLACK, known), np.split(order, starts), threshold)
+        yield from _join_scopes(Join(matrix, lengths, threshold - SLACK, 0), parts, threshold)
 
 
-def _join_scopes(join: Join, scopes: Iterable[NDArray[np.int64]], threshold: float) -> Iterator[SimilarPairs]:
+def _join_scopes(
+    join: Join, scopes: Iterable[tuple[NDArray[np.integer], int]], threshold: float
+) -> Iterator[SimilarPairs]:
+    """Yield the pairs within ``scopes``: the positions of the rows of each, the known ones first, and their number."""
     waiting, count = list[SimilarPairs](), 0
-    for members in scopes:
-        known = int(np.searchsorted(members, join.known))
+    for members, known in scopes:
         if len(members) < 2 or known == len(members):
             continue
         if len(members) > SMALL_SCOPE:
@@ -85,7 +102,7 @@ def _join_scopes(join: Join, scopes: Iterable[NDArray[np.int64]], threshold: flo
         yield concatenate_pairs(waiting)
 
 
-def _number(pairs: SimilarPairs, members: NDArray[np.int64]) -> SimilarPairs:
+def _number(pairs: SimilarPairs, members: NDArray[np.integer]) -> SimilarPairs:
     """Return pairs of positions in ``members`` as pairs of the rows themselves."""
     i, j = members[pairs.i].astype(np.int32), members[pairs.j].astype(np.int32)
     return SimilarPairs(i, j, pairs.similarity)

@@ -13,6 +13,8 @@ from time import monotonic
 from traceback import format_exc
 from typing import TypeVar
 
+from consolidation_pipeline.service.runs.garbage_collection import collect_rarely
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -110,6 +112,7 @@ def _share(function: Callable[[T], R], items: Iterable[T], count: int) -> Iterat
 
 
 def _attempt(function: Callable[[T], R], item: T) -> tuple[R, None] | tuple[None, Exception]:
+    collect_rarely()
     try:
         return function(item), None
     except Exception as error:

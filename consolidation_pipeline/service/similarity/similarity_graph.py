@@ -140,14 +140,12 @@ def compare_nodes(
     """
     if not new.size:
         return
-    order = np.concatenate([known, new]).astype(np.int32)
-    scopes = scope_keys(nodes)[order]
+    rows, scopes = np.concatenate([known, new]), scope_keys(nodes)
     waiting: list[SimilarPairs] = []
     classified: list[Neighbors] = []
-    for pairs in iter_scoped_pairs(vectors[order], run.graph_threshold, scopes, known=len(known)):
-        one, other = order[pairs.i], order[pairs.j]
+    for pairs in iter_scoped_pairs(vectors, run.graph_threshold, scopes, rows=rows, known=len(known)):
         # The smaller id comes first. Nodes are sorted by id, so the order of positions is that of ids.
-        ordered = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)
+        ordered = SimilarPairs(np.minimum(pairs.i, pairs.j), np.maximum(pairs.i, pairs.j), pairs.similarity)
         is_near = reaches(ordered.similarity, run.thresholds["t_suggest"])
         # No pair below both thresholds merges, and only those that would merge are asked about across types.
         crosses = _cross_types(run, nodes, ordered) & ~reaches(ordered.similarity, run.thresholds["t_merge"])

@@ -6,7 +6,7 @@ Ids are ``S16``: the 16 bytes of a UUID, which sort as in Postgres. (NumPy drops
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection
 
-from consolidation_pipeline.core.vectors import find_unusable
+from consolidation_pipeline.core.vectors import find_positions, find_unusable
 from consolidation_pipeline.errors import EmbeddingError
 
 Ids = npt.NDArray[np.bytes_]
@@ -23,6 +23,8 @@ Vectors = npt.NDArray[np.float32]
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 _CHUNK_ROWS = 65_536
+# Bytes that are received before they are read as vectors: they stay in the cache.
+_BLOCK_BYTES = 1 << 21
 
 
 def to_ids(uuids: Sequence[UUID]) -> Ids:
@@ -60,14 +62,16 @@ def load_columns_and_vectors(
     kinds: Mapping[str, str],
     *,
     dimension: int,
-    by_id: bool = False,
+    ids: Ids | None = None,
 ) -> tuple[tuple[npt.NDArray[Any], ...], Vectors]:
     """Return columns as ``load_columns`` does, and the vectors, which the query selects last.
 
     Args:
         query: SQL with ``%(name)s`` for each parameter, without nulls.
         kinds: Name -> dtype of each column before the vector, ``id`` among them; see ``load_columns``.
-        by_id: Sort by id. It is done here, as Postgres would write the vectors to disk to sort them.
+        ids: Ids ``S16`` (n,), ascending without repeats: only rows with one of these are returned, in this order. Then
+            no vector is copied twice, and Postgres need not write them to disk to sort them. None = all rows, in the
+            order of the query.
 
     Returns:
         Columns of shape (n,) and vectors float32 (n, dimension).
@@ -76,19 +80,24 @@ def load_columns_and_vectors(
         EmbeddingError: A vector has another length than ``dimension``.
     """
     record = _vector_record(dimension, kinds)
-    rows = _copy_out(connection, query, parameters, record, f"vectors of {dimension} dimensions")
-    # Rows of other sizes may add up to whole records by chance; the view is right up to the first of them.
-    wrong = np.flatnonzero((rows["size"] != 4 + 4 * dimension) | (rows["dimension"] != dimension))
-    if wrong.size:
-        raise EmbeddingError(
-            f"memory {to_uuids(rows['id'][wrong[:1]])[0]} has no vector of {dimension} dimensions: "
-            "its model changed their length; set another embedding_model, which embeds all memories again"
-        )
-    order = np.argsort(rows["id"]) if by_id else np.arange(len(rows))
-    # One copy, and the bytes are swapped in place.
-    vectors = rows["vector"][order].byteswap(inplace=True)
-    columns = tuple(column[order] for column in _columns(rows, kinds))
-    return columns, vectors.view(vectors.dtype.newbyteorder()).astype(np.float32, copy=False)
+    blocks = _iter_vector_rows(connection, query, parameters, record, dimension)
+    if ids is None:
+        parts = [(_columns(rows, kinds), rows["vector"].astype(np.float32)) for rows in blocks]
+        parts = parts or [(_columns(np.empty(0, record), kinds), np.empty((0, dimension), np.float32))]
+        columns = tuple(np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True))
+        return columns, np.concatenate([vectors for _, vectors in parts])
+    columns = _columns(np.empty(len(ids), record), kinds)
+    vectors, is_found = np.empty((len(ids), dimension), np.float32), np.zeros(len(ids), np.bool_)
+    for rows in blocks:
+        at = find_positions(ids, rows["id"])
+        if (at < 0).any():
+            rows, at = rows[at >= 0], at[at >= 0]
+        for column, read in zip(columns, _columns(rows, kinds), strict=True):
+            column[at] = read
+        vectors[at], is_found[at] = rows["vector"], True
+    if is_found.all():
+        return columns, vectors
+    return tuple(column[is_found] for column in columns), vectors[is_found]
 
 
 def copy_vectors(connection: Connection, target: str, ids: Ids, vectors: Vectors) -> None:
@@ -214,15 +223,60 @@ def _copy_out(
     connection: Connection, query: str, parameters: Mapping[str, Any], record: np.dtype[np.void], what: str
 ) -> npt.NDArray[np.void]:
     buffer = bytearray()
-    with _cursor(connection).copy(f"COPY ({query}) TO STDOUT (FORMAT binary)", parameters) as copy:
-        for block in copy:
-            buffer += block
+    for block in _iter_copied(connection, query, parameters):
+        buffer += block
     body = memoryview(buffer)[len(_HEADER) : -len(_TRAILER)]
     if len(body) % record.itemsize:
-        raise EmbeddingError(
-            f"the stored rows are not all {what}: set another embedding_model, which embeds all memories again"
-        )
+        raise _unfit(what)
     return np.frombuffer(body, dtype=record)
+
+
+def _iter_vector_rows(
+    connection: Connection, query: str, parameters: Mapping[str, Any], record: np.dtype[np.void], dimension: int
+) -> Iterator[npt.NDArray[np.void]]:
+    """Yield the rows of a query in blocks.
+
+    Raises:
+        EmbeddingError: A vector has another length than ``dimension``.
+    """
+    size = record.itemsize
+
+    def read(body: memoryview) -> npt.NDArray[np.void]:
+        rows = np.frombuffer(body, dtype=record)
+        # Rows of other sizes may add up to whole records by chance; the view is right up to the first of them.
+        wrong = np.flatnonzero((rows["size"] != 4 + 4 * dimension) | (rows["dimension"] != dimension))
+        if wrong.size:
+            raise EmbeddingError(
+                f"memory {to_uuids(rows['id'][wrong[:1]])[0]} has no vector of {dimension} dimensions: "
+                "its model changed their length; set another embedding_model, which embeds all memories again"
+            )
+        return rows
+
+    blocks = _iter_copied(connection, query, parameters)
+    buffer = bytearray(next(blocks)[len(_HEADER) :])
+    for block in blocks:
+        buffer += block
+        if len(buffer) >= _BLOCK_BYTES + size:
+            end = len(buffer) // size * size
+            yield read(memoryview(buffer)[:end])
+            buffer = buffer[end:]
+    body = memoryview(buffer)[: -len(_TRAILER)]
+    if len(body) % size:
+        raise _unfit(f"vectors of {dimension} dimensions")
+    if len(body):
+        yield read(body)
+
+
+def _iter_copied(connection: Connection, query: str, parameters: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the bytes of binary COPY, the header with the first."""
+    with _cursor(connection).copy(f"COPY ({query}) TO STDOUT (FORMAT binary)", parameters) as copy:
+        yield from copy
+
+
+def _unfit(what: str) -> EmbeddingError:
+    return EmbeddingError(
+        f"the stored rows are not all {what}: set another embedding_model, which embeds all memories again"
+    )
 
 
 def _copy_in(connection: Connection, target: str, rows: npt.NDArray[np.void]) -> None:

@@ -153,6 +153,15 @@ _LOAD_GROUPING_VECTORS = compose(
 )
 
 
+_LOAD_NODE_IDS = compose(
+    """
+    SELECT t.id FROM consolidation.task_memories t
+    WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s/* is_node */
+    """,
+    is_node=conditions(IS_NODE),
+)
+
+
 def load_nodes_with_vectors(
     connection: Connection,
     project_id: UUID,
@@ -172,6 +181,7 @@ def load_nodes_with_vectors(
         EmbeddingError: vectors differ in length.
     """
     bound = {"project": project_id, "model": model, "types": list(MEMORY_TYPES)}
+    (ids,) = (only,) if only is not None else load_columns(connection, _LOAD_NODE_IDS, bound, {"id": "S16"})
     statement = compose(
         _LOAD_PLAIN_VECTORS if plain else _LOAD_GROUPING_VECTORS,
         scope=scope_id(raw_scope_key(scope)),
@@ -183,7 +193,7 @@ def load_nodes_with_vectors(
         bound if only is None else {**bound, "only": to_uuids(only)},
         _NODE_COLUMNS,
         dimension=load_dimension(connection, project_id, model),
-        by_id=True,
+        ids=np.sort(ids),
     )
     return _to_nodes(*columns), vectors
 
