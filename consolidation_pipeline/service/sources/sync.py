@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
 from consolidation_pipeline.connect.source_table import parse_time
 from consolidation_pipeline.connect.store import MemoryStore, SourceRow
@@ -65,6 +67,8 @@ GONE_REASON = "gone at source"
 CHANGED_REASON = "changed at source"
 # Cosine above which two vectors are one but for rounding.
 _SAME_VECTOR = 0.99999
+# Transactions that save vectors at a time, and the fewest vectors for which another one is worth its start.
+_SAVED_AT_ONCE, _FEWEST_SAVED = 2, 100
 
 
 @dataclass
@@ -130,6 +134,15 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
         if source.mode != "mirror":
             store.drop_changes(changes)
         return sync.result
+
+
+@dataclass(frozen=True, eq=False)
+class _GivenVector:
+    """Vector of a row, as Postgres writes it, for a memory. ``former``: unit vector (d,) of the text that it had."""
+
+    memory_id: UUID
+    text: str
+    former: Vectors | None = None
 
 
 class _Sync:
@@ -275,10 +288,11 @@ class _Sync:
             revised = [row for row in batch if row.key in known and known[row.key].memory_id in active]
             self.taken += [row.key for row in batch if row.key in known and known[row.key].state == "hidden"]
             new = [row for row in batch if row.key not in known or known[row.key].memory_id not in active]
-            self._append(new, known)
-            self._revise(revised, known)
+            vectors = [*self._append(new, known), *self._revise(revised, known)]
+            self._save_vectors(vectors)
 
-    def _append(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> None:
+    def _append(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> list[_GivenVector]:
+        """Store new rows as memories; return the vectors of those that have no vector."""
         states: list[SourceRowState] = []
         waiting: list[tuple[SourceRow, NewMemory, int]] = []
         for row in rows:
@@ -292,7 +306,7 @@ class _Sync:
                 waiting.append((row, self._read_memory(row, _name(row, attempt)), attempt))
             except InvalidMemoryError as error:
                 states.append(self._refuse(row, self._id(_name(row, attempt)), str(error)))
-        memories, stale, vectors = self._place(waiting), list[SourceRow](), dict[UUID, str]()
+        memories, stale, vectors = self._place(waiting), list[SourceRow](), list[_GivenVector]()
         for row, memory, is_stale in memories:
             id_ = self._id(memory.external_id)
             if is_stale:
@@ -301,17 +315,17 @@ class _Sync:
                 continue
             states.append(_mirror(row, id_, is_new=True))
             if row.vector is not None:
-                vectors[id_] = row.vector
+                vectors.append(_GivenVector(id_, row.vector))
         if states:
             new = [(number, memory) for number, (_, memory, is_stale) in enumerate(memories) if not is_stale]
             with self.engine.begin() as connection:
                 stored = append_memories(connection, self.project.id, self.project.slug, new)
-                self._save_vectors(connection, {id_: vectors[id_] for id_ in stored.ids if id_ in vectors})
                 save_row_states(connection, self.source.id, states)
             self.result.added += stored.added
             self.result.unchanged += len(new) - stored.added
-        if stale:
-            self._revise(stale, known)
+            added = {*stored.ids}
+            vectors = [vector for vector in vectors if vector.memory_id in added]
+        return [*vectors, *(self._revise(stale, known) if stale else ())]
 
     def _place(self, waiting: list[tuple[SourceRow, NewMemory, int]]) -> list[tuple[SourceRow, NewMemory, bool]]:
         """Return rows with memories under ids that are free or stand for the row already; True = with an older text.
@@ -342,30 +356,37 @@ class _Sync:
     def _id(self, external_id: str) -> UUID:
         return memory_id(self.project.slug, self.source.name, external_id)
 
-    def _save_vectors(
-        self, connection: Any, vectors: dict[UUID, str], former: Mapping[UUID, Vectors] | None = None
-    ) -> None:
+    def _save_vectors(self, given: Sequence[_GivenVector]) -> None:
         """Write vectors of the store to memories; those that cannot be used are made anew by the next run.
 
-        ``former``: unit vectors of the texts that memories had before. A row that still has that one is not used: its
-        program changed the text alone.
+        A row that still has the vector of its former text is not used: its program changed the text alone.
         """
-        vectors = {id_: vector for id_, vector in vectors.items() if count_dimensions(vector) == self.dimensions}
-        if not vectors:
+        given = [vector for vector in given if count_dimensions(vector.text) == self.dimensions]
+        if not given:
             return
-        ids = list(vectors)
-        found = parse_vectors(list(vectors.values()))
-        usable = np.setdiff1d(np.arange(len(ids)), find_unusable(found)).tolist()
-        unit = dict(zip((ids[at] for at in usable), normalize(found[usable]), strict=True))
-        for id_, vector in (former or {}).items():
-            if id_ in unit and float(vector @ unit[id_]) > _SAME_VECTOR:
-                del unit[id_]
-        if unit:
-            save_embeddings(connection, "task_memories", to_ids(list(unit)), np.stack(list(unit.values())), self.model)
-        self.result.with_vectors += len(unit)
+        found = parse_vectors([vector.text for vector in given])
+        usable = np.setdiff1d(np.arange(len(given)), find_unusable(found))
+        unit = normalize(found[usable])
+        is_new = [
+            (former := given[at].former) is None or float(former @ vector) <= _SAME_VECTOR
+            for at, vector in zip(usable.tolist(), unit, strict=True)
+        ]
+        ids = to_ids([given[at].memory_id for at in usable[is_new].tolist()])
+        self.result.with_vectors += len(ids)
+        if not len(ids):
+            return
 
-    def _revise(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> None:
-        """Give memories the text that their rows have now, and the vector of a row that has a new one."""
+        def save(rows: NDArray[np.int64]) -> None:
+            with self.engine.begin() as connection:
+                save_embeddings(connection, "task_memories", ids[rows], unit[is_new][rows], self.model)
+
+        # Most of the time goes into the index on vectors, which takes rows of several transactions at once.
+        parts = np.array_split(np.arange(len(ids)), min(_SAVED_AT_ONCE, -(-len(ids) // _FEWEST_SAVED)))
+        with ThreadPoolExecutor(_SAVED_AT_ONCE) as threads:
+            list(threads.map(save, parts))
+
+    def _revise(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> list[_GivenVector]:
+        """Give memories the text that their rows have now; return the vectors of those that have no vector now."""
         revisions, states, vectors = {}, [], dict[UUID, str]()
         for row in rows:
             id_ = known[row.key].memory_id
@@ -377,6 +398,7 @@ class _Sync:
             states.append(_mirror(row, id_, is_new=False))
             if row.vector is not None and self.dimensions is not None:
                 vectors[id_] = row.vector
+        given = list[_GivenVector]()
         if revisions:
             former = dict[UUID, Vectors]()
             if vectors:
@@ -387,12 +409,13 @@ class _Sync:
             )
             self.result.revised += len(done.ids)
             if named := [id_ for id_ in done.ids if id_ in vectors]:
-                with self.engine.begin() as connection:
+                with self.engine.connect() as connection:
                     bare = load_unembedded(connection, "task_memories", to_ids(named), self.model)
-                    self._save_vectors(connection, {id_: vectors[id_] for id_ in to_uuids(bare.ids)}, former)
+                given = [_GivenVector(id_, vectors[id_], former.get(id_)) for id_ in to_uuids(bare.ids)]
         if states:
             with self.engine.begin() as connection:
                 save_row_states(connection, self.source.id, states)
+        return given
 
     def _drop(self, keys: Sequence[str], known: dict[str, SourceRowState]) -> None:
         """Delete the memories of rows that their program deleted.
