@@ -893,6 +893,12 @@ consolidation_changes = Table(
     Index("consolidation_changes_project_id_changed_at_idx", "project_id", "changed_at"),
     Index("consolidation_changes_project_id_seq_idx", "project_id", "seq"),
     Index(
+        "consolidation_changes_restored_idx",
+        "project_id",
+        "changed_at",
+        postgresql_where=text("operation = 'restore' OR reverts_scope = 'group'"),
+    ),
+    Index(
         "consolidation_changes_reverts_change_id_key",
         "reverts_change_id",
         unique=True,
