@@ -11,6 +11,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.grouping.clustering import cluster_key
+from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.profile_counts import CountedProfile, count_profile
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION
 from consolidation_pipeline.core.memories.memories import consolidated_id
@@ -115,7 +116,10 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
     failures: list[tuple[str, str]] = []
     unanswered, stop = 0, None
     batches = split_chunks(plans, size=BATCH)
-    ahead = prefetch(_count_texts(run, batch, plans) for batch in (batches if condenser is None else ()))
+    memories = sum(plan.memories for plan in plans)
+    # While one batch is written, the next is counted and the one after it is loaded.
+    loaded = prefetch((batch, _load_memories(run, batch)) for batch in (batches if condenser is None else ()))
+    ahead = prefetch(_count_texts(run, batch, own, memories=memories) for batch, own in loaded)
     try:
         for batch in batches:
             results = _ask_for_texts(run, condenser, batch, stop)
@@ -131,7 +135,11 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
             ]
             unanswered += len(failing)
             rest = [plan for plan, _ in failing if not plan.keeps_text]
-            counted = next(ahead) if condenser is None else _count_texts(run, rest, plans)
+            counted = (
+                next(ahead)
+                if condenser is None
+                else _count_texts(run, rest, _load_memories(run, rest), memories=memories)
+            )
             is_pending = condenser is not None
             rows = [_build_row(plan, text, "heuristic", is_pending=is_pending) for plan, text in counted]
             write_summary_rows(run, rows)
@@ -203,31 +211,29 @@ def _choose_ids(
     return ids
 
 
-def _count_profiles(
-    run: ProjectRun, plans: Sequence[_ProfilePlan], *, memories: int, is_for_model: bool
-) -> list[CountedProfile]:
-    """Return what can be counted of the memories behind the summaries of each plan.
-
-    ``memories``: number behind the plans of all batches. ``is_for_model``: without tags and files, which are sent to no
-    model.
-    """
+def _load_memories(run: ProjectRun, plans: Sequence[_ProfilePlan]) -> list[list[Observation]]:
+    """Return the memories behind the summaries of each plan, the newest."""
     sources = [[summary.id for summary in plan.summaries] for plan in plans]
     with run.reading() as connection:
-        observed = load_profiled(connection, sources, most=MOST_MEMORIES)
-    if is_for_model:
-        observed = [[replace(one, tags=(), files=()) for one in own] for own in observed]
+        return load_profiled(connection, sources, most=MOST_MEMORIES)
+
+
+def _count_profiles(
+    run: ProjectRun, observed: Sequence[Sequence[Observation]], *, memories: int
+) -> list[CountedProfile]:
+    """Return what can be counted of the memories of each plan. ``memories``: number behind the plans of all batches."""
     count = partial(count_profile, boilerplate=run.boilerplate)
     return [*compute_in_order(count, observed, memories=memories)]
 
 
 def _count_texts(
-    run: ProjectRun, batch: Sequence[_ProfilePlan], plans: Sequence[_ProfilePlan]
+    run: ProjectRun, batch: Sequence[_ProfilePlan], observed: Sequence[Sequence[Observation]], *, memories: int
 ) -> list[tuple[_ProfilePlan, _ProfileText]]:
-    """Return each plan of a batch of ``plans`` with its text from the counts alone.
+    """Return each plan of a batch with its text from the counts alone.
 
     Left out are plans whose memories are all archived.
     """
-    profiles = _count_profiles(run, batch, memories=sum(plan.memories for plan in plans), is_for_model=False)
+    profiles = _count_profiles(run, observed, memories=memories)
     return [
         (plan, _ProfileText(Passage(profile.content, find_language(plan.passages)), profile.parts))
         for plan, profile in zip(batch, profiles, strict=True)
@@ -241,7 +247,9 @@ def _ask_for_texts(
     """Return the text of each profile from the model, or why there is none: None without a model, ``stop`` if given."""
     if condenser is None or stop is not None:
         return [stop] * len(plans)
-    counted = _count_profiles(run, plans, memories=sum(plan.memories for plan in plans), is_for_model=True)
+    # Tags and files are sent to no model.
+    observed = [[replace(one, tags=(), files=()) for one in own] for own in _load_memories(run, plans)]
+    counted = _count_profiles(run, observed, memories=sum(plan.memories for plan in plans))
     parts = [plan.passages for plan in plans]
     reduced = reduce_passages(condenser.condense_summaries, parts, max_passages=CHUNK_SIZE)
     prompts = [

@@ -134,14 +134,16 @@ def build_rows(
     merged_vectors = _load_merged_vectors(connection, run, nodes.merged_into, plain, merged_ids)
     found = np.r_[raw, first]
     groups = np.r_[group_of_unit[units.unit_of_row[found]], np.arange(len(chosen))]
-    active = np.concatenate([plain[raw], merged_vectors])
     vector_of = dict(zip(merged_ids.tolist(), merged_vectors, strict=True))
-    texts, vectors = _build_successors(connection, run, contents, units, plain, chosen, vector_of)
+    texts, successors = _build_successors(connection, run, contents, units, plain, chosen, vector_of)
+    vectors = np.empty((len(found) + len(chosen), plain.shape[1]), np.float32)
+    np.take(plain, raw, axis=0, out=vectors[: len(raw)], mode="clip")  # without a copy in between
+    vectors[len(raw) : len(found)], vectors[len(found) :] = merged_vectors, successors
     order = np.argsort(groups[: len(found)], kind="stable")
     ends = np.searchsorted(groups[order], np.arange(len(chosen) + 1))
     return SearchedRows(
         ids=np.concatenate([nodes.ids[raw], merged_ids, units.ids[chosen]]),
-        vectors=np.concatenate([active, vectors]),
+        vectors=vectors,
         scopes=scopes[np.r_[found, units.representatives[chosen]]],
         groups=groups,
         units=np.append(units.unit_of_row[found], chosen),
