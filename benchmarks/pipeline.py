@@ -87,6 +87,7 @@ STEPS: dict[str, dict[str, str]] = {
     "- write groups": {"consolidation_pipeline.service.similarity.clusters": "replace_"},
     "merged_memories": {},
     "- write merges": {"consolidation_pipeline.service.knowledge.merged_memories": "write_merged"},
+    "supersessions": {},
     "patterns": {},
     "- extract": {"consolidation_pipeline.service.knowledge.text_writers": "extract_texts"},
     "- write patterns": {"consolidation_pipeline.service.knowledge.derive": "write_derived"},

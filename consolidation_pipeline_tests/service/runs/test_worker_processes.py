@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.core.knowledge.supersession import Writer
-from consolidation_pipeline.service.runs import worker_processes
+from consolidation_pipeline.service.runs import garbage_collection, worker_processes
 from consolidation_pipeline.service.runs.worker_processes import (
     FEWEST_MEMORIES,
     compute_in_order,
@@ -41,6 +42,15 @@ def test_much_work_goes_to_other_processes_in_order() -> None:
     found = list(compute_in_order(tell_process, range(20), memories=FEWEST_MEMORIES))
     assert [number for number, _ in found] == [*range(20)]
     assert os.getpid() not in {process for _, process in found}
+
+
+def list_garbage_thresholds(_: int) -> tuple[int, ...]:
+    return gc.get_threshold()
+
+
+def test_processes_collect_garbage_rarely() -> None:
+    found = set(compute_in_order(list_garbage_thresholds, range(4), memories=FEWEST_MEMORIES))
+    assert found == {garbage_collection._THRESHOLDS}
 
 
 def test_less_work_is_shared_once_processes_run() -> None:

@@ -12,6 +12,7 @@ from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.intake.agent_memories import add_memories
 from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.sources import sync
 from consolidation_pipeline.service.sources.connections import connect_source, disconnect_source
 from consolidation_pipeline.service.sources.recovery import hold_source
 from consolidation_pipeline.service.sources.store_vectors import StoreEmbedder
@@ -66,6 +67,19 @@ def test_rows_become_memories_of_their_scopes(any_store: Store, pipeline: Pipeli
         "FROM {s}.task_memories t WHERE t.id = ANY (m.source_memory_ids)) > 1"
     )
     assert mixed == 0
+
+
+def test_vectors_are_saved_in_several_transactions(
+    mem0_store: Store, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync, "_FEWEST_SAVED", 1)
+    connect(pipeline, mem0_store)
+    saved = "SELECT count(*), count(DISTINCT m.xmin::text) FROM {s}.task_memories m WHERE embedding IS NOT NULL"
+    assert [tuple(row) for row in pipeline.rows(saved)] == [(ROWS, 2)]
+    theirs = dict(mem0_store.connection.execute("SELECT payload ->> 'data', vector::text FROM mem0").fetchall())
+    ours = pipeline.rows("SELECT execution_summary, embedding::text FROM {s}.task_memories")
+    cosine = "SELECT 1 - (CAST(:a AS vector) <=> CAST(:b AS vector))"
+    assert all(pipeline.value(cosine, a=theirs[body], b=vector) > 0.9999 for body, vector in ours)
 
 
 def test_rows_that_say_the_same_need_no_model(

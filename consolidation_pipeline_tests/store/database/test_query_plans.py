@@ -69,7 +69,7 @@ HOT_QUERIES: Sequence[tuple[str, RunQuery, str]] = (
     (
         "restored rows",
         lambda c, p: abstractions.load_existing_rows(c, p, "pattern", scope="user_id"),
-        "consolidation_changes_reverts_change_id_key",
+        "consolidation_changes_restored_idx",
     ),
     ("relations", lambda c, p: relations.count_relations(c, p), "memory_relations_project_id_idx"),
     ("playbook", lambda c, p: playbook.count_entries(c, p), "playbook_entries_project_id_idx"),

@@ -14,6 +14,7 @@ from pgvector import Vector
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline.store.database import vector_copy
 from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.vector_copy import (
     Ids,
@@ -22,6 +23,7 @@ from consolidation_pipeline.store.database.vector_copy import (
     copy_vectors,
     format_vector,
     load_columns,
+    load_columns_and_vectors,
     load_vectors,
     to_ids,
     to_uuids,
@@ -78,6 +80,27 @@ def test_vectors_round_trip_over_several_chunks(tables: Connection) -> None:
     loaded_ids, loaded = _load(tables, 3)
     assert np.array_equal(loaded_ids, ids)
     assert loaded.tobytes() == vectors.tobytes()
+
+
+@pytest.mark.parametrize("block", [1, 1 << 21])
+def test_vectors_are_read_in_the_order_of_ids(tables: Connection, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(vector_copy, "_BLOCK_BYTES", block)
+    ids, vectors = _ids(60), np.arange(120, dtype=np.float32).reshape(60, 2) + 1
+    stored = np.random.default_rng(3).permutation(60)[:50]
+    copy_vectors(tables, "v (id, embedding)", ids[stored], vectors[stored])
+    wanted = np.arange(5, 60)
+    (found, numbers), loaded = load_columns_and_vectors(
+        tables,
+        "SELECT id, n, embedding FROM v",
+        {},
+        {"id": "S16", "n": ">i4"},
+        dimension=2,
+        ids=ids[wanted],
+    )
+    both = np.intersect1d(wanted, stored)
+    assert to_uuids(found) == to_uuids(ids[both])
+    assert np.array_equal(loaded, vectors[both])
+    assert numbers.tolist() == [1 + stored.tolist().index(row) for row in both]
 
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
