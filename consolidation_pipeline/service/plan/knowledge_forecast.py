@@ -38,6 +38,7 @@ from consolidation_pipeline.service.knowledge.text_writers import (
 from consolidation_pipeline.service.plan.plan_document import PlannedKnowledge
 from consolidation_pipeline.service.playbook.entries import load_promotion_inputs, with_source_texts
 from consolidation_pipeline.service.playbook.judgement import PromotionRules
+from consolidation_pipeline.service.playbook.outdated_entries import list_outdated
 from consolidation_pipeline.service.playbook.promotion import EntryDraft, draft_entries
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
@@ -113,11 +114,11 @@ def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Pla
     """Return the knowledge that the run would derive after ``merges`` from these pattern groups, by cluster key."""
     forecasts: list[_KindForecast] = []
     bills: list[Bill] = []
+    replacements = forecast_replacements(run) if run.options.summarize or run.options.promote else {}
     with run.engine.connect() as connection:
         if run.options.summarize:
             units = _load_units_after(connection, run, clusters, merges)
             groups = list_pattern_groups(clusters, {id_: unit.raw_ids for id_, unit in units.items()})
-            replacements = forecast_replacements(run)
             patterns = _forecast_kind(connection, run, PATTERN, groups, units, replacements=replacements, texts={})
             forecasts.append(patterns)
             if run.options.llm_model is not None:
@@ -125,7 +126,7 @@ def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Pla
                 bills = price_prompts(run, prompts, PATTERN.reply)
             elif is_free(run.embedder):
                 forecasts.append(_forecast_principles(connection, run, patterns))
-        entries = _forecast_entries(connection, run, forecasts) if run.options.promote else []
+        entries = _forecast_entries(connection, run, forecasts, replacements) if run.options.promote else []
     written = {id_ for forecast in forecasts for id_ in forecast.written_ids}
     in_plan = written | {merge.id for merge in merges}
     items = [item for forecast in forecasts for item in _list_items(forecast, in_plan)]
@@ -272,7 +273,9 @@ def _forecast_principles(connection: Connection, run: ProjectRun, patterns: _Kin
     return _forecast_kind(connection, run, PRINCIPLE, groups, units, replacements={}, texts=read_patterns(after))
 
 
-def _forecast_entries(connection: Connection, run: ProjectRun, forecasts: Sequence[_KindForecast]) -> list[EntryDraft]:
+def _forecast_entries(
+    connection: Connection, run: ProjectRun, forecasts: Sequence[_KindForecast], replacements: Replacements
+) -> list[EntryDraft]:
     """Return the playbook entries that would change. Patterns without a text are no candidates yet."""
     inputs = load_promotion_inputs(connection, run)
     successors = {id_: by for forecast in forecasts for id_, by in forecast.successors.items()}
@@ -283,6 +286,7 @@ def _forecast_entries(connection: Connection, run: ProjectRun, forecasts: Sequen
         if row.vector is not None and row.id not in successors
     ]
     unchanged = [c for c in inputs.candidates if all(forecast.is_unchanged(c.id) for forecast in forecasts)]
+    retired, written = {row.id for forecast in forecasts for row in forecast.replaced}, {row.id for row, _ in new}
     writers = load_writers(connection, [id_ for row, _ in new for id_ in row.plan.group.raw_ids])
     made = [_to_candidate(row, writers) for row, _ in new]
     after = replace(
@@ -290,6 +294,9 @@ def _forecast_entries(connection: Connection, run: ProjectRun, forecasts: Sequen
         candidates=sorted([*unchanged, *made], key=lambda candidate: candidate.id),
         vectors={**inputs.vectors, **{row.id: vector for row, vector in new}},
         successors={**{k: successors.get(v, v) for k, v in inputs.successors.items()}, **successors},
+        outdated=list_outdated(
+            connection, run.project.id, inputs.entries, replacements, retired=retired, written=written
+        ),
     )
     after = with_source_texts(connection, run, after)
     drafted = draft_entries(run.project.slug, after, PromotionRules.of(run.options))

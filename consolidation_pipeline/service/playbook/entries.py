@@ -16,6 +16,7 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.playbook.empty_playbook import explain_empty
 from consolidation_pipeline.service.playbook.judgement import PromotionRules, judge_candidate
+from consolidation_pipeline.service.playbook.outdated_entries import list_outdated
 from consolidation_pipeline.service.playbook.promotion import (
     EntryDraft,
     PlaybookChanges,
@@ -38,6 +39,7 @@ from consolidation_pipeline.store.knowledge.playbook import (
     load_withdrawn,
     write_entries,
 )
+from consolidation_pipeline.store.knowledge.supersessions import load_replacements
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
@@ -100,12 +102,14 @@ def load_promotion_inputs(connection: Connection, run: ProjectRun) -> PromotionI
     dimension = load_dimension(connection, project, model)
     ids = [candidate.id for candidate in candidates]
     vectors = load_entry_vectors(connection, project, model, ids, dimension) if dimension else {}
+    entries = load_entries(connection, project, scope=run.options.scope)
     inputs = PromotionInputs(
         candidates=[candidate for candidate in candidates if candidate.id in vectors],
-        entries=load_entries(connection, project, scope=run.options.scope),
+        entries=entries,
         vectors=vectors,
         successors=load_successors(connection, project),
         withdrawn=load_withdrawn(connection, project),
+        outdated=list_outdated(connection, project, entries, load_replacements(connection, project)),
     )
     return with_source_texts(connection, run, inputs)
 

@@ -32,7 +32,8 @@ class PromotionInputs:
 
     ``vectors``: float32 (d,) of entries and candidates, by id; entries without one are not compared. ``successors``:
     the active successor of each superseded source, by id. ``withdrawn``: content hashes of entries whose creation a
-    person undid one by one, by source id. ``texts``: of raw memories, by id, which are searched for injections.
+    person undid one by one, by source id. ``outdated``: entries that tell what newer memories replaced
+    (``outdated_entries``). ``texts``: of raw memories, by id, which are searched for injections.
     """
 
     candidates: Sequence[Candidate]
@@ -40,6 +41,7 @@ class PromotionInputs:
     vectors: Mapping[UUID, Vectors]
     successors: Mapping[UUID, UUID] = field(default_factory=dict)
     withdrawn: Mapping[UUID, frozenset[str]] = field(default_factory=dict)
+    outdated: frozenset[UUID] = frozenset()
     texts: Mapping[UUID, str] = field(default_factory=dict)
 
 
@@ -80,11 +82,12 @@ class PlaybookChanges:
 def draft_entries(slug: str, inputs: PromotionInputs, rules: PromotionRules) -> PlaybookChanges:
     """Return the entries that a run changes; a second run over the result changes nothing.
 
-    0. An active entry whose text has a risk waits for a person, unless a person set its status last.
+    0. An active entry waits for a person if its text has a risk, unless a person set its status last, and if it tells
+       what newer memories replaced since its status was set.
     1. Stored entries follow their sources. If a source was superseded, its successor becomes the entry's source, unless
        the successor is the source of another entry. The entry takes over text and evidence of its source. An active
        entry takes a new text only from a source that would be promoted. A text that a person edited stays. An entry
-       whose source was retired or dismissed without a successor stays as it is.
+       whose source was retired or dismissed without a successor otherwise stays as it is.
     2. A waiting entry becomes active if its source passes the gate now, unless the entry is similar to another one, or
        a person set its status last.
     3. The other candidates are compared with the entries one by one: those of a model first, principles before
@@ -94,7 +97,7 @@ def draft_entries(slug: str, inputs: PromotionInputs, rules: PromotionRules) -> 
     judged = {candidate.id: judge_candidate(candidate, rules, inputs.texts) for candidate in inputs.candidates}
     verdicts = {id_: judgement.verdict for id_, judgement in judged.items()}
     drafts = [EntryDraft(entry, entry, entry.id) for entry in inputs.entries]
-    _withdraw_risky(drafts)
+    _withdraw(drafts, inputs.outdated)
     _follow_successors(drafts, inputs.successors)
     by_source = _index_by_source(drafts)
     for candidate in inputs.candidates:
@@ -118,12 +121,16 @@ def _candidate_order(candidate: Candidate) -> tuple[bool, bool, float, int, UUID
     return candidate.is_heuristic, is_pattern, -(candidate.confidence or 0.0), -len(candidate.raw_ids), candidate.id
 
 
-def _withdraw_risky(drafts: Iterable[EntryDraft]) -> None:
+def _withdraw(drafts: Iterable[EntryDraft], outdated: frozenset[UUID]) -> None:
     for draft in drafts:
         entry = draft.entry
-        if entry.status == "active" and not entry.is_status_manual and (risks := find_risks(entry.content)):
-            reasons = "; ".join(risk.reason for risk in risks)
-            draft.update(replace(entry, status="review"), f"waits for a person: {reasons}")
+        if entry.status != "active":
+            continue
+        reasons = [] if entry.is_status_manual else [risk.reason for risk in find_risks(entry.content)]
+        if entry.id in outdated:
+            reasons.append("newer memories replaced what it rests on")
+        if reasons:
+            draft.update(replace(entry, status="review"), f"waits for a person: {'; '.join(reasons)}")
 
 
 _STATUS_ORDER = {"active": 0, "review": 1, "retired": 2}

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.knowledge.playbook import adjust_priority
 from consolidation_pipeline.store.database.schema import playbook_entries
-from consolidation_pipeline.store.database.scope_keys import raw_scope_key, source_scope
+from consolidation_pipeline.store.database.scope_keys import REPLACED, raw_scope_key, source_scope
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.database.writers import writer_key
@@ -102,6 +102,7 @@ class PlaybookEntry:
 
     ``supporting_ids``: the raw memories that support it; ``writers``: their writers. ``is_text_manual``,
     ``is_status_manual``: a person set the text or status last; True too if the ledger does not reach back that far.
+    ``status_at``: when the status was set last, None if the ledger does not tell.
     ``declined_ids``: supporting memories that a person removed by undoing the one change that added them.
     ``scope_key``: scope of its supporting memories, None without walls or without any.
     """
@@ -121,6 +122,7 @@ class PlaybookEntry:
     is_heuristic: bool = False
     is_text_manual: bool = False
     is_status_manual: bool = False
+    status_at: datetime | None = field(default=None, compare=False)
     declined_ids: frozenset[UUID] = frozenset()
     scope_key: str | None = None
 
@@ -138,6 +140,8 @@ _LOAD_ENTRIES = """
             SELECT c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'
             FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? 'status'
             ORDER BY seq DESC LIMIT 1), true) AS is_status_manual,
+        (SELECT max(changed_at) FROM consolidation.consolidation_changes c
+            WHERE c.entity_id = e.id AND c.new_state ? 'status') AS status_at,
         ARRAY(
             SELECT one::uuid FROM jsonb_array_elements_text(n.before) AS one WHERE NOT n.after ? one) AS declined_ids,
         (SELECT min(/* scope_key */) FROM consolidation.task_memories t WHERE t.id = ANY(e.supporting_memory_ids))
@@ -214,6 +218,18 @@ _LOAD_SUCCESSORS = """
 def load_successors(connection: Connection, project_id: UUID) -> dict[UUID, UUID]:
     """Return the last successor of each superseded source of an entry, by source id, if it is active."""
     return dict(connection.execute(text(_LOAD_SUCCESSORS), {"project": project_id}).tuples().all())
+
+
+_LOAD_REPLACED = f"""
+    SELECT d.id, max(d.retired_at) FROM consolidation.playbook_entries e
+        JOIN consolidation.consolidated_memories d ON d.id = e.source_id
+    WHERE e.project_id = :project AND d.archive_reason ^@ '{REPLACED}' GROUP BY d.id
+"""
+
+
+def load_replaced(connection: Connection, project_id: UUID) -> dict[UUID, datetime]:
+    """Return when sources of entries were retired, as newer memories replaced all that they said, by source id."""
+    return dict(connection.execute(text(_LOAD_REPLACED), {"project": project_id}).tuples().all())
 
 
 _LOAD_WITHDRAWN = """

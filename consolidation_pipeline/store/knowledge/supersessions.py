@@ -204,6 +204,21 @@ def load_replacements(connection: Connection, project_id: UUID) -> dict[UUID, li
     return found
 
 
+_LOAD_CONFIRMED_AT = """
+    SELECT r.id, greatest(r.created_at, (
+        SELECT max(changed_at) FROM consolidation.consolidation_changes c WHERE c.entity_id = r.id))
+    FROM consolidation.memory_relations r
+    WHERE r.project_id = :project AND r.relation_type = 'supersedes' AND r.status = 'confirmed'
+        AND r.b_id = ANY(:memories)
+"""
+
+
+def load_confirmed_at(connection: Connection, project_id: UUID, memories: Collection[UUID]) -> dict[UUID, datetime]:
+    """Return when the relations that replaced something in ``memories`` were confirmed, by relation id."""
+    bound = {"project": project_id, "memories": list(memories)}
+    return dict(connection.execute(text(_LOAD_CONFIRMED_AT), bound).tuples().all())
+
+
 _LOAD_UNDONE = """
     SELECT entity_id FROM (
         SELECT DISTINCT ON (entity_id) entity_id, new_state, reverts_scope FROM consolidation.consolidation_changes

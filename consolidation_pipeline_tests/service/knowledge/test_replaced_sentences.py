@@ -12,6 +12,7 @@ import pytest
 from consolidation_pipeline.service.knowledge.replaced_sentences import leave_out_replaced, list_relations
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
+from consolidation_pipeline.service.review.review_queue import decide_review
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.store.knowledge.abstractions import REPLACED_REASON, UnitRow
 from consolidation_pipeline.store.knowledge.supersessions import Replacement, load_replacements
@@ -27,6 +28,7 @@ from consolidation_pipeline_tests.service.plan.test_knowledge_forecast import (
 
 LESSONS = [*MIGRATIONS, "Never run a database migration in the morning."]
 LOCK_TIMEOUT = MIGRATIONS[0]
+ANNOUNCE = "Announce every database migration that locks a table for longer than a minute."
 REPLACED = "The lock timeout of database migrations was replaced by a queue."
 
 
@@ -78,9 +80,8 @@ def test_rejected_relation_gives_back_the_text(lessons: Pipeline) -> None:
 
 
 def test_pattern_that_nothing_is_left_of_is_retired(pipeline: Pipeline) -> None:
-    announce = "Announce every database migration that locks a table for longer than a minute."
     pipeline.configure_new(**OPTIONS)
-    pipeline.add([*lesson_notes()[:3], dated("announce", announce, 4)])
+    pipeline.add([*lesson_notes()[:3], dated("announce", ANNOUNCE, 4)])
     pipeline.run()
     (first,) = list_patterns(pipeline)
     before = pipeline.plan()
@@ -95,6 +96,46 @@ def test_pattern_that_nothing_is_left_of_is_retired(pipeline: Pipeline) -> None:
     pipeline.run()
     (again,) = list_patterns(pipeline)
     assert (again.id, again.content) == (first.id, first.content)
+
+
+STATUSES = "SELECT id, status, content FROM {s}.playbook_entries"
+
+
+def approve_entry(pipeline: Pipeline) -> UUID:
+    """Approve the only entry of the project, which waits, and return its id."""
+    (entry,) = pipeline.rows(STATUSES)
+    decide_review(pipeline.engine, [entry.id], approved=True, changed_by="tester")
+    return UUID(str(entry.id))
+
+
+@pytest.mark.parametrize(
+    ("lessons", "is_rewritten"),
+    [([*LESSONS[:3], ANNOUNCE], False), (LESSONS, True)],
+    ids=["pattern is retired", "pattern is rewritten"],
+)
+def test_approved_entry_waits_again_if_newer_memories_replace_what_it_rests_on(
+    pipeline: Pipeline, lessons: list[str], is_rewritten: bool
+) -> None:
+    pipeline.configure_new(**OPTIONS | {"promote": True})
+    pipeline.add([dated(f"lesson-{at}", text, at + 1) for at, text in enumerate(lessons)])
+    pipeline.run()
+    entry = approve_entry(pipeline)
+    (before,) = pipeline.rows(STATUSES)
+    assert (LOCK_TIMEOUT in before.content) == is_rewritten
+    assert pipeline.run().playbook.entries_active == 1
+    pipeline.add([{**dated("new", REPLACED, 9), "memory_type": "error_fix"}])
+    (item,) = [item for item in pipeline.plan().knowledge if item.kind == "playbook"]
+    assert (item.id, item.action, item.needs_review) == (entry, "update", True)
+    assert item.reason.startswith("waits for a person: newer memories replaced what it rests on")
+    pipeline.run()
+    (row,) = pipeline.rows(STATUSES)
+    assert (row.status, row.content) == ("review", item.text)
+    assert (row.content != before.content) == is_rewritten
+    assert LOCK_TIMEOUT not in row.content
+    approve_entry(pipeline)
+    pipeline.run()
+    assert [(row.status, row.content) for row in pipeline.rows(STATUSES)] == [("active", item.text)]
+    assert pipeline.plan().knowledge == []
 
 
 def test_pinned_pattern_keeps_its_text(lessons: Pipeline) -> None:

@@ -401,6 +401,15 @@ def test_risky_active_entry_waits_again(is_manual: bool, changed: list[str]) -> 
     assert [draft.entry.status for draft in draft_changes([], [existing]).drafts] == changed
 
 
+@pytest.mark.parametrize(("status", "changed"), [("active", ["review"]), ("review", []), ("retired", [])])
+def test_active_entry_of_which_newer_memories_replaced_all_waits(status: str, changed: list[str]) -> None:
+    existing, other = make_entry(5, status=status, is_status_manual=True), make_entry(6)
+    done = draft_changes([], [existing, other], {6: EAST}, outdated=frozenset({existing.id}))
+    assert [draft.entry.status for draft in done.drafts] == changed
+    reasons = [reason for draft in done.drafts for reason in draft.reasons]
+    assert reasons == ["waits for a person: newer memories replaced what it rests on"][: len(changed)]
+
+
 def test_many_memories_of_one_writer_raise_no_priority() -> None:
     existing = make_entry(5, 1, 2, 3, writers=frozenset("abc"), priority=95)
     flood = make_candidate(9, *range(10, 60), writers=frozenset("m"))
