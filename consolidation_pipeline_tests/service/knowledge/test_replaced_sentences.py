@@ -113,7 +113,7 @@ def approve_entry(pipeline: Pipeline) -> UUID:
     [([*LESSONS[:3], ANNOUNCE], False), (LESSONS, True)],
     ids=["pattern is retired", "pattern is rewritten"],
 )
-def test_approved_entry_waits_again_if_newer_memories_replace_what_it_rests_on(
+def test_approved_entry_of_replaced_sentences_waits_again(
     pipeline: Pipeline, lessons: list[str], is_rewritten: bool
 ) -> None:
     pipeline.configure_new(**OPTIONS | {"promote": True})

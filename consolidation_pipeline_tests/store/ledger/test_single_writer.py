@@ -368,6 +368,7 @@ class StoreArguments:
             "load_labelled_columns": {"query": "SELECT 'm', uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "load_entry_vectors": {"candidates": self.raw},
+            "load_confirmed_at": {"memories": self.raw},
             "list_failing_jobs": {"phases": {"decay": ["decay_scores"]}},
             "list_jobs_to_check": {"run_id": "run", "phases": []},
             "list_ended_runs": {"runs": ["run"], "died": "died"},
