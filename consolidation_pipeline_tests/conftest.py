@@ -17,6 +17,7 @@ import pytest
 from psycopg import sql
 from sqlalchemy import make_url
 
+from consolidation_pipeline.service.runs.garbage_collection import collect_rarely
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.embedded_server import server_url
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
@@ -38,8 +39,7 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 20)  # With the default, collecting took 6 % of the time of Python.
+        collect_rarely()  # With the defaults, collecting took 6 % of the time of Python.
         gc.enable()
 
 

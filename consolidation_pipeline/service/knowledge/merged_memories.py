@@ -191,8 +191,10 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
 
 def _changes_answers(run: ProjectRun, plans: Sequence[PlannedMerge]) -> bool:
     """Return whether the recall gate refused a merge in a scope of ``plans``: beside other memories it may pass now."""
+    if not plans or not run.refused_by_recall:
+        return False
     with run.reading() as connection:
-        refused = load_sources(connection, run.refused_by_recall, scope=run.options.scope) if plans else {}
+        refused = load_sources(connection, run.refused_by_recall, scope=run.options.scope)
     scopes = {source.scope_key for source in refused.values()}
     return any(plan.sources[0].scope_key in scopes for plan in plans)
 

@@ -88,6 +88,9 @@ def update_playbook(run: ProjectRun) -> PromotionResult:
             totals = count_entries(connection, run.project.id)
             return PromotionResult(entries_active=totals.get("active", 0), entries_waiting=totals.get("review", 0))
         inputs = load_promotion_inputs(connection, run)
+        replacements = load_replacements(connection, run.project.id)
+        outdated = list_outdated(connection, run.project.id, inputs.entries, replacements)
+        inputs = replace(inputs, outdated=outdated)
     changes = draft_entries(run.project.slug, inputs, PromotionRules.of(run.options))
     changes = replace(changes, drafts=[draft for draft in changes.drafts if run.may_write(draft.entry.id)])
     refused = _write_drafts(run, inputs, changes.drafts) if changes.drafts else set()
@@ -96,20 +99,21 @@ def update_playbook(run: ProjectRun) -> PromotionResult:
 
 
 def load_promotion_inputs(connection: Connection, run: ProjectRun) -> PromotionInputs:
-    """Return the inputs of ``draft_entries``, without candidates that have no vector of the run's model."""
+    """Return the inputs of ``draft_entries``, without candidates that have no vector of the run's model.
+
+    Which entries are outdated follows from replacements, which a plan only forecasts.
+    """
     project, model = run.project.id, run.embedder.name
     candidates = load_candidates(connection, project, model, scope=run.options.scope)
     dimension = load_dimension(connection, project, model)
     ids = [candidate.id for candidate in candidates]
     vectors = load_entry_vectors(connection, project, model, ids, dimension) if dimension else {}
-    entries = load_entries(connection, project, scope=run.options.scope)
     inputs = PromotionInputs(
         candidates=[candidate for candidate in candidates if candidate.id in vectors],
-        entries=entries,
+        entries=load_entries(connection, project, scope=run.options.scope),
         vectors=vectors,
         successors=load_successors(connection, project),
         withdrawn=load_withdrawn(connection, project),
-        outdated=list_outdated(connection, project, entries, load_replacements(connection, project)),
     )
     return with_source_texts(connection, run, inputs)
 

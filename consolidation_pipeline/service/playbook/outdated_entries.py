@@ -53,12 +53,12 @@ def list_outdated(
             return True
         found = (one for raw_id in entry.supporting_ids for one in replacements.get(raw_id, ()))
         reasons = [one.reason for one in found if confirmed_at.get(one.id, _NOW) > since]
-        return bool(reasons) and tells_replaced(entry.content, reasons)
+        return bool(reasons) and _tells_replaced(entry.content, reasons)
 
     return frozenset(entry.id for entry in active if is_outdated(entry))
 
 
-def tells_replaced(content: str, reasons: Iterable[str]) -> bool:
+def _tells_replaced(content: str, reasons: Iterable[str]) -> bool:
     """Return True if a sentence of a text was replaced, by the reasons of relations."""
     told = [sentence.text for sentence in extract_sentences(content)]
     told += [_NOTE.sub("", text) for text in told]

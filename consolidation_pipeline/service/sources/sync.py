@@ -371,14 +371,14 @@ class _Sync:
             (former := given[at].former) is None or float(former @ vector) <= _SAME_VECTOR
             for at, vector in zip(usable.tolist(), unit, strict=True)
         ]
-        ids = to_ids([given[at].memory_id for at in usable[is_new].tolist()])
+        ids, unit = to_ids([given[at].memory_id for at in usable[is_new].tolist()]), unit[is_new]
         self.result.with_vectors += len(ids)
         if not len(ids):
             return
 
         def save(rows: NDArray[np.int64]) -> None:
             with self.engine.begin() as connection:
-                save_embeddings(connection, "task_memories", ids[rows], unit[is_new][rows], self.model)
+                save_embeddings(connection, "task_memories", ids[rows], unit[rows], self.model)
 
         # Most of the time goes into the index on vectors, which takes rows of several transactions at once.
         parts = np.array_split(np.arange(len(ids)), min(_SAVED_AT_ONCE, -(-len(ids) // _FEWEST_SAVED)))

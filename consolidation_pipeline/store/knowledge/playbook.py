@@ -136,18 +136,17 @@ _LOAD_ENTRIES = """
             SELECT c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'
             FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? 'content'
             ORDER BY seq DESC LIMIT 1), true) AS is_text_manual,
-        coalesce((
-            SELECT c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'
-            FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? 'status'
-            ORDER BY seq DESC LIMIT 1), true) AS is_status_manual,
-        (SELECT max(changed_at) FROM consolidation.consolidation_changes c
-            WHERE c.entity_id = e.id AND c.new_state ? 'status') AS status_at,
+        coalesce(d.is_manual, true) AS is_status_manual, d.changed_at AS status_at,
         ARRAY(
             SELECT one::uuid FROM jsonb_array_elements_text(n.before) AS one WHERE NOT n.after ? one) AS declined_ids,
         (SELECT min(/* scope_key */) FROM consolidation.task_memories t WHERE t.id = ANY(e.supporting_memory_ids))
             AS scope_key
     FROM consolidation.playbook_entries e
         LEFT JOIN consolidation.consolidated_memories s ON s.id = e.source_id
+        LEFT JOIN LATERAL (
+            SELECT c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group' AS is_manual, c.changed_at
+            FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? 'status'
+            ORDER BY seq DESC LIMIT 1) d ON true
         LEFT JOIN LATERAL (
             SELECT coalesce(c.previous_state -> 'supporting_memory_ids', '[]') AS before,
                 c.new_state -> 'supporting_memory_ids' AS after,
@@ -221,9 +220,9 @@ def load_successors(connection: Connection, project_id: UUID) -> dict[UUID, UUID
 
 
 _LOAD_REPLACED = f"""
-    SELECT d.id, max(d.retired_at) FROM consolidation.playbook_entries e
+    SELECT DISTINCT d.id, d.retired_at FROM consolidation.playbook_entries e
         JOIN consolidation.consolidated_memories d ON d.id = e.source_id
-    WHERE e.project_id = :project AND d.archive_reason ^@ '{REPLACED}' GROUP BY d.id
+    WHERE e.project_id = :project AND d.archive_reason ^@ '{REPLACED}'
 """
 
 
