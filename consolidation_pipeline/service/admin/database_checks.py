@@ -151,9 +151,9 @@ def check_store(
 
 def _check_search_indexes(indexes: IndexStatus, projects: Mapping[UUID, Project], usage: list[VectorUsage]) -> Finding:
     missing = [
-        f"{one.memories:,} vectors of {one.model} in {projects[one.project_id].slug}"
+        f"{one.indexed:,} vectors of {one.model} in {projects[one.project_id].slug}"
         for one in usage
-        if one.model and one.dimension and one.dimension <= MAX_DIMENSION and one.memories >= MIN_INDEXED_ROWS
+        if one.model and one.dimension and one.dimension <= MAX_DIMENSION and one.indexed >= MIN_INDEXED_ROWS
         if not VectorIndex(one.table, one.project_id, one.model, one.dimension).is_among(indexes.complete)
     ]
     memories: Counter[tuple[str, UUID]] = Counter()

@@ -81,7 +81,7 @@ class VectorUsage:
     """Number of memories in force of one project, table and embedding model.
 
     In force: raw memories that are not archived, consolidated ones that are not retired. ``model`` and ``dimension``
-    are None for memories without a vector.
+    are None for memories without a vector. ``indexed``: those that an index on vectors would hold.
     """
 
     project_id: UUID
@@ -89,13 +89,15 @@ class VectorUsage:
     model: str | None
     dimension: int | None
     memories: int
+    indexed: int
 
 
 _LIST_VECTOR_USAGE = """
-    SELECT project_id, 'task_memories', embedding_model, embedding_dim, count(*)
+    SELECT project_id, 'task_memories', embedding_model, embedding_dim, count(*), count(*)
     FROM consolidation.task_memories WHERE NOT is_archived GROUP BY 1, 3, 4
     UNION ALL
-    SELECT project_id, 'consolidated_memories', embedding_model, embedding_dim, count(*)
+    SELECT project_id, 'consolidated_memories', embedding_model, embedding_dim, count(*),
+        count(*) FILTER (WHERE kind = 'merged')
     FROM consolidation.consolidated_memories WHERE retired_at IS NULL GROUP BY 1, 3, 4
     ORDER BY 1, 2, 3
 """

@@ -7,6 +7,7 @@ Ids are ``S16``: the 16 bytes of a UUID, which sort as in Postgres. (NumPy drops
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from sqlalchemy import Connection
 
 from consolidation_pipeline.core.vectors import find_positions, find_unusable
 from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 
 Ids = npt.NDArray[np.bytes_]
 Vectors = npt.NDArray[np.float32]
@@ -23,6 +25,8 @@ Vectors = npt.NDArray[np.float32]
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 _CHUNK_ROWS = 65_536
+# Rows with vectors from which two connections read them.
+_FEWEST_SPLIT = 20_000
 # Bytes that are received before they are read as vectors: they stay in the cache.
 _BLOCK_BYTES = 1 << 21
 
@@ -70,8 +74,9 @@ def load_columns_and_vectors(
         query: SQL with ``%(name)s`` for each parameter, without nulls.
         kinds: Name -> dtype of each column before the vector, ``id`` among them; see ``load_columns``.
         ids: Ids ``S16`` (n,), ascending without repeats: only rows with one of these are returned, in this order. Then
-            no vector is copied twice, and Postgres need not write them to disk to sort them. None = all rows, in the
-            order of the query.
+            no vector is copied twice, and Postgres need not write them to disk to sort them. Many are read by two
+            connections, so the query must see nothing that is not committed. None = all rows, in the order of the
+            query.
 
     Returns:
         Columns of shape (n,) and vectors float32 (n, dimension).
@@ -80,21 +85,34 @@ def load_columns_and_vectors(
         EmbeddingError: A vector has another length than ``dimension``.
     """
     record = _vector_record(dimension, kinds)
-    blocks = _iter_vector_rows(connection, query, parameters, record, dimension)
     if ids is None:
+        blocks = _iter_vector_rows(connection, query, parameters, record, dimension)
         parts = [(_columns(rows, kinds), rows["vector"].astype(np.float32)) for rows in blocks]
         parts = parts or [(_columns(np.empty(0, record), kinds), np.empty((0, dimension), np.float32))]
         columns = tuple(np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True))
         return columns, np.concatenate([vectors for _, vectors in parts])
     columns = _columns(np.empty(len(ids), record), kinds)
     vectors, is_found = np.empty((len(ids), dimension), np.float32), np.zeros(len(ids), np.bool_)
-    for rows in blocks:
-        at = find_positions(ids, rows["id"])
-        if (at < 0).any():
-            rows, at = rows[at >= 0], at[at >= 0]
-        for column, read in zip(columns, _columns(rows, kinds), strict=True):
-            column[at] = read
-        vectors[at], is_found[at] = rows["vector"], True
+
+    def read(connection: Connection, query: str, parameters: Mapping[str, Any]) -> None:
+        for rows in _iter_vector_rows(connection, query, parameters, record, dimension):
+            at = find_positions(ids, rows["id"])
+            if (at < 0).any():
+                rows, at = rows[at >= 0], at[at >= 0]
+            for column, values in zip(columns, _columns(rows, kinds), strict=True):
+                column[at] = values
+            vectors[at], is_found[at] = rows["vector"], True
+
+    if len(ids) < _FEWEST_SPLIT:
+        read(connection, query, parameters)
+    else:
+        # Postgres takes longer to send vectors than it takes to read them here, and does so on one core a connection.
+        (middle,) = to_uuids(ids[len(ids) // 2 :][:1])
+        bound = {**parameters, "middle": middle}
+        with ThreadPoolExecutor(1) as thread, autocommit_connection(connection.engine) as other:
+            rest = thread.submit(read, other, f"SELECT * FROM ({query}) AS rows WHERE id >= %(middle)s", bound)
+            read(connection, f"SELECT * FROM ({query}) AS rows WHERE id < %(middle)s", bound)
+            rest.result()
     if is_found.all():
         return columns, vectors
     return tuple(column[is_found] for column in columns), vectors[is_found]

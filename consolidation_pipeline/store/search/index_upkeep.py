@@ -63,11 +63,14 @@ def _build_missing(engine: Engine, indexes: Sequence[Index], words: Sequence[Wor
         if not connection.execute(text(_TRY_LOCK)).scalar_one():
             return []
         try:
-            built = [
-                index.name
-                for index in [*indexes, *words]
-                if _is_missing(connection, index) and _build(connection, index)
-            ]
+            built = []
+            for index in [*indexes, *words]:
+                if not _has_enough_rows(connection, index):
+                    if isinstance(index, VectorIndex):  # one of an earlier version may hold more rows
+                        with suppress(LockNotAvailable):
+                            _drop(connection, index.stem, but=index.name)
+                elif not _is_complete(connection, index) and _build(connection, index):
+                    built.append(index.name)
             for index in [*indexes, *words]:
                 if _is_complete(connection, index):
                     with suppress(LockNotAvailable):
@@ -93,12 +96,10 @@ _COUNT_ROWS = """
 """
 
 
-def _is_missing(connection: Connection, index: Index) -> bool:
-    """Return True if the project is large enough for the index and has no complete one."""
+def _has_enough_rows(connection: Connection, index: Index) -> bool:
+    """Return True if the project is large enough for the index."""
     parts = {"table": index.storage, "condition": index.rows, "limit": str(MIN_INDEXED_ROWS)}
-    if _execute(connection, compose(_COUNT_ROWS, **parts)).fetchone()[0] < MIN_INDEXED_ROWS:
-        return False
-    return not _is_complete(connection, index)
+    return bool(_execute(connection, compose(_COUNT_ROWS, **parts)).fetchone()[0] >= MIN_INDEXED_ROWS)
 
 
 def _is_complete(connection: Connection, index: Index) -> bool:

@@ -28,7 +28,7 @@ from consolidation_pipeline.store.database.schema import KINDS
 from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_of_use, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.search.vector_indexes import StagedIndex, VectorIndex
+from consolidation_pipeline.store.search.vector_indexes import INDEXED_KINDS, StagedIndex, VectorIndex
 
 # Kinds that are made from several others and say less than these: levels 2 and 3.
 ABSTRACT_KINDS = frozenset(kind for kind, level in LEVELS.items() if level > 1)
@@ -328,9 +328,9 @@ def read_nearest(
     # Indexes lack rows that were merged since ``as_of``.
     used = {} if filters.as_of else indexed
     used_staged = {} if filters.as_of and staged else staged
-    through_index = {_KINDS_OF_INDEX[table] for table in {*used, *(used_staged or {})}}.intersection(filters.kinds)
-    # A search that can go on takes a tenth longer. The index on consolidated memories holds abstract ones too.
-    for goes_on in (True,) if filters.is_narrow or through_index != {"raw"} else (False, True):
+    through_index = {INDEXED_KINDS[table] for table in {*used, *(used_staged or {})}}.intersection(filters.kinds)
+    # A search that can go on takes a tenth longer. An index on staged vectors holds abstract memories too.
+    for goes_on in (True,) if filters.is_narrow or "consolidated_memories" in (used_staged or {}) else (False, True):
         query = build_nearest_query(filters, used, limit, staged=used_staged, candidates=candidates, goes_on=goes_on)
         rows = _drop_repeated((yield query, bound))
         kinds = [row[2] for row in rows]
@@ -345,10 +345,6 @@ def read_nearest(
     concrete = [match for match in near if match.kind not in ABSTRACT_KINDS][:limit]
     abstract = [match for match in near if match.kind in ABSTRACT_KINDS][:limit]
     return sorted(concrete + abstract, key=lambda match: (-match.similarity, match.id))
-
-
-# Kind of the memories in an index on the vectors of a table.
-_KINDS_OF_INDEX = {"task_memories": "raw", "consolidated_memories": "merged"}
 
 
 def _drop_repeated(rows: Iterable[tuple[Any, ...]]) -> Collection[tuple[Any, ...]]:

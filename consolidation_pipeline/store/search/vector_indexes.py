@@ -2,8 +2,9 @@
 
 An index is of one project: a search through an index of several projects passes the rows of all on the way to its own,
 which takes longer than to compare them. It holds the vectors of one model in half precision (``halfvec`` reaches 4,000
-dimensions, ``vector`` 2,000), so every expression here casts as the query does. It holds only rows that a search may
-find: merged and superseded rows leave it, so that writing such a row does not change it.
+dimensions, ``vector`` 2,000), so every expression here casts as the query does. It holds only rows that a search reads
+through it: merged and superseded rows leave it, so that writing such a row does not change it, and abstract memories
+are never in it, as a search compares all of them.
 """
 
 from __future__ import annotations
@@ -23,16 +24,20 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.store.database.sql import quote_literal
 
 MAX_DIMENSION = 4_000
+# Links of a vector, and candidates among which they are chosen. Measured: docs/performance.md.
+_LINKS, _BUILD_CANDIDATES = 20, 128
 # Conditions on the rows of each table that a search may find, with or without archived memories.
 SEARCHABLE = {
     "task_memories": "NOT is_consolidated",
     "consolidated_memories": "(retired_at IS NULL OR archive_reason IS NOT NULL)",
 }
+# Kind of the memories in an index on the vectors of a table.
+INDEXED_KINDS = {"task_memories": "raw", "consolidated_memories": "merged"}
+# Ends of the names of indexes, by table: another way to build them or other rows is another end. Names have 63 bytes.
+_BUILDS = {"task_memories": f"m{_LINKS}", "consolidated_memories": f"l1m{_LINKS}"}
 # Seconds after which an index that another process built or dropped is noticed.
 _CACHE_SECONDS = 10.0
 _BYTES_OF_LINKS = 1_024
-# Links of a vector, and candidates among which they are chosen. Measured: docs/performance.md.
-_LINKS, _BUILD_CANDIDATES = 20, 128
 # Candidates of a search in an index of 1,000 rows. They grow with the cube root of the rows, so that recall stays.
 # Fewer do if memories that share rare words with the query are compared as well. Measured: docs/performance.md.
 _CANDIDATES_OF_1000, _CANDIDATES_BESIDE_WORDS = 54, 38
@@ -67,13 +72,19 @@ class VectorIndex:
     @property
     def name(self) -> str:
         """Name of the index in the schema. With another way to build it, the name is another."""
-        return f"{self.stem}m{_LINKS}"
+        return f"{self.stem}{_BUILDS[self.table]}"
+
+    @property
+    def rows_of_model(self) -> str:
+        """SQL of the condition on the rows with these vectors."""
+        model = quote_literal(self.model)
+        return f"project_id = '{self.project_id}' AND embedding_model = {model} AND embedding_dim = {self.dimension}"
 
     @property
     def rows(self) -> str:
         """SQL of the condition on the rows that count for whether the index is needed."""
-        model = quote_literal(self.model)
-        return f"project_id = '{self.project_id}' AND embedding_model = {model} AND embedding_dim = {self.dimension}"
+        kind = INDEXED_KINDS[self.table]
+        return self.rows_of_model if kind == "raw" else f"{self.rows_of_model} AND kind = {quote_literal(kind)}"
 
     @property
     def condition(self) -> str:
@@ -127,9 +138,14 @@ class StagedIndex(VectorIndex):
         return self.prefix
 
     @property
+    def name(self) -> str:
+        """Name of the index in the schema. It holds staged vectors of all kinds, which are there for a short time."""
+        return f"{self.stem}m{_LINKS}"
+
+    @property
     def rows(self) -> str:
         """SQL of the condition on the rows that count for whether the index is needed."""
-        return f"{super().rows} AND entity_type = {quote_literal(self.table)}"
+        return f"{self.rows_of_model} AND entity_type = {quote_literal(self.table)}"
 
     @property
     def condition(self) -> str:

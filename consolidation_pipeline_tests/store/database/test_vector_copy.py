@@ -103,6 +103,27 @@ def test_vectors_are_read_in_the_order_of_ids(tables: Connection, monkeypatch: p
     assert numbers.tolist() == [1 + stored.tolist().index(row) for row in both]
 
 
+_GENERATED = """
+    SELECT CAST(lpad(to_hex(n), 32, '0') AS uuid) AS id, n, CAST(ARRAY[%(first)s, n] AS vector) AS embedding
+    FROM generate_series(0, 59) AS n
+"""
+
+
+@pytest.mark.parametrize("rows", [20, 21])
+def test_two_connections_read_many_vectors(tables: Connection, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(vector_copy, "_FEWEST_SPLIT", 20)
+    wanted = np.arange(59 - rows, 59)
+    ids = to_ids([uuid.UUID(int=n) for n in wanted.tolist()])
+    (found, numbers), loaded = load_columns_and_vectors(
+        tables, _GENERATED, {"first": 2.5}, {"id": "S16", "n": ">i4"}, dimension=2, ids=ids
+    )
+    assert np.array_equal(found, ids)
+    assert numbers.tolist() == wanted.tolist()
+    assert loaded.tolist() == [[2.5, n] for n in wanted.tolist()]
+    with pytest.raises(EmbeddingError, match="not all vectors of 3 dimensions"):
+        load_columns_and_vectors(tables, _GENERATED, {"first": 2.5}, {"id": "S16", "n": ">i4"}, dimension=3, ids=ids)
+
+
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 

@@ -27,8 +27,9 @@ from consolidation_pipeline.store.search.retrievers import (
     read_nearest,
     run_reads,
 )
-from consolidation_pipeline.store.search.vector_indexes import VectorIndex, count_candidates, find_indexes
+from consolidation_pipeline.store.search.vector_indexes import SEARCHABLE, VectorIndex, count_candidates, find_indexes
 from consolidation_pipeline.store.search.word_indexes import WordIndex
+from consolidation_pipeline_tests.store import sample_rows
 from consolidation_pipeline_tests.store.sample_rows import add_merged, add_project, unit_vector
 from consolidation_pipeline_tests.store.search.conftest import DIMENSION, INSERT_MEMORIES, MODEL, RAW, ROWS
 
@@ -116,6 +117,34 @@ def test_index_of_earlier_version_is_read_until_replaced(engine: Engine, project
     with engine.begin() as connection:
         assert connection.execute(text(options)).all() == [(index.name, ["m=20", "ef_construction=128"])]
         assert len(search(connection, project, RAW, indexed=True)) == 20
+
+
+def test_index_holds_no_abstract_memories(engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    dimension = len(unit_vector(0))
+    index = VectorIndex("consolidated_memories", project.id, sample_rows.MODEL, dimension)
+    assert len(index.name) <= 63  # Postgres would cut a longer one
+    with engine.begin() as connection:
+        ids = [add_merged(connection, project, f"memory {n}", []) for n in range(6)]
+        abstract = f"UPDATE {SCHEMA}.consolidated_memories SET kind = 'pattern', abstraction_level = 2 WHERE id = :id"
+        connection.execute(text(abstract), [{"id": id_} for id_ in ids[:4]])
+    with engine.begin() as connection:
+        driver: Any = connection.connection.driver_connection
+        earlier = f'CREATE INDEX "{index.stem}m20" ON {SCHEMA}.consolidated_memories {index.definition}'
+        driver.execute(f"{earlier} WHERE {index.rows_of_model} AND {SEARCHABLE[index.table]}")
+    vector_indexes.list_complete_indexes.cache_clear()
+    existing = f"SELECT relname, reltuples FROM pg_class WHERE starts_with(relname, '{index.prefix}')"
+    monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 2)
+    with engine.begin() as connection:
+        assert find_indexes(connection, project.id, sample_rows.MODEL, dimension) == {index.table: index}
+    build_indexes(engine, project.id, sample_rows.MODEL, dimension)
+    with engine.begin() as connection:
+        assert connection.execute(text(existing)).all() == [(index.name, 2)]
+        driver = connection.connection.driver_connection
+        driver.execute(f'ALTER INDEX {SCHEMA}."{index.name}" RENAME TO "{index.stem}m20"')
+    monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 3)  # more than it has of merged memories
+    build_indexes(engine, project.id, sample_rows.MODEL, dimension)
+    with engine.begin() as connection:
+        assert connection.execute(text(existing)).all() == []
 
 
 def test_large_index_is_searched_with_more_candidates(engine: Engine, project: Project) -> None:
