@@ -45,6 +45,7 @@ from consolidation_pipeline.store.knowledge.abstractions import load_unit_vector
 from consolidation_pipeline.store.memories.embeddings import load_unembedded, save_embeddings
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, get_project
+from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 from consolidation_pipeline.store.sources.source_writes import abandon_writes, list_stood_for, list_taken, list_writes
 from consolidation_pipeline.store.sources.sources import (
     Source,
@@ -126,7 +127,7 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
         else:
             sync.compare(changes.keys)
         if changes.reason is not None:
-            sync.result.notes = (*sync.result.notes, f"all rows were compared: {changes.reason}")
+            sync.note(f"all rows were compared: {changes.reason}")
         sync.result.notes = (*sync.result.notes, *sync.describe())
         with engine.begin() as connection:
             changed = sync.result.count() if sync.result.is_change else None
@@ -138,11 +139,23 @@ def sync_source(engine: Engine, name: str) -> SyncResult:
 
 @dataclass(frozen=True, eq=False)
 class _GivenVector:
-    """Vector of a row, as Postgres writes it, for a memory. ``former``: unit vector (d,) of the text that it had."""
+    """Vector of a row for a memory. ``former``: unit vector (d,) of the text that it had."""
 
     memory_id: UUID
-    text: str
+    row: SourceRow
     former: Vectors | None = None
+
+    @property
+    def text(self) -> str:
+        """The vector as Postgres writes it."""
+        return self.row.vector or ""
+
+    @property
+    def is_former(self) -> bool:
+        """True if it is that of the former text: its program changed the text alone."""
+        if self.former is None or count_dimensions(self.text) != len(self.former):
+            return False
+        return bool(normalize(parse_vectors([self.text]))[0] @ self.former > _SAME_VECTOR)
 
 
 class _Sync:
@@ -157,6 +170,8 @@ class _Sync:
         self.taken: list[str] = []  # Hidden rows whose keys new rows have.
         self.shared: dict[str, int] = {}  # Keys that several rows have, with their number.
         self.timeless: list[str] = []  # Values that are no times, one for each row.
+        self.embedder = StoreEmbedder(engine, project, self.config, store)
+        self.unused = (0, "")  # Rows whose vectors are made anew, and why those of the first ones are.
 
     def describe(self) -> Iterator[str]:
         """Yield sentences on rows that were not copied as they are."""
@@ -176,6 +191,8 @@ class _Sync:
                 f"{counted(len(self.shared), 'key')} {plural(len(self.shared), 'is')} of several rows, for example "
                 f"{key} of {number}: none of these rows is copied until each has a key of its own"
             )
+        if self.unused[0]:
+            yield f"vectors of {counted(self.unused[0], 'row')} are made anew, not taken along: {self.unused[1]}"
         if self.timeless:
             yield (
                 f"{counted(len(self.timeless), 'row')} {plural(len(self.timeless), 'has')} a time that cannot be read, "
@@ -189,26 +206,29 @@ class _Sync:
             return load_erased_hashes(connection, self.project.id)
 
     @cached_property
-    def dimensions(self) -> int | None:
-        """Length of the vectors that are taken along; None = they are made anew here."""
+    def takes_vectors(self) -> bool:
+        """True if the vectors of the store are said to be of the project's model; else they are made anew here."""
         if not self.store.has_vectors:
-            return None
-        if not shares_model(self.config, self.project):
-            if self.source.synced_at is None:
-                theirs, ours = name_model(self.config), parse_options(self.project.config).embedding_model
-                told = f"vectors are made anew, not taken along: the store's are of {theirs}, the project's of {ours}"
-                self.result.notes = (*self.result.notes, told)
-            return None
+            return False
+        is_shared = shares_model(self.config, self.project)
+        if not is_shared and self.source.synced_at is None:
+            theirs, ours = name_model(self.config), parse_options(self.project.config).embedding_model
+            self.note(f"vectors are made anew, not taken along: the store's are of {theirs}, the project's of {ours}")
+        if is_shared:
+            self.embedder.prepare()
+        return is_shared
+
+    def _check_vectors(self, rows: Sequence[SourceRow]) -> int | None:
+        """Return the length of the vectors of rows; None = they are made anew here."""
         try:
-            return StoreEmbedder(self.engine, self.project, self.config, self.store).check()
+            return self.embedder.check(rows)
         except UsageError as error:
-            self.result.notes = (*self.result.notes, f"vectors are made anew, not taken along: {error}")
+            self.unused = (self.unused[0] + len(rows), self.unused[1] or str(error))
             return None
 
-    @property
-    def takes_vectors(self) -> bool:
-        """True if the vectors of the store are those of the project's model."""
-        return self.dimensions is not None
+    def note(self, sentence: str) -> None:
+        """Add a sentence for people to the result."""
+        self.result.notes = (*self.result.notes, sentence)
 
     def compare_all(self) -> None:
         """Compare the stamps of all rows, in one snapshot of the store."""
@@ -315,7 +335,7 @@ class _Sync:
                 continue
             states.append(_mirror(row, id_, is_new=True))
             if row.vector is not None:
-                vectors.append(_GivenVector(id_, row.vector))
+                vectors.append(_GivenVector(id_, row))
         if states:
             new = [(number, memory) for number, (_, memory, is_stale) in enumerate(memories) if not is_stale]
             with self.engine.begin() as connection:
@@ -357,21 +377,17 @@ class _Sync:
         return memory_id(self.project.slug, self.source.name, external_id)
 
     def _save_vectors(self, given: Sequence[_GivenVector]) -> None:
-        """Write vectors of the store to memories; those that cannot be used are made anew by the next run.
-
-        A row that still has the vector of its former text is not used: its program changed the text alone.
-        """
-        given = [vector for vector in given if count_dimensions(vector.text) == self.dimensions]
+        """Write vectors of the store to memories; those that cannot be used are made anew by the next run."""
+        given = [vector for vector in given if not vector.is_former]
+        if not given:
+            return
+        dimensions = self._check_vectors([vector.row for vector in given])
+        given = [vector for vector in given if count_dimensions(vector.text) == dimensions]
         if not given:
             return
         found = parse_vectors([vector.text for vector in given])
         usable = np.setdiff1d(np.arange(len(given)), find_unusable(found))
-        unit = normalize(found[usable])
-        is_new = [
-            (former := given[at].former) is None or float(former @ vector) <= _SAME_VECTOR
-            for at, vector in zip(usable.tolist(), unit, strict=True)
-        ]
-        ids, unit = to_ids([given[at].memory_id for at in usable[is_new].tolist()]), unit[is_new]
+        ids, unit = to_ids([given[at].memory_id for at in usable.tolist()]), normalize(found[usable])
         self.result.with_vectors += len(ids)
         if not len(ids):
             return
@@ -387,7 +403,7 @@ class _Sync:
 
     def _revise(self, rows: Sequence[SourceRow], known: dict[str, SourceRowState]) -> list[_GivenVector]:
         """Give memories the text that their rows have now; return the vectors of those that have no vector now."""
-        revisions, states, vectors = {}, [], dict[UUID, str]()
+        revisions, states, vectors = {}, [], dict[UUID, SourceRow]()
         for row in rows:
             id_ = known[row.key].memory_id
             try:
@@ -396,14 +412,15 @@ class _Sync:
                 states.append(self._refuse(row, id_, str(error)))
                 continue
             states.append(_mirror(row, id_, is_new=False))
-            if row.vector is not None and self.dimensions is not None:
-                vectors[id_] = row.vector
+            if row.vector is not None:
+                vectors[id_] = row
         given = list[_GivenVector]()
         if revisions:
             former = dict[UUID, Vectors]()
             if vectors:
                 with self.engine.connect() as connection:
-                    former = load_unit_vectors(connection, vectors, self.model, self.dimensions or 0)
+                    length = load_dimension(connection, self.project.id, self.model)
+                    former = load_unit_vectors(connection, vectors, self.model, length)
             done = revise_memories(
                 self.engine, self.project, revisions, changed_by=AUTHOR, reason=f"{CHANGED_REASON}: {self.source.name}"
             )

@@ -88,7 +88,7 @@ def test_rows_that_say_the_same_need_no_model(
     """The model of the vectors is looked for only if some are to be taken along."""
     connect(pipeline, mem0_store)
     mem0_store.connection.execute('UPDATE mem0 SET payload = payload || \'{"updated_at": "2027-01-01"}\'')
-    monkeypatch.setattr(StoreEmbedder, "check", lambda _: pytest.fail("rows were embedded"))
+    monkeypatch.setattr(StoreEmbedder, "check", lambda *_: pytest.fail("rows were embedded"))
     result = sync_source(pipeline.engine, SOURCE)
     assert (result.read, result.unchanged) == (ROWS, ROWS)
 
@@ -451,9 +451,25 @@ def test_vectors_of_another_model_are_left_out(mem0_store: Store, pipeline: Pipe
     result = sync_source(pipeline.engine, SOURCE)
     assert (result.added, result.with_vectors) == (len(all_wordings()), 0)
     (note,) = result.notes
-    assert note.startswith("vectors are made anew, not taken along: wordllama")
+    assert note.startswith(f"vectors of {result.added} rows are made anew, not taken along: wordllama")
     pipeline.run(PROJECT)
     assert len(plan_writes(pipeline.engine, SOURCE, quiet_seconds=0)) == len(FACTS) * len(USERS)
+
+
+def test_vectors_are_left_out_when_the_model_changes(mem0_store: Store, pipeline: Pipeline) -> None:
+    connect(pipeline, mem0_store)
+    mem0_store.add([("ann", "Deploys need an approval."), ("ann", "Backups run at night.")])
+    mem0_store.connection.execute(
+        "UPDATE mem0 SET vector = (SELECT array_agg(-v)::vector FROM unnest(vector::real[]) v) "
+        "WHERE payload ->> 'user_id' = 'ann'"
+    )
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.added, result.with_vectors) == (2, 0)
+    (note,) = result.notes
+    assert note.startswith("vectors of 2 rows are made anew, not taken along: wordllama")
+    mem0_store.add([("ben", "Invoices are printed in Riga.")])
+    result = sync_source(pipeline.engine, SOURCE)
+    assert (result.added, result.with_vectors, result.notes) == (1, 1, ())
 
 
 @pytest.mark.parametrize("mode", ["mirror", "review"])
