@@ -30,14 +30,16 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import Contents, Units
 from consolidation_pipeline.service.similarity.recall_rows import RecallQueries, SearchedRows
 from consolidation_pipeline.store.database.engine import Connection
-from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
+from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
 from consolidation_pipeline.store.search.recall import load_text_fingerprints
 from consolidation_pipeline.store.similarity.recall_answers import load_recall_answers, replace_recall_answers
 
 # Similarities of one pair that are computed beside different rows may differ by rounding.
 ROUNDING = 1e-5
-# Rows whose fingerprints are computed, and queries that are compared with new rows, at a time.
-_HASHED, _COMPARED = 10_000, 256
+# Queries that are compared with new rows at a time.
+_COMPARED = 256
+# Of the random factors that vectors are hashed by.
+_SEED = 1979
 
 Integers = npt.NDArray[np.int64]
 Prints = npt.NDArray[np.uint64]
@@ -210,10 +212,10 @@ def compute_fingerprints(
         scope_of[rows.scopes],
         np.append(_find_keys(known, keys, rows.ids[:stored]), texts),
         rows.is_successor,
-        rows.vectors,
+        _hash_vectors(rows.vectors),
     )
     ids = np.where(queries.nodes >= 0, contents.nodes.ids[queries.nodes], b"")
-    of_queries = _hash_columns(ids, _find_keys(known, keys, ids), queries.vectors)
+    of_queries = _hash_columns(ids, _find_keys(known, keys, ids), _hash_vectors(queries.vectors))
     return Fingerprints(of_rows, _hash_groups(units, rows, queries, of_rows, of_queries))
 
 
@@ -260,14 +262,24 @@ def _hash(parts: Iterable[str | npt.NDArray[Any]]) -> int:
 
 
 def _hash_columns(*columns: npt.NDArray[Any]) -> Prints:
-    """Return a hash of each row (n,) of columns (n,) or (n, d), of 64 bits."""
-    digests = []
-    for start in range(0, len(columns[0]), _HASHED):
-        parts = [np.ascontiguousarray(column[start : start + _HASHED]) for column in columns]
-        packed = np.concatenate([part.view(np.uint8).reshape(len(part), -1) for part in parts], axis=1)
-        data, width = packed.tobytes(), packed.shape[1]
-        digests += [blake2b(data[at : at + width], digest_size=8).digest() for at in range(0, len(data), width)]
+    """Return a hash of each row (n,) of columns (n,), of 64 bits."""
+    parts = [np.ascontiguousarray(column) for column in columns]
+    packed = np.concatenate([part.view(np.uint8).reshape(len(part), part.itemsize) for part in parts], axis=1)
+    data, width = packed.tobytes(), packed.shape[1]
+    digests = [blake2b(data[at : at + width], digest_size=8).digest() for at in range(0, len(data), width)]
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+
+
+def _hash_vectors(x: Vectors) -> Prints:
+    """Return a hash of each vector (n,) of ``x`` (n, d), of 64 bits.
+
+    The sum of its words of 64 bits, each times an odd random factor, modulo 2**64: a multilinear hash (Carter and
+    Wegman 1979), which reads the vectors once.
+    """
+    words = np.ascontiguousarray(np.pad(x, ((0, 0), (0, 1))) if x.shape[1] % 2 else x, np.float32).view(np.uint64)
+    factors = np.random.default_rng(_SEED).integers(0, 2**63, words.shape[1], np.uint64) * np.uint64(2) + np.uint64(1)
+    hashes: Prints = np.einsum("nw,w->n", words, factors)
+    return hashes
 
 
 def find_held(
