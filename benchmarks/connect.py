@@ -153,9 +153,13 @@ def write_as_the_program(url: str, dimension: int, merged: Sequence[str], stop: 
     """Update and insert rows one by one until ``stop`` is set; put the seconds of each into ``times``."""
     import psycopg
 
+    from consolidation_pipeline_tests.service.sources.local_vectors import repeat_vectors
+
     draw, taken, locks = random.Random(SEED + os.getpid()), [], []
     # Few texts, and one user's: they cost the next run little.
-    own = [make_values((UUID(int=0), "writer", f"Entry {at} of the writer"), np.ones(dimension)) for at in range(20)]
+    texts = [f"Entry {at} of the writer" for at in range(20)]
+    vectors = repeat_vectors(texts, dimension)
+    own = [make_values((UUID(int=0), "writer", text), vector) for text, vector in zip(texts, vectors, strict=True)]
     with psycopg.connect(url, autocommit=True) as store:
         store.add_notice_handler(lambda told: locks.append(told.message_primary))
         store.execute("SET deadlock_timeout = '50ms'; SET log_lock_waits = on; SET client_min_messages = log")
