@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -19,7 +21,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from consolidation_pipeline.service.sources.connections import connect_source
 from consolidation_pipeline.service.sources.sync import sync_source
 from consolidation_pipeline.service.sources.write_back import write_source
-from consolidation_pipeline_tests.openai_server import openai_server
+from consolidation_pipeline_tests.openai_server import Reply, Request, json_response, openai_server
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.sources.conftest import PROJECT, SOURCE, URL_ENV
 from consolidation_pipeline_tests.service.sources.local_vectors import repeat_vectors, reply_with_local_vectors
@@ -122,6 +124,58 @@ def langgraph_library(store_url: str) -> Iterator[Library]:
 
 
 @pytest.fixture
+def langmem_library(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+    """Store of LangGraph, filled by the memory manager of LangMem, whose model calls a tool for each memory."""
+    from langchain_openai import ChatOpenAI
+    from langgraph.store.postgres import PostgresStore
+    from langgraph.store.postgres.aio import AsyncPostgresStore
+    from langmem import create_memory_store_manager
+
+    index: Any = {
+        "dims": DIMENSION,
+        "embed": lambda texts: repeat_vectors(texts, DIMENSION).tolist(),
+        "fields": ["content.content"],
+    }
+    monkeypatch.setenv("LANGSMITH_TRACING", "false")
+
+    def extract(request: Request) -> Reply:
+        """Answer with one memory: what the conversation says."""
+        (said,) = re.findall(r"I learned: (.*)", json.dumps(request.body["messages"], ensure_ascii=False))[-1:]
+        arguments = json.dumps({"content": said.partition("<END>")[0]})
+        call = {"id": "call-1", "type": "function", "function": {"name": "Memory", "arguments": arguments}}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+        return json_response(
+            {"id": "chat-1", "object": "chat.completion", "created": 1, "model": "local", "choices": [choice]}
+        )
+
+    with openai_server(extract) as server, PostgresStore.from_conn_string(store_url, index=index) as store:
+        store.setup()
+        model = ChatOpenAI(model="local", base_url=server.api_base, api_key="none")
+        manager = create_memory_store_manager(model, namespace=("memories", "{user}"), store=store)
+
+        def add(user: str, text: str) -> None:
+            said = {"messages": [{"role": "user", "content": f"I learned: {text}<END>"}]}
+            manager.invoke(said, config={"configurable": {"user": user}})
+
+        async def search_async(queries: Sequence[Query]) -> list[list[str]]:
+            async with AsyncPostgresStore.from_conn_string(store_url, index=index) as other:
+                found = [await other.asearch(("memories", user), query=text, limit=WORDINGS) for user, text in queries]
+            return [[item.value["content"]["content"] for item in each] for each in found]
+
+        yield Library(
+            {"kind": "langgraph", "embedding_model": "local", "text": "content.content"},
+            ["store", "store_vectors"],
+            add,
+            lambda user, query: [
+                item.value["content"]["content"]
+                for item in store.search(("memories", user), query=query, limit=WORDINGS)
+            ],
+            search_async,
+        )
+
+
+@pytest.fixture
 def agno_library(store_url: str) -> Iterator[Library]:
     """Memories of Agno, which are listed and not searched."""
     from agno.db.postgres import AsyncPostgresDb, PostgresDb
@@ -191,7 +245,7 @@ def llamaindex_library(store_url: str) -> Iterator[Library]:
     engine.dispose()
 
 
-@pytest.fixture(params=["mem0_library", "langgraph_library", "agno_library", "llamaindex_library"])
+@pytest.fixture(params=["mem0_library", "langgraph_library", "langmem_library", "agno_library", "llamaindex_library"])
 def library(request: pytest.FixtureRequest) -> Library:
     """Each library in turn, with facts in several wordings."""
     chosen: Library = request.getfixturevalue(request.param)
