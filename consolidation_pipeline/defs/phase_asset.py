@@ -50,7 +50,10 @@ def phase_asset(
             slug, began = context.partition_key, time.monotonic()
             run = consolidation.open_run(slug)
             with run.phase(name) as phase:
-                more = work(run, phase) or {}
+                if run.unchanged is None:
+                    more = work(run, phase) or {}
+                else:
+                    more, phase.metrics = {}, {"skipped": f"nothing has changed since job {run.unchanged.id}"}
             with run.reading() as connection:
                 rows = count_rows(connection, run.project.id, name)
             log = context.log.warning if any(phase.metrics.get(key) for key in _WARNINGS) else context.log.info

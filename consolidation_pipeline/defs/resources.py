@@ -139,6 +139,7 @@ class _ProjectRuns:
                         run_id=self._run.run_id,
                         requested=self._find_requested(),
                         overrides=self._resource.options,
+                        may_skip=True,
                     )
                 )
             except UsageError as error:

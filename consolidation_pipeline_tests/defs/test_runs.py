@@ -91,6 +91,37 @@ def test_project_run_passes_all_checks(engine: Engine, sample: Sample, instance:
     assert job_rows(engine) == [("completed", "manual", list(PHASES), result.run_id)]
 
 
+def test_nothing_is_done_again_without_a_change(engine: Engine, sample: Sample, instance: dg.DagsterInstance) -> None:
+    def list_skipped(result: dg.ExecuteInProcessResult) -> list[str]:
+        found = [event.materialization for event in result.get_asset_materialization_events()]
+        return [one.asset_key.path[-1] for one in found if "skipped" in one.metadata]
+
+    def read_metrics() -> dict[str, Any]:
+        with engine.connect() as connection:
+            query = "SELECT metrics FROM consolidation.consolidation_jobs ORDER BY created_at DESC LIMIT 1"
+            return dict(connection.execute(text(query)).scalar_one())
+
+    sample("alpha", 60)
+    assert list_skipped(materialize(instance, "alpha")) == []
+    state = read_metrics()["state"]
+    with engine.connect() as connection:
+        changes = connection.execute(text("SELECT count(*) FROM consolidation.consolidation_changes")).scalar_one()
+    for _ in range(2):
+        again = materialize(instance, "alpha")
+        assert again.success
+        assert sorted(list_skipped(again)) == sorted(PHASES)
+        assert all(evaluation.passed for evaluation in again.get_asset_check_evaluations())
+        assert read_metrics()["state"] == state
+        assert str(read_metrics()["clusters"]["skipped"]).startswith("nothing has changed since job ")
+    with engine.connect() as connection:
+        assert (
+            changes == connection.execute(text("SELECT count(*) FROM consolidation.consolidation_changes")).scalar_one()
+        )
+    sample("alpha", 61)
+    assert list_skipped(materialize(instance, "alpha")) == []
+    assert read_metrics()["state"] != state
+
+
 def reject_pair(engine: Engine) -> None:
     """Store the rejection of a suggestion to merge two memories."""
     with engine.begin() as connection:

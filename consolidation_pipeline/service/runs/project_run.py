@@ -113,6 +113,7 @@ class ProjectRun:
         span: Span of the run in a trace; parent of the spans of its phases.
         longest: Seconds of the longest phase that was completed, and its name.
         model_slot: Returns for a phase the slot that it holds while it may call a paid model.
+        unchanged: Job since which nothing has changed, so that its phases would do nothing again; None = there is none.
         compared: Vectors of the last graph update, kept for the phase that forms groups.
         query_embedder: Model for the queries of memory tests; None = opened with a short timeout.
         test_gate: Gate of the memory tests, opened at its first use (``memory_tests.gate.open_gate``).
@@ -141,6 +142,7 @@ class ProjectRun:
     span: Any = None
     longest: tuple[float, str] = (0.0, "")
     model_slot: Callable[[str], AbstractContextManager[object]] = nullcontext
+    unchanged: Row[Any] | None = None
     compared: ComparedVectors | None = None
     query_embedder: Embedder | None = None
     test_gate: Any = None

@@ -27,7 +27,7 @@ from consolidation_pipeline.service.runs.project_run import (
     raise_if_cancelled,
     read_decisions,
 )
-from consolidation_pipeline.service.runs.run_fingerprint import compute_fingerprint
+from consolidation_pipeline.service.runs.run_fingerprint import compute_fingerprint, find_unchanged_job
 from consolidation_pipeline.service.runs.stale_jobs import fail_running_job
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.admin.project_counts import count_raw_memories
@@ -57,6 +57,7 @@ def open_run(
     run_id: str | None = None,
     requested: UUID | None = None,
     overrides: Mapping[str, Any] | None = None,
+    may_skip: bool = False,
 ) -> Iterator[ProjectRun]:
     """Begin a run; at the end of the block, end its job row with the status that the run reached.
 
@@ -68,6 +69,7 @@ def open_run(
         run_id: Id of the Dagster run, if any.
         requested: Pending job that the run was launched for, if any.
         overrides: Options over those of the project. Options that the job was requested with come before them.
+        may_skip: Look for a job since which nothing has changed (``ProjectRun.unchanged``), if all phases are planned.
 
     Raises:
         InvalidOptionError: One of the ``overrides`` does not exist or is out of range.
@@ -82,16 +84,19 @@ def open_run(
     if overrides:
         options = apply_limits(parse_options(overrides, base=options), read_limits(settings))
     with project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
+        is_whole = tuple(planned) == PHASES and not overrides
+        unchanged = find_unchanged_job(engine, project, settings) if may_skip and is_whole else None
         with engine.begin() as connection:
             fold_uses(connection, project.id)
             if requested is not None:
                 _reject_ended_request(jobs.get_job(connection, requested))
             fail_running_job(connection, project.id)
+            pending = _find_pending(connection, project, planned, requested)
             job_id, now, options, plan = _begin_job(
                 connection,
                 project,
                 options,
-                pending=_find_pending(connection, project, planned, requested),
+                pending=pending,
                 settings=settings,
                 scope=build_scope(job if job in JOB_PHASES else "consolidate", planned),
                 trigger_type=trigger_type,
@@ -101,6 +106,7 @@ def open_run(
             counts = _count_raw(connection, project)
         run = ProjectRun(engine, project, options, job_id, job, planned, now, triggered_by, counts, plan=plan)
         run.trigger_type = trigger_type
+        run.unchanged = unchanged if pending is None else None
         run.span = _begin_span(run)
         try:
             yield run
@@ -232,7 +238,9 @@ def _end_run(run: ProjectRun, status: str, error: str | None) -> None:
         with run.engine.begin() as connection:
             # Memories that came during the run may have missed some phases.
             memories, archived = run.raw_counts
-            if is_whole and _count_raw(connection, run.project) == (memories, archived + run.archived):
+            if is_whole and run.unchanged is not None:
+                metrics["state"] = run.unchanged.metrics["state"]
+            elif is_whole and _count_raw(connection, run.project) == (memories, archived + run.archived):
                 metrics["state"] = compute_fingerprint(connection, run.project, run.options, run.now)
             jobs.finish_job(connection, run.job_id, status, error=error, metrics=metrics)
     except Exception:
