@@ -235,9 +235,10 @@ def _replace_covered(first: _Source, details: list[Statement], sources: Sequence
 
 
 def _take_bullet(old: str, new: str) -> str:
-    """Return the sentence ``new`` with the bullet of ``old``."""
+    """Return the sentence ``new`` with the bullet of ``old``; as it is if its own holds a number that is a fact."""
     bullet, own = BULLET.match(old), BULLET.match(new)
-    return (bullet[0] if bullet else "") + (new[own.end() :] if own else new)
+    bare = new[own.end() :] if own else new
+    return new if find_missing_literals([new], bare) else (bullet[0] if bullet else "") + bare
 
 
 def _join_kept(source: _Source, details: list[Statement]) -> list[Piece]:

@@ -148,6 +148,7 @@ def test_merge_closes_open_code_block() -> None:
     ["Use Use Use Use Use Use\nUse ", "Use Use Use Use Use Use Use \n```python\nif x_1 == 2:\n\n    run('v3')\n```"]
 )
 @example(["v2,\n1. ", "Use "])
+@example(["OAuth. Use ", "1. 1. Use "])
 @given(texts | recased)
 def test_merge_contains_every_source(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
