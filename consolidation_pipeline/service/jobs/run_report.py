@@ -37,7 +37,7 @@ def write_report(run: ProjectRun) -> RunReport:
     """Return the numbers of the project and of the run. First build the indexes of a large project."""
     with run.reading() as connection:
         dimension = load_vector_length(connection, run.project.id, run.embedder.name)
-    build_indexes(run.engine, run.project.id, run.embedder.name, dimension)
+    build_indexes(run.engine, run.project.id, run.embedder.name, dimension, scope=run.options.scope)
     with run.reading() as connection:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)

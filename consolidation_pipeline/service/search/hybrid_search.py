@@ -62,6 +62,7 @@ from consolidation_pipeline.store.search.retrievers import (
     run_reads,
     snapshot,
 )
+from consolidation_pipeline.store.search.scope_indexes import ScopeIndex, find_scope_indexes
 from consolidation_pipeline.store.search.search_hits import (
     RankedMemory,
     load_hits,
@@ -298,7 +299,10 @@ def _retrieve(
     if vector is None:
         matches = run_reads(connection, reads)
     else:
-        indexed = find_indexes(connection, project_id, vector[0], len(vector[1]))
+        scoped: Mapping[str, ScopeIndex] = {}
+        if filters.scope is not None and filters.as_of is None and not facts.has_staged:
+            scoped = find_scope_indexes(connection, project_id, filters.scope_option, filters.scope)
+        indexed = {} if scoped else find_indexes(connection, project_id, vector[0], len(vector[1]))
         staged = find_staged_indexes(connection, project_id, vector[0], len(vector[1])) if facts.has_staged else None
         read = [*indexed.values(), *(staged or {}).values()]
         beside_words = bool(frequencies and words)
@@ -312,6 +316,7 @@ def _retrieve(
             indexed=indexed,
             staged=staged,
             candidates=count_candidates(connection, read, nearest=listed, beside_words=beside_words) if read else 0,
+            scoped=scoped,
         )
         semantic, matches = run_both(connection, nearest, reads)
     cosines = {

@@ -39,7 +39,9 @@ def raw_scope_key(option: str, row: str = "t") -> str:
     if len(values) <= 1:
         return values[0] if values else "NULL::text"
     escaped = [f"replace(replace({value}, '~', '~0'), '/', '~1')" for value in values]
-    return f"CASE WHEN concat({', '.join(values)}) = '' THEN '' ELSE concat_ws('/', {', '.join(escaped)}) END"
+    # Not by concat, which an index may not hold.
+    joined = " || '/' || ".join(escaped)
+    return f"CASE WHEN {' || '.join(values)} = '' THEN '' ELSE {joined} END"
 
 
 def _field_value(field: str, row: str) -> str:

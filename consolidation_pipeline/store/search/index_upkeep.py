@@ -1,4 +1,4 @@
-"""Upkeep of the indexes that a large project has of its own: on vectors and on words."""
+"""Upkeep of the indexes that a large project has of its own: on vectors, on words and on scopes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from uuid import UUID
 from psycopg.errors import DiskFull, LockNotAvailable, OutOfMemory
 from sqlalchemy import Connection, Engine, text
 
+from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
+from consolidation_pipeline.store.database.scope_keys import has_walls
 from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.search.scope_indexes import ScopeIndex
 from consolidation_pipeline.store.search.vector_indexes import (
     MAX_DIMENSION,
     SEARCHABLE,
@@ -28,11 +31,13 @@ _LOCK_TIMEOUT = "60s"
 # size of the server is unknown, hence the upper bound.
 _MAX_BUILD_MEMORY = 512 * 1024**2
 
-Index = VectorIndex | WordIndex
+Index = VectorIndex | WordIndex | ScopeIndex
 
 
-def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) -> list[str]:
+def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int, *, scope: str = NO_WALLS) -> list[str]:
     """Build the indexes that a project of this size lacks, and return their names. Count its words again if need be.
+
+    ``scope``: the project's option. Without walls, there is no index on scopes.
 
     Indexes are built without blocking writers, outside of a transaction. Incomplete indexes are replaced, and those of
     other models and of earlier versions are dropped once the new one is there. One process builds at a time; any other
@@ -42,36 +47,38 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
     indexes: list[Index] = []
     if 0 < dimension <= MAX_DIMENSION:
         indexes += [VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE]
-    words = [WordIndex(table, project_id) for table in SEARCHABLE]
+    indexes += [WordIndex(table, project_id) for table in SEARCHABLE]
+    if has_walls(scope):
+        indexes += [ScopeIndex(table, project_id, scope) for table in SEARCHABLE]
     with autocommit_connection(engine) as connection:
-        names = [index.name for index in [*indexes, *words]]
+        names = [index.name for index in indexes]
         bound = {"project": project_id, "names": names, "before": max(MIN_INDEXED_ROWS - 1, 0)}
         if not connection.execute(text(_IS_LARGE), bound).scalar_one():
             return []
-    return _build_missing(engine, indexes, words)
+    return _build_missing(engine, indexes)
 
 
 def build_staged_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) -> list[str]:
     """Build the indexes on staged vectors that a project of this size lacks, as ``build_indexes`` does."""
     if not 0 < dimension <= MAX_DIMENSION:
         return []
-    return _build_missing(engine, [StagedIndex(table, project_id, model, dimension) for table in SEARCHABLE], [])
+    return _build_missing(engine, [StagedIndex(table, project_id, model, dimension) for table in SEARCHABLE])
 
 
-def _build_missing(engine: Engine, indexes: Sequence[Index], words: Sequence[WordIndex]) -> list[str]:
+def _build_missing(engine: Engine, indexes: Sequence[Index]) -> list[str]:
     with _maintenance_connection(engine) as connection:
         if not connection.execute(text(_TRY_LOCK)).scalar_one():
             return []
         try:
             built = []
-            for index in [*indexes, *words]:
+            for index in indexes:
                 if not _has_enough_rows(connection, index):
                     if isinstance(index, VectorIndex):  # one of an earlier version may hold more rows
                         with suppress(LockNotAvailable):
                             _drop(connection, index.stem, but=index.name)
                 elif not _is_complete(connection, index) and _build(connection, index):
                     built.append(index.name)
-            for index in [*indexes, *words]:
+            for index in indexes:
                 if _is_complete(connection, index):
                     with suppress(LockNotAvailable):
                         _drop(connection, index.prefix, but=index.name)
@@ -146,7 +153,11 @@ def drop_indexes(engine: Engine, project_id: UUID) -> None:
     """Drop a project's indexes without blocking anybody. They stay if another transaction blocks this for too long."""
     with _maintenance_connection(engine) as connection, suppress(LockNotAvailable):
         for table in SEARCHABLE:
-            for index in (VectorIndex(table, project_id, "", 0), WordIndex(table, project_id)):
+            for index in (
+                VectorIndex(table, project_id, "", 0),
+                WordIndex(table, project_id),
+                ScopeIndex(table, project_id),
+            ):
                 _drop(connection, index.prefix)
     drop_staged_indexes(engine, project_id)
 

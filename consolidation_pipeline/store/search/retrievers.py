@@ -28,6 +28,7 @@ from consolidation_pipeline.store.database.schema import KINDS
 from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_of_use, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal
 from consolidation_pipeline.store.database.vector_copy import Vectors
+from consolidation_pipeline.store.search.scope_indexes import ScopeIndex
 from consolidation_pipeline.store.search.vector_indexes import INDEXED_KINDS, StagedIndex, VectorIndex
 
 # Kinds that are made from several others and say less than these: levels 2 and 3.
@@ -260,6 +261,7 @@ def build_nearest_query(
     staged: Mapping[str, StagedIndex] | None = None,
     candidates: int = 0,
     goes_on: bool = False,
+    scoped: Mapping[str, ScopeIndex] | None = None,
 ) -> str:
     """Return the SQL of the nearest memories: id, kind and similarity, at most ``limit`` of each table and part.
 
@@ -267,13 +269,16 @@ def build_nearest_query(
     similarities are exact. What the index is of, and the limit, are part of the SQL, so that one plan is good for all
     values and can be kept. Of any other table, and of abstract memories, every row is compared. ``staged``: indexes on
     staged vectors, which are compared too; None = there are none. ``candidates``: those that the search of an index
-    keeps. ``goes_on``: the search of an index goes on if filters remove its first rows. Binds ``project``,
-    ``vector``, ``model``, ``dimension`` and ``filters.parameters``.
+    keeps. ``goes_on``: the search of an index goes on if filters remove its first rows. ``scoped``: indexes on scope
+    keys, by which the rows to compare are found. Binds ``project``, ``vector``, ``model``, ``dimension`` and
+    ``filters.parameters``.
     """
     nearest = []
     for kinds in filters.parts:
         for table, of_kinds in split_by_table(kinds).items():
             rows, order = _ROWS_OF_MODEL, "distance, id"
+            if scoped and table in scoped:
+                rows = f"{scoped[table].condition} AND {rows}"
             if table in indexed and not ABSTRACT_KINDS.intersection(kinds):
                 rows = indexed[table].condition.replace("%", "%%")
                 # Not by the id too: sorting whole rows takes as long as finding them.
@@ -307,6 +312,7 @@ def read_nearest(
     indexed: Mapping[str, VectorIndex],
     staged: Mapping[str, StagedIndex] | None = None,
     candidates: int = 0,
+    scoped: Mapping[str, ScopeIndex] | None = None,
 ) -> Reads[list[SemanticMatch]]:
     """Return the memories nearest to a vector, best first, ties by id.
 
@@ -322,6 +328,8 @@ def read_nearest(
         indexed: Indexes to read, by table.
         staged: Indexes on staged vectors to read, by table; None = the project has no staged vectors.
         candidates: Candidates that the search of an index keeps (``count_candidates``); 0 = without indexes.
+        scoped: Indexes on scope keys, by which all rows of the filters' scope are found and compared; without the
+            other indexes.
     """
     bound = {"project": project_id, "model": model, "dimension": len(vector), "vector": Vector(vector)}
     bound |= filters.parameters
@@ -331,7 +339,9 @@ def read_nearest(
     through_index = {INDEXED_KINDS[table] for table in {*used, *(used_staged or {})}}.intersection(filters.kinds)
     # A search that can go on takes a tenth longer. An index on staged vectors holds abstract memories too.
     for goes_on in (True,) if filters.is_narrow or "consolidated_memories" in (used_staged or {}) else (False, True):
-        query = build_nearest_query(filters, used, limit, staged=used_staged, candidates=candidates, goes_on=goes_on)
+        query = build_nearest_query(
+            filters, used, limit, staged=used_staged, candidates=candidates, goes_on=goes_on, scoped=scoped
+        )
         rows = _drop_repeated((yield query, bound))
         kinds = [row[2] for row in rows]
         if all(kinds.count(kind) >= limit for kind in through_index):

@@ -198,13 +198,14 @@ def _find_complete(connection: Connection, indexes: Iterable[AnyIndex]) -> Mappi
 _LIST_COMPLETE_INDEXES = """
     SELECT c.relname, greatest(c.reltuples, 0)
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
-    WHERE a.amname IN ('hnsw', 'gin') AND i.indisvalid AND c.relnamespace = to_regnamespace('consolidation')
+    WHERE (a.amname IN ('hnsw', 'gin') OR c.relname ~ '^[a-z]+_memories_scope_[0-9a-f]{12}_') AND i.indisvalid
+        AND c.relnamespace = to_regnamespace('consolidation')
 """
 
 
 @cached(TTLCache(maxsize=16, ttl=_CACHE_SECONDS), key=lambda connection: connection.engine, lock=Lock())
 def list_complete_indexes(connection: Connection) -> Mapping[str, float]:
-    """Return the complete indexes on vectors and words in the schema by name, cached for ``_CACHE_SECONDS``.
+    """Return the complete indexes on vectors, words and scopes in the schema by name, cached for ``_CACHE_SECONDS``.
 
     Each has its number of rows as of the last time that Postgres counted them.
     """

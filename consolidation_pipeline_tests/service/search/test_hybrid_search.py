@@ -20,6 +20,7 @@ from consolidation_pipeline.service.search.hybrid_search import MAX_QUERY_CHARS,
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.search import index_upkeep
+from consolidation_pipeline.store.search.vector_indexes import list_complete_indexes
 from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
@@ -325,7 +326,9 @@ def find_in_scope(pipeline: Pipeline, scope: str | None) -> list[str]:
 
 
 @pytest.mark.parametrize("option", ["user_id", "agent_id,metadata.team"])
-def test_search_in_scope_finds_it_and_the_empty_scope(pipeline: Pipeline, option: str) -> None:
+def test_search_in_scope_finds_it_and_the_empty_scope(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
     users = {"ada": "The staging database of ada is small.", "bob": "The staging database of bob is large."}
     pipeline.configure_new(scope=option)
     for user, content in users.items():
@@ -341,6 +344,16 @@ def test_search_in_scope_finds_it_and_the_empty_scope(pipeline: Pipeline, option
         assert find_in_scope(pipeline, scope) == sorted([content, shared])
     assert find_in_scope(pipeline, "nobody") == find_in_scope(pipeline, "") == [shared]
     assert find_in_scope(pipeline, None) == sorted([*users.values(), shared])
+    # By the indexes of a large project, the same is found.
+    monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 1)
+    pipeline.run()
+    list_complete_indexes.cache_clear()
+    for user, content in users.items():
+        scope = user if option == "user_id" else f"{user}/{user}~1team"
+        assert find_in_scope(pipeline, scope) == sorted([content, shared])
+    assert find_in_scope(pipeline, "nobody") == [shared]
+    names = pipeline.rows("SELECT indexname FROM pg_indexes WHERE indexname LIKE '%_scope_%'")
+    assert names
 
 
 def test_scope_has_no_effect_without_walls(pipeline: Pipeline) -> None:

@@ -18,7 +18,7 @@ from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline.store.search import index_upkeep, vector_indexes
+from consolidation_pipeline.store.search import index_upkeep, scope_indexes, vector_indexes
 from consolidation_pipeline.store.search.index_upkeep import build_indexes, drop_indexes
 from consolidation_pipeline.store.search.retrievers import (
     SearchFilters,
@@ -27,6 +27,7 @@ from consolidation_pipeline.store.search.retrievers import (
     read_nearest,
     run_reads,
 )
+from consolidation_pipeline.store.search.scope_indexes import ScopeIndex, find_scope_indexes
 from consolidation_pipeline.store.search.vector_indexes import SEARCHABLE, VectorIndex, count_candidates, find_indexes
 from consolidation_pipeline.store.search.word_indexes import WordIndex
 from consolidation_pipeline_tests.store import sample_rows
@@ -145,6 +146,53 @@ def test_index_holds_no_abstract_memories(engine: Engine, project: Project, monk
     build_indexes(engine, project.id, sample_rows.MODEL, dimension)
     with engine.begin() as connection:
         assert connection.execute(text(existing)).all() == []
+
+
+@pytest.mark.parametrize("option", ["user_id", "user_id,agent_id", "metadata.team"])
+def test_rows_of_a_scope_are_found_by_its_index(
+    engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    with engine.begin() as connection:
+        merged = add_merged(connection, project, "all of them", [], scope_key="u1")
+        assign = (
+            f"UPDATE {SCHEMA}.task_memories SET user_id = 'u' || external_id::int % 300, agent_id = '', metadata = "
+        )
+        connection.execute(text(f"{assign} jsonb_build_object('team', 'u' || external_id::int % 300)"))
+    monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 0)
+    assert find_names(engine, project, option) == []
+    build_indexes(engine, project.id, MODEL, DIMENSION, scope=option)
+    assert find_names(engine, project, option) == [
+        ScopeIndex(table, project.id, option).name for table in ("task_memories", "consolidated_memories")
+    ]
+    scope = "u1/" if "," in option else "u1"
+    filters = SearchFilters(LEVELS, scope=scope, scope_option=option)
+    with engine.begin() as connection:
+        connection.execute(text(f"ANALYZE {SCHEMA}.task_memories"))
+        scoped = find_scope_indexes(connection, project.id, option, scope)
+        query = build_nearest_query(filters, {}, 20, scoped=scoped)
+        bound = parameters(project, **filters.parameters)
+        plan = explain(connection, query, bound)
+        assert scoped["task_memories"].name in plan
+        found = fetch_rows(connection, query, bound)
+        assert found == fetch_rows(connection, build_nearest_query(filters, {}, 20), bound)
+        assert len(found) == ROWS // 300
+        assert str(merged) not in {row[0] for row in found}  # it has a vector of another model
+    build_indexes(engine, project.id, MODEL, DIMENSION, scope="agent_id")
+    assert find_names(engine, project, option) == []  # the option has changed
+    monkeypatch.setattr(scope_indexes, "MOST_COMPARED", ROWS - 1)
+    assert find_names(engine, project, "agent_id") == []  # all rows have the empty scope
+    monkeypatch.setattr(scope_indexes, "MOST_COMPARED", ROWS)
+    assert len(find_names(engine, project, "agent_id")) == 2
+    drop_indexes(engine, project.id)
+    assert find_names(engine, project, "agent_id") == []
+
+
+def find_names(engine: Engine, project: Project, option: str) -> list[str]:
+    """Return the names of the indexes that a search of the scope "u1" would use."""
+    vector_indexes.list_complete_indexes.cache_clear()
+    with engine.begin() as connection:
+        scope = "u1/" if "," in option else "u1"
+        return [index.name for index in find_scope_indexes(connection, project.id, option, scope).values()]
 
 
 def test_large_index_is_searched_with_more_candidates(engine: Engine, project: Project) -> None:
