@@ -16,27 +16,20 @@ from consolidation_pipeline.scopes import NO_WALLS
 from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.scope_keys import has_walls, raw_scope_key
 from consolidation_pipeline.store.database.sql import compose
-from consolidation_pipeline.store.search.vector_indexes import SEARCHABLE, digest, list_complete_indexes
+from consolidation_pipeline.store.search.vector_indexes import SEARCHABLE, ProjectIndex, digest, find_complete
 
 # Rows of a scope up to which comparing each takes no longer than a search through an index on vectors.
 MOST_COMPARED = 5_000
 
 
 @dataclass(frozen=True)
-class ScopeIndex:
+class ScopeIndex(ProjectIndex):
     """Index on the scope keys of a project's memories in one table. ``option``: the project's option ``scope``."""
 
-    table: str
-    project_id: UUID
     option: str = NO_WALLS
 
     # Bytes that a row takes while the index is built.
     row_bytes = 128
-
-    @property
-    def storage(self) -> str:
-        """Table that holds the keys, or what they are made of."""
-        return self.table
 
     @property
     def prefix(self) -> str:
@@ -58,16 +51,6 @@ class ScopeIndex:
         """SQL of the method and key of the index."""
         return f"USING btree (({self.key}))"
 
-    @property
-    def rows(self) -> str:
-        """SQL of the condition on the rows that count for whether the index is needed."""
-        return f"project_id = '{self.project_id}'"
-
-    @property
-    def condition(self) -> str:
-        """SQL of the condition on the rows that the index holds; the conditions of a search imply it."""
-        return f"{self.rows} AND {SEARCHABLE[self.table]}"
-
 
 _COUNT_ROWS = """
     SELECT count(*) FROM (
@@ -80,8 +63,7 @@ def find_scope_indexes(connection: Connection, project_id: UUID, option: str, sc
     """Return the complete indexes on scope keys by table, if a ``scope`` and the empty one have few rows; else none."""
     if not has_walls(option):
         return {}
-    indexes = [ScopeIndex(table, project_id, option) for table in SEARCHABLE]
-    complete = {index.table: index for index in indexes if index.name in list_complete_indexes(connection)}
+    complete = find_complete(connection, (ScopeIndex(table, project_id, option) for table in SEARCHABLE))
     for index in complete.values():
         statement = compose(_COUNT_ROWS, table=index.table, condition=index.condition, key=index.key)
         ((rows,),) = fetch_rows(connection, statement, {"scope": scope, "most": MOST_COMPARED + 1})

@@ -10,7 +10,8 @@ are never in it, as a search compares all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -45,18 +46,43 @@ _MAX_CANDIDATES = 1_000
 
 
 @dataclass(frozen=True)
-class VectorIndex:
-    """Index on a project's vectors of one model and dimension in one table."""
+class ProjectIndex(ABC):
+    """Index of one project on rows of one table."""
 
     table: str
     project_id: UUID
-    model: str
-    dimension: int
 
     @property
     def storage(self) -> str:
-        """Table that holds the vectors."""
+        """Table that is indexed."""
         return self.table
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the index in the schema."""
+
+    @property
+    def rows(self) -> str:
+        """SQL of the condition on the rows that count for whether the index is needed."""
+        return f"project_id = '{self.project_id}'"
+
+    @property
+    def condition(self) -> str:
+        """SQL of the condition on the rows that the index holds; the conditions of a search imply it."""
+        return f"{self.rows} AND {SEARCHABLE[self.table]}"
+
+    def is_among(self, names: Collection[str]) -> bool:
+        """Return True if one of the names is that of this index."""
+        return self.name in names
+
+
+@dataclass(frozen=True)
+class VectorIndex(ProjectIndex):
+    """Index on a project's vectors of one model and dimension in one table."""
+
+    model: str
+    dimension: int
 
     @property
     def prefix(self) -> str:
@@ -78,18 +104,13 @@ class VectorIndex:
     def rows_of_model(self) -> str:
         """SQL of the condition on the rows with these vectors."""
         model = quote_literal(self.model)
-        return f"project_id = '{self.project_id}' AND embedding_model = {model} AND embedding_dim = {self.dimension}"
+        return f"{super().rows} AND embedding_model = {model} AND embedding_dim = {self.dimension}"
 
     @property
     def rows(self) -> str:
         """SQL of the condition on the rows that count for whether the index is needed."""
         kind = INDEXED_KINDS[self.table]
         return self.rows_of_model if kind == "raw" else f"{self.rows_of_model} AND kind = {quote_literal(kind)}"
-
-    @property
-    def condition(self) -> str:
-        """SQL of the condition on the rows that the index holds; the conditions of a search imply it."""
-        return f"{self.rows} AND {SEARCHABLE[self.table]}"
 
     @property
     def definition(self) -> str:
@@ -104,7 +125,7 @@ class VectorIndex:
         """Bytes that a row takes while the index is built: its vector in half precision, and its links."""
         return 2 * self.dimension + _BYTES_OF_LINKS
 
-    def is_among(self, names: Iterable[str]) -> bool:
+    def is_among(self, names: Collection[str]) -> bool:
         """Return True if one of the names is that of an index on these vectors, of any version."""
         return any(name.startswith(self.stem) for name in names)
 
@@ -153,7 +174,7 @@ class StagedIndex(VectorIndex):
         return self.rows
 
 
-AnyIndex = TypeVar("AnyIndex", bound=VectorIndex)
+AnyIndex = TypeVar("AnyIndex", bound=ProjectIndex)
 
 
 @lru_cache(maxsize=1_000)
@@ -167,7 +188,7 @@ def find_indexes(connection: Connection, project_id: UUID, model: str, dimension
 
     One of an earlier version counts, until a run replaces it. The names are cached for ``_CACHE_SECONDS``.
     """
-    return _find_complete(connection, (VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE))
+    return find_complete(connection, (VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE))
 
 
 def count_candidates(
@@ -187,10 +208,11 @@ def find_staged_indexes(
     connection: Connection, project_id: UUID, model: str, dimension: int
 ) -> Mapping[str, StagedIndex]:
     """Return the complete indexes on a project's staged vectors of a model and dimension, by table of their rows."""
-    return _find_complete(connection, (StagedIndex(table, project_id, model, dimension) for table in SEARCHABLE))
+    return find_complete(connection, (StagedIndex(table, project_id, model, dimension) for table in SEARCHABLE))
 
 
-def _find_complete(connection: Connection, indexes: Iterable[AnyIndex]) -> Mapping[str, AnyIndex]:
+def find_complete(connection: Connection, indexes: Iterable[AnyIndex]) -> dict[str, AnyIndex]:
+    """Return those of ``indexes`` that are complete, by table."""
     complete = list_complete_indexes(connection)
     return {index.table: index for index in indexes if index.is_among(complete)}
 

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.search.words import WordFrequencies
 from consolidation_pipeline.store.database.sql import compose, quote_literal
-from consolidation_pipeline.store.search.vector_indexes import SEARCHABLE, digest, list_complete_indexes
+from consolidation_pipeline.store.search.vector_indexes import SEARCHABLE, ProjectIndex, digest, find_complete
 
 # Rows that are counted: those with the lowest ids, which are digests and so a random choice, the same at any time.
 _SAMPLE = 20_000
@@ -37,21 +37,13 @@ _CACHE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class WordIndex:
+class WordIndex(ProjectIndex):
     """Index on the words of a project's memories in one table."""
-
-    table: str
-    project_id: UUID
 
     # Bytes that a row takes while the index is built.
     row_bytes = 2_048
     # SQL of the method and key of the index.
     definition = "USING gin (content_tsv) WITH (fastupdate = off)"
-
-    @property
-    def storage(self) -> str:
-        """Table that holds the words."""
-        return self.table
 
     @property
     def prefix(self) -> str:
@@ -63,21 +55,10 @@ class WordIndex:
         """Name of the index in the schema."""
         return f"{self.prefix}idx"
 
-    @property
-    def rows(self) -> str:
-        """SQL of the condition on the rows that count for whether the index is needed."""
-        return f"project_id = '{self.project_id}'"
-
-    @property
-    def condition(self) -> str:
-        """SQL of the condition on the rows that the index holds; the conditions of a search imply it."""
-        return f"{self.rows} AND {SEARCHABLE[self.table]}"
-
 
 def find_word_indexes(connection: Connection, project_id: UUID) -> Mapping[str, WordIndex]:
     """Return the complete indexes on a project's words, by table."""
-    indexes = (WordIndex(table, project_id) for table in SEARCHABLE)
-    return {index.table: index for index in indexes if index.name in list_complete_indexes(connection)}
+    return find_complete(connection, (WordIndex(table, project_id) for table in SEARCHABLE))
 
 
 _COUNT_ROWS = "SELECT count(*) FROM consolidation./* table */ WHERE /* condition */"
