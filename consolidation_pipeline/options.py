@@ -115,6 +115,11 @@ class ConsolidationOptions(BaseModel):
         description="Judge of pairs with unexplained differences: llm = the LLM; onnx:PATH = a cross-encoder in a "
         "file below the operator's folder. Its pairs merge only if calibration measured that few merges are wrong.",
     )
+    supersession_judge: Literal["none", "llm"] = Field(
+        "none",
+        description="Judge of what newer memories make outdated without words of change: llm = the LLM. What it finds "
+        "waits for a person.",
+    )
     merge_style: Literal["lossless", "rewrite"] = Field(
         "lossless", description="lossless = the union of the sentences; rewrite = reworded by the LLM without loss."
     )

@@ -20,6 +20,7 @@ def supersessions(run: ProjectRun, phase: PhaseResult) -> None:
         "supersessions_added": result.added,
         "supersessions_changed": result.changed,
         "supersessions_withdrawn": result.withdrawn,
+        **({} if result.judged is None else result.judged.metrics),
     }
 
 

@@ -17,7 +17,7 @@ BOOKKEEPING = {"projects", "consolidation_jobs", "consolidation_events", "llm_ca
 CACHES = {
     *("memory_neighbors", "compared_memories", "memory_clusters", "similarity_calibrations", "grouping_embeddings"),
     *("pair_judgements", "relevance_scores", "compared_scopes", "grouped_scopes", "recall_answers"),
-    *("discarded_groups", "compared_sentences"),
+    *("discarded_groups", "compared_sentences", "supersession_answers"),
 }
 CACHED_COLUMNS = {"embedding", "embedding_model", "embedding_dim"}
 # Columns that differ between equal runs.

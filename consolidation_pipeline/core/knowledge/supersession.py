@@ -31,10 +31,10 @@ from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
 Status = Literal["candidate", "confirmed"]
-Rule = Literal["change words", "same writer", "dates"]
+Rule = Literal["change words", "same writer", "dates", "language model"]
 
-# Confidence of each rule: development sequences of benchmarks/sequences.
-CONFIDENCE: dict[Rule, float] = {"change words": 0.9, "same writer": 0.8, "dates": 0.6}
+# Confidence of each rule: development sequences of benchmarks/sequences. A model's answer is not measured on them.
+CONFIDENCE: dict[Rule, float] = {"change words": 0.9, "same writer": 0.8, "dates": 0.6, "language model": 0.6}
 # What words of change tell of a part of an older sentence, or of more than is certain.
 _UNCERTAIN = (ends_part, uses_gone, gives_up_part, frees_from, updates_clause)
 # Characters of each sentence in the reason of a relation.
@@ -69,7 +69,7 @@ class Supersession:
 
     Attributes:
         status: ``confirmed`` by a rule, or a ``candidate`` that waits for a person.
-        rule: Why: change words in the newer text, the same writer, or the dates alone.
+        rule: Why: change words in the newer text, the same writer, the dates alone, or the answer of a language model.
         was, now: The sentences that differ.
     """
 
@@ -138,6 +138,13 @@ def choose_revision(revisions: Iterable[Revision]) -> Revision | None:
 def split_claims(text: str) -> tuple[str, ...]:
     """Return the sentences of a text, each once."""
     return tuple(dict.fromkeys(sentence.text for sentence in extract_sentences(text)))
+
+
+def find_claim(text: str, quote: str) -> str | None:
+    """Return the sentence of a text that a quote is of, or is but for its end; None if it is of none, or of several."""
+    wanted = normalize_text(quote)
+    found = [claim for claim in split_claims(text) if wanted and wanted in normalize_text(claim)]
+    return min(found, key=len, default=None)
 
 
 @lru_cache(maxsize=20_000)

@@ -70,6 +70,11 @@ class DatedMemory:
     writer: Writer
     scope: str = ""
 
+    @property
+    def text_hash(self) -> int:
+        """Hash of its text in a claim table."""
+        return int(self.content_hash[:16], 16)
+
 
 class FoundSupersession(NamedTuple):
     """The memory ``newer_id`` supersedes the memory ``older_id``."""
@@ -113,7 +118,7 @@ def find_supersessions(
         for (was, now), revision in revisions.items()
         for old, new in _pair_in_time(versions[was].memories, versions[now].memories)
     }
-    found = (FoundSupersession(newer, older, links[newer, older]) for newer, older in _drop_indirect(links))
+    found = (FoundSupersession(newer, older, links[newer, older]) for newer, older in drop_indirect(links))
     known_now = _split_by_scope(table, rows, scopes, answers)
     return sorted(found, key=lambda one: (one.newer_id, one.older_id)), dict(zip(names, known_now, strict=True))
 
@@ -137,7 +142,7 @@ def _list_versions(memories: Iterable[DatedMemory]) -> list[_Version]:
         own = list(grouped)
         if any(one.learned_at != own[0].learned_at for one in own):
             repeats = (list(same) for _, same in groupby(own, key=lambda one: one.normalized_hash))
-            versions += [_Version(scope, int(same[0].content_hash[:16], 16), same) for same in repeats]
+            versions += [_Version(scope, same[0].text_hash, same) for same in repeats]
     return versions
 
 
@@ -414,7 +419,7 @@ def _pair_in_time(
             yield last, memory
 
 
-def _drop_indirect(links: Mapping[tuple[UUID, UUID], Supersession]) -> list[tuple[UUID, UUID]]:
+def drop_indirect(links: Mapping[tuple[UUID, UUID], Supersession]) -> list[tuple[UUID, UUID]]:
     """Return the links without those that two others of at least the same strength make superfluous."""
     older_of: defaultdict[UUID, set[UUID]] = defaultdict(set)
     for newer, older in links:

@@ -12,6 +12,11 @@ from consolidation_pipeline.core.knowledge.supersession_search import FoundSuper
 from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.memories.relation_types import SUPERSEDES
 from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.knowledge.supersession_judge import (
+    JudgedSupersessions,
+    judge_supersessions,
+    load_judged,
+)
 from consolidation_pipeline.service.memory_tests.gate import write_checked
 from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -41,7 +46,7 @@ WITHDRAWN = "withdrawn: "
 
 @dataclass(frozen=True)
 class SupersessionResult:
-    """Result of the phase.
+    """Result of the phase. ``judged``: what the supersession judge was asked; None without one.
 
     ``memories``: memories with a known date. ``compared``: those in scopes that changed since the last comparison.
     ``found``, ``confirmed``: relations that follow from these, and those of them that a rule confirms. ``added``,
@@ -55,16 +60,18 @@ class SupersessionResult:
     added: int
     changed: int
     withdrawn: int
+    judged: JudgedSupersessions | None = None
 
 
 def record_supersessions(run: ProjectRun) -> SupersessionResult:
     """Compare all raw memories of each scope, and store which of them supersede which.
 
     The relations follow from the texts, dates and writers of the memories alone, so they do not depend on the order in
-    which these arrived. A scope where nothing has changed is not compared again. A relation that no longer follows is
-    withdrawn. What a person confirmed, rejected or undid stays as it is.
+    which these arrived, and from the answers of the project's supersession judge, if it has one. A scope where nothing
+    has changed is not compared again. A relation that no longer follows is withdrawn. What a person confirmed, rejected
+    or undid stays as it is.
     """
-    compared = _compare_memories(run)
+    compared = _compare_memories(run, ask=True)
     new, changed, withdrawn = compared.new, compared.changed, compared.withdrawn
     refused: Sequence[SupersessionChange] = ()
     if compared.changes:
@@ -87,6 +94,7 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
         added=len(new),
         changed=len(changed),
         withdrawn=len(withdrawn),
+        judged=compared.judged,
     )
 
 
@@ -108,7 +116,8 @@ def forecast_replacements(run: ProjectRun) -> Replacements:
 class _Comparison:
     """Comparison of the memories of the scopes that have changed, and the relations to write for it.
 
-    ``memories``: number of those that were compared; ``known``: what is known of their texts, by scope.
+    ``memories``: number of those that were compared; ``known``: what is known of their texts, by scope; ``judged``:
+    what the judge was asked.
     """
 
     scopes: Sequence[DatedScope]
@@ -119,30 +128,34 @@ class _Comparison:
     changed: Sequence[SupersessionChange] = ()
     withdrawn: Sequence[SupersessionChange] = ()
     known: Mapping[str, bytes] = field(default_factory=dict)
+    judged: JudgedSupersessions | None = None
 
     @property
     def changes(self) -> list[SupersessionChange]:
         return [*self.new, *self.changed, *self.withdrawn]
 
 
-def _compare_memories(run: ProjectRun) -> _Comparison:
+def _compare_memories(run: ProjectRun, *, ask: bool = False) -> _Comparison:
+    """Compare the memories of changed scopes. ``ask``: also ask the supersession judge."""
     project, option = run.project.id, run.options.scope
     code = describe_code()["digest"]
     with run.reading() as connection:
         scopes = list_dated_scopes(connection, project, scope=option, code=code)
-        changed_scopes = [one for one in scopes if not one.is_compared]
-        memories = load_dated_memories(connection, project, changed_scopes, scope=option)
-        known = load_known_claims(connection, project, changed_scopes, code=code)
-    if not changed_scopes:
-        return _Comparison(scopes)
+        names = {one.scope for one in scopes if not one.is_compared}
+        memories = load_dated_memories(connection, project, names, scope=option)
+        known = load_known_claims(connection, project, names, code=code)
     compute = partial(compute_in_order, memories=len(memories))
     pairs, known = find_supersessions(memories, partial(_load_texts, run), known=known, apply=compute)
-    found = {relation_id(run.project.slug, SUPERSEDES, one.newer_id, one.older_id): one for one in pairs}
-    names = {one.scope for one in changed_scopes}
+    judged = judge_supersessions(run, known) if ask else None
     with run.reading() as connection:
+        # What rules find takes the place of an answer about the same memories.
+        every = [*load_judged(run, connection), *pairs]
+        if not names and not every:
+            return _Comparison(scopes, judged=judged)
+        found = {relation_id(run.project.slug, SUPERSEDES, one.newer_id, one.older_id): one for one in every}
         stored = {one.id: one for one in load_supersessions(connection, project, scope=option)}
         undone = load_undone(connection, found.keys() - stored.keys())
-        own = [one for one in stored.values() if one.scope in names]
+    own = [one for one in stored.values() if one.scope in names]
     return _Comparison(
         scopes,
         memories=len(memories),
@@ -152,6 +165,7 @@ def _compare_memories(run: ProjectRun) -> _Comparison:
         changed=list(_update(found, own)),
         withdrawn=list(_withdraw(found, own)),
         known=known,
+        judged=judged,
     )
 
 

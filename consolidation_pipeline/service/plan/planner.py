@@ -30,6 +30,7 @@ from consolidation_pipeline.service.knowledge.merged_memories import (
     TextKey,
     plan_merges,
 )
+from consolidation_pipeline.service.knowledge.supersession_judge import price_supersessions
 from consolidation_pipeline.service.lifecycle.archive import get_policies, load_archive_units
 from consolidation_pipeline.service.plan.grouping_preview import GroupingPreview, preview_grouping
 from consolidation_pipeline.service.plan.knowledge_forecast import forecast_knowledge
@@ -127,6 +128,7 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     rewrite_bills = price_rewrites(run, [merge.duplicate_texts for merge in merges if merge.verbatim_id is None])
     measured = list_pairs_to_measure(run, preview.contents.nodes)
     judge_bills = price_judgement(run, preview.judged, measured)
+    judge_bills += price_supersessions(run, preview.contents.nodes, preview.contents.x)
     return Plan(
         project=slug,
         as_of=run.now,

@@ -59,8 +59,8 @@ def check_limits(options: ConsolidationOptions, limits: OperatorLimits) -> None:
 def apply_limits(options: ConsolidationOptions, limits: OperatorLimits) -> ConsolidationOptions:
     """Return the options within the limits, as they may have been chosen before there were any.
 
-    Budgets are lowered. Without its LLM, a run writes extractive texts; without its pair judge, fewer pairs merge. The
-    path of a judge's file becomes absolute.
+    Budgets are lowered. Without its LLM, a run writes extractive texts and asks no LLM as a judge; without its pair
+    judge, fewer pairs merge. The path of a judge's file becomes absolute.
 
     Raises:
         InvalidOptionError: The embedding model is not allowed. No other one can take its place.
@@ -73,8 +73,10 @@ def apply_limits(options: ConsolidationOptions, limits: OperatorLimits) -> Conso
         if limit is not None and getattr(options, name) > limit:
             changed[name] = limit
     if refusal := _refuse_model("llm_model", options, limits):
-        logger.warning("no model writes texts: %s", refusal)
-        changed["llm_model"] = None
+        logger.warning("no model writes texts or judges memories: %s", refusal)
+        changed |= {"llm_model": None, "supersession_judge": "none"}
+        if options.pair_judge == "llm":
+            changed["pair_judge"] = "none"
     if refusal := _refuse_judge(options, limits):
         logger.warning("no judge confirms pairs: %s", refusal)
         changed["pair_judge"] = "none"

@@ -174,6 +174,7 @@ class ProjectRun:
             phase in LLM_PHASES
             or (phase == "merged_memories" and self.options.merge_style == "rewrite")
             or (phase in JUDGE_PHASES and self.options.pair_judge == "llm")
+            or (phase == "supersessions" and self.options.supersession_judge == "llm")
         )
         if asks and self.options.llm_model is not None:
             return True

@@ -213,6 +213,7 @@ _DELETED = {
     "relevance_scores": "project_id = :project AND memory_id IN (SELECT id FROM erased)",
     "labelled_pairs": "a IN (SELECT id FROM erased) OR b IN (SELECT id FROM erased)",
     "pair_judgements": "project_id = :project AND question_hash = ANY(:questions)",
+    "supersession_answers": "newer_id IN (SELECT id FROM erased) OR older_id IN (SELECT id FROM erased)",
     "vote_queries": """project_id = :project
         AND query_hash IN (SELECT v.query_hash FROM consolidation.memory_votes v JOIN erased e ON e.id = v.memory_id)
         AND query_hash NOT IN (

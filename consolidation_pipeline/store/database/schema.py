@@ -393,6 +393,7 @@ compared_memories = Table(
     _column("memory_id", Uuid, "Raw memory."),
     _column("graph_version", Integer, "Calibration under which its neighbours were computed."),
     _optional("text_keys", LargeBinary, "Hashes of the values and words of its text, by which pairs are screened."),
+    _optional("judged_by", Text, "Judge that was asked which older memories it supersedes; null = none."),
     PrimaryKeyConstraint("project_id", "memory_id"),
     comment="Raw memories whose neighbours are complete; any other one is compared by the next run.",
 )
@@ -419,6 +420,23 @@ pair_judgements = Table(
     _one_of("answer", ("same", "different", "unsure")),
     PrimaryKeyConstraint("project_id", "judge", "question_hash"),
     comment="Answers of pair judges, kept so that nothing is asked twice.",
+)
+
+supersession_answers = Table(
+    "supersession_answers",
+    metadata,
+    _project(),
+    _column("newer_id", Uuid, "Raw memory."),
+    _column("older_id", Uuid, "Raw memory of its scope that was learned before it."),
+    _column("judge", Text, "Model, and version of its prompt."),
+    _column("newer_hash", Text, "Content hash of the newer memory as it was judged."),
+    _column("older_hash", Text, "Content hash of the older memory as it was judged."),
+    _optional("was", Text, "Sentence of the older memory that no longer holds; null = none."),
+    _optional("now", Text, "Sentence of the newer memory that shows it."),
+    _time("created_at", "When it was given."),
+    CheckConstraint("(was IS NULL) = (now IS NULL)", name="both"),
+    PrimaryKeyConstraint("project_id", "newer_id", "older_id"),
+    comment="Answers of supersession judges, kept so that nothing is asked twice.",
 )
 
 compared_scopes = Table(

@@ -24,13 +24,13 @@ _LIVE_SOURCES = ("api", "mcp")
 # SQL that is true for raw memories of which it is known when they were learned: an import without a date stores the
 # memory with its own time. Merged and stale ones are among them, so that the result does not depend on what was done
 # with them; those that a person archived are not.
-_IS_DATED = compose(
+IS_DATED = compose(
     """t.project_id = :project AND (t.archive_reason IS NULL OR t.archive_reason IN (/* stale */))
         AND (t.learned_at <> t.created_at OR t.writer IS NOT NULL OR t.source IN (/* live */))""",
     stale=f"'{STALENESS}', '{FORGOTTEN}'",
     live=", ".join(f"'{source}'" for source in _LIVE_SOURCES),
 )
-_SCOPE = "md5(coalesce(/* scope_key */, ''))"
+SCOPE = "md5(coalesce(/* scope_key */, ''))"
 _COUNT_SCOPES = """
     WITH dated AS (
         SELECT /* scope */ AS scope, count(*) AS count, md5(concat(CAST(:code AS text), count(*), sum(hashtextextended(
@@ -66,9 +66,9 @@ class DatedScope(NamedTuple):
 
 def list_dated_scopes(connection: Connection, project_id: UUID, *, scope: str, code: str) -> list[DatedScope]:
     """Return the scopes of a project. ``scope``: the project's option; ``code``: version of what compares them."""
-    key = compose(_SCOPE, scope_key=raw_scope_key(scope))
+    key = compose(SCOPE, scope_key=raw_scope_key(scope))
     relations = compose(_HASH_RELATIONS, scope=key)
-    statement = compose(_COUNT_SCOPES, scope=key, is_dated=_IS_DATED, relations=relations)
+    statement = compose(_COUNT_SCOPES, scope=key, is_dated=IS_DATED, relations=relations)
     return [DatedScope(*row) for row in connection.execute(text(statement), {"project": project_id, "code": code})]
 
 
@@ -97,7 +97,7 @@ def mark_scopes_compared(
 
     ``code``: version of the program; ``known``: what it knows of the texts of the scopes that it compared.
     """
-    relations = compose(_HASH_RELATIONS, scope=compose(_SCOPE, scope_key=raw_scope_key(scope)))
+    relations = compose(_HASH_RELATIONS, scope=compose(SCOPE, scope_key=raw_scope_key(scope)))
     unchanged = [one.scope for one in scopes if one.is_compared]
     connection.execute(text(_FORGET_SCOPES), {"project": project_id, "unchanged": unchanged})
     changed = [one for one in scopes if not one.is_compared]
@@ -119,15 +119,15 @@ _LOAD_DATED_MEMORIES = """
 
 
 def load_dated_memories(
-    connection: Connection, project_id: UUID, scopes: Sequence[DatedScope], *, scope: str
+    connection: Connection, project_id: UUID, scopes: Collection[str], *, scope: str
 ) -> list[DatedMemory]:
     """Return the raw memories of some scopes of which it is known when they were learned, by id.
 
-    ``scope``: the project's option. The scope of a memory is the hash of its key.
+    ``scopes``: hashes of their keys, as the scope of a memory is. ``scope``: the project's option.
     """
-    named = compose(_SCOPE, scope_key=raw_scope_key(scope))
-    statement = compose(_LOAD_DATED_MEMORIES, is_dated=_IS_DATED, scope=named)
-    found = connection.execute(text(statement), {"project": project_id, "scopes": [one.scope for one in scopes]})
+    named = compose(SCOPE, scope_key=raw_scope_key(scope))
+    statement = compose(_LOAD_DATED_MEMORIES, is_dated=IS_DATED, scope=named)
+    found = connection.execute(text(statement), {"project": project_id, "scopes": list(scopes)})
     return [
         DatedMemory(id_, content, normal, learned_at, Writer(user, agent, session, key), name)
         for id_, learned_at, user, agent, session, key, name, content, normal in found
@@ -141,10 +141,10 @@ _LOAD_KNOWN_CLAIMS = """
 
 
 def load_known_claims(
-    connection: Connection, project_id: UUID, scopes: Sequence[DatedScope], *, code: str
+    connection: Connection, project_id: UUID, scopes: Collection[str], *, code: str
 ) -> dict[str, bytes]:
     """Return what the version ``code`` of the program found about the texts of some scopes, by the scope's hash."""
-    bound = {"project": project_id, "code": code, "scopes": [one.scope for one in scopes]}
+    bound = {"project": project_id, "code": code, "scopes": list(scopes)}
     return {scope: bytes(claims) for scope, claims in connection.execute(text(_LOAD_KNOWN_CLAIMS), bound)}
 
 
@@ -176,7 +176,7 @@ _LOAD_STORED = """
 
 def load_supersessions(connection: Connection, project_id: UUID, *, scope: str) -> list[StoredSupersession]:
     """Return the stored relations of a project, by id. ``scope``: the project's option."""
-    statement = compose(_LOAD_STORED, scope=compose(_SCOPE, scope_key=raw_scope_key(scope)))
+    statement = compose(_LOAD_STORED, scope=compose(SCOPE, scope_key=raw_scope_key(scope)))
     return [StoredSupersession(**row._mapping) for row in connection.execute(text(statement), {"project": project_id})]
 
 

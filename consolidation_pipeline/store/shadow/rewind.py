@@ -125,6 +125,7 @@ _REMOVE_LATER = (
     "DELETE FROM consolidation.similarity_calibrations WHERE created_at >= :start",
     "DELETE FROM consolidation.llm_calls WHERE created_at > :end",
     "DELETE FROM consolidation.pair_judgements WHERE created_at > :end",
+    "DELETE FROM consolidation.supersession_answers WHERE created_at > :end",
     "DELETE FROM consolidation.memory_neighbors",
     "DELETE FROM consolidation.memory_clusters",
     "DELETE FROM consolidation.grouping_embeddings",

@@ -80,6 +80,9 @@ def test_older_choices_are_lowered_to_limits() -> None:
     chosen = parse_options({"llm_model": "groq/llama", "budget_usd_per_day": 9, "budget_tokens_per_run": 10})
     limited = apply_limits(chosen, LIMITS)
     assert (limited.llm_model, limited.budget_usd_per_day, limited.budget_tokens_per_run) == (None, 2.5, 10)
+    judged = parse_options({"llm_model": "groq/llama", "pair_judge": "llm", "supersession_judge": "llm"})
+    limited = apply_limits(judged, LIMITS)
+    assert (limited.llm_model, limited.pair_judge, limited.supersession_judge) == (None, "none", "none")
     with pytest.raises(InvalidOptionError, match="embedding_model = cohere/embed is not allowed"):
         apply_limits(parse_options({"embedding_model": "cohere/embed"}), LIMITS)
 

@@ -57,6 +57,7 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
 from consolidation_pipeline.store.knowledge.playbook import EntryChange
 from consolidation_pipeline.store.knowledge.quarantine import Quarantine, SuspectMemory, WriterFilter
 from consolidation_pipeline.store.knowledge.relations import NewRelation, append_relations, load_relations
+from consolidation_pipeline.store.knowledge.supersession_answers import SupersessionAnswer
 from consolidation_pipeline.store.knowledge.supersessions import DatedScope, SupersessionChange
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, update_rows
 from consolidation_pipeline.store.memories.archive import MemoryUpdate
@@ -264,8 +265,15 @@ class StoreArguments:
             "list_affected": {"suspects": self.raw[7:]},
             "list_kept": {"changed": self.raw[7:]},
             "list_dated_scopes": {"code": "1"},
-            "load_dated_memories": {"scopes": [DatedScope("s", 1, "h", False)]},
-            "load_known_claims": {"scopes": [DatedScope("s", 1, "h", False)], "code": "1"},
+            "load_dated_memories": {"scopes": ["s"]},
+            "load_known_claims": {"scopes": ["s"], "code": "1"},
+            "list_unjudged": {"judge": "j"},
+            "mark_judged": {"judge": "j"},
+            "load_answered": {"judge": "j", "newer": self.raw},
+            "store_answers": {
+                "judge": "j",
+                "answers": [SupersessionAnswer(self.raw[1], self.raw[0], "h", "h", "It is so.", "It is not.")],
+            },
             "mark_scopes_compared": {"scopes": [DatedScope("s", 1, "h", False)], "code": "1", "known": {"s": b""}},
             "list_hidden": {"affected": [], "suspects": []},
             "write_quarantine": {"rows": Quarantine([SuspectMemory(self.raw[7], 1, "Do.", None, None)], [])},
