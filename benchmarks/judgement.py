@@ -1,4 +1,4 @@
-"""Verdicts on labelled pairs of texts: how many of each kind may merge.
+"""Verdicts on labelled pairs of texts: how many of each kind may merge, and how many more a pair judge may confirm.
 
     python benchmarks/judgement.py [FILE ...]        default: those that come with the product, and development.jsonl
 
@@ -35,17 +35,20 @@ def main() -> None:
         rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
         pairs: Counter[tuple[str, str]] = Counter()
         merged: Counter[tuple[str, str]] = Counter()
+        judged: Counter[tuple[str, str]] = Counter()
         start = time.perf_counter()
         for row in rows:
             kind = row.get("language", ""), row.get("part") or row.get("label", "")
             pairs[kind] += 1
-            merged[kind] += explain_readings(read_text(row["a"]), read_text(row["b"]), word_similarity).may_merge
+            found = explain_readings(read_text(row["a"]), read_text(row["b"]), word_similarity)
+            merged[kind] += found.may_merge
+            judged[kind] += found.verdict == "unexplained"
         seconds = time.perf_counter() - start
         print(f"\n{file.name}: {len(rows) / seconds:,.0f} pairs a second\n")
-        print("| language | kind | pairs | may merge | share |\n|---|---|---:|---:|---:|")
+        print("| language | kind | pairs | may merge | share | a judge may confirm |\n|---|---|---:|---:|---:|---:|")
         for language, kind in sorted(pairs):
             count, of = merged[language, kind], pairs[language, kind]
-            print(f"| {language} | {kind} | {of} | {count} | {count / of:.0%} |")
+            print(f"| {language} | {kind} | {of} | {count} | {count / of:.0%} | {judged[language, kind]} |")
 
 
 if __name__ == "__main__":

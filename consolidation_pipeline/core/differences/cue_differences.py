@@ -357,7 +357,16 @@ def _find_added(
             is_verb = kind == "polarity" and bool(other.left) and cue.text.lower() in language.denying_verbs
             # "coffee with sugar", "coffee without sugar"
             is_reverse = (cue.category, cue.pole) == ("marker", "without") and _has_with(cue, side, other, language)
-            yield "added cue" if is_verb else "polarity" if is_reverse else kind, _quote(cue, side.tokens)
+            is_apart = kind == "polarity" and not _denies_shared(cue, side)
+            found = "polarity" if is_reverse else "added cue" if is_verb or is_apart else kind
+            yield found, _quote(cue, side.tokens)
+
+
+def _denies_shared(cue: Cue, side: _Side) -> bool:
+    """Return True if the other text has what is denied: not "their indentation is not consistent" without that word."""
+    clause = [at for at, token in enumerate(side.tokens) if token.clause == cue.clause]
+    denied = min((at for at in clause if side.tokens[at].place >= cue.place), default=max(clause, default=-1))
+    return denied in side.pairs
 
 
 def _has_with(cue: Cue, side: _Side, other: _Side, language: Language) -> bool:

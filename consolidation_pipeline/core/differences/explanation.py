@@ -1,7 +1,7 @@
 """Explanation of the differences of two texts: may they become one?"""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from textwrap import shorten
@@ -307,13 +307,13 @@ def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Find
             yield "addition", [first] if longer is first else [], [second] if longer is second else []
     for kind in VALUE_KINDS:
         one, other = ([token for token in left if token.kind == kind] for left in (left_a, left_b))
-        if one and other:
+        if one and other and _stand_in_one_place(alignment, a.select_sure(one, b), b.select_sure(other, a)):
             yield kind, one, other
             left_a, left_b = ([token for token in left if token.kind != kind] for left in (left_a, left_b))
     if left_a and (pair := find_closer_value(alignment, is_longer_a=True)):
-        yield pair[0].kind, [pair[0]], [pair[1]]
+        yield _name_kind(a, b, *pair), [pair[0]], [pair[1]]
     if left_b and (pair := find_closer_value(alignment, is_longer_a=False)):
-        yield pair[0].kind, [pair[1]], [pair[0]]
+        yield _name_kind(b, a, *pair), [pair[1]], [pair[0]]
     keys = {token.key: token for token in left_b}
     for token in left_a:
         if opposite := alignment.language.opposites.get(token.key, frozenset()) & keys.keys():
@@ -330,6 +330,17 @@ def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Find
         yield "addition" if is_addition else "word", left_a, left_b
 
 
+def _name_class(token: Token) -> str:
+    """Return what kind of value a token is: number, date, identifier, ..; one of the kinds of tokens for others."""
+    return token.key.partition(":")[0] if token.kind == "value" and ":" in token.key else token.kind
+
+
+def _name_kind(one: Reading, other: Reading, value: Token, closer: Token) -> str:
+    """Return the kind of difference that two values of two texts are: "word" if one of them may be none."""
+    is_sure = one.select_sure([value], other) and other.select_sure([closer], one)
+    return value.kind if is_sure and _name_class(value) == _name_class(closer) else "word"
+
+
 def _replaces(alignment: Alignment, left_a: Sequence[Token], left_b: Sequence[Token]) -> bool:
     """Return True if words of one text may stand in the place of words of the other, or if each has much alone.
 
@@ -343,23 +354,31 @@ def _replaces(alignment: Alignment, left_a: Sequence[Token], left_b: Sequence[To
     led_a, led_b = ({token.governor for token in left if token.gap == "link"} for left in (left_a, left_b))
     if (led_a & led_b) - alignment.language.genitives - {"time"}:
         return True
+    return _stand_in_one_place(alignment, left_a, left_b)
+
+
+def _stand_in_one_place(alignment: Alignment, of_a: Sequence[Token], of_b: Sequence[Token]) -> bool:
+    """Return True if words that one text has alone stand beside the same word as some of the other one's."""
     here = {at: at for at in alignment.of_b}
     orders_a, orders_b = ((range(len(side)), sort_as_written(side)) for side in (alignment.a, alignment.b))
     for order_a, order_b in zip(orders_a, orders_b, strict=True):
-        slots_a, slots_b = _find_slots(order_a, alignment.of_a), _find_slots(order_b, here)
+        slots_a = _find_slots(alignment.a, order_a, alignment.of_a, {*of_a})
+        slots_b = _find_slots(alignment.b, order_b, here, {*of_b})
         if any(x[0] == y[0] or x[1] == y[1] for x in slots_a for y in slots_b):
             return True
     return False
 
 
-def _find_slots(order: Sequence[int], places: Mapping[int, int]) -> set[tuple[int, int]]:
-    """Return the aligned neighbours, as positions in the second text, of the words that one text has alone."""
+def _find_slots(
+    tokens: Sequence[Token], order: Sequence[int], places: Mapping[int, int], chosen: Collection[Token]
+) -> set[tuple[int, int]]:
+    """Return the aligned neighbours, as positions in the second text, of ``chosen`` words that one text has alone."""
     slots, before = set(), -1
     ends = [places.get(at, -2) for at in order]
     for at, place in enumerate(ends):
         if place >= 0:
             before = place
-        else:
+        elif tokens[order[at]] in chosen:
             slots.add((before, next((one for one in ends[at:] if one >= 0), -1)))
     return slots
 

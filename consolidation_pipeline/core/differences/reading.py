@@ -1,5 +1,6 @@
 """Readings of texts: their tokens in a canonical order, and the cues that change what is claimed."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from consolidation_pipeline.core.differences.language import load_language, split_words
+from consolidation_pipeline.core.differences.language import WORD, load_language, split_words
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 # Beginning of the class of a light verb.
@@ -15,6 +16,11 @@ VERB = "verb-"
 _BE = f"{VERB}be "
 # Beginning of the keys of paths.
 PATH = "path:"
+# A title has at least this many words of four letters or more with a capital, and this share of them.
+_FEWEST_CAPITALS, _TITLE_SHARE = 3, 0.8
+_LONG_WORD = re.compile(r"[^\W\d_]{4,}")
+# The word that opens a sentence of four words or more behind a colon.
+_BEHIND_COLON = re.compile(r":\s+(\w+)(?=(?:\s+[^\s.!?]+){3})")
 # Kinds of tokens that stand for a value or name; the others are words.
 VALUE_KINDS = ("value", "name", "code")
 
@@ -141,6 +147,38 @@ class Reading:
     def has_agent(self) -> bool:
         """True if some word is an agent, or might be one: "by Ann"."""
         return any(isinstance(word, str) and word.startswith("link by") for word in self.frame)
+
+    @cached_property
+    def plain_words(self) -> frozenset[str]:
+        """The different words that are written in lower case."""
+        return frozenset(word for word in WORD.findall(self.text) if word.islower())
+
+    @cached_property
+    def _opening_capitals(self) -> frozenset[int]:
+        """Offsets of the words of titles, "Rapid Incident Response", and of first words behind a colon."""
+        found = [self.begin + match.start(1) for match in _BEHIND_COLON.finditer(self.text)]
+        begin = 0
+        for end in [end for end, *_ in self.ends] or [len(self.text)]:
+            words = list(_LONG_WORD.finditer(self.text, begin, end))
+            capitals = sum(word[0][0].isupper() for word in words)
+            if capitals >= max(_FEWEST_CAPITALS, _TITLE_SHARE * len(words)):
+                found += [self.begin + word.start() for word in words]
+            begin = end
+        return frozenset(found)
+
+    def select_sure(self, tokens: Sequence[Token], other: "Reading") -> list[Token]:
+        """Return ``tokens`` of this text without words that may have their capital from a title or as a first word.
+
+        So may a word that ``other`` or this text writes in lower case too.
+        """
+        plain = self.plain_words | other.plain_words
+        return [
+            token
+            for token in tokens
+            if token.kind != "name"
+            or not token.text.istitle()
+            or (token.start not in self._opening_capitals and token.text.lower() not in plain)
+        ]
 
     def has_light_verb(self, key: str) -> bool:
         """Return True if the text has a light verb for which the word of a key may stand: has, owns."""

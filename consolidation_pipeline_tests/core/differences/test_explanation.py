@@ -45,6 +45,34 @@ DETAILS_WITH_VALUES = (
     ("Use Redis 7.2 for the cache; Postgres 16 keeps the sessions.", "Use Redis 7.2 for the cache."),
     ("We moved the parser from version 2.8 to 3.1 last sprint.", "We moved the parser to version 3.1 last sprint."),
 )
+# Pairs in which nothing proves that both tell of one thing: a pair judge may decide.
+UNPROVEN = {
+    "words of a title": (
+        "Lightweight Monitoring Pattern. Use Loki for the logs of small clusters.",
+        "Lightweight Monitoring Architecture. Use Loki for the logs of small clusters.",
+    ),
+    "first word behind a colon": (
+        "Key insight: Novelty emerges when an agent combines its memories.",
+        "Key insight: Creativity emerges when an agent combines its memories.",
+    ),
+    "word that is no name elsewhere": (
+        "Deploys of Checkout are slow. Ask before a checkout release.",
+        "Deploys of Billing are slow. Ask before a checkout release, or a billing one.",
+    ),
+    "names in different places": (
+        "The parser is tested in Oslo before each release.",
+        "The parser is tested before each release, and the result goes to Bergen.",
+    ),
+    "denial of what the other text lacks": (
+        "The pump of the cellar is not unlocked at night.",
+        "The pump of the cellar is greased.",
+    ),
+}
+PROVEN = {
+    "name behind a colon": ("Owner of the billing service: Alice", "Owner of the billing service: Bob"),
+    "name in a sentence": ("The billing service is owned by Alice.", "The billing service is owned by Bob."),
+    "denial of what the other text says": ("The indentation is consistent.", "The indentation is not consistent."),
+}
 MAY_MERGE = {
     "case and punctuation": ("The build fails, sometimes.", "the build fails sometimes"),
     "label": ("Note: the cache is cleared at night.", "The cache is cleared at night."),
@@ -480,6 +508,16 @@ def test_difference_says_where_its_words_stand(pair: tuple[str, str]) -> None:
 )
 def test_difference_reads_as_one_line(pair: tuple[str, str], reason: str) -> None:
     assert [str(one) for one in explain(*pair).differences] == [reason]
+
+
+@pytest.mark.parametrize("name", UNPROVEN)
+def test_what_may_be_of_another_thing_is_unexplained(name: str) -> None:
+    assert explain(*UNPROVEN[name]).verdict == "unexplained"
+
+
+@pytest.mark.parametrize("name", PROVEN)
+def test_change_of_one_thing_contradicts(name: str) -> None:
+    assert explain(*PROVEN[name]).verdict == "contradicts"
 
 
 @pytest.mark.parametrize(("longer", "shorter"), VALUES_OF_OTHER_CLAIMS)
