@@ -139,7 +139,8 @@ def test_doctor_reports_damaged_store(cli: Cli, engine: Engine, monkeypatch: pyt
         connection.execute(text("DROP INDEX consolidation.llm_calls_job_id_idx"))
         invalid = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'consolidation.{}'::regclass"
         connection.execute(text(invalid.format("memory_lineage_parent_id_idx")))
-        connection.execute(text("UPDATE consolidation.consolidated_memories SET content = content || '!'"))
+        change = "UPDATE consolidation.consolidated_memories SET content = content || '!'"
+        connection.execute(text(f"{change}, kind = 'pattern', abstraction_level = 2"))
     answer = cli("doctor", "--json")
     found = findings(answer)
     assert answer.code == 1
@@ -148,6 +149,7 @@ def test_doctor_reports_damaged_store(cli: Cli, engine: Engine, monkeypatch: pyt
     assert "memory_lineage_parent_id_idx is missing or" in found["indexes"][1]
     warned = {name: message for name, (status, message) in found.items() if status == "warning"}
     assert warned.keys() == {"search indexes", "stale vectors", "budget", "spans", "Dagster files", "embedding model"}
+    assert warned["search indexes"].startswith("1 vectors of ")
     assert "in notes, which has openai/text-embedding-3-small" in warned["stale vectors"]
     assert "in notes of texts that have changed since" in warned["stale vectors"]
     assert warned["budget"].startswith("notes met a budget today")

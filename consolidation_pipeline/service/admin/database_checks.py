@@ -43,7 +43,7 @@ from consolidation_pipeline.store.jobs.event_outbox import count_events
 from consolidation_pipeline.store.jobs.jobs import list_live_jobs, list_pending_jobs
 from consolidation_pipeline.store.projects import Project, list_projects
 from consolidation_pipeline.store.search.index_upkeep import MIN_INDEXED_ROWS
-from consolidation_pipeline.store.search.vector_indexes import MAX_DIMENSION, VectorIndex
+from consolidation_pipeline.store.search.vector_indexes import MAX_DIMENSION, AbstractIndex, VectorIndex
 from consolidation_pipeline.store.search.word_indexes import WordIndex
 
 # A sensor launches pending jobs within a minute, and lost ones within ten. Runs before them may take longer.
@@ -151,10 +151,11 @@ def check_store(
 
 def _check_search_indexes(indexes: IndexStatus, projects: Mapping[UUID, Project], usage: list[VectorUsage]) -> Finding:
     missing = [
-        f"{one.indexed:,} vectors of {one.model} in {projects[one.project_id].slug}"
+        f"{count:,} vectors of {one.model} in {projects[one.project_id].slug}"
         for one in usage
-        if one.model and one.dimension and one.dimension <= MAX_DIMENSION and one.indexed >= MIN_INDEXED_ROWS
-        if not VectorIndex(one.table, one.project_id, one.model, one.dimension).is_among(indexes.complete)
+        for kind, count in ((VectorIndex, one.indexed), (AbstractIndex, one.abstract))
+        if one.model and one.dimension and one.dimension <= MAX_DIMENSION and count >= MIN_INDEXED_ROWS
+        if not kind(one.table, one.project_id, one.model, one.dimension).is_among(indexes.complete)
     ]
     memories: Counter[tuple[str, UUID]] = Counter()
     for one in usage:

@@ -70,7 +70,12 @@ from consolidation_pipeline.store.search.search_hits import (
     load_similarities,
     load_staged_similarities,
 )
-from consolidation_pipeline.store.search.vector_indexes import count_candidates, find_indexes, find_staged_indexes
+from consolidation_pipeline.store.search.vector_indexes import (
+    count_candidates,
+    find_abstract_index,
+    find_indexes,
+    find_staged_indexes,
+)
 from consolidation_pipeline.store.search.word_indexes import find_word_indexes, load_frequencies
 
 MAX_QUERY_CHARS = 10_000
@@ -304,8 +309,12 @@ def _retrieve(
             scoped = find_scope_indexes(connection, project_id, filters.scope_option, filters.scope)
         indexed = {} if scoped else find_indexes(connection, project_id, vector[0], len(vector[1]))
         staged = find_staged_indexes(connection, project_id, vector[0], len(vector[1])) if facts.has_staged else None
+        abstract_index = None if scoped else find_abstract_index(connection, project_id, vector[0], len(vector[1]))
         read = [*indexed.values(), *(staged or {}).values()]
         beside_words = bool(frequencies and words)
+        candidates = 0
+        if read or abstract_index:
+            candidates = count_candidates(connection, read, nearest=listed, beside_words=beside_words)
         nearest = read_nearest(
             project_id,
             filters,
@@ -315,8 +324,9 @@ def _retrieve(
             limit=listed,
             indexed=indexed,
             staged=staged,
-            candidates=count_candidates(connection, read, nearest=listed, beside_words=beside_words) if read else 0,
+            candidates=candidates,
             scoped=scoped,
+            abstract_index=abstract_index,
         )
         semantic, matches = run_both(connection, nearest, reads)
     cosines = {

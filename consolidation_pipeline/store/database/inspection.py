@@ -81,7 +81,8 @@ class VectorUsage:
     """Number of memories in force of one project, table and embedding model.
 
     In force: raw memories that are not archived, consolidated ones that are not retired. ``model`` and ``dimension``
-    are None for memories without a vector. ``indexed``: those that an index on vectors would hold.
+    are None for memories without a vector. ``indexed``: those that an HNSW index would hold, ``abstract``: an inverted
+    file.
     """
 
     project_id: UUID
@@ -90,14 +91,15 @@ class VectorUsage:
     dimension: int | None
     memories: int
     indexed: int
+    abstract: int
 
 
 _LIST_VECTOR_USAGE = """
-    SELECT project_id, 'task_memories', embedding_model, embedding_dim, count(*), count(*)
+    SELECT project_id, 'task_memories', embedding_model, embedding_dim, count(*), count(*), 0
     FROM consolidation.task_memories WHERE NOT is_archived GROUP BY 1, 3, 4
     UNION ALL
     SELECT project_id, 'consolidated_memories', embedding_model, embedding_dim, count(*),
-        count(*) FILTER (WHERE kind = 'merged')
+        count(*) FILTER (WHERE kind = 'merged'), count(*) FILTER (WHERE kind <> 'merged')
     FROM consolidation.consolidated_memories WHERE retired_at IS NULL GROUP BY 1, 3, 4
     ORDER BY 1, 2, 3
 """
@@ -181,7 +183,8 @@ _INSPECT_LOAD = """
         pg_stat_get_live_tuples('consolidation.consolidation_events'::regclass) AS events,
         pg_size_bytes(current_setting('shared_buffers')) AS shared_buffers,
         (SELECT coalesce(sum(pg_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_am a ON a.oid = c.relam
-            WHERE a.amname IN ('hnsw', 'gin') AND c.relnamespace = to_regnamespace('consolidation')) AS search_indexes
+            WHERE a.amname IN ('hnsw', 'ivfflat', 'gin')
+                AND c.relnamespace = to_regnamespace('consolidation')) AS search_indexes
 """
 
 # Autovacuum cleans a table when a fifth of it is dead. More dead rows than live ones, and more than this number, mean

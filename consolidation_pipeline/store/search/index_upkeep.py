@@ -18,6 +18,7 @@ from consolidation_pipeline.store.search.scope_indexes import ScopeIndex
 from consolidation_pipeline.store.search.vector_indexes import (
     MAX_DIMENSION,
     SEARCHABLE,
+    AbstractIndex,
     StagedIndex,
     VectorIndex,
     list_complete_indexes,
@@ -47,6 +48,7 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int, 
     indexes: list[Index] = []
     if 0 < dimension <= MAX_DIMENSION:
         indexes += [VectorIndex(table, project_id, model, dimension) for table in SEARCHABLE]
+        indexes.append(AbstractIndex("consolidated_memories", project_id, model, dimension))
     indexes += [WordIndex(table, project_id) for table in SEARCHABLE]
     if has_walls(scope):
         indexes += [ScopeIndex(table, project_id, scope) for table in SEARCHABLE]
@@ -155,6 +157,7 @@ def drop_indexes(engine: Engine, project_id: UUID) -> None:
         for table in SEARCHABLE:
             for index in (
                 VectorIndex(table, project_id, "", 0),
+                AbstractIndex(table, project_id, "", 0),
                 WordIndex(table, project_id),
                 ScopeIndex(table, project_id),
             ):

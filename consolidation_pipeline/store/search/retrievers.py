@@ -29,7 +29,13 @@ from consolidation_pipeline.store.database.scope_keys import has_walls, is_out_o
 from consolidation_pipeline.store.database.sql import compose, conditions, quote_literal
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.search.scope_indexes import ScopeIndex
-from consolidation_pipeline.store.search.vector_indexes import INDEXED_KINDS, StagedIndex, VectorIndex
+from consolidation_pipeline.store.search.vector_indexes import (
+    INDEXED_KINDS,
+    PROBES,
+    AbstractIndex,
+    StagedIndex,
+    VectorIndex,
+)
 
 # Kinds that are made from several others and say less than these: levels 2 and 3.
 ABSTRACT_KINDS = frozenset(kind for kind, level in LEVELS.items() if level > 1)
@@ -227,9 +233,12 @@ def load_vector_length(connection: Connection, project_id: UUID, model: str) -> 
     return int(length)
 
 
-# The settings are made before the index is read, as each part depends on them, and end with the transaction.
+# The settings are made before the index is read, as each part depends on them, and end with the transaction. A search
+# of an inverted file goes on to its other lists if too few rows of the first ones pass: no row is left out for that.
 _INDEX_READS = """
     FROM (SELECT set_config('hnsw.ef_search', '/* candidates */', true),
+        set_config('ivfflat.probes', '/* probes */', true),
+        set_config('ivfflat.iterative_scan', 'relaxed_order', true),
         set_config('hnsw.iterative_scan', '/* scan */', true) AS scan OFFSET 0) settings,
         LATERAL"""
 _NEAREST = """
@@ -262,16 +271,17 @@ def build_nearest_query(
     candidates: int = 0,
     goes_on: bool = False,
     scoped: Mapping[str, ScopeIndex] | None = None,
+    abstract_index: AbstractIndex | None = None,
 ) -> str:
     """Return the SQL of the nearest memories: id, kind and similarity, at most ``limit`` of each table and part.
 
     Raw and merged memories of a table in ``indexed`` are read through that index, which holds half precision; the
     similarities are exact. What the index is of, and the limit, are part of the SQL, so that one plan is good for all
-    values and can be kept. Of any other table, and of abstract memories, every row is compared. ``staged``: indexes on
-    staged vectors, which are compared too; None = there are none. ``candidates``: those that the search of an index
-    keeps. ``goes_on``: the search of an index goes on if filters remove its first rows. ``scoped``: indexes on scope
-    keys, by which the rows to compare are found. Binds ``project``, ``vector``, ``model``, ``dimension`` and
-    ``filters.parameters``.
+    values and can be kept. Of any other table, every row is compared. ``staged``: indexes on staged vectors, which are
+    compared too; None = there are none. ``candidates``: those that the search of an index keeps. ``goes_on``: the
+    search of an index goes on if filters remove its first rows. ``scoped``: indexes on scope keys, by which the rows to
+    compare are found. ``abstract_index``: index on abstract memories; None = every one is compared. Binds
+    ``project``, ``vector``, ``model``, ``dimension`` and ``filters.parameters``.
     """
     nearest = []
     for kinds in filters.parts:
@@ -279,10 +289,10 @@ def build_nearest_query(
             rows, order = _ROWS_OF_MODEL, "distance, id"
             if scoped and table in scoped:
                 rows = f"{scoped[table].condition} AND {rows}"
-            if table in indexed and not ABSTRACT_KINDS.intersection(kinds):
-                rows = indexed[table].condition.replace("%", "%%")
+            if index := abstract_index if ABSTRACT_KINDS.intersection(kinds) else indexed.get(table):
+                rows = index.condition.replace("%", "%%")
                 # Not by the id too: sorting whole rows takes as long as finding them.
-                order = indexed[table].distance("CAST(%(vector)s AS vector)")
+                order = index.distance("CAST(%(vector)s AS vector)")
             kind = "'raw'" if table == "task_memories" else "kind"
             parts = {"table": table, "kind": kind, "rows": rows, "order": order, "limit": str(limit)}
             parts["settings"] = "AND settings.scan IS NOT NULL" if candidates else ""
@@ -297,7 +307,8 @@ def build_nearest_query(
                 nearest.append(compose(_NEAREST_STAGED, filters=conditions_of_rows, **parts))
     reads = "FROM"
     if candidates:
-        reads = compose(_INDEX_READS, candidates=str(candidates), scan="strict_order" if goes_on else "off")
+        scan = "strict_order" if goes_on else "off"
+        reads = compose(_INDEX_READS, candidates=str(candidates), probes=str(PROBES), scan=scan)
     return compose(_NEAREST, reads=reads, nearest_of_tables=" UNION ALL ".join(nearest))
 
 
@@ -313,6 +324,7 @@ def read_nearest(
     staged: Mapping[str, StagedIndex] | None = None,
     candidates: int = 0,
     scoped: Mapping[str, ScopeIndex] | None = None,
+    abstract_index: AbstractIndex | None = None,
 ) -> Reads[list[SemanticMatch]]:
     """Return the memories nearest to a vector, best first, ties by id.
 
@@ -330,17 +342,26 @@ def read_nearest(
         candidates: Candidates that the search of an index keeps (``count_candidates``); 0 = without indexes.
         scoped: Indexes on scope keys, by which all rows of the filters' scope are found and compared; without the
             other indexes.
+        abstract_index: Index on abstract memories, which is read if all of them are searched: a filter may leave few.
     """
     bound = {"project": project_id, "model": model, "dimension": len(vector), "vector": Vector(vector)}
     bound |= filters.parameters
     # Indexes lack rows that were merged since ``as_of``.
     used = {} if filters.as_of else indexed
     used_staged = {} if filters.as_of and staged else staged
+    is_whole = staged is None and not filters.is_narrow and ABSTRACT_KINDS.issubset(filters.kinds)
     through_index = {INDEXED_KINDS[table] for table in {*used, *(used_staged or {})}}.intersection(filters.kinds)
     # A search that can go on takes a tenth longer. An index on staged vectors holds abstract memories too.
     for goes_on in (True,) if filters.is_narrow or "consolidated_memories" in (used_staged or {}) else (False, True):
         query = build_nearest_query(
-            filters, used, limit, staged=used_staged, candidates=candidates, goes_on=goes_on, scoped=scoped
+            filters,
+            used,
+            limit,
+            staged=used_staged,
+            candidates=candidates,
+            goes_on=goes_on,
+            scoped=scoped,
+            abstract_index=abstract_index if is_whole else None,
         )
         rows = _drop_repeated((yield query, bound))
         kinds = [row[2] for row in rows]

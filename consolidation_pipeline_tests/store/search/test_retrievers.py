@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline.store.search import index_upkeep, scope_indexes, vector_indexes
+from consolidation_pipeline.store.search import index_upkeep, retrievers, scope_indexes, vector_indexes
 from consolidation_pipeline.store.search.index_upkeep import build_indexes, drop_indexes
 from consolidation_pipeline.store.search.retrievers import (
     SearchFilters,
@@ -28,7 +29,14 @@ from consolidation_pipeline.store.search.retrievers import (
     run_reads,
 )
 from consolidation_pipeline.store.search.scope_indexes import ScopeIndex, find_scope_indexes
-from consolidation_pipeline.store.search.vector_indexes import SEARCHABLE, VectorIndex, count_candidates, find_indexes
+from consolidation_pipeline.store.search.vector_indexes import (
+    SEARCHABLE,
+    AbstractIndex,
+    VectorIndex,
+    count_candidates,
+    find_abstract_index,
+    find_indexes,
+)
 from consolidation_pipeline.store.search.word_indexes import WordIndex
 from consolidation_pipeline_tests.store import sample_rows
 from consolidation_pipeline_tests.store.sample_rows import add_merged, add_project, unit_vector
@@ -72,14 +80,17 @@ def test_semantic_search_uses_vector_index(
 ) -> None:
     monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 0)
     indexes = [VectorIndex(table, project.id, MODEL, DIMENSION) for table in ("task_memories", "consolidated_memories")]
-    built = [*indexes, *(WordIndex(index.table, project.id) for index in indexes)]
+    abstract = AbstractIndex("consolidated_memories", project.id, MODEL, DIMENSION)
+    built = [*indexes, abstract, *(WordIndex(index.table, project.id) for index in indexes)]
     assert build_indexes(engine, project.id, MODEL, DIMENSION) == [index.name for index in built]
     filters = SearchFilters(LEVELS, include_archived=archived)
     with engine.begin() as connection:
         used = find_indexes(connection, project.id, MODEL, DIMENSION)
         assert used == {index.table: index for index in indexes}
-        plan = explain(connection, build_nearest_query(filters, used, 20), parameters(project, **filters.parameters))
-        for index in indexes:
+        assert find_abstract_index(connection, project.id, MODEL, DIMENSION) == abstract
+        query = build_nearest_query(filters, used, 20, abstract_index=abstract)
+        plan = explain(connection, query, parameters(project, **filters.parameters))
+        for index in [*indexes, abstract]:
             assert f"Index Scan using {index.name}" in plan
         assert f"(embedding)::halfvec({DIMENSION})" in plan
         exact = explain(connection, build_nearest_query(RAW, {}, 20), parameters(project))
@@ -146,6 +157,125 @@ def test_index_holds_no_abstract_memories(engine: Engine, project: Project, monk
     build_indexes(engine, project.id, sample_rows.MODEL, dimension)
     with engine.begin() as connection:
         assert connection.execute(text(existing)).all() == []
+
+
+# Every hundredth is a decision; vectors are random.
+INSERT_ABSTRACT = f"""
+    INSERT INTO {SCHEMA}.consolidated_memories (id, project_id, kind, abstraction_level, memory_type, content,
+        content_hash, normalized_hash, learned_at, created_at, updated_at, embedding, embedding_model, embedding_dim)
+    SELECT gen_random_uuid(), :project, CASE WHEN n % 2 = 0 THEN 'pattern' ELSE 'principle' END, 2 + n % 2,
+        CASE WHEN n % 100 = 0 THEN 'decision' ELSE 'learning' END, 'Abstract ' || n, n::text, n::text,
+        now(), now(), now(),
+        (SELECT array_agg(hashtext(n || '/' || d) / 2147483648.0) FROM generate_series(1, {DIMENSION}) d)::vector,
+        :model, {DIMENSION}
+    FROM generate_series(1, :rows) n
+"""
+ABSTRACT = SearchFilters([kind for kind, level in LEVELS.items() if level > 1])
+
+
+def insert_abstract(engine: Engine, project: Project, rows: int, *, model: str = MODEL) -> AbstractIndex:
+    """Insert abstract memories; return the index that may be built on them."""
+    with engine.begin() as connection:
+        connection.execute(text(INSERT_ABSTRACT), {"project": project.id, "rows": rows, "model": model})
+    return AbstractIndex("consolidated_memories", project.id, model, DIMENSION)
+
+
+def list_nearest(
+    connection: Connection, filters: SearchFilters, index: AbstractIndex, *, indexed: bool = True
+) -> tuple[list[tuple[UUID, float]], bool]:
+    """Return the nearest memories, and True if the statement that found them reads the index."""
+    reads = read_nearest(
+        index.project_id,
+        filters,
+        model=index.model,
+        vector=unit_vector(1, DIMENSION),
+        min_similarity=-1.0,
+        limit=20,
+        indexed={},
+        candidates=20 if indexed else 0,
+        abstract_index=index if indexed else None,
+    )
+    query, bound = next(reads)
+    found = run_reads(connection, reads, first=fetch_rows(connection, query, bound))
+    return [(match.id, match.similarity) for match in found], index.condition in query.replace("%%", "%")
+
+
+def list_abstract_indexes(engine: Engine) -> list[str]:
+    with engine.begin() as connection:
+        names = f"SELECT indexname FROM pg_indexes WHERE schemaname = '{SCHEMA}' AND indexdef LIKE '%USING ivfflat%'"
+        return sorted(connection.execute(text(names)).scalars())
+
+
+def test_abstract_index_is_built_from_its_own_threshold(
+    engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 200)
+    index, former = (insert_abstract(engine, project, 200, model=model) for model in (MODEL, "former"))
+    assert len(index.name) <= 63  # Postgres would cut a longer one
+    retire = f"UPDATE {SCHEMA}.consolidated_memories SET retired_at = now(), archive_reason = :reason WHERE content = "
+    with engine.begin() as connection:
+        connection.execute(text(f"{retire} 'Abstract 9'"), {"reason": None})
+    assert index.name not in build_indexes(engine, project.id, MODEL, DIMENSION)  # a superseded one does not count
+    with engine.begin() as connection:
+        assert find_abstract_index(connection, project.id, MODEL, DIMENSION) is None
+        connection.execute(text(f"{retire} 'Abstract 9'"), {"reason": "staleness"})
+    assert build_indexes(engine, project.id, "former", DIMENSION) == [former.name]
+    assert build_indexes(engine, project.id, MODEL, DIMENSION) == [index.name]
+    assert build_indexes(engine, project.id, MODEL, DIMENSION) == []
+    assert list_abstract_indexes(engine) == [index.name]  # that of another model is gone
+    with engine.begin() as connection:
+        assert find_abstract_index(connection, project.id, MODEL, DIMENSION) == index
+        used = find_indexes(connection, project.id, MODEL, DIMENSION)
+        assert used.keys() == {"task_memories"}
+        rows = f"UPDATE pg_class SET reltuples = 9000000 WHERE relname = '{index.name}'"
+        connection.execute(text(rows))
+        vector_indexes.list_complete_indexes.cache_clear()
+        assert count_candidates(connection, used.values(), nearest=40) < 100
+    drop_indexes(engine, project.id)
+    assert list_abstract_indexes(engine) == []
+
+
+def test_search_through_abstract_index_finds_the_nearest(
+    engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 1_000)
+    index = insert_abstract(engine, project, 1_000)
+    assert index.name in build_indexes(engine, project.id, MODEL, DIMENSION)
+    with engine.begin() as connection:
+        for filters in (ABSTRACT, SearchFilters(LEVELS), SearchFilters(LEVELS, include_archived=True)):
+            exact, _ = list_nearest(connection, filters, index, indexed=False)
+            found, through = list_nearest(connection, filters, index)
+            assert through
+            assert len(set(found) & set(exact)) >= 0.9 * len(exact)  # with the same similarities
+        assert connection.execute(text("SHOW ivfflat.probes")).scalar_one() == str(vector_indexes.PROBES)
+        narrow = (
+            SearchFilters(LEVELS, types=["decision"]),
+            SearchFilters(LEVELS, as_of=datetime.now(UTC)),
+            SearchFilters(["pattern", "summary"]),
+        )
+        for filters in narrow:
+            found, through = list_nearest(connection, filters, index)
+            assert not through
+            assert found == list_nearest(connection, filters, index, indexed=False)[0] != []
+
+
+def test_archived_rows_do_not_starve_abstract_index(
+    engine: Engine, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_upkeep, "MIN_INDEXED_ROWS", 1_000)
+    monkeypatch.setattr(retrievers, "PROBES", 1)
+    index = insert_abstract(engine, project, 1_000)
+    build_indexes(engine, project.id, MODEL, DIMENSION)
+    with engine.begin() as connection:
+        archive = (
+            f"UPDATE {SCHEMA}.consolidated_memories SET retired_at = now(), archive_reason = 'staleness' "
+            "WHERE substr(content, 10)::integer % 50 > 0"
+        )
+        connection.execute(text(archive))
+        found, through = list_nearest(connection, ABSTRACT, index)
+        assert through
+        assert len(found) == 20
+        assert found == list_nearest(connection, ABSTRACT, index, indexed=False)[0]
 
 
 @pytest.mark.parametrize("option", ["user_id", "user_id,agent_id", "metadata.team"])
