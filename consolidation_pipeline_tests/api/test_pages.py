@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -15,7 +15,13 @@ from consolidation_pipeline.service.lifecycle.manual_actions import archive_manu
 from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline.store.database.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
 from consolidation_pipeline_tests.api.conftest import ApiContext, add_entry
-from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions, add_suggestion
+from consolidation_pipeline_tests.api.review_client import (
+    SHOP,
+    PageVisitor,
+    add_pair_suggestions,
+    add_suggestion,
+    find_form_token,
+)
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
@@ -115,6 +121,9 @@ def test_review_page_decides_one_kind_together(api: ApiContext, visitor: PageVis
     assert "3 differ only in value: after #" in page
     filtered = visitor.get("/review?project=kinds&differ=value%3A+after+%23").text
     assert "Keep all as variants" in filtered
+    of_all = visitor.get("/review?differ=value%3A+after+%23").text
+    assert "Choose a project to decide all that differ only in <q>value: after #</q> together." in of_all
+    assert "Choose a project" not in filtered
     fields = {"project": "kinds", "differ": "value: after #"}
     done = visitor.submit("/review/decide", **fields, decision="keep")
     assert done.headers["location"] == "/review?project=kinds&decided=3&left=0"
@@ -148,6 +157,8 @@ def test_second_decision_shows_first_reviewer(
     assert "This suggestion was rejected by admin of all projects" in late.text
     assert 'href="/review?at=1"' in late.text
     assert str(suggestion_ids[1]) not in late.text
+    proposed = get_suggestion(api.pipeline.engine, suggestion_ids[1]).content
+    assert "Your text" not in visitor.submit(f"/review/{suggestion_ids[1]}/approve", content=proposed).text
     assert "“not the same”" in visitor.get(f"/review/{suggestion_ids[1]}").text
     assert suggestion_status(api, suggestion_ids[1]) == "rejected"
 
@@ -201,6 +212,7 @@ def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVi
     playbook = f"/projects/{SLUG}/playbook"
     path = f"/projects/{SLUG}/memories/{entry_id}"
     assert f'action="{path}/approve"' in visitor.get(playbook).text
+    assert "1 playbook entry waits for review." in visitor.get(f"/projects/{SLUG}").text
     assert f'formaction="{path}/dismiss"' in visitor.get(path).text
     reader = PageVisitor(api.client(None))
     reader.log_in(api.key("reader"))
@@ -216,6 +228,19 @@ def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVi
     assert visitor.submit(undo[1], on=undo[1]).status_code == 303
     assert api.pipeline.value("SELECT status FROM {s}.playbook_entries WHERE content_hash = 'h'") == "active"
     assert visitor.submit(f"/projects/{SHOP}/memories/{entry_id}/dismiss").status_code == 404
+
+
+def test_refused_form_leads_back_to_its_page(visitor: PageVisitor) -> None:
+    path, playbook = f"/projects/{SLUG}/memories/{uuid4()}/approve", f"/projects/{SLUG}/playbook"
+    form = {"form_token": find_form_token(visitor.get("/projects").text)}
+    for referer, back in (
+        (f"http://localhost{playbook}", f'href="{playbook}" autofocus>Back<'),
+        (f"http://elsewhere{playbook}", 'href="/review" autofocus>Go to the review<'),
+        ("http://localhost//elsewhere", 'href="/review" autofocus>Go to the review<'),
+    ):
+        refused = visitor.client.post(path, data=form, headers={"Referer": referer})
+        assert refused.status_code == 404
+        assert back in refused.text
 
 
 def test_undo_page_lists_dependents_before_cascade(api: ApiContext, visitor: PageVisitor) -> None:
