@@ -7,11 +7,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from consolidation_pipeline.api.pages import history
 from consolidation_pipeline.api.pages.rendering import DIFFERENCE_LABELS, KIND_LABELS, OPERATION_WORDS, STATUS_LABELS
 from consolidation_pipeline.core.differences.explanation import PROOFS
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import ensure_project
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, restore_memories
 from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline.store.database.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
 from consolidation_pipeline_tests.api.conftest import ApiContext, add_entry
@@ -52,7 +53,7 @@ def find_merged_id(api: ApiContext) -> UUID:
 
 
 def test_page_labels_cover_all_stored_values() -> None:
-    assert set(OPERATION_WORDS) <= set(OPERATIONS)  # others are shown by their names
+    assert set(OPERATION_WORDS) == set(OPERATIONS)
     assert {*JOB_STATUSES, *SUGGESTION_STATUSES} == set(STATUS_LABELS)
     assert set(PROOFS) - {"addition"} == set(DIFFERENCE_LABELS)
     assert {*LEVELS, "playbook"} == set(KIND_LABELS)
@@ -137,6 +138,7 @@ def test_review_page_keeps_variants_and_undoes(api: ApiContext, visitor: PageVis
     kept = visitor.submit(f"/review/{id_}/keep", note="two services", back="/review?project=variants")
     assert "Kept as variants." in visitor.get(kept.headers["location"]).text
     assert suggestion_status(api, id_) == "kept"
+    assert f'<a href="/review/{id_}">Retry after 30 s.</a>' in visitor.get("/projects/variants/changes").text
     assert visitor.submit(f"/review/{id_}/undo").status_code == 303
     assert suggestion_status(api, id_) == "pending"
 
@@ -204,7 +206,10 @@ def test_knowledge_page_filters_and_pages(api: ApiContext, visitor: PageVisitor)
     assert "Page 1 of 2" in first
     assert first.count('class="node"') == 25
     assert second.count('class="node"') < 25
-    assert visitor.get(f"{at}&page=99").status_code == 200
+    for past_end in (f"{at}&page=99", f"/projects/{SLUG}/history?page=99", f"/projects/{SLUG}/changes?page=99"):
+        page = visitor.get(past_end).text
+        assert "Nothing on this page" in page
+        assert " yet" not in page
 
 
 def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVisitor) -> None:
@@ -243,15 +248,27 @@ def test_refused_form_leads_back_to_its_page(visitor: PageVisitor) -> None:
         assert back in refused.text
 
 
-def test_undo_page_lists_dependents_before_cascade(api: ApiContext, visitor: PageVisitor) -> None:
+def test_undo_page_of_no_change_is_not_found(api: ApiContext, visitor: PageVisitor) -> None:
+    assert "is not the id of a run" in visitor.get(f"/projects/{SLUG}/undo/{uuid4()}").text
+    assert visitor.get(f"/projects/{SHOP}/undo/{api.job_id}").status_code == 404
+
+
+def test_undo_page_lists_dependents_before_cascade(
+    api: ApiContext, visitor: PageVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     merged = find_merged_id(api)
     archive_manually(api.pipeline.engine, [merged], changed_by="cli:tom")
+    restore_memories(api.pipeline.engine, [merged], changed_by="cli:tom")
+    archive_manually(api.pipeline.engine, [merged], changed_by="cli:tom")
+    monkeypatch.setattr(history, "_MAX_STEPS", 1)
     at = f"/projects/{SLUG}/undo/{api.job_id}"
     assert "Undo this run?" in visitor.get(at).text
     refused = visitor.submit(at, on=at)
     assert refused.status_code == 409
     assert "later changes depend on this" in refused.text
     assert "Archived" in refused.text
+    assert "… and 2 more" in refused.text
+    assert "Undo the 3 later changes too" in refused.text
     assert visitor.submit(at, on=at, cascade="yes").headers["location"] == f"/projects/{SLUG}/changes"
     assert visitor.get(f"/projects/{SLUG}/memories/{merged}").status_code == 404
     assert ">undone<" in visitor.get(f"/projects/{SLUG}/history").text
