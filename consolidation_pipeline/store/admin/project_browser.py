@@ -147,10 +147,11 @@ def load_undo_states(connection: Connection, job_ids: Sequence[UUID]) -> dict[UU
     return {row[0]: row[1] for row in connection.execute(text(_LOAD_UNDO_STATES), {"jobs": list(job_ids)})}
 
 
+# Texts of different directions stay apart, each between FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE.
 _LOAD_CHANGE_SUBJECTS = """
     SELECT DISTINCT ON (c.group_id) c.group_id, coalesce(l.a_id, c.entity_id) AS id, s.id IS NOT NULL AS is_suggestion,
         coalesce(d.content, p.content, r.execution_summary, s.suggested_content, (
-            SELECT string_agg(left(t.content, 75), ' ↔ ' ORDER BY t.id = l.b_id) FROM (
+            SELECT string_agg(U&'\\2068' || left(t.content, 75) || U&'\\2069', ' ↔ ' ORDER BY t.id = l.b_id) FROM (
                 SELECT id, execution_summary AS content FROM consolidation.task_memories
                 UNION ALL SELECT id, content FROM consolidation.consolidated_memories
             ) t WHERE t.id IN (l.a_id, l.b_id)
