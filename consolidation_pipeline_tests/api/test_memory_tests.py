@@ -35,7 +35,23 @@ def test_page_adds_runs_and_removes_tests(api: ApiContext) -> None:
     assert "not run yet" in visitor.get(PAGE).text
     visitor.submit(f"{PAGE}/run", on=PAGE)
     page = visitor.get(PAGE).text
-    assert "failed" in page
+    assert '<span class="tag failed">failed</span>' in page
     assert "The &lt;moon&gt; is made of cheese." in page
     visitor.submit(f"{PAGE}/remove", on=PAGE, name="moon")
     assert "No memory tests yet" in visitor.get(PAGE).text
+
+
+def test_page_keeps_text_of_wrong_test(api: ApiContext) -> None:
+    visitor = PageVisitor(api.client(None))
+    visitor.log_in(api.key("admin", None))
+    refused = visitor.submit(f"{PAGE}/add", on=PAGE, test="must_recall: moon")
+    assert refused.status_code == 400
+    assert "must_recall: moon</textarea>" in refused.text
+    assert f'href="{PAGE}" autofocus>Back<' in refused.text
+
+
+def test_page_shows_query_before_what_it_finds(api: ApiContext) -> None:
+    visitor = PageVisitor(api.client(None))
+    visitor.log_in(api.key("admin", None))
+    visitor.submit(f"{PAGE}/add", on=PAGE, test="must_find: {query: the moon, says: It is made of cheese., within: 3}")
+    assert "must find: query: the moon · says: It is made of cheese. · within: 3" in visitor.get(PAGE).text

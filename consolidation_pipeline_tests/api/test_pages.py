@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
+from consolidation_pipeline.api.pages import history
 from consolidation_pipeline.api.pages.rendering import DIFFERENCE_LABELS, KIND_LABELS, OPERATION_WORDS, STATUS_LABELS
 from consolidation_pipeline.core.differences.explanation import PROOFS
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import ensure_project
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, restore_memories
 from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline.store.database.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
 from consolidation_pipeline_tests.api.conftest import ApiContext, add_entry
-from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions, add_suggestion
+from consolidation_pipeline_tests.api.review_client import (
+    SHOP,
+    PageVisitor,
+    add_pair_suggestions,
+    add_suggestion,
+    find_form_token,
+)
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
@@ -46,7 +53,7 @@ def find_merged_id(api: ApiContext) -> UUID:
 
 
 def test_page_labels_cover_all_stored_values() -> None:
-    assert set(OPERATION_WORDS) <= set(OPERATIONS)  # others are shown by their names
+    assert set(OPERATION_WORDS) == set(OPERATIONS)
     assert {*JOB_STATUSES, *SUGGESTION_STATUSES} == set(STATUS_LABELS)
     assert set(PROOFS) - {"addition"} == set(DIFFERENCE_LABELS)
     assert {*LEVELS, "playbook"} == set(KIND_LABELS)
@@ -115,6 +122,9 @@ def test_review_page_decides_one_kind_together(api: ApiContext, visitor: PageVis
     assert "3 differ only in value: after #" in page
     filtered = visitor.get("/review?project=kinds&differ=value%3A+after+%23").text
     assert "Keep all as variants" in filtered
+    of_all = visitor.get("/review?differ=value%3A+after+%23").text
+    assert "Choose a project to decide all that differ only in <q>value: after #</q> together." in of_all
+    assert "Choose a project" not in filtered
     fields = {"project": "kinds", "differ": "value: after #"}
     done = visitor.submit("/review/decide", **fields, decision="keep")
     assert done.headers["location"] == "/review?project=kinds&decided=3&left=0"
@@ -128,6 +138,7 @@ def test_review_page_keeps_variants_and_undoes(api: ApiContext, visitor: PageVis
     kept = visitor.submit(f"/review/{id_}/keep", note="two services", back="/review?project=variants")
     assert "Kept as variants." in visitor.get(kept.headers["location"]).text
     assert suggestion_status(api, id_) == "kept"
+    assert f'<a href="/review/{id_}">Retry after 30 s.</a>' in visitor.get("/projects/variants/changes").text
     assert visitor.submit(f"/review/{id_}/undo").status_code == 303
     assert suggestion_status(api, id_) == "pending"
 
@@ -148,6 +159,8 @@ def test_second_decision_shows_first_reviewer(
     assert "This suggestion was rejected by admin of all projects" in late.text
     assert 'href="/review?at=1"' in late.text
     assert str(suggestion_ids[1]) not in late.text
+    proposed = get_suggestion(api.pipeline.engine, suggestion_ids[1]).content
+    assert "Your text" not in visitor.submit(f"/review/{suggestion_ids[1]}/approve", content=proposed).text
     assert "“not the same”" in visitor.get(f"/review/{suggestion_ids[1]}").text
     assert suggestion_status(api, suggestion_ids[1]) == "rejected"
 
@@ -193,7 +206,10 @@ def test_knowledge_page_filters_and_pages(api: ApiContext, visitor: PageVisitor)
     assert "Page 1 of 2" in first
     assert first.count('class="node"') == 25
     assert second.count('class="node"') < 25
-    assert visitor.get(f"{at}&page=99").status_code == 200
+    for past_end in (f"{at}&page=99", f"/projects/{SLUG}/history?page=99", f"/projects/{SLUG}/changes?page=99"):
+        page = visitor.get(past_end).text
+        assert "Nothing on this page" in page
+        assert " yet" not in page
 
 
 def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVisitor) -> None:
@@ -201,6 +217,7 @@ def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVi
     playbook = f"/projects/{SLUG}/playbook"
     path = f"/projects/{SLUG}/memories/{entry_id}"
     assert f'action="{path}/approve"' in visitor.get(playbook).text
+    assert "1 playbook entry waits for review." in visitor.get(f"/projects/{SLUG}").text
     assert f'formaction="{path}/dismiss"' in visitor.get(path).text
     reader = PageVisitor(api.client(None))
     reader.log_in(api.key("reader"))
@@ -218,15 +235,40 @@ def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVi
     assert visitor.submit(f"/projects/{SHOP}/memories/{entry_id}/dismiss").status_code == 404
 
 
-def test_undo_page_lists_dependents_before_cascade(api: ApiContext, visitor: PageVisitor) -> None:
+def test_refused_form_leads_back_to_its_page(visitor: PageVisitor) -> None:
+    path, playbook = f"/projects/{SLUG}/memories/{uuid4()}/approve", f"/projects/{SLUG}/playbook"
+    form = {"form_token": find_form_token(visitor.get("/projects").text)}
+    for referer, back in (
+        (f"http://localhost{playbook}", f'href="{playbook}" autofocus>Back<'),
+        (f"http://elsewhere{playbook}", 'href="/review" autofocus>Go to the review<'),
+        ("http://localhost//elsewhere", 'href="/review" autofocus>Go to the review<'),
+    ):
+        refused = visitor.client.post(path, data=form, headers={"Referer": referer})
+        assert refused.status_code == 404
+        assert back in refused.text
+
+
+def test_undo_page_of_no_change_is_not_found(api: ApiContext, visitor: PageVisitor) -> None:
+    assert "is not the id of a run" in visitor.get(f"/projects/{SLUG}/undo/{uuid4()}").text
+    assert visitor.get(f"/projects/{SHOP}/undo/{api.job_id}").status_code == 404
+
+
+def test_undo_page_lists_dependents_before_cascade(
+    api: ApiContext, visitor: PageVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     merged = find_merged_id(api)
     archive_manually(api.pipeline.engine, [merged], changed_by="cli:tom")
+    restore_memories(api.pipeline.engine, [merged], changed_by="cli:tom")
+    archive_manually(api.pipeline.engine, [merged], changed_by="cli:tom")
+    monkeypatch.setattr(history, "_MAX_STEPS", 1)
     at = f"/projects/{SLUG}/undo/{api.job_id}"
     assert "Undo this run?" in visitor.get(at).text
     refused = visitor.submit(at, on=at)
     assert refused.status_code == 409
     assert "later changes depend on this" in refused.text
     assert "Archived" in refused.text
+    assert "… and 2 more" in refused.text
+    assert "Undo the 3 later changes too" in refused.text
     assert visitor.submit(at, on=at, cascade="yes").headers["location"] == f"/projects/{SLUG}/changes"
     assert visitor.get(f"/projects/{SLUG}/memories/{merged}").status_code == 404
     assert ">undone<" in visitor.get(f"/projects/{SLUG}/history").text

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from starlette.testclient import TestClient
 
 from consolidation_pipeline_tests.api.conftest import ApiContext
+from consolidation_pipeline_tests.api.review_client import PageVisitor
 from consolidation_pipeline_tests.service.knowledge.test_supersessions import dated
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
@@ -51,6 +52,15 @@ def test_relations_are_listed_and_decided(api: ApiContext, admin: TestClient) ->
     assert (
         admin.get(f"{API}/projects/{SLUG}/relations", params={"status": "rejected"}).json()["totals"]["rejected"] == 1
     )
+
+
+def test_history_page_tells_which_memories_are_linked(api: ApiContext) -> None:
+    relation = add_candidate(api)
+    visitor = PageVisitor(api.client(None))
+    visitor.log_in(api.key("admin", None))
+    page = visitor.get(f"/projects/{SLUG}/changes?operation=associate").text
+    texts = "\u2068The mailer retries 5 times.\u2069 ↔ \u2068The mailer retries 3 times.\u2069"
+    assert f'memories/{relation["a_id"]}">{texts}</a>' in page
 
 
 def test_relations_of_other_projects_are_hidden(api: ApiContext) -> None:

@@ -14,6 +14,7 @@ from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline_tests.api.browser import CHROMIUM, Browser, open_browser
 from consolidation_pipeline_tests.api.conftest import ApiContext
 from consolidation_pipeline_tests.api.review_client import SHOP, add_pair_suggestions
+from consolidation_pipeline_tests.service.corpus import note
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
@@ -92,6 +93,25 @@ def test_lineage_branch_expands_in_place(site: str, browser: Browser) -> None:
     browser.evaluate("document.querySelector('.branch summary').click()")
     browser.wait_for("document.querySelectorAll('.branch .node').length === 3")
     assert browser.errors == []
+
+
+def test_texts_keep_indentation_and_direction(api: ApiContext, site: str, browser: Browser) -> None:
+    texts = ["jobs:\n    build:  fast", "יש להפעיל את הבדיקות לפני כל פריסה."]
+    api.pipeline.add([note(f"shown-{at}", text) for at, text in enumerate(texts)], "shown")
+    browser.resize(1280, 860)
+    browser.open(f"{site}/projects/shown/knowledge?kind=raw")
+    assert texts[0] in browser.text()
+    assert browser.evaluate(_LEFT_END_OF_HEBREW) > 1280 / 2
+    assert browser.errors == []
+
+
+# JavaScript: the position in pixels at which the text in Hebrew begins on the left.
+_LEFT_END_OF_HEBREW = """
+(() => {
+  const link = [...document.querySelectorAll(".text a")].find((found) => found.textContent.startsWith("יש"));
+  return link.getBoundingClientRect().left;
+})()
+"""
 
 
 @pytest.mark.slow

@@ -15,12 +15,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
+from PIL import Image
+
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.api.browser import open_browser
 
 FOLDER = Path(__file__).parent
 BIN = Path(sys.executable).parent
 PAGES, DAGSTER = 8651, 8652
+# JavaScript: hides the navigation, and the list of groups with the button beside its search field.
+_HIDE_SIDEBARS = """
+(() => {
+  [...document.querySelectorAll("button, a, div")].findLast((one) => one.innerText === "Hide navigation").click();
+  let at = document.querySelector("input[placeholder^='Jump to']");
+  while (!at.querySelector("button")) at = at.parentElement;
+  at.querySelector("button").click();
+})()
+"""
 
 
 @contextmanager
@@ -36,6 +47,14 @@ def serving(url: str, *command: str) -> Iterator[None]:
     finally:
         process.terminate()
         process.wait()
+
+
+def shrink(path: Path) -> None:
+    """Write an image again with 256 colours: less than half as large."""
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+            path, optimize=True
+        )
 
 
 def main() -> None:
@@ -58,14 +77,18 @@ def main() -> None:
             browser.resize(1180, 820)
             browser.open(review)
             browser.take_screenshot(FOLDER / "review.png", whole=False)
-            browser.resize(1500, 800)
+            browser.resize(1500, 870)
             browser.open(graph)
             browser.wait_for("document.body.innerText.includes('lifecycle')")
+            browser.evaluate(_HIDE_SIDEBARS)  # the wider graph has larger words
+            time.sleep(1)
             expand = {"modifiers": 1, "key": "e", "code": "KeyE"}  # Alt+E expands all groups
             browser.call("Input.dispatchKeyEvent", type="keyDown", **expand)
             browser.call("Input.dispatchKeyEvent", type="keyUp", **expand)
             time.sleep(5)  # the graph is laid out
             browser.take_screenshot(FOLDER / "dagster.png", whole=False)
+    for name in ("review.png", "dagster.png"):
+        shrink(FOLDER / name)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -14,8 +12,8 @@ from consolidation_pipeline.api.pages.page_route import PageRoute
 from consolidation_pipeline.api.pages.page_session import AdminVisitor, ReaderVisitor, SubmittedForm, Visitor
 from consolidation_pipeline.api.pages.query_params import OperationChoice, PageNumber
 from consolidation_pipeline.api.pages.rendering import render
-from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline.service.admin.project_browser import list_groups_with_subjects, list_runs
+from consolidation_pipeline.errors import ConflictError, NotFoundError
+from consolidation_pipeline.service.admin.project_browser import Page, list_groups_with_subjects, list_runs
 from consolidation_pipeline.service.jobs.job_status import describe_job
 from consolidation_pipeline.service.undo.rollback import roll_back
 
@@ -82,10 +80,12 @@ def render_undo(
     is_run = steps.total > 0
     if not is_run:
         steps = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, group_id=id_)
-    blocking: Sequence[Mapping[str, Any]] = []
+    if not steps.total and not error:
+        raise NotFoundError(f"{id_} is not the id of a run or a group of changes of project {slug}")
+    blocking = Page(0, [])
     if error and error.conflicts:
         ids = list(map(UUID, error.conflicts))
-        blocking = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, ids=ids).rows
+        blocking = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, ids=ids)
     return render(
         request,
         "undo.html",

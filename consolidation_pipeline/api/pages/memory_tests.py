@@ -6,11 +6,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from consolidation_pipeline.api.pages.page_route import PageRoute
+from consolidation_pipeline.api.pages.page_route import PageRoute, describe_error, render_error
 from consolidation_pipeline.api.pages.page_session import AdminVisitor, ReaderVisitor, SubmittedForm
 from consolidation_pipeline.api.pages.rendering import render
-from consolidation_pipeline.core.memory_tests.memory_test import KINDS
+from consolidation_pipeline.core.memory_tests.memory_test import KINDS, MAX_NAME_CHARS
 from consolidation_pipeline.core.memory_tests.tests_file import read_one_test
+from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.service.memory_tests import registry
 from consolidation_pipeline.service.memory_tests.evaluation import run_memory_tests
 
@@ -22,7 +23,7 @@ def show_tests(request: Request, project: str, visitor: ReaderVisitor) -> Respon
     """Show the tests of a project and their last results."""
     slug = visitor.find_project(project).slug
     tests = [registry.describe_memory_test(one) for one in registry.list_memory_tests(visitor.engine, slug)]
-    return render(request, "memory_tests.html", project=slug, tests=tests, kinds=KINDS)
+    return render(request, "memory_tests.html", project=slug, tests=tests, kinds=KINDS, name_chars=MAX_NAME_CHARS)
 
 
 @router.post("/run")
@@ -34,11 +35,15 @@ def run(project: str, visitor: AdminVisitor, _form: SubmittedForm) -> Response:
 
 
 @router.post("/add")
-def add(project: str, visitor: AdminVisitor, form: SubmittedForm) -> Response:
-    """Add a test that is written as in a file."""
+def add(request: Request, project: str, visitor: AdminVisitor, form: SubmittedForm) -> Response:
+    """Add a test that is written as in a file; on an error, show it and keep the text."""
     slug = visitor.find_project(project).slug
-    test = read_one_test(form.get("test", ""), form.get("name") or None)
-    registry.add_memory_tests(visitor.engine, slug, [test], source="page")
+    text = form.get("test", "")
+    try:
+        registry.add_memory_tests(visitor.engine, slug, [read_one_test(text, form.get("name") or None)], source="page")
+    except ConsolidationError as error:
+        status, message = describe_error(error)
+        return render_error(request, status, message, back=f"/projects/{slug}/tests", kept=text)
     return _redirect(slug)
 
 

@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from consolidation_pipeline import errors
 from consolidation_pipeline.api.pages.page_session import set_session_cookie
+from consolidation_pipeline.api.pages.query_params import resolve_local_path
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.api.problems import UNAVAILABLE_MESSAGE, RefusedError, classify_error
 from consolidation_pipeline.store.database.engine import is_unavailable
@@ -79,10 +80,21 @@ class PageRoute(APIRoute):
 
 
 def render_error(request: Request, status: int, message: str, **values: object) -> Response:
-    """Return an error page. ``values``: further values for the template ``error.html``."""
-    return render(
-        request, "error.html", status=status, title=_TITLES.get(status, _TITLES[400]), message=message, **values
-    )
+    """Return an error page. ``values``: further values for the template ``error.html``.
+
+    Without ``back`` it leads back to the page of the form that was sent.
+    """
+    title = _TITLES.get(status, _TITLES[400])
+    values = {"back": _find_form_page(request), **values}
+    return render(request, "error.html", status=status, title=title, message=message, **values)
+
+
+def _find_form_page(request: Request) -> str:
+    """Return the path of the page on this site whose form was sent, empty if there is none."""
+    origin, referer = f"{request.url.scheme}://{request.url.netloc}", request.headers.get("referer", "")
+    if request.method != "POST" or not referer.startswith(f"{origin}/"):
+        return ""
+    return resolve_local_path(referer.removeprefix(origin))
 
 
 def _respond_to_refusal(request: Request, error: RefusedError) -> Response:

@@ -14,7 +14,6 @@ from starlette.responses import HTMLResponse
 
 from consolidation_pipeline.core.text.counted_nouns import counted, plural, plural_of
 from consolidation_pipeline.core.text.truncation import truncate_at_word
-from consolidation_pipeline.store.database.schema import OPERATIONS
 
 KIND_LABELS = {
     "raw": "memory",
@@ -36,11 +35,11 @@ OPERATION_WORDS = {
     "restore": "Restored",
     "associate": "Linked two memories",
     "edit": "Edited",
-    "review": "Reviewed",
+    "review": "Review",
     "rollback": "Rolled back",
     "retention": "Removed old history",
+    "erase": "Erased for good",
 }
-OPERATION_LABELS = {name: OPERATION_WORDS.get(name, name.replace("_", " ")) for name in OPERATIONS}
 DIFFERENCE_LABELS = {
     "polarity": "one denies it",
     "opposite": "opposites",
@@ -137,7 +136,7 @@ def _create_environment() -> Environment:
         "counted": counted,
         "query_string": query_string,
         "kind_labels": KIND_LABELS,
-        "operation_labels": OPERATION_LABELS,
+        "operation_labels": OPERATION_WORDS,
         "difference_labels": DIFFERENCE_LABELS,
         "status_labels": STATUS_LABELS,
     }

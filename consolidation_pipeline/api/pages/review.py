@@ -231,7 +231,7 @@ def approve(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedFo
             settings=visitor.settings,
         )
 
-    return _decide(request, id, form, merge)
+    return _decide(request, suggestion, form, merge)
 
 
 def _read_edit(form: Form, field: str, proposed: str) -> str | None:
@@ -256,9 +256,9 @@ def _decide_simply(
     request: Request, id_: UUID, visitor: Visitor, form: Form, decision: Callable[..., object]
 ) -> Response:
     """Carry out a decision that needs nothing but a note."""
-    _find_suggestion(visitor, id_)
+    suggestion = _find_suggestion(visitor, id_)
     how = {"note": form.get("note", "").strip() or None, "decided_by": visitor.name, "settings": visitor.settings}
-    return _decide(request, id_, form, lambda: decision(visitor.engine, id_, **how))
+    return _decide(request, suggestion, form, lambda: decision(visitor.engine, id_, **how))
 
 
 @router.post("/{id}/undo")
@@ -274,17 +274,18 @@ def undo(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm)
     return redirect_back(form, id, default=_QUEUE_PATH)
 
 
-def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], object]) -> Response:
+def _decide(request: Request, suggestion: Suggestion, form: Form, decision: Callable[[], object]) -> Response:
     """Carry out a decision and redirect to the queue; on an error, show it and keep the edited text."""
     try:
         decision()
     except ConsolidationError as error:
         status, message = describe_error(error)
         if isinstance(error, ConflictError):
-            message = _explain_conflict(request, id_, error)
+            message = _explain_conflict(request, suggestion.id, error)
         back = resolve_local_path(form.get("back", ""), default=_QUEUE_PATH)
-        return render_error(request, status, message, back=back, kept=form.get("content", ""))
-    return redirect_back(form, id_, default=_QUEUE_PATH)
+        kept = _read_edit(form, "content", suggestion.content) or ""
+        return render_error(request, status, message, back=back, kept=kept)
+    return redirect_back(form, suggestion.id, default=_QUEUE_PATH)
 
 
 def _explain_conflict(request: Request, id_: UUID, error: ConflictError) -> str:

@@ -75,9 +75,9 @@ def list_runs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list
 
 
 def list_groups_with_subjects(engine: Engine, slug: str, *, limit: int, offset: int = 0, **filters: Any) -> Page:
-    """Return change groups, each with ``about``: the ``id`` and ``content`` of a memory that it created or changed.
+    """Return change groups, each with ``about``: the ``id`` and ``content`` of what it created or changed.
 
-    ``about`` is None if the memory was deleted. ``filters`` are those of ``history.list_change_groups``.
+    ``about`` is None if that was deleted. ``filters`` are those of ``history.list_change_groups``.
     """
     groups = list_change_groups(engine, slug, limit=limit, offset=offset, **filters)
     with engine.connect() as connection:

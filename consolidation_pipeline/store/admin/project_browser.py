@@ -147,22 +147,31 @@ def load_undo_states(connection: Connection, job_ids: Sequence[UUID]) -> dict[UU
     return {row[0]: row[1] for row in connection.execute(text(_LOAD_UNDO_STATES), {"jobs": list(job_ids)})}
 
 
+# Texts of different directions stay apart, each between FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE.
 _LOAD_CHANGE_SUBJECTS = """
-    SELECT DISTINCT ON (c.group_id) c.group_id, c.entity_id AS id,
-        coalesce(d.content, p.content, r.execution_summary) AS content
+    SELECT DISTINCT ON (c.group_id) c.group_id, coalesce(l.a_id, c.entity_id) AS id, s.id IS NOT NULL AS is_suggestion,
+        coalesce(d.content, p.content, r.execution_summary, s.suggested_content, (
+            SELECT string_agg(U&'\\2068' || left(t.content, 75) || U&'\\2069', ' ↔ ' ORDER BY t.id = l.b_id) FROM (
+                SELECT id, execution_summary AS content FROM consolidation.task_memories
+                UNION ALL SELECT id, content FROM consolidation.consolidated_memories
+            ) t WHERE t.id IN (l.a_id, l.b_id)
+        )) AS content
     FROM consolidation.consolidation_changes c
         LEFT JOIN consolidation.task_memories r ON r.id = c.entity_id
         LEFT JOIN consolidation.consolidated_memories d ON d.id = c.entity_id
         LEFT JOIN consolidation.playbook_entries p ON p.id = c.entity_id
-    WHERE c.group_id = ANY(:groups) AND num_nonnulls(r.id, d.id, p.id) > 0
-    ORDER BY c.group_id, r.id IS NOT NULL, c.seq
+        LEFT JOIN consolidation.consolidation_suggestions s ON s.id = c.entity_id
+        LEFT JOIN consolidation.memory_relations l ON l.id = c.entity_id
+    WHERE c.group_id = ANY(:groups) AND num_nonnulls(r.id, d.id, p.id, s.id, l.id) > 0
+    ORDER BY c.group_id, s.id IS NOT NULL OR l.id IS NOT NULL, r.id IS NOT NULL, c.seq
 """
 
 
 def load_change_subjects(connection: Connection, group_ids: Sequence[UUID]) -> dict[UUID, Row[Any]]:
     """Return the subject of each change group: ``id`` and ``content`` of a memory or playbook entry.
 
-    The subject is the first one that the group created, or else changed. Deleted ones are left out.
+    The subject is the first one that the group created, or else changed. If there is none, it is a suggestion
+    (``is_suggestion``), or a relation: the id of one of its memories and the text of both. Deleted ones are left out.
     """
     rows = connection.execute(text(_LOAD_CHANGE_SUBJECTS), {"groups": list(group_ids)})
     return {row.group_id: row for row in rows}
