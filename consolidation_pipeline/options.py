@@ -246,6 +246,18 @@ OPTION_NAMES: Mapping[str, str] = {
 }
 
 
+def check_judge(name: str, options: ConsolidationOptions, *, default_model: str | None = None) -> None:
+    """Raise InvalidOptionError if a judge is the language model, and there is none.
+
+    Args:
+        name: ``pair_judge`` or ``supersession_judge``.
+        options: Options of a project.
+        default_model: Language model of projects without one of their own.
+    """
+    if getattr(options, name) == "llm" and not (options.llm_model or default_model):
+        raise InvalidOptionError(f"{name} = llm needs llm_model: set a litellm model, or {name} = none")
+
+
 def parse_options(config: Mapping[str, Any], *, base: ConsolidationOptions | None = None) -> ConsolidationOptions:
     """Return ``base`` (None = the defaults) with these options, by name or alias.
 

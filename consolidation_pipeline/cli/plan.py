@@ -60,8 +60,8 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     price = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
     cost = f"{price}, {costs.embedding_tokens + costs.completion_tokens} tokens"
     if costs.completion_calls:
-        cost = f"at most {cost}, {costs.completion_calls} calls for pairs, merges, patterns and suggestions; "
-        cost += "more for refused replies, principles, summaries and profiles"
+        cost = f"at most {cost}, {costs.completion_calls} calls for pairs, supersessions, merges, patterns and "
+        cost += "suggestions; more for refused replies, principles, summaries and profiles"
     calibration = plan.calibration and f"recomputed ({plan.calibration})"
     if plan.calibration == "paid":
         calibration = "due; the model is paid, so this plan uses its profile"

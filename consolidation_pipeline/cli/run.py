@@ -271,6 +271,7 @@ def _make_run_table(run: dict[str, Any]) -> Any:
                 ("promoted", "proposed", "reinforced", "updated"),
             ),
             "suggestions": _describe_suggestions(run),
+            "newer wins": _describe_supersessions(run),
             "summaries": _describe_summaries(run),
             "archived": describe_archived(run),
             "without the model": ", ".join(f"{one['groups']} ({one['purpose']})" for one in run["failing"]) or None,
@@ -309,6 +310,15 @@ def _describe_suggestions(run: Mapping[str, Any]) -> str | None:
     listing = f"consolidation suggestions list {run['project']}"
     archived = f", {ended} ended as an original was archived" if ended else ""
     return f"{made} created{archived}, {waiting} waiting{beyond}: {listing}" if waiting or beyond else None
+
+
+def _describe_supersessions(run: Mapping[str, Any]) -> str | None:
+    """Return how many supersessions a run found first, and how many of these wait for a person; None if none."""
+    done = run["metrics"].get("supersessions", {})
+    added, proposed = done.get("supersessions_added", 0), done.get("supersessions_proposed", 0)
+    listing = f": consolidation relations list {run['project']} --type supersedes --status candidate"
+    waiting = f", {proposed} of them wait for a person{listing}" if proposed else ""
+    return f"{added} found{waiting}" if added else None
 
 
 def _describe_summaries(run: Mapping[str, Any]) -> str | None:

@@ -18,6 +18,7 @@ def supersessions(run: ProjectRun, phase: PhaseResult) -> None:
         "supersessions_found": result.found,
         "supersessions_confirmed": result.confirmed,
         "supersessions_added": result.added,
+        "supersessions_proposed": result.proposed,
         "supersessions_changed": result.changed,
         "supersessions_withdrawn": result.withdrawn,
         **({} if result.judged is None else result.judged.metrics),

@@ -9,7 +9,7 @@ from uuid import UUID
 from consolidation_pipeline.core.calibration.model_thresholds import resolve_thresholds
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import ConflictError, InvalidOptionError, UsageError
-from consolidation_pipeline.options import OPTION_NAMES, ConsolidationOptions, parse_options
+from consolidation_pipeline.options import OPTION_NAMES, ConsolidationOptions, check_judge, parse_options
 from consolidation_pipeline.service.admin.model_check import MODEL_OPTIONS, check_provider
 from consolidation_pipeline.service.admin.project_stores import ProjectStore, check_scope, describe_stores, list_stores
 from consolidation_pipeline.service.runs.effective_options import effective_options
@@ -169,7 +169,9 @@ def _check_providers(chosen: Mapping[str, Any]) -> None:
 
 
 def _check_options(options: ConsolidationOptions, settings: Settings) -> None:
-    """Raise InvalidOptionError for thresholds that do not fit the embedding model, or beyond the operator's limits."""
+    """Raise InvalidOptionError for what does not fit the models, or is beyond the operator's limits."""
     check_limits(options, read_limits(settings))
+    for judge in ("pair_judge", "supersession_judge"):
+        check_judge(judge, options, default_model=settings.llm_model)
     model = options.embedding_model if "embedding_model" in options.model_fields_set else settings.embedding_model
     resolve_thresholds(load_embedder(model or "local").name, options.model_dump())

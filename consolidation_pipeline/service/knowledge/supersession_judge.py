@@ -16,12 +16,12 @@ from consolidation_pipeline.core.knowledge.supersession import Supersession
 from consolidation_pipeline.core.knowledge.supersession_candidates import CandidateMemories, list_candidates
 from consolidation_pipeline.core.knowledge.supersession_search import DatedMemory, FoundSupersession, drop_indirect
 from consolidation_pipeline.core.vectors import find_positions
-from consolidation_pipeline.errors import InvalidOptionError, LLMError
+from consolidation_pipeline.errors import LLMError
 from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts import supersession as prompts
 from consolidation_pipeline.llm.prompts.supersession import Case, SupersessionReply
-from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.options import ConsolidationOptions, check_judge
 from consolidation_pipeline.service.knowledge.llm_gateway import BATCH, STOP_ERRORS, open_gateway, price_prompts
 from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -102,9 +102,7 @@ def name_judge(options: ConsolidationOptions) -> str | None:
     """
     if options.supersession_judge == "none":
         return None
-    if options.llm_model is None:
-        message = "supersession_judge = llm needs llm_model: set a litellm model, or supersession_judge = none"
-        raise InvalidOptionError(message)
+    check_judge("supersession_judge", options)
     return f"llm {options.llm_model}, prompt {prompts.VERSION}"
 
 

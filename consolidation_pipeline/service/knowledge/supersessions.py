@@ -50,7 +50,7 @@ class SupersessionResult:
 
     ``memories``: memories with a known date. ``compared``: those in scopes that changed since the last comparison.
     ``found``, ``confirmed``: relations that follow from these, and those of them that a rule confirms. ``added``,
-    ``changed``, ``withdrawn``: relations that were written.
+    ``changed``, ``withdrawn``: relations that were written. ``proposed``: the added ones that wait for a person.
     """
 
     memories: int
@@ -58,6 +58,7 @@ class SupersessionResult:
     found: int
     confirmed: int
     added: int
+    proposed: int
     changed: int
     withdrawn: int
     judged: JudgedSupersessions | None = None
@@ -92,6 +93,7 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
         found=compared.found,
         confirmed=compared.confirmed,
         added=len(new),
+        proposed=sum(one.status == "candidate" for one in new),
         changed=len(changed),
         withdrawn=len(withdrawn),
         judged=compared.judged,

@@ -16,13 +16,12 @@ from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.embed.cross_encoder import CrossEncoder, hash_model
 from consolidation_pipeline.errors import (
     BudgetExhaustedError,
-    InvalidOptionError,
     LLMError,
     ModelUnavailableError,
 )
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompts import pair as pair_prompts
-from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.options import ConsolidationOptions, check_judge
 from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext
 
 # Pairs and characters of one prompt.
@@ -148,8 +147,7 @@ def name_judge(options: ConsolidationOptions) -> str | None:
     if options.pair_judge == "none":
         return None
     if options.pair_judge == "llm":
-        if options.llm_model is None:
-            raise InvalidOptionError("pair_judge = llm needs llm_model: set a litellm model, or pair_judge = none")
+        check_judge("pair_judge", options)
         return f"llm {options.llm_model}, prompt {pair_prompts.VERSION}"
     path = _find_model_path(options)
     changed = path.stat().st_mtime_ns if os.path.isfile(path) else 0
