@@ -39,7 +39,13 @@ NO_TAIL = re.compile(
 )
 # Particles with which a phrase may end: "top up".
 _PARTICLES = frozenset("up off out".split())
-_PAST = re.compile(r"(?!.*(?:need|feed|seed|speed|embed|shared|based)\b).{3,}ed")
+# Forms in the past, but those that describe a thing: "shared cache", "broken pipe", "lost updates".
+_PAST = re.compile(
+    r"(?!.*(?:need|feed|seed|speed|embed|shared|based)\b).{3,}ed|took|taken|gone|went|done|did|made|gave|got|gotten|came|began|begun|"
+    r"brought|held|told|said|seen|saw|thought|became|knew|chose|wrote|ran|fell|felt|met|kept"
+)
+# Words for one of two that link nothing in a title.
+_EITHER = frozenset("in/on and/or he/she his/her him/her either/or".split())
 _THIRD_PERSON = re.compile(
     r"(?:accept|appear|ask|calculate|cause|consider|contain|equal|evaluate|exist|fail|happen|hinge|include|indicate|iterate|lead|listen|mean|need|"
     r"occur|own|pay|prefer|receive|remove|replace|require|return|say|send|show|skip|start|use|work)s|specif(?:y|ies)|has|does|is|are|can"
@@ -214,7 +220,7 @@ def _read_word(token: str, language: str) -> _Word | None:
     term = next(iter(extract_terms(token, language)), None) if token[-1:].isalnum() or token.endswith("()") else None
     lower = token.lower()
     is_link, is_particle = lower in LINKS, lower in _PARTICLES
-    if term is None and not is_link and not is_particle:
+    if lower in _EITHER or (term is None and not is_link and not is_particle):
         return None
     is_end = term is not None and not _NO_END.fullmatch(lower)
     is_tail = is_end and not NO_TAIL.fullmatch(lower)

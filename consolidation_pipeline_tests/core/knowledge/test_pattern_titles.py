@@ -85,6 +85,8 @@ def test_title_share_is_of_texts() -> None:
         "invoice exports with odd",
         "I've invoice",
         "different invoices",
+        "taken invoice",
+        "invoice in/on desk",
     ],
 )
 def test_title_is_no_part_of_a_sentence(line: str) -> None:
