@@ -18,6 +18,10 @@ _LITERAL_NAMES = (PATH, "url:", "identifier:")
 # Signs at which a sentence may go on.
 _WEAK_STOPS = ";:-–—"
 _STOPS = tuple(".!?;:")
+# French relative pronoun of a subject.
+_SUBJECT = "qui"
+# Words before a Spanish relative pronoun of an object.
+_OBJECT = re.compile(r"(?<!\w)(?:al|a (?:la|los|las))$", re.IGNORECASE)
 # Relative pronouns of two texts.
 Relatives = tuple[list[re.Match[str]], list[re.Match[str]]]
 
@@ -39,6 +43,8 @@ def find_new_place(a: Reading, b: Reading, places: Mapping[int, int], language: 
     if at is None and all(relatives):
         begins = [found[0].end() for found in relatives]
         at = next((one for one in places if _tells_of_other_verb(a, b, one, places, begins, language)), None)
+    if at is None and all(relatives):
+        at = _find_other_relative(a, b, places, relatives)
     if at is None:
         at = _find_joined(a, b, places, relatives)
     if at is None and _differ_in_relatives(relatives, language):
@@ -130,6 +136,29 @@ def _find_across_relative(
     return moved[0] if is_phrase and len(stays) == 2 else None
 
 
+def _find_other_relative(a: Reading, b: Reading, places: Mapping[int, int], relatives: Relatives) -> int | None:
+    """Return the first word of the only relative clause of one text that stands before that of the other one.
+
+    "Ann, who works with Bob, fixed it", "Ann works with Bob, who fixed it".
+    """
+    if len(relatives[0]) != 1 or len(relatives[1]) != 1:
+        return None
+    (start,), (start_there,) = ([found.start() for found in one] for one in relatives)
+    for at, there in places.items():
+        one, other = a.tokens[at].start, b.tokens[there].start
+        if (_opens_clause(a, at, start) and other < start_there) or (
+            _opens_clause(b, there, start_there) and one < start
+        ):
+            return at
+    return None
+
+
+def _opens_clause(reading: Reading, at: int, start: int) -> bool:
+    """Return True if a token is the first one behind an offset."""
+    token = reading.tokens[at].start
+    return start < token == min(other.start for other in reading.tokens if other.start > start)
+
+
 def _find_joined(a: Reading, b: Reading, places: Mapping[int, int], relatives: Relatives) -> int | None:
     """Return a verb of a relative clause that "and" joins in the other text: ".., which reads it", "and reads it"."""
     ends, ends_there = ({found.end() for found in one if found["comma"]} for one in relatives)
@@ -160,6 +189,15 @@ def _differ_in_relatives(relatives: Relatives, language: Language) -> bool:
     words, words_there = ([one["word"].lower() for one in found] for found in relatives)
     if language.has_gendered_relatives:
         return words != words_there
+    # "Le service qui appelle la passerelle", "que la passerelle appelle"
+    if [word == _SUBJECT for word in words] != [word == _SUBJECT for word in words_there]:
+        return True
+    # "El monitor que vigila al orquestador", "al que vigila el orquestador"
+    objects, objects_there = (
+        [_OBJECT.search(one.string[: one.start()]) is None for one in found] for found in relatives
+    )
+    if objects != objects_there:
+        return True
     commas, commas_there = ([bool(one["comma"]) for one in found] for found in relatives)
     following, following_there = ([_read_behind(one) for one in found] for found in relatives)
     is_same_clause = following == following_there and "" not in following

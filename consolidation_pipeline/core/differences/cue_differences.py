@@ -35,6 +35,8 @@ _ALIKE = {
     ("polarity", "ended", "negative"),
     ("polarity", "negative", "pending"),
 }
+# Markers of clauses in which "any" is not "all".
+_OPEN_CONDITIONS = {("marker", pole) for pole in ("if", "unless", "once", "until")}
 # Markers that contradict each other, though either may be missing.
 _OPPOSED = {
     frozenset(pair)
@@ -288,10 +290,20 @@ def _are_opposed(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> 
 
 
 def _are_alike(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> bool:
-    """Return True if two cues of one category say the same. A denial makes "any" and "all" different claims."""
+    """Return True if two cues of one category say the same.
+
+    A denial makes "any" and "all" different claims, and so does a condition: "once any probe fails".
+    """
     if (x.category, *sorted((x.pole, y.pole))) not in _ALIKE:
         return False
-    return x.category != "quantity" or all(cue.category != "polarity" for cue in (*cues, *others))
+    if x.category != "quantity":
+        return True
+    is_open = any(
+        (one.category, one.pole) in _OPEN_CONDITIONS and one.clause == cue.clause
+        for side, cue in ((cues, x), (others, y))
+        for one in side
+    )
+    return not is_open and all(cue.category != "polarity" for cue in (*cues, *others))
 
 
 def _find_alike(one: _Side, paired: set[int], other: _Side, paired_other: set[int]) -> list[tuple[int, int]]:

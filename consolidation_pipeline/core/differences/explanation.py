@@ -1,5 +1,6 @@
 """Explanation of the differences of two texts: may they become one?"""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from consolidation_pipeline.core.differences.restrictions import find_restrictio
 from consolidation_pipeline.core.differences.roles import find_new_role, read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 from consolidation_pipeline.core.differences.steps import find_new_step
+from consolidation_pipeline.core.memories.memories import normalize_text
 
 Spans = tuple[tuple[int, int], ...]
 # Verdict that a kind of difference proves. Words of both texts are additions only if they stand in different places.
@@ -57,6 +59,7 @@ PROOFS = {
 MIN_COMMON = 2
 # A clause may be found in this many clauses of the other text.
 _MOST_CLAUSES = 4
+_QUOTATION = re.compile(r"[\"“„«「]([^\"“”„«»「」]{1,80})[\"”“»」]")
 # Texts with more tokens are not compared, as the time grows with the product of their lengths.
 _MOST_TOKENS = 2_000
 # Characters of each side that a reason shows.
@@ -289,6 +292,8 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "order", *words
     if words := find_new_role(a, b, of_a, language):
         yield "word", *words
+    if words := _find_new_article(a, b, of_a, language) or _find_new_quotation(a, b, alignment):
+        yield "word", *words
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
     if not one and not other and len(of_a) < FEWEST_COMMON:
         one, other = find_narrowing(a, b, of_a, language), find_narrowing(b, a, of_b, language)
@@ -296,6 +301,33 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         one, other = find_restriction(a, b, of_a, language), find_restriction(b, a, of_b, language)
     if one or other:
         yield "modifier", one, other
+
+
+def _find_new_article(
+    a: Reading, b: Reading, places: Mapping[int, int], language: Language
+) -> tuple[list[Token], list[Token]] | None:
+    """Return an ordinal that counts one more in one text alone: "take a second replica", "take the second replica"."""
+    for at, there in places.items():
+        one, other = a.tokens[at], b.tokens[there]
+        if one.key.startswith("ordinal:"):
+            before, before_there = read_before(a, one), read_before(b, other)
+            both = {before, before_there} <= language.determiners | language.articles
+            if both and (before in language.articles) != (before_there in language.articles):
+                return [one], [other]
+    return None
+
+
+def _find_new_quotation(a: Reading, b: Reading, alignment: Alignment) -> tuple[list[Token], list[Token]] | None:
+    """Return the words of two texts that quote others of them: delete all "tmp" folders, the "all tmp" folder."""
+    quoted, quoted_there = (
+        sorted(normalize_text(match[1]) for match in _QUOTATION.finditer(one.text)) for one in (a, b)
+    )
+    if len(quoted) != len(quoted_there) or quoted == quoted_there:
+        return None
+    is_part = all(
+        x == y or f" {x} " in f" {y} " or f" {y} " in f" {x} " for x, y in zip(quoted, quoted_there, strict=True)
+    )
+    return (list(alignment.a), list(alignment.b)) if is_part else None
 
 
 def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Finding]:

@@ -12,6 +12,10 @@ _WHOLE = re.compile(r"number:(\d{1,2})(?: h)?")
 _CLOCK = re.compile(r"(?:date:(\d\d):(\d\d)|number:(\d{1,2})h(\d\d))")  # 18:30, 18h30
 _DOTTED = re.compile(r"number:(\d{1,2})\.(\d{1,2})")  # "17.30 Uhr", "am 3.10."
 _ORDINAL = re.compile(r"(\d{1,2})(?:er|º)")
+_NUMERIC_DATE = re.compile(r"date:(\d{1,2})[./](\d{1,2})[./](\d{4})")
+_MONTH_OF_YEAR = re.compile(r"date:(\d{4})-(\d\d)")
+# Languages in which 7/11 is a day of November.
+_DAY_FIRST = frozenset(("de", "es", "fr"))
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _LONGEST_PHRASE = 4  # "de l'après-midi"
 _LAST_HOUR, _LAST_MONTH, _LAST_DAY = 23, 12, 31
@@ -87,7 +91,12 @@ def _read_hour(pieces: Sequence[Piece], at: int, language: Language) -> tuple[in
 
 
 def _read_date(pieces: Sequence[Piece], start: int, language: Language) -> _Found | None:
-    """Return the date that begins at a piece: "3. Oktober 2026", "3 de octubre", "3.10.", 10月3日."""
+    """Return the date that begins at a piece: "3. Oktober 2026", "3 de octubre", "3.10.", 2026年10月3日."""
+    if numeric := _NUMERIC_DATE.fullmatch(pieces[start].key) if language.code in _DAY_FIRST else None:
+        return _to_date(1, int(numeric[2]), int(numeric[1]), f"{numeric[3]}-")
+    if (year := _YEAR.fullmatch(pieces[start].text)) and _is_written(pieces, start + 1, "年"):
+        found = _read_date(pieces, start + 2, language) if start + 2 < len(pieces) else None
+        return _Found(found.size + 2, f"{year[0]}-{found.value}") if found else None
     if (piece := pieces[start]).kind == "literal" and language.has_ordinal_dots and start > 0:
         numbers = _DOTTED.fullmatch(piece.key)
         has_dot = start + 1 < len(pieces) and pieces[start + 1].text == "."
@@ -97,6 +106,9 @@ def _read_date(pieces: Sequence[Piece], start: int, language: Language) -> _Foun
     first, at = _read_whole(pieces, start, language)
     if first is None:
         return None
+    # "7. November 2025", of which the scanner reads the month and year.
+    if language.has_ordinal_dots and at < len(pieces) and (of_year := _MONTH_OF_YEAR.fullmatch(pieces[at].key)):
+        return _to_date(at + 1 - start, int(of_year[2]), first, f"{of_year[1]}-")
     month, end = _read_month(pieces, _skip(pieces, at, language), language)
     if month:
         year_at = _skip(pieces, end, language)

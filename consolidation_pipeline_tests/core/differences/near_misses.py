@@ -32,6 +32,23 @@ NEAR_MISSES = [
     ("迁移:\n1. 冻结订单\n2. 复制数据", "迁移:\n1. 复制数据\n2. 冻结订单"),
     ("Drain the queue. Stop the worker.", "Stop the worker. Drain the queue."),
     ("先关闭阀门再打开水泵。", "先打开水泵再关闭阀门。"),
+    # alternatives
+    ("The form needs a stamp and a signature.", "The form needs a stamp or a signature."),
+    ("Das Formular braucht Stempel und Unterschrift.", "Das Formular braucht Stempel oder Unterschrift."),
+    ("Le formulaire exige un tampon et une signature.", "Le formulaire exige un tampon ou une signature."),
+    ("El formulario exige un sello y una firma.", "El formulario exige un sello o una firma."),
+    ("El formulario exige sellos e iniciales.", "El formulario exige sellos u iniciales."),
+    ("表格需要印章和签名。", "表格需要印章或签名。"),
+    ("申請書には印鑑と署名が必要です。", "申請書には印鑑または署名が必要です。"),
+    # any and all in a condition, quoted words, one more, who has the relative clause, who does it
+    ("Page Ann once any of the probes fails.", "Page Ann once all of the probes fail."),
+    ('Remove the "raw" files of the mirror.', 'Remove the "raw files" of the mirror.'),
+    ("Restart the third worker when it rains.", "Restart a third worker when it rains."),
+    ("The nurse who knows the doctor called Bonn.", "The nurse knows the doctor who called Bonn."),
+    ("L'agent qui surveille la file tourne la nuit.", "L'agent que surveille la file tourne la nuit."),
+    ("El agente que vigila al servidor es nuevo.", "El agente al que vigila el servidor es nuevo."),
+    ("部長は新人に報告書を出させた。", "部長は新人に報告書を出された。"),
+    ("営業部は総務部に資料を送ってもらった。", "営業部は総務部に資料を送ってあげた。"),
     # restrictions of what is denied, allowed or claimed of all
     ("Never edit the ledger.", "Never edit the ledger in the browser."),
     ("Nobody may enter the vault.", "Nobody from sales may enter the vault."),
@@ -414,6 +431,13 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    ("Die Wartung ist am 07.11.2025 um 18 Uhr.", "Die Wartung ist am 7. November 2025 um 18:00 Uhr."),
+    ("La pausa empieza el 07/11/2025.", "La pausa empieza el 7 de noviembre de 2025."),
+    ("测试账号在2025年9月1日失效。", "测试账号在 2025-09-01 失效。"),
+    ("Das Formular braucht Stempel oder Unterschrift.", "Das Formular benötigt Stempel oder Unterschrift."),
+    ("Le formulaire exige un tampon ou une signature.", "Un tampon ou une signature est exigé par le formulaire."),
+    ("申請書には印鑑又は署名が必要です。", "申請書には印鑑または署名が必要です。"),
+    ("The nurse who knows the doctor called Bonn.", "Bonn was called by the nurse who knows the doctor."),
     ("Never restart the relay, because calls drop.", "Never restart the relay."),
     ("The lamp was replaced because the old one was dim.", "The lamp was replaced."),
     ("Note that the pump leaks.", "The pump leaks."),
