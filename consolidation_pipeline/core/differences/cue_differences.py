@@ -296,6 +296,10 @@ def _are_alike(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> bo
     """
     if (x.category, *sorted((x.pole, y.pole))) not in _ALIKE:
         return False
+    if {x.pole, y.pole} == {"missed", "required"}:
+        # "It should have run", "it must have run"
+        side, demand = (cues, x) if x.pole == "required" else (others, y)
+        return all((one.category, one.pole, one.clause) != ("tense", "past", demand.clause) for one in side)
     if x.category != "quantity":
         return True
     is_open = any(

@@ -292,6 +292,8 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "order", *words
     if words := find_new_role(a, b, of_a, language):
         yield "word", *words
+    if words := _find_new_tense(a, b, of_a, language):
+        yield "added cue", *words
     if words := _find_new_article(a, b, of_a, language) or _find_new_quotation(a, b, alignment):
         yield "word", *words
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
@@ -301,6 +303,18 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         one, other = find_restriction(a, b, of_a, language), find_restriction(b, a, of_b, language)
     if one or other:
         yield "modifier", one, other
+
+
+def _find_new_tense(
+    a: Reading, b: Reading, places: Mapping[int, int], language: Language
+) -> tuple[list[Token], list[Token]] | None:
+    """Return a verb that tells in one text alone what will be done, and in the other what was: borrará, borró."""
+    for at, there in places.items():
+        forms = a.tokens[at].text.lower(), b.tokens[there].text.lower()
+        for form, other in (forms, forms[::-1]):
+            if language.is_future(form) and not language.is_future(other) and language.is_past(other):
+                return [a.tokens[at]], [b.tokens[there]]
+    return None
 
 
 def _find_new_article(

@@ -53,6 +53,7 @@ gerund_verbs, gerund_endings: Verbs that demand what the gerund after them tells
 has_late_participles: True if words may stand between an auxiliary and its participle.
 past_forms: Verbs that tell what was done and are no present form, also those that are participles too: sent, took.
 past_endings: Endings of such verbs, beside those of participles.
+future_endings: Endings of verbs that tell what will be done: "borrará".
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 times, time_adverbs: Nouns of time, which may stand anywhere in a clause after a word such as "every", and adverbs.
@@ -213,6 +214,7 @@ class Language(FunctionWords):
     has_late_participles: bool
     past_forms: frozenset[str]
     past_endings: tuple[str, ...]
+    future_endings: tuple[str, ...]
     done: tuple[str, ...]
     split_negations: Mapping[str, Mapping[str, str]]
     denying_verbs: frozenset[str]
@@ -260,6 +262,10 @@ class Language(FunctionWords):
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
         verb = word.partition(" ")[0]
         return verb in self.past_forms or verb in self.participles or verb.endswith(self.past_endings)
+
+    def is_future(self, word: str) -> bool:
+        """Return True if a word in lower case is the form of a verb that tells what will be done: "borrará"."""
+        return len(word) >= _SHORTEST_FUTURE and word.endswith(self.future_endings)
 
     def is_participle(self, word: str) -> bool:
         """Return True if a word in lower case is a participle: sent, moved."""
@@ -404,6 +410,7 @@ def load_language(code: str) -> Language:
             **{field.name: _read_meanings(split, raw["clock"].get(field.name, {})) for field in fields(Clock)}
         ),
         "times": frozenset(map(stem, raw.get("times", ()))),
+        "future_endings": tuple(raw.get("future_endings", ())),
         "past_endings": (*raw.get("participle_endings", ()), *raw.get("past_endings", ())),
         "neutral": frozenset((category, pole) for category, poles in raw["neutral"].items() for pole in poles),
         "synonyms": synonyms,
@@ -490,6 +497,8 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple([word.lower() for word in WORD.findall(text.replace("’", "'"))])
 
 
+# Letters of a verb in the future: "irá" is among the cues.
+_SHORTEST_FUTURE = 5
 # Words of a text without function words that names something and claims nothing: "shopping list".
 _MOST_WORDS_OF_NAME = 2
 # It tells no language: CI, IT.

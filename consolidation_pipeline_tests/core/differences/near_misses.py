@@ -32,6 +32,9 @@ NEAR_MISSES = [
     ("迁移:\n1. 冻结订单\n2. 复制数据", "迁移:\n1. 复制数据\n2. 冻结订单"),
     ("Drain the queue. Stop the worker.", "Stop the worker. Drain the queue."),
     ("先关闭阀门再打开水泵。", "先打开水泵再关闭阀门。"),
+    ("Ana borró las tablas de ventas.", "Ana borrará las tablas de ventas."),
+    ("Le robot a nettoyé la cave.", "Le robot nettoiera la cave."),
+    ("The dump should have run at noon.", "The dump must have run at noon."),
     # alternatives
     ("The form needs a stamp and a signature.", "The form needs a stamp or a signature."),
     ("Das Formular braucht Stempel und Unterschrift.", "Das Formular braucht Stempel oder Unterschrift."),
