@@ -204,6 +204,8 @@ def find_longer(one: Token, other: Token) -> Token | None:
     if (date := _DATE.fullmatch(longer.key)) and shorter.key == f"date:{date[1]}":
         return longer
     is_end = shorter.key.startswith(PATH) and longer.key.startswith(PATH)
+    if shorter.text.startswith("./") and longer.key.startswith(f"{PATH}/"):  # ./tmp, /tmp
+        return None
     return longer if is_end and longer.key.endswith(f"/{shorter.key.removeprefix(PATH)}") else None
 
 

@@ -182,6 +182,8 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
         return True
     if _is_neutral(x, language):
         return False
+    if x.category == "polarity" and _denies_other_verb(one, x, other, y):
+        return True
     if x.category == "quantity" and _tells_part_of_other(one, x, other, y, language):
         return True
     is_adverb = x.category == "polarity" and {x.text.lower(), y.text.lower()} <= language.adverbial_negations
@@ -192,6 +194,21 @@ def _has_moved(one: _Side, i: int, other: _Side, j: int, language: Language) -> 
     # The clause that 先 opens may have no words but cues.
     has_words = bool(one.scopes[i]) and bool(other.scopes[j])
     return not one.scopes[i] & other.scopes[j] and (has_words or x.category == "order")
+
+
+def _denies_other_verb(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
+    """Return True if a denial is of another verb: "jobs that were not new were run", ".. were new were not run"."""
+    here, there = _find_denied(one, x), _find_denied(other, y)
+    if here is None or there is None or one.pairs.get(here, there) == there:
+        return False
+    verbs, verbs_there = ([cue.start for cue in side.cues if cue.category == "tense"] for side in (one, other))
+    before, before_there = sum(start < x.start for start in verbs), sum(start < y.start for start in verbs_there)
+    return len(verbs) == len(verbs_there) and before != before_there
+
+
+def _find_denied(side: _Side, cue: Cue) -> int | None:
+    """Return the position of the token behind a denial."""
+    return next((at for at, token in enumerate(side.tokens) if token.place == cue.place), None)
 
 
 def _is_in_new_clause(one: _Side, x: Cue, other: _Side, y: Cue) -> bool:
@@ -296,6 +313,9 @@ def _are_alike(x: Cue, y: Cue, cues: Sequence[Cue], others: Sequence[Cue]) -> bo
     """
     if (x.category, *sorted((x.pole, y.pole))) not in _ALIKE:
         return False
+    if {x.pole, y.pole} == {"able", "permitted"}:
+        written = f"{x.text} {y.text}".lower()
+        return not ("able" in written and any(word in written for word in ("allow", "permit")))
     if {x.pole, y.pole} == {"missed", "required"}:
         # "It should have run", "it must have run"
         side, demand = (cues, x) if x.pole == "required" else (others, y)

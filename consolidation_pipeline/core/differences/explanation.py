@@ -34,6 +34,7 @@ from consolidation_pipeline.core.differences.restrictions import find_restrictio
 from consolidation_pipeline.core.differences.roles import find_new_role, read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
 from consolidation_pipeline.core.differences.steps import find_new_step
+from consolidation_pipeline.core.differences.tenses import find_new_report, find_new_tense
 from consolidation_pipeline.core.memories.memories import normalize_text
 
 Spans = tuple[tuple[int, int], ...]
@@ -292,8 +293,12 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "order", *words
     if words := find_new_role(a, b, of_a, language):
         yield "word", *words
-    if words := _find_new_tense(a, b, of_a, language):
+    if words := find_new_tense(a, b, of_a, language):
         yield "added cue", *words
+    if words := find_new_report(a, b, of_a, language):
+        yield "added cue", *words
+    if any(word.replace("-", "") in there for word, there in _list_hyphened(a, b, language)):
+        yield "word", list(alignment.a), list(alignment.b)
     if words := _find_new_article(a, b, of_a, language) or _find_new_quotation(a, b, alignment):
         yield "word", *words
     one, other = find_modifier(a, b, of_a, language), find_modifier(b, a, of_b, language)
@@ -305,16 +310,10 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "modifier", one, other
 
 
-def _find_new_tense(
-    a: Reading, b: Reading, places: Mapping[int, int], language: Language
-) -> tuple[list[Token], list[Token]] | None:
-    """Return a verb that tells in one text alone what will be done, and in the other what was: borrará, borró."""
-    for at, there in places.items():
-        forms = a.tokens[at].text.lower(), b.tokens[there].text.lower()
-        for form, other in (forms, forms[::-1]):
-            if language.is_future(form) and not language.is_future(other) and language.is_past(other):
-                return [a.tokens[at]], [b.tokens[there]]
-    return None
+def _list_hyphened(a: Reading, b: Reading, language: Language) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the words of one text alone that mean another thing without their hyphen, and the words of the other."""
+    for one, other in ((a, b), (b, a)):
+        yield from ((word, other.words) for word in (one.words - other.words) & language.hyphened)
 
 
 def _find_new_article(

@@ -55,6 +55,7 @@ past_forms: Verbs that tell what was done and are no present form, also those th
 past_endings: Endings of such verbs, beside those of participles.
 future_endings: Endings of verbs that tell what will be done: "borrará".
 done: Words beside such a verb, or beside any in a script without blanks, by which it tells so: hat, a été, 已.
+hyphened: Words with a hyphen that mean another thing without it: re-sign.
 split_negations: First word of a negation in two parts = the second one = a word of the lists that means both.
 times, time_adverbs: Nouns of time, which may stand anywhere in a clause after a word such as "every", and adverbs.
 demonstratives: Words before nouns of time that tell when: "this morning".
@@ -216,6 +217,7 @@ class Language(FunctionWords):
     past_endings: tuple[str, ...]
     future_endings: tuple[str, ...]
     done: tuple[str, ...]
+    hyphened: frozenset[str]
     split_negations: Mapping[str, Mapping[str, str]]
     denying_verbs: frozenset[str]
     neutral: frozenset[tuple[str, str]]

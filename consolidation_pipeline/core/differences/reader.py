@@ -169,6 +169,10 @@ class _Reader:
                 return 1, Phrase("cue", "modality", "required")
         if meaning and meaning.key == "switch" and size > 1 and self._stands_before_noun(pieces, at + size):
             return 1, language.phrases.get((word,))
+        if meaning and size > 1 and (meaning.key, meaning.pole) == ("order", "final"):
+            behind = pieces[at + size].lower if at + size < len(pieces) else ""
+            if behind in language.genitives:  # "at the end of the month"
+                return 1, language.phrases.get((word,))
         if meaning and meaning.key == "until" and self.last_marker == "from" and self._ends_with_time():
             return size, Phrase("marker", "to")  # "from May until June"
         return size, meaning

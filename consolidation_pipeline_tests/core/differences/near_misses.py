@@ -35,6 +35,12 @@ NEAR_MISSES = [
     ("Ana borró las tablas de ventas.", "Ana borrará las tablas de ventas."),
     ("Le robot a nettoyé la cave.", "Le robot nettoiera la cave."),
     ("The dump should have run at noon.", "The dump must have run at noon."),
+    ("Fees are posted at the start of the month.", "Fees are posted at the end of the month."),
+    ("Rows that were not on the list were moved.", "Rows that were on the list were not moved."),
+    ("A cron job empties ./cache/raw at noon.", "A cron job empties /cache/raw at noon."),
+    ("Restart the crawler and purge its queue.", "Restarted the crawler and purged its queue."),
+    ("Mia wants to re-sign before May.", "Mia wants to resign before May."),
+    ("Interns are able to read payroll.", "Interns are allowed to read payroll."),
     # alternatives
     ("The form needs a stamp and a signature.", "The form needs a stamp or a signature."),
     ("Das Formular braucht Stempel und Unterschrift.", "Das Formular braucht Stempel oder Unterschrift."),
