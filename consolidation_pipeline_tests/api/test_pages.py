@@ -278,6 +278,21 @@ def test_undo_page_lists_dependents_before_cascade(
     assert "was rolled back before" in again.text
 
 
+def test_history_tells_what_was_proposed_for_playbook(api: ApiContext, visitor: PageVisitor) -> None:
+    done = "jsonb_build_object('playbook_entries', jsonb_build_object('entries_proposed', 3))"
+    api.pipeline.write(f"UPDATE {{s}}.consolidation_jobs SET metrics = metrics || {done}")
+    assert "added to the playbook · 3 proposed for it" in visitor.get(f"/projects/{SLUG}/history").text
+
+
+def test_decided_suggestion_tells_no_keys_to_decide(api: ApiContext, visitor: PageVisitor) -> None:
+    (proposed,) = add_suggestion(api.pipeline, "keys", "The customer prefers tea.", "The customer prefers coffee.")
+    assert "<kbd>a</kbd> approve" in visitor.get("/review?project=keys").text
+    visitor.submit(f"/review/{proposed}/reject", on=f"/review/{proposed}")
+    decided = visitor.get("/review?project=keys&status=rejected").text
+    assert "<kbd>a</kbd> approve" not in decided
+    assert "<kbd>j</kbd> next" in decided
+
+
 def test_review_page_tells_doubt_from_contradiction(api: ApiContext, visitor: PageVisitor) -> None:
     (doubtful,) = add_suggestion(api.pipeline, "doubt", "The customer prefers tea.", "The customer prefers coffee.")
     page = visitor.get(f"/review/{doubtful}").text
