@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.chunks import split_chunks
+from consolidation_pipeline.core.chunks import split_by_scope, split_chunks
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,10 @@ def test_chunks_are_full_and_in_order(count: int, sizes: list[int]) -> None:
 def test_chunk_size_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="size is 0"):
         split_chunks([1], size=0)
+
+
+def test_parts_have_one_scope_and_stay_within_limits() -> None:
+    scopes, sizes = ["a", "b", "a", "a", "b", "a"], [3, 9, 3, 3, 1, 1]
+    parts = list(split_by_scope(scopes, sizes, most=2, max_size=6))
+    assert parts == [[0, 2], [3, 5], [1], [4]]
+    assert list(split_by_scope([], [], most=2, max_size=6)) == []

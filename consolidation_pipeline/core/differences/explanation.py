@@ -20,6 +20,7 @@ from consolidation_pipeline.core.differences.cue_differences import Finding, fin
 from consolidation_pipeline.core.differences.language import Language, split_words
 from consolidation_pipeline.core.differences.modifiers import find_modifier, find_narrowing
 from consolidation_pipeline.core.differences.order import (
+    Reordered,
     find_exchange,
     find_new_sequence,
     find_new_side,
@@ -60,6 +61,7 @@ PROOFS = {
 MIN_COMMON = 2
 # A clause may be found in this many clauses of the other text.
 _MOST_CLAUSES = 4
+# Words between quotation marks.
 _QUOTATION = re.compile(r"[\"“„«「]([^\"“”„«»「」]{1,80})[\"”“»」]")
 # Texts with more tokens are not compared, as the time grows with the product of their lengths.
 _MOST_TOKENS = 2_000
@@ -316,9 +318,7 @@ def _list_hyphened(a: Reading, b: Reading, language: Language) -> Iterator[tuple
         yield from ((word, other.words) for word in (one.words - other.words) & language.hyphened)
 
 
-def _find_new_article(
-    a: Reading, b: Reading, places: Mapping[int, int], language: Language
-) -> tuple[list[Token], list[Token]] | None:
+def _find_new_article(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
     """Return an ordinal that counts one more in one text alone: "take a second replica", "take the second replica"."""
     for at, there in places.items():
         one, other = a.tokens[at], b.tokens[there]
@@ -330,7 +330,7 @@ def _find_new_article(
     return None
 
 
-def _find_new_quotation(a: Reading, b: Reading, alignment: Alignment) -> tuple[list[Token], list[Token]] | None:
+def _find_new_quotation(a: Reading, b: Reading, alignment: Alignment) -> Reordered | None:
     """Return the words of two texts that quote others of them: delete all "tmp" folders, the "all tmp" folder."""
     quoted, quoted_there = (
         sorted(normalize_text(match[1]) for match in _QUOTATION.finditer(one.text)) for one in (a, b)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from struct import calcsize, pack, unpack_from
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from consolidation_pipeline.core.memories.memories import hash_text
 from consolidation_pipeline.core.ranges import list_ranges
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
+# Words of more sentences tell little of a matter.
+MAX_SENTENCES_OF_WORD = 500
 # Sentences with more words than this are lists or logs; they are not compared.
 _MAX_WORDS = 60
 # What is known of a pair of sentences: no revision, or the fields of the revision.
@@ -89,6 +91,24 @@ def join_tables(tables: Iterable[ClaimTable]) -> ClaimTable:
     """Return the claims of the texts of all tables, at least one, each text once."""
     whole = ClaimTable(*map(np.concatenate, zip(*tables, strict=True)))
     return whole.select(np.unique(whole.texts["text"], return_index=True)[1])
+
+
+def count_words(keys: NDArray[np.unsignedinteger[Any]], sizes: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
+    """Return the words of sentences as a sparse matrix of ones (m, v), and the number of sentences of each word (v,).
+
+    Args:
+        keys: Words, sentence by sentence (k,).
+        sizes: Number of words of each sentence (m,).
+    """
+    from scipy.sparse import csr_array
+
+    found, columns = np.unique(keys, return_inverse=True)
+    columns = columns.reshape(-1).astype(np.int64)
+    shape = len(sizes), max(1, len(found))
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    matrix = csr_array((np.ones(len(columns), np.float32), columns, ends), shape=shape)
+    matrix.sort_indices()
+    return matrix, np.bincount(columns, minlength=shape[1])
 
 
 def read_claims(texts: Sequence[tuple[int, str]]) -> tuple[ClaimTable, dict[int, tuple[str, ...]]]:

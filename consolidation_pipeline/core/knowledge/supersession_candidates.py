@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.knowledge.claim_table import ClaimTable
+from consolidation_pipeline.core.knowledge.claim_table import MAX_SENTENCES_OF_WORD, ClaimTable, count_words
 from consolidation_pipeline.core.vectors import find_positions
 
 Vectors = NDArray[np.float32]
@@ -17,8 +17,6 @@ Scores = NDArray[np.floating[Any]]
 
 # Memories of each list that are fused, and the damping of their reciprocal ranks (Cormack, Clarke and Büttcher, 2009).
 _LISTED, _DAMPING = 50, 60
-# Words of more sentences tell little of a matter.
-_MAX_SENTENCES_OF_WORD = 500
 
 
 class CandidateMemories(NamedTuple):
@@ -91,7 +89,7 @@ class _SentenceWords:
     """Rare words of the sentences of some memories."""
 
     def __init__(self, members: CandidateMemories, claims: ClaimTable) -> None:
-        from scipy.sparse import csr_array, diags_array
+        from scipy.sparse import diags_array
 
         # Of exact repeats, one is in the table.
         of_text = np.full(members.texts.max(initial=-1) + 1, -1, np.int64)
@@ -101,13 +99,9 @@ class _SentenceWords:
         own = claims.select(rows[known])
         self._memory = np.repeat(known, own.texts["count"])  # of each sentence
         self._size = len(rows)
-        keys, columns = np.unique(own.words, return_inverse=True)
-        counts = np.bincount(columns.reshape(-1), minlength=max(1, len(keys)))
-        ends = np.concatenate([[0], np.cumsum(own.claims["size"].astype(np.int64))])
-        shape = len(own.claims), len(counts)
-        self._words = csr_array((np.ones(len(columns)), columns.reshape(-1), ends), shape=shape)
+        self._words, counts = count_words(own.words, own.claims["size"].astype(np.int64))
         weights = np.log((1 + len(own.claims)) / np.maximum(counts, 1))
-        self._weighted = (self._words @ diags_array(np.where(counts <= _MAX_SENTENCES_OF_WORD, weights, 0.0))).T.tocsr()
+        self._weighted = (self._words @ diags_array(np.where(counts <= MAX_SENTENCES_OF_WORD, weights, 0.0))).T.tocsr()
 
     def score(self, row: int) -> Scores:
         """Return for each memory (n,) the weight of the words that a sentence of it shares with one of ``row``."""

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from consolidation_pipeline.core.chunks import Apply, split_chunks
 from consolidation_pipeline.core.knowledge.claim_table import (
+    MAX_SENTENCES_OF_WORD,
     ClaimTable,
     KnownClaims,
     answer_pairs,
     combine_hashes,
+    count_words,
     join_known,
     join_tables,
     list_answers,
@@ -40,8 +42,6 @@ from consolidation_pipeline.core.vectors import find_positions
 _SHARED_WORDS = 0.6
 # A sentence with change words is compared with so many others, those with which it shares the rarest words.
 _MAX_COMPARED = 12
-# Words of more sentences tell little of a matter.
-_MAX_SENTENCES_OF_WORD = 500
 # A text that comes with more values than this is a series of measurements or events, and no changing fact.
 _MAX_VALUES = 5
 # Sentences whose pairs are proposed at a time, and pairs whose words are counted at a time: about 100 MB.
@@ -314,17 +314,9 @@ def _build_matrix(sentences: _Sentences) -> tuple[Any, Integers]:
 
     A word of two scopes is two words.
     """
-    from scipy.sparse import csr_array
-
     sizes = sentences.claims["size"].astype(np.int64)
     scopes = np.repeat(sentences.scopes, sizes)
-    keys, columns = np.unique((scopes.astype(np.uint64) << np.uint64(32)) | sentences.words, return_inverse=True)
-    columns = columns.reshape(-1).astype(np.int64)
-    shape = len(sizes), max(1, len(keys))
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    matrix = csr_array((np.ones(len(columns), np.float32), columns, ends), shape=shape)
-    matrix.sort_indices()
-    return matrix, np.bincount(columns, minlength=shape[1])
+    return count_words((scopes.astype(np.uint64) << np.uint64(32)) | sentences.words, sizes)
 
 
 def _propose_alike(sentences: _Sentences, matrix: Any, counts: Integers) -> Iterator[tuple[Integers, Integers]]:
@@ -342,7 +334,7 @@ def _propose_alike(sentences: _Sentences, matrix: Any, counts: Integers) -> Iter
     # Rows keep their places in this order; inside a row, the rarest words are the first.
     words, places = matrix.indices[order], np.arange(len(rows)) - matrix.indptr[rows]
     is_taken = places <= sizes[rows] - np.ceil(_SHARED_WORDS * sizes[rows])
-    is_taken &= (counts[words] <= _MAX_SENTENCES_OF_WORD) & ~_find_series(sentences)[rows]
+    is_taken &= (counts[words] <= MAX_SENTENCES_OF_WORD) & ~_find_series(sentences)[rows]
     rows, words = rows[is_taken], words[is_taken]
     prefixes = csr_array((np.ones(len(rows), np.float32), (rows, words)), shape=matrix.shape)
     turned = prefixes.T.tocsr()
@@ -366,7 +358,7 @@ def _propose_changes(sentences: _Sentences, matrix: Any, counts: Integers) -> It
     scope_of_word[matrix.indices] = np.repeat(sentences.scopes, np.diff(matrix.indptr))
     in_scope = np.bincount(sentences.scopes, minlength=1)
     weights = np.log((1 + in_scope[scope_of_word]) / np.maximum(counts, 1))
-    weighted = (diags_array(np.where(counts <= _MAX_SENTENCES_OF_WORD, weights, 0.0)) @ matrix.T).tocsr()
+    weighted = (diags_array(np.where(counts <= MAX_SENTENCES_OF_WORD, weights, 0.0)) @ matrix.T).tocsr()
     weighted.eliminate_zeros()  # Nearly all sentences of a large scope share a frequent word.
     changed = np.flatnonzero(sentences.claims["is_change"])
     for start in range(0, len(changed), _BLOCK_SENTENCES):

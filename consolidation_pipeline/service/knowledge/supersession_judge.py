@@ -9,7 +9,7 @@ from uuid import UUID
 
 import numpy as np
 
-from consolidation_pipeline.core.chunks import split_chunks
+from consolidation_pipeline.core.chunks import split_by_scope, split_chunks
 from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.core.knowledge.claim_table import KnownClaims, join_tables
 from consolidation_pipeline.core.knowledge.supersession import Supersession
@@ -203,17 +203,11 @@ def _split_prompts(questions: Sequence[_Question]) -> Iterator[list[_Question]]:
 
     Else a memory of one user that gives orders could change the answer about those of another.
     """
-    part, chars = list[_Question](), 0
-    for question in sorted(questions, key=lambda one: one.newer.scope):
-        size = len(question.case.newer) + sum(map(len, question.case.older))
-        is_full = len(part) == _PROMPT_CASES or chars + size > _PROMPT_CHARS
-        if part and (is_full or part[0].newer.scope != question.newer.scope):
-            yield part
-            part, chars = [], 0
-        part.append(question)
-        chars += size
-    if part:
-        yield part
+    ordered = sorted(questions, key=lambda one: one.newer.scope)
+    sizes = [len(one.case.newer) + sum(map(len, one.case.older)) for one in ordered]
+    parts = split_by_scope([one.newer.scope for one in ordered], sizes, most=_PROMPT_CASES, max_size=_PROMPT_CHARS)
+    for part in parts:
+        yield [ordered[at] for at in part]
 
 
 def _list_questions(

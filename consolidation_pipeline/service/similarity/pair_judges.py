@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -12,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from consolidation_pipeline.core.chunks import split_by_scope
 from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.embed.cross_encoder import CrossEncoder, hash_model
 from consolidation_pipeline.errors import (
@@ -99,20 +99,11 @@ def _split_batches(pairs: Sequence[Pair], scopes: Sequence[str]) -> Iterator[lis
 
     Else a memory of one user that gives orders could change the answer about those of another.
     """
-    positions_of: dict[str, list[int]] = defaultdict(list)
-    for at, (texts, scope) in enumerate(zip(pairs, scopes, strict=True)):
-        if max(map(len, texts)) <= _MAX_TEXT_CHARS:
-            positions_of[scope].append(at)
-    for positions in positions_of.values():
-        batch, chars = list[int](), 0
-        for at in positions:
-            size = sum(map(len, pairs[at]))
-            if batch and (len(batch) == PROMPT_PAIRS or chars + size > _PROMPT_CHARS):
-                yield batch
-                batch, chars = [], 0
-            batch.append(at)
-            chars += size
-        yield batch
+    judged = [at for at, texts in enumerate(pairs) if max(map(len, texts)) <= _MAX_TEXT_CHARS]
+    sizes = [sum(map(len, pairs[at])) for at in judged]
+    parts = split_by_scope([scopes[at] for at in judged], sizes, most=PROMPT_PAIRS, max_size=_PROMPT_CHARS)
+    for part in parts:
+        yield [judged[at] for at in part]
 
 
 @dataclass(frozen=True)
