@@ -197,8 +197,8 @@ def pairs(project: str, *, engine: Engine | str | None = None, at_least: float =
 def groups(project: str, *, engine: Engine | str | None = None) -> pd.DataFrame:
     """Return the groups that the newest run formed, tier by tier, the largest first.
 
-    ``member_ids`` begins with the representative. ``asked_pairs`` lists pairs that a person decides on and the reasons,
-    for groups on which a person decides.
+    ``member_ids`` begins with the representative. ``asked_pairs``: the most similar pairs of a group that a
+    person decides on.
     """
     with _opened(engine, project) as (connection, id_):
         return _frame(store.stream_groups(connection, id_), GROUPS)

@@ -188,8 +188,9 @@ def test_groups_frame_lists_members(reviewed: Reviewed) -> None:
     assert found["key"].is_unique
     assert set(found["tier"]) == {"merge", "suggest"}
     asked = found[found["tier"] == "suggest"]
-    reasons = [reason for pairs in asked["asked_pairs"] for pair in pairs for reason in pair["differences"]]
-    assert sorted(reason.partition(":")[0] for reason in reasons) == ["polarity", "value", "value"]
+    pairs = [pair for listed in asked["asked_pairs"] for pair in listed]
+    assert [{pair["a"], pair["b"]} for pair in pairs] == [set(ids) for ids in asked["member_ids"]]
+    assert all(pair["if_same"].startswith("no difference: ") for pair in pairs)
     assert found.loc[found["tier"] == "merge", "asked_pairs"].isna().all()
     assert (found["cohesion_min"] <= found["cohesion_mean"]).all()
     assert found["job_id"].nunique() == 1
@@ -292,6 +293,8 @@ def test_code_on_frames_page_runs(reviewed: Reviewed, monkeypatch: pytest.Monkey
     assert decided.loc[decided["status"] == "rejected", "review_note"].tolist() == ["two runners"]
     assert shown["by_status"]["count"].sum() == len(decided)
     assert len(shown["asked_pairs"]) == 3
+    kinds = [difference.kind for found in shown["asked_pairs"]["differences"] for difference in found]
+    assert sorted(kinds) == ["polarity", "value", "value"]
     assert shown["per_day"].shape == (2, 1)
     # The approval that was rolled back: a merged memory was made, its two originals were hidden.
     assert shown["undone"]["sum"]["merge"] == 3

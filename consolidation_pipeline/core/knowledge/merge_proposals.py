@@ -37,22 +37,21 @@ def measure_closeness(lowest: float | None, floor: float) -> float:
     return min(max((lowest - floor) / (1.0 - floor), _LEAST_CLOSE), 1.0)
 
 
-def compute_worth(members: int, uses: int, closeness: float, taught: float = 1.0) -> float:
+def compute_worth(members: int, uses: int, closeness: float) -> float:
     """Return how much a person's decision on a group is worth; 1 for a pair of unused memories that are nearly equal.
 
-    It is (members - 1) x log2(2 + uses) x closeness x taught: an approval leaves that many memories fewer. The
+    It is (members - 1) x log2(2 + uses) x closeness: an approval leaves that many memories fewer. The
     logarithm keeps one memory that is used all day from hiding all other groups.
 
     Args:
         uses: Sum of the uses of all members.
         closeness: By ``measure_closeness``.
-        taught: By ``learn_from_decisions``.
     """
-    return (members - 1) * log2(2 + uses) * closeness * taught
+    return (members - 1) * log2(2 + uses) * closeness
 
 
 def learn_from_decisions(kinds: Iterable[str], decided: Mapping[str, tuple[int, int]]) -> float:
-    """Return what earlier decisions say about a group with these kinds of differences: 1 without any decision.
+    """Return the factor of the worth of a group with these kinds of differences: 1 without an earlier decision.
 
     It is twice the share of approvals, by the rule of succession, of the kind that was approved least: from 0 (people
     keep such memories apart) to 2.

@@ -13,6 +13,7 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.intake.readers.git_log import read_git
 from consolidation_pipeline.service.playbook.entries import read_playbook
 from consolidation_pipeline.service.review.review_queue import decide_review, list_review
+from consolidation_pipeline.service.similarity.asked_pairs import explain_asked_pairs
 from consolidation_pipeline.store.admin.project_counts import ProjectCounts, count_project
 from consolidation_pipeline.store.admin.samples import (
     KnowledgeSample,
@@ -101,11 +102,9 @@ def _load_asked_pairs(connection: Connection, project_id: UUID) -> list[AskedPai
         asked for members in groups for asked in members[0].details.get("asked_pairs", ())
     ]
     asked_pairs.sort(key=lambda asked: (-asked["similarity"], asked["a"], asked["b"]))
-    found = load_unit_texts(connection, [UUID(asked[side]) for asked in asked_pairs for side in ("a", "b")])
-    texts = {str(id_): text for id_, text in found.items()}
-    pairs = (
-        AskedPair(texts[asked["a"]], texts[asked["b"]], asked["similarity"], asked["differences"])
-        for asked in asked_pairs
-        if asked["a"] in texts and asked["b"] in texts
-    )
-    return list(islice(pairs, MAX_EXAMPLES))
+    texts = load_unit_texts(connection, [UUID(asked[side]) for asked in asked_pairs for side in ("a", "b")])
+    current = (asked for asked in asked_pairs if UUID(asked["a"]) in texts and UUID(asked["b"]) in texts)
+    return [
+        AskedPair(texts[UUID(asked["a"])], texts[UUID(asked["b"])], asked["similarity"], asked["differences"])
+        for asked in explain_asked_pairs([*islice(current, MAX_EXAMPLES)], texts)
+    ]

@@ -61,6 +61,7 @@ from consolidation_pipeline.service.runs import project_run
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.service.similarity import recall_answers
+from consolidation_pipeline.service.similarity.asked_pairs import explain_asked_pairs
 from consolidation_pipeline.service.similarity.calibration import list_pairs_to_measure
 from consolidation_pipeline.service.similarity.clusters import group_contents
 from consolidation_pipeline.service.similarity.graph_nodes import (
@@ -163,12 +164,14 @@ def _plan_review(
 
     In between are the cluster keys of the groups that can be proposed, those worth most first.
     """
-    scope, t_suggest = run.options.scope, run.thresholds["t_suggest"]
+    scope, t_suggest, limit = run.options.scope, run.thresholds["t_suggest"], run.options.review_limit
     upcoming = frozenset(merge.id for merge in merges)
     with run.engine.connect() as connection:
-        ranking = rank_groups(connection, run.project.id, groups, scope=scope, t_suggest=t_suggest, upcoming=upcoming)
+        ranking = rank_groups(
+            connection, run.project.id, groups, first=limit, scope=scope, t_suggest=t_suggest, upcoming=upcoming
+        )
         pending = list_pending(connection, run.project.id)
-        outranked, chosen = choose_waiting(pending, ranking.groups, run.options.review_limit)
+        outranked, chosen = choose_waiting(pending, ranking.groups, limit)
         bills = price_suggestions(connection, run, chosen)
     asked_before = ranking.proposed_before + ranking.inactive - len(outranked)
     beyond = len(ranking.groups) - len(chosen) + len(outranked)
@@ -299,17 +302,24 @@ def _list_questions(
     ]
     for group in term_groups:
         pair = dict(zip("ab", map(str, group.members), strict=False))
-        asked = {**pair, "similarity": group.similarity, "differences": list(group.reasons)}
+        asked = {**pair, "similarity": group.similarity, "differences": list(group.if_same)}
         found.append((group.cluster_key, list(group.members), [asked]))
     places = {key: place for place, key in enumerate(order)}
     found.sort(key=lambda question: (places.get(question[0], len(places)), question[0]))
     texts = _load_texts(run, [id_ for _, ids, _ in found for id_ in ids])
     texts |= {merge.id: merge.merged.content for merge in merges}
+    # Memories may have gone since the groups were formed.
+    found = [
+        (key, ids, [pair for pair in pairs if texts.keys() >= {UUID(pair["a"]), UUID(pair["b"])}])
+        for key, ids, pairs in found
+    ]
+    listed = [pair for _, _, pairs in found for pair in pairs if "differences" not in pair]
+    explained = explain_asked_pairs(listed, texts)
     return [
         Question(
             cluster_key=key,
             members=ids,
-            asked_pairs=asked_pairs,
+            asked_pairs=[pair if "differences" in pair else next(explained) for pair in asked_pairs],
             texts={id_: texts[id_] for id_ in ids if id_ in texts},
         )
         for key, ids, asked_pairs in found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 
-from consolidation_pipeline.core.differences.explanation import PROOFS
 from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
@@ -32,29 +31,27 @@ _BY_TERMS = "similar words; not compared by meaning, as they have no vectors yet
 class SuggestGroup:
     """Ids of memories that may say the same (``members``), the representative first.
 
-    ``similarity``: lowest cosine among them, of TF-IDF terms if ``by_terms``. ``reasons``: why they are not merged
-    without asking. ``confirmed``: the pair judge, which may not merge, says that two of them are the same.
+    ``similarity``: lowest cosine among them, of TF-IDF terms if ``by_terms``. ``if_same``: why a person is asked
+    if they do not differ. ``confirmed``: the pair judge, which may not merge, says that two of them are the same.
     """
 
     cluster_key: str
     members: Sequence[UUID]
     similarity: float | None
-    reasons: tuple[str, ...]
+    if_same: tuple[str, ...]
     by_terms: bool = False
     confirmed: bool = False
 
-    @property
-    def rationale(self) -> str:
-        """Explanation of the proposal for the person who decides, without the differences, which are listed apart."""
+    def tell_rationale(self, kinds: Collection[str]) -> str:
+        """Return the explanation of the proposal for the person who decides.
+
+        Args:
+            kinds: Of the differences, which are listed apart.
+        """
         alike = "" if self.similarity is None else f" (lowest similarity {self.similarity:.2f})"
-        remarks = [reason for reason in self.reasons if _kind(reason) not in PROOFS]
+        remarks = [*(() if kinds and not self.by_terms else self.if_same)]
         remarks += ["the pair judge says the same"] if self.confirmed else []
         return "; ".join([f"{counted(len(self.members), 'memory')} may say the same{alike}", *remarks])
-
-    @property
-    def kinds(self) -> set[str]:
-        """Kinds of the differences that are among the reasons."""
-        return set(map(_kind, self.reasons)) & PROOFS.keys()
 
     def closeness(self, t_suggest: float) -> float:
         """Return how near the members are to each other, from 0.01 to 1; 1 if a judge confirmed two of them."""
@@ -64,21 +61,17 @@ class SuggestGroup:
 def read_suggest_groups(clusters: Mapping[str, Sequence[ClusterMember]]) -> list[SuggestGroup]:
     """Return the groups of the suggest tier, given their members by cluster key.
 
-    The details of the representative hold the pairs of a group that were asked about, with the reasons.
+    The details of the representative hold the pairs of a group that a person decides on.
     """
     groups = []
     for key, members in clusters.items():
         ordered = sorted(members, key=lambda member: (not member.is_representative, member.member_id))
         ids, details = [member.member_id for member in ordered], ordered[0].details
         asked_pairs = details.get("asked_pairs", [])
-        reasons = tuple(dict.fromkeys(reason for asked in asked_pairs for reason in asked["differences"]))
+        if_same = tuple(dict.fromkeys(asked["if_same"] for asked in asked_pairs))
         similarity, confirmed = details.get("cohesion_min"), is_confirmed(asked_pairs)
-        groups.append(SuggestGroup(key, ids, similarity, reasons or ("not proven the same",), confirmed=confirmed))
+        groups.append(SuggestGroup(key, ids, similarity, if_same, confirmed=confirmed))
     return groups
-
-
-def _kind(reason: str) -> str:
-    return reason.partition(":")[0]
 
 
 def is_confirmed(asked_pairs: Iterable[Mapping[str, Any]]) -> bool:

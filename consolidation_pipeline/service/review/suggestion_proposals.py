@@ -89,13 +89,13 @@ def propose_merges(run: ProjectRun) -> ProposalResult:
         superseded = store.supersede_stale(connection, run.author, scope=run.options.scope)
         groups = _list_groups(connection, run)
         t_suggest, scope = run.thresholds["t_suggest"], run.options.scope
-        ranking = rank_groups(connection, run.project.id, groups, scope=scope, t_suggest=t_suggest)
+        ranking = rank_groups(connection, run.project.id, groups, first=limit, scope=scope, t_suggest=t_suggest)
         if run.plan is None:
             pending = store.list_pending(connection, run.project.id)
             outranked, chosen = choose_waiting(pending, ranking.groups, limit)
             reason = f"{limit} others are worth more (review_limit)"
             store.supersede_suggestions(connection, run.author, outranked, reason)
-            new = build_suggestions(connection, chosen, max_chars=run.options.merge_max_chars)
+            new = build_suggestions(connection, run.project.id, chosen, max_chars=run.options.merge_max_chars)
             write_suggestions(connection, run.author, new, now=run.now)
         waiting = store.count_suggestions(connection, run.project.id).get("pending", 0)
     texts = _write_texts(run)

@@ -5,8 +5,8 @@ A run ranks all groups. Each decision makes room, which the next groups of the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -35,6 +35,10 @@ from consolidation_pipeline.store.similarity.clusters import load_clusters
 
 # Groups beyond the limit that are compared text by text to find those of one kind: a few seconds.
 MAX_COMPARED = 5_000
+# Groups that are compared to rank them by what people decided on such differences: a second or two.
+_MAX_TAUGHT = 1_000
+# Groups that are compared at a time, if fewer are wanted.
+_FEWEST_COMPARED = 10
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,14 @@ class RankedGroup:
     """A group that can be proposed.
 
     ``originals``: (id, version) of each member. ``fingerprint``: hash of members and contents, by which a group is
-    recognised that was proposed before.
+    recognised that was proposed before. ``kinds``: of the differences of its texts; None = they were not compared.
     """
 
     group: SuggestGroup
     worth: float
     originals: Sequence[tuple[UUID, int]]
     fingerprint: str
+    kinds: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ def rank_groups(
     project_id: UUID,
     groups: Sequence[SuggestGroup],
     *,
+    first: int,
     scope: str,
     t_suggest: float,
     upcoming: frozenset[UUID] = frozenset(),
@@ -76,12 +82,12 @@ def rank_groups(
     """Rank the groups that were not proposed yet. Of groups that share a memory, the one worth most is taken.
 
     Args:
+        first: Number of groups whose order counts: theirs follows what people decided on such differences.
         scope: The project's option.
         t_suggest: Similarity from which a person is asked.
-        upcoming: Merged memories that the run is about to write; they have no uses of their own yet.
+        upcoming: Merged memories that the run is about to write; they have no uses or texts of their own yet.
     """
     proposed, waiting = store.load_proposed(connection, project_id)
-    decided = count_decisions_by_kind(connection, project_id)
     states = store.load_states(connection, [id_ for group in groups for id_ in group.members], scope=scope)
     ranked, inactive = [], 0
     for group in groups:
@@ -90,17 +96,59 @@ def rank_groups(
         if not upcoming.issuperset(missing) or len({row.scope_key for row in rows}) > 1:
             inactive += 1
             continue
-        taught = learn_from_decisions(group.kinds, decided)
-        worth = compute_worth(len(group.members), sum(row.uses for row in rows), group.closeness(t_suggest), taught)
+        worth = compute_worth(len(group.members), sum(row.uses for row in rows), group.closeness(t_suggest))
         hash_ = fingerprint([*((row.id, row.content_hash) for row in rows), *((id_, "") for id_ in missing)])
         ranked.append(RankedGroup(group, worth, [(row.id, row.version) for row in rows], hash_))
-    ranked.sort(key=lambda one: (-one.worth, one.group.cluster_key))
-    new = []
+    ranked.sort(key=_rank)
+    new = list[RankedGroup]()
     for one in ranked:
         if one.fingerprint not in proposed and waiting.isdisjoint(one.group.members):
             new.append(one)
             waiting.update(one.group.members)
-    return Ranking(new, len(ranked) - len(new), inactive)
+    decided = count_decisions_by_kind(connection, project_id)
+    return Ranking(_teach(connection, new, first, decided), len(ranked) - len(new), inactive)
+
+
+def _rank(one: RankedGroup) -> tuple[float, str]:
+    """Return the sort key of a group: worth most first."""
+    return -one.worth, one.group.cluster_key
+
+
+def _teach(
+    connection: Connection, groups: list[RankedGroup], first: int, decided: Mapping[str, tuple[int, int]]
+) -> list[RankedGroup]:
+    """Return the groups, of which the ``first`` are ranked by what people decided on the kinds of their differences.
+
+    Groups are compared, up to ``_MAX_TAUGHT``, until no other one could be among the first.
+
+    Args:
+        groups: Sorted by worth.
+        decided: Number of approvals and of all decisions by kind.
+    """
+    if not decided or first < 1:
+        return groups
+    most = max(1.0, *(learn_from_decisions([kind], decided) for kind in decided))
+    taught, at = list[RankedGroup](), 0
+    while at < min(len(groups), _MAX_TAUGHT):
+        if len(taught) >= first and taught[first - 1].worth >= most * groups[at].worth:
+            break
+        portion = groups[at : at + max(first, _FEWEST_COMPARED)]
+        taught = sorted([*taught, *_compare(connection, portion, decided)], key=_rank)
+        at += len(portion)
+    return sorted([*taught, *groups[at:]], key=_rank)
+
+
+def _compare(
+    connection: Connection, groups: Sequence[RankedGroup], decided: Mapping[str, tuple[int, int]]
+) -> list[RankedGroup]:
+    """Return the groups with the kinds of their differences, and the worth that decisions on these give them."""
+    rows = store.load_originals(connection, [id_ for one in groups for id_, _ in one.originals])
+    compared = []
+    for one in groups:
+        kinds = list_kinds([read_text(rows[id_]) for id_, _ in one.originals], word_similarity)
+        taught = learn_from_decisions((kind.partition(":")[0] for kind in kinds), decided)
+        compared.append(replace(one, worth=one.worth * taught, kinds=kinds))
+    return compared
 
 
 def choose_waiting(
@@ -124,26 +172,31 @@ def choose_waiting(
 
 
 def build_suggestions(
-    connection: Connection, groups: Sequence[RankedGroup], *, max_chars: int, differ_only_in: str | None = None
+    connection: Connection,
+    project_id: UUID,
+    groups: Sequence[RankedGroup],
+    *,
+    max_chars: int,
+    differ_only_in: str | None = None,
 ) -> list[store.NewSuggestion]:
     """Return suggestions with texts that keep everything the originals say.
 
     Args:
+        groups: Of a ranking.
         max_chars: Longest text, in characters.
         differ_only_in: Only groups with differences of this kind; None = all.
     """
-    rows = store.load_originals(connection, [id_ for one in groups for id_, _ in one.originals])
-    suggestions = []
-    for one in groups:
-        originals = [rows[id_] for id_, _ in one.originals]
-        kinds = list_kinds([read_text(row) for row in originals], word_similarity)
-        if differ_only_in is None or differs_only_in(kinds, differ_only_in):
-            merged = merge_originals(originals, max_chars=max_chars)
-            suggestions.append(_to_suggestion(one, merged.content, kinds))
-    return suggestions
+    decided = count_decisions_by_kind(connection, project_id)
+    new = [one for one in groups if one.kinds is None]
+    compared = [*(one for one in groups if one.kinds is not None), *_compare(connection, new, decided)]
+    chosen = [one for one in compared if differ_only_in is None or differs_only_in(one.kinds or (), differ_only_in)]
+    rows = store.load_originals(connection, [id_ for one in chosen for id_, _ in one.originals])
+    texts = (merge_originals([rows[id_] for id_, _ in one.originals], max_chars=max_chars) for one in chosen)
+    return [_to_suggestion(one, merged.content) for one, merged in zip(chosen, texts, strict=True)]
 
 
-def _to_suggestion(one: RankedGroup, content: str, kinds: Sequence[str]) -> store.NewSuggestion:
+def _to_suggestion(one: RankedGroup, content: str) -> store.NewSuggestion:
+    kinds = one.kinds or ()
     return store.NewSuggestion(
         cluster_key=one.group.cluster_key,
         originals=one.originals,
@@ -152,7 +205,7 @@ def _to_suggestion(one: RankedGroup, content: str, kinds: Sequence[str]) -> stor
         lessons_learned=None,
         keywords=(),
         similarity=one.group.similarity,
-        rationale=one.group.rationale,
+        rationale=one.group.tell_rationale(kinds),
         worth=one.worth,
         difference_kinds=kinds,
         method="heuristic",
@@ -197,10 +250,14 @@ def refill_queue(
         if not groups:
             return 0
         t_suggest = _load_threshold(connection, project_id, options)
-        ranked = rank_groups(connection, project_id, groups, scope=options.scope, t_suggest=t_suggest).groups
-        chosen = ranked[:room] if differ_only_in is None else ranked[:MAX_COMPARED]
+        first = room if differ_only_in is None else 0
+        ranking = rank_groups(connection, project_id, groups, first=first, scope=options.scope, t_suggest=t_suggest)
         suggestions = build_suggestions(
-            connection, chosen, max_chars=options.merge_max_chars, differ_only_in=differ_only_in
+            connection,
+            project_id,
+            ranking.groups[: first or MAX_COMPARED],
+            max_chars=options.merge_max_chars,
+            differ_only_in=differ_only_in,
         )
         write_suggestions(connection, author, suggestions, now=datetime.now(UTC))
     return len(suggestions)

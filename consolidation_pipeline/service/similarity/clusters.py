@@ -19,7 +19,7 @@ from consolidation_pipeline.core.grouping.labels import Labels, list_members, re
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
 from consolidation_pipeline.service.runs.project_run import ProjectRun, RefusedByTest
-from consolidation_pipeline.service.similarity.asked_pairs import find_reasons, select_lasting
+from consolidation_pipeline.service.similarity.asked_pairs import list_asked_pairs
 from consolidation_pipeline.service.similarity.changed_scopes import find_changed_scopes, hash_inputs, note_groups
 from consolidation_pipeline.service.similarity.graph_nodes import (
     load_grouping_vectors,
@@ -47,7 +47,6 @@ from consolidation_pipeline.store.similarity.clusters import (
     TierGroups,
     count_group_sizes,
     find_changed_groups,
-    load_group_details,
     replace_clusters,
     replace_details,
     summarize_cohesion,
@@ -257,22 +256,8 @@ def _build_suggest_tier(
     """Return the groups that a person decides on. ``x``: grouping vectors of the units (u, d)."""
     candidates = unit_pairs.pairs.select(unit_pairs.verdict >= ASK)
     labels = complete_linkage(len(units), candidates, run.thresholds["t_suggest"])
-    rows = _sort_by_group(labels)
-    keys = cluster_keys(units.ids[rows], labels[rows])
-    # Texts do not change, so the stored reasons of a group with the same members hold until the next calibration. But
-    # another memory may represent a merged one by now.
-    version = run.calibration.version if run.calibration else 0
-    stored = load_group_details(connection, run.project.id, "suggest")
-    known = {key: details["asked_pairs"] for key, details in stored.items() if details.get("calibration") == version}
-    # A judge may have answered since.
-    known = known if run.options.pair_judge == "none" else {}
-    with_merged = {*labels[units.merged].tolist()}
-    with_reasons = {number for number, key in enumerate(keys) if key in known and number not in with_merged}
-    without = np.where(np.isin(labels, [*with_reasons]), -1, labels)
-    pairs = select_lasting(pair for listed in known.values() for pair in listed)
-    new = find_reasons(connection, run, contents, units, without, unit_pairs, known=pairs)
-    reasons = [known[key] if number in with_reasons else new.get(number, []) for number, key in enumerate(keys)]
-    details = [{"asked_pairs": listed, "calibration": version} for listed in reasons]
+    asked_pairs = list_asked_pairs(connection, run, contents, units, labels, unit_pairs)
+    details = [{"asked_pairs": asked_pairs.get(number, [])} for number in range(int(labels.max(initial=-1)) + 1)]
     return _build_unit_tier("suggest", x, units, labels, details)
 
 

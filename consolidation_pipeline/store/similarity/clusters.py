@@ -185,17 +185,6 @@ def mark_groups_merged(connection: Connection, project_id: UUID, keys: Collectio
     connection.execute(text(_MARK_MERGED), {"project": project_id, "keys": list(keys)})
 
 
-_LOAD_DETAILS = """
-    SELECT cluster_key, details FROM consolidation.memory_clusters
-    WHERE project_id = %(project)s AND tier = %(tier)s AND is_representative
-"""
-
-
-def load_group_details(connection: Connection, project_id: UUID, tier: str) -> dict[str, Mapping[str, Any]]:
-    """Return the details of each group of a tier by cluster key."""
-    return dict(fetch_rows(connection, _LOAD_DETAILS, {"project": project_id, "tier": tier}))
-
-
 _COUNT_GROUP_SIZES = """
     SELECT tier, size, count(*) FROM (
         SELECT tier, count(*) AS size FROM consolidation.memory_clusters WHERE project_id = :project

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from consolidation_pipeline.core.knowledge.difference_kinds import list_kinds
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.review import suggestion_queue
 from consolidation_pipeline.service.review.suggestion_bulk import Rule, decide_each, decide_matching
 from consolidation_pipeline.service.review.suggestion_decisions import (
     approve_suggestion,
@@ -173,6 +175,26 @@ def test_rejected_kinds_are_asked_about_last(queue: Queue) -> None:
             break
         queue.decide(reject_suggestion)
     assert queue.list()[0].difference_kinds == ("polarity",)
+
+
+def test_only_groups_that_may_come_first_are_compared(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Sequence[str]] = []
+
+    def watch(texts: Sequence[str], similarity: Any) -> tuple[str, ...]:
+        compared.append(texts)
+        return list_kinds(texts, similarity)
+
+    monkeypatch.setattr(suggestion_queue, "_FEWEST_COMPARED", 1)
+    monkeypatch.setattr(suggestion_queue, "list_kinds", watch)
+    queue.run()
+    assert len(compared) == 2
+    # No kind is worth more than the one that was approved: the best group that is left stays the best.
+    queue.decide(approve_suggestion)
+    assert len(compared) == 3
+    # What was rejected is worth less, so any other kind could come first.
+    for _ in range(2):
+        queue.decide(reject_suggestion)
+    assert len(compared) == 5
 
 
 def test_rule_decides_kind_beyond_limit(queue: Queue) -> None:

@@ -21,7 +21,8 @@ from consolidation_pipeline.core.similarity.similarity_join import SLACK
 from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.service.intake import importer
-from consolidation_pipeline.service.similarity import asked_pairs, calibration_fit, embedding
+from consolidation_pipeline.service.similarity import calibration_fit, embedding
+from consolidation_pipeline.service.similarity.asked_pairs import explain_asked_pairs
 from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import (
@@ -29,7 +30,6 @@ from consolidation_pipeline_tests.service.corpus import (
     NEAR_MISSES,
     UNRELATED,
     corpus,
-    near_miss_notes,
     note,
     reworded_notes,
     unrelated_notes,
@@ -73,7 +73,7 @@ def test_rewordings_of_each_lesson_form_one_group(pipeline: Pipeline) -> None:
     assert done.clusters.cohesion_min >= OPTIONS["t_merge"] - SLACK
 
 
-def test_near_misses_become_suggestions_with_reason(pipeline: Pipeline) -> None:
+def test_near_misses_become_suggestions_with_reasons(pipeline: Pipeline) -> None:
     done = pipeline.consolidate(corpus(), **OPTIONS)
     texts = {
         row.id: row.execution_summary for row in pipeline.rows("SELECT id, execution_summary FROM {s}.task_memories")
@@ -83,52 +83,12 @@ def test_near_misses_become_suggestions_with_reason(pipeline: Pipeline) -> None:
         map(frozenset, NEAR_MISSES)
     )
     assert done.clusters.pairs_asked == len(NEAR_MISSES)
-    asked_pairs = [row.details["asked_pairs"] for rows in groups.values() for row in rows if row.details]
-    reasons = [reason for (asked,) in asked_pairs for reason in asked["differences"]]
+    asked = [pair for rows in groups.values() for row in rows for pair in row.details.get("asked_pairs", ())]
+    assert len(asked) == len(groups)
+    reasons = [reason for pair in explain_asked_pairs(asked, texts) for reason in pair["differences"]]
     kinds = sorted(reason.split(":")[0] for reason in reasons)
     assert kinds == ["polarity", "value", "value"]
     assert sum("30 seconds" in reason and "60 seconds" in reason for reason in reasons) == 1
-    assert all({UUID(asked["a"]), UUID(asked["b"])} <= texts.keys() for (asked,) in asked_pairs)
-
-
-def test_reasons_of_known_pairs_are_not_found_again(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline.consolidate(near_miss_notes(), **OPTIONS)
-    explained: list[tuple[str, str]] = []
-
-    def watch(*texts: Any) -> Any:
-        explained.append(texts[:2])
-        return explain(*texts)
-
-    monkeypatch.setattr(asked_pairs, "explain", watch)
-    new = NEAR_MISSES[0][0].replace("30 seconds", "90 seconds")
-    assert new != NEAR_MISSES[0][0]
-    pipeline.add([note("third", new)])
-    pipeline.run()
-    grown = groups_of(pipeline, "suggest")
-    assert {len(members) for members in grown.values()} >= {3}
-    assert explained
-    assert all(new in texts for texts in explained)
-    pipeline.write("DELETE FROM {s}.memory_clusters")
-    pipeline.write("DELETE FROM {s}.grouped_scopes")
-    pipeline.run()
-    assert groups_of(pipeline, "suggest") == grown
-    assert not all(new in texts for texts in explained)
-
-
-def test_reasons_follow_the_memory_that_represents_a_merged_one(pipeline: Pipeline) -> None:
-    text = NEAR_MISSES[0][0]
-    rows = [note("one", text), note("same", f"Once again: {text}"), note("other", NEAR_MISSES[0][1])]
-    pipeline.consolidate(rows, **OPTIONS)
-    [before] = groups_of(pipeline, "suggest").values()
-    for name in ("one", "same"):
-        pipeline.write("UPDATE {s}.task_memories SET reused_count = (external_id = :n)::integer * 9", n=name)
-        pipeline.run()
-        found = groups_of(pipeline, "suggest")
-        pipeline.write("DELETE FROM {s}.memory_clusters")
-        pipeline.write("DELETE FROM {s}.grouped_scopes")
-        pipeline.run()
-        assert groups_of(pipeline, "suggest") == found
-        assert found.keys() == {before[0].cluster_key}
 
 
 def test_unrelated_memories_form_no_groups(pipeline: Pipeline) -> None:
@@ -243,7 +203,7 @@ def test_cross_type_groups_need_option(pipeline: Pipeline) -> None:
     run_in_batches(pipeline, [notes])
     assert merged_names(pipeline) == set()
     (asked,) = groups_of(pipeline, "suggest").values()
-    assert "another memory type" in asked[0].details["asked_pairs"][0]["differences"][0]
+    assert "another memory type" in asked[0].details["asked_pairs"][0]["if_same"]
     pipeline.configure(**OPTIONS, cross_type=True)
     pipeline.run(embedder=WordEmbedder())
     assert merged_names(pipeline) == {frozenset({"n0-0", "n0-1"})}

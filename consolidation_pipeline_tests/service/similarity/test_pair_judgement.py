@@ -200,7 +200,7 @@ def test_judge_that_may_not_merge_ranks_questions(project: Pipeline, provider: O
     assert set(plan.questions[0].texts.values()) == favourite
     assert plan.questions[0].asked_pairs[0]["judged"] == "same"
     [confirmed] = [group for group in list_groups(project) if group.confirmed]
-    assert "the pair judge says the same" in confirmed.rationale
+    assert "the pair judge says the same" in confirmed.tell_rationale(["word"])
 
 
 def test_answer_that_depends_on_order_is_unsure(project: Pipeline, provider: OpenAIServer) -> None:

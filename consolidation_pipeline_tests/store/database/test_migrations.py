@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import uuid
@@ -207,6 +208,34 @@ def test_pairs_migrate_down_and_up(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:
         assert connection.execute(pairs).all() == before
+
+
+def test_asked_pairs_migrate_down_and_up(engine: Engine) -> None:
+    details = text(f"SELECT details FROM {SCHEMA}.memory_clusters")
+    below = "no difference: a similarity below t_merge"
+    pairs = [{"a": "1", "b": "2", "similarity": 0.9}, {"a": "1", "b": "3", "similarity": 0.8, "judged": "same"}]
+    with engine.begin() as connection:
+        insert = text(
+            f"INSERT INTO {SCHEMA}.memory_clusters (project_id, tier, cluster_key, member_id, member_kind, "
+            "is_representative, details) VALUES (:project, 'suggest', 'k', :project, 'raw', true, :details)"
+        )
+        listed = [{**pair, "if_same": below} for pair in pairs]
+        values = {
+            "project": add_project(connection).id,
+            "details": json.dumps({"asked_pairs": listed, "cohesion_min": 0.8}),
+        }
+        connection.execute(insert, values)
+        before = connection.scalar(details)
+    downgrade(engine, "0047")
+    with engine.begin() as connection:
+        expected = {"asked_pairs": [{**pair, "differences": [below]} for pair in pairs], "cohesion_min": 0.8}
+        assert connection.scalar(details) == expected
+        expected["asked_pairs"][0]["differences"] = ["value: 5 / 6", "name: Ann / Bob"]
+        update = text(f"UPDATE {SCHEMA}.memory_clusters SET details = :details")
+        connection.execute(update, {"details": json.dumps({**expected, "calibration": 3})})
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(details) == before
 
 
 def test_caches_migrate_down_and_up(engine: Engine) -> None:
