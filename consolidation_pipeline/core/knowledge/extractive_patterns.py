@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
+from consolidation_pipeline.core.chunks import split_chunks
 from consolidation_pipeline.core.knowledge.compared_sentences import knowing
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
 from consolidation_pipeline.core.knowledge.pattern_sentences import list_sentences
@@ -13,39 +15,57 @@ from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern
 from consolidation_pipeline.core.knowledge.pattern_writer import PatternWriter
 from consolidation_pipeline.core.knowledge.principle_writer import PrincipleWriter
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking, count_background, rank_sentences
-from consolidation_pipeline.core.text.key_terms import find_key_terms
+from consolidation_pipeline.core.text.key_terms import BackgroundTerms, find_key_terms
+
+# Groups that are written at a time, in one process.
+_PORTION = 20
 
 
 @dataclass(frozen=True, eq=False)
 class GroupToWrite:
-    """A group of which a writer can write the text, in this process or in another.
+    """A group before its text is written. ``compared``: pairs of its sentences that were compared before, packed."""
 
-    ``compared``: pairs of its sentences that were compared before, packed.
-    """
-
-    writer: type[PatternWriter | PrincipleWriter]
     units: Sequence[Unit]
-    ranking: SentenceRanking
-    terms: tuple[str, ...]
     sightings: Sightings
     compared: bytes
 
-    def write(self) -> ExtractedPattern:
-        """Return the text of the group."""
-        with knowing(self.compared) as pairs:
-            written = self.writer(self.units, self.ranking, self.terms).write(self.sightings)
+
+@dataclass(frozen=True, eq=False)
+class PortionToWrite:
+    """Groups that a writer can write the texts of, in this process or in another."""
+
+    writer: type[PatternWriter | PrincipleWriter]
+    groups: Sequence[GroupToWrite]
+    boilerplate: Collection[str]
+    background: BackgroundTerms
+
+    def write(self) -> list[ExtractedPattern]:
+        """Return the texts of the groups."""
+        rankings = rank_sentences(
+            [_texts(group.units) for group in self.groups],
+            [[unit.weight for unit in group.units] for group in self.groups],
+            boilerplate=self.boilerplate,
+            background=self.background,
+        )
+        terms = find_key_terms([_list_texts(ranking) for ranking in rankings], background=self.background)
+        return list(map(self._write_group, self.groups, rankings, terms))
+
+    def _write_group(self, group: GroupToWrite, ranking: SentenceRanking, terms: tuple[str, ...]) -> ExtractedPattern:
+        with knowing(group.compared) as pairs:
+            written = self.writer(group.units, ranking, terms).write(group.sightings)
         return replace(written, compared=pairs.pack())
 
 
-Compute = Callable[[Callable[[GroupToWrite], ExtractedPattern], Iterable[GroupToWrite]], Iterable[ExtractedPattern]]
+Compute = Callable[
+    [Callable[[PortionToWrite], list[ExtractedPattern]], Iterable[PortionToWrite]], Iterable[list[ExtractedPattern]]
+]
 
 
 def extract_patterns(
     groups: Sequence[Iterable[Unit]],
     *,
     boilerplate: Collection[str] = (),
-    context: Sequence[bool] | None = None,
-    wanted: Sequence[int] | None = None,
+    context: Sequence[Sequence[Unit]] | None = None,
     sightings: Sequence[Sightings | None] | None = None,
     compared: Sequence[bytes] | None = None,
     writer: type[PatternWriter | PrincipleWriter] = PatternWriter,
@@ -57,18 +77,18 @@ def extract_patterns(
     general instruction or fact, with what to do, what to avoid and why, as far as the units say so. Where no sentence
     speaks for the group, it says what the units are about, with examples.
 
-    Key terms and centrality depend on the other groups, so all groups are given at once. The order of groups, and of
-    units in a group, does not matter.
+    Key terms and centrality depend on how rare a term is in the context. The order of groups, and of units in a group,
+    does not matter.
 
     Args:
-        groups: The units of each group of the project.
+        groups: The units of each group.
         boilerplate: Sentences (``boilerplate.find_boilerplate``) to use only from units that hold nothing else.
-        context: True for each group whose texts count for the rarity of terms (``rank_sentences``); None = all.
-        wanted: Positions of the groups to write, in this order; None = all.
-        sightings: How often and when the memories of each wanted group were seen; None = as the units tell.
-        compared: ``ExtractedPattern.compared`` of each wanted group as it was before, with any units; None = not known.
+        context: The units of a sample of groups, which may hold these (``count_background``); None = the groups.
+        sightings: How often and when the memories of each group were seen; None = as the units tell.
+        compared: ``ExtractedPattern.compared`` of each group as it was before, with any units; None = not known.
         writer: Writer of the text of a group.
-        compute: Calls the function with each group, in order, like ``map``; it may share the groups among processes.
+        compute: Calls the function with each portion of the groups, in order, like ``map``; it may share them among
+            processes.
 
     Raises:
         ValueError: A group has no text.
@@ -77,28 +97,16 @@ def extract_patterns(
     for number, units in enumerate(numbered):
         if not any(unit.text.strip() for unit in units):
             raise ValueError(f"group {number} has {len(units)} units and no text; a pattern needs a sentence")
-    every = range(len(numbered))
-    wanted = every if wanted is None else wanted
-    is_context = [True] * len(every) if context is None else context
-    # Of groups that are not wanted, only the terms are needed.
-    others = [at for at in sorted({*every} - {*wanted}) if is_context[at]]
-    background = count_background([_texts(numbered[at]) for at in others], boilerplate=boilerplate)
-    chosen, context = [numbered[at] for at in wanted], [is_context[at] for at in wanted]
-    rankings = rank_sentences(
-        [_texts(units) for units in chosen],
-        [[unit.weight for unit in units] for units in chosen],
-        boilerplate=boilerplate,
-        context=context,
-        background=background,
-    )
-    terms = find_key_terms([_list_texts(ranking) for ranking in rankings], context=context, background=background)
-    seen = [None] * len(chosen) if sightings is None else sightings
-    known = [b""] * len(chosen) if compared is None else compared
-    written = (
-        GroupToWrite(writer, units, ranking, found, sighted or _count_sightings(units), pairs)
-        for units, ranking, found, sighted, pairs in zip(chosen, rankings, terms, seen, known, strict=True)
-    )
-    return iter(compute(GroupToWrite.write, written))
+    sample = numbered if context is None else context
+    background = count_background([_texts(units) for units in sample], boilerplate=boilerplate)
+    seen = [None] * len(numbered) if sightings is None else sightings
+    known = [b""] * len(numbered) if compared is None else compared
+    to_write = [
+        GroupToWrite(units, sighted or _count_sightings(units), pairs)
+        for units, sighted, pairs in zip(numbered, seen, known, strict=True)
+    ]
+    portions = (PortionToWrite(writer, part, boilerplate, background) for part in split_chunks(to_write, size=_PORTION))
+    return chain.from_iterable(compute(PortionToWrite.write, portions))
 
 
 # Of groups of patterns: what they advise alike, or on one matter.

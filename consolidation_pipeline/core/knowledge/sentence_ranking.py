@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from consolidation_pipeline.core.literals.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.key_terms import (
-    NO_BACKGROUND,
     BackgroundTerms,
     count_terms,
     extract_terms,
@@ -98,22 +97,20 @@ def rank_sentences(
     weights: Sequence[Sequence[float]] | None = None,
     *,
     boilerplate: Collection[str] = (),
-    context: Sequence[bool] | None = None,
-    background: BackgroundTerms = NO_BACKGROUND,
+    background: BackgroundTerms | None = None,
 ) -> list[SentenceRanking]:
     """Rank the sentences of each group of texts by their similarity to the other texts and by their readability.
 
     The score is ``Sentence.readability`` times the mean cosine of the sentence with the other texts of its group,
     weighted by text; in a group of one text, the cosine with that text. The weight of a term is
-    ln((1 + n) / (1 + df)) + 1, where df of the n texts of the context have it. The order of groups and texts does not
-    matter, except for ``RankedSentence.text``. A blank text has no sentences.
+    ln((1 + n) / (1 + df)) + 1, where df of the n texts of the background have it. The order of groups and texts does
+    not matter, except for ``RankedSentence.text``. A blank text has no sentences.
 
     Args:
         groups: The texts of each group.
         weights: Weight of each text; None = 1.
         boilerplate: Sentences (``boilerplate.find_boilerplate``) to leave out of texts that hold anything else.
-        context: True for each group whose texts belong to the context; None = all.
-        background: Counts of further texts of the context (``count_background``).
+        background: Of a sample of texts (``count_background``); None = of those of the groups.
     """
     skipped = _normal_sentences(boilerplate)
     read = [[_read(text, skipped) for text in group] for group in groups]
@@ -122,9 +119,8 @@ def rank_sentences(
     group_of_text = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     flat = [sentence for group in read for sentences in group for sentence in sentences]
     weight = np.ones(len(sizes)) if weights is None else np.array([w for group in weights for w in group], dtype=float)
-    counted = np.ones(len(groups), dtype=bool) if context is None else np.array(context, dtype=bool)
-    layout = _Layout(text_of, group_of_text, counted, background)
-    scores, vectors = _score([sentence.text for sentence in flat], layout, weight)
+    layout = _Layout(text_of, group_of_text)
+    scores, vectors = _score([sentence.text for sentence in flat], layout, weight, background)
     scores = scores * np.array([sentence.readability for sentence in flat])
     first = np.searchsorted(group_of_text, np.arange(len(groups)))
     ends = np.searchsorted(group_of_text[text_of], np.arange(len(groups) + 1))
@@ -137,7 +133,7 @@ def rank_sentences(
 
 
 def count_background(groups: Sequence[Sequence[str]], *, boilerplate: Collection[str] = ()) -> BackgroundTerms:
-    """Count the terms of groups that are context only, for ``rank_sentences`` and ``find_key_terms``."""
+    """Count the terms of a sample of groups, for ``rank_sentences`` and ``find_key_terms``."""
     skipped, texts = _normal_sentences(boilerplate), [text for group in groups for text in group]
     terms = ({term.stem for one in _read(text, skipped) for term in extract_terms(one.text)} for text in texts)
     return BackgroundTerms(len(groups), len(texts), Counter(chain.from_iterable(terms)))
@@ -155,18 +151,15 @@ def _read(text: str, boilerplate: Collection[str]) -> list[Sentence]:
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """The text of each sentence (rows,), the group of each text (texts,), and the context of the term weights.
-
-    ``context``: True for each group (g,) that belongs to it. ``background``: counts of further texts.
-    """
+    """The text of each sentence (rows,), and the group of each text (texts,)."""
 
     text_of: NDArray[np.int64]
     group_of_text: NDArray[np.int64]
-    context: NDArray[np.bool_]
-    background: BackgroundTerms
 
 
-def _score(sentences: Sequence[str], layout: _Layout, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
+def _score(
+    sentences: Sequence[str], layout: _Layout, weight: NDArray[np.float64], background: BackgroundTerms | None
+) -> tuple[NDArray[np.float64], Any]:
     """Return the mean cosine (rows,) of each sentence with the other texts of its group, and the term vectors."""
     from scipy.sparse import csr_array
 
@@ -176,10 +169,12 @@ def _score(sentences: Sequence[str], layout: _Layout, weight: NDArray[np.float64
     of_text = csr_array((np.ones(rows), (text_of, np.arange(rows))), shape=(texts, rows))
     of_group = csr_array((weight, (group_of_text, np.arange(texts))), shape=(groups, texts))
     text_counts = of_text @ counts
-    context = text_counts[layout.context[group_of_text]]
-    having = np.bincount(context.nonzero()[1], minlength=text_counts.shape[1])
-    having[: len(terms)] += np.array([layout.background.frequency.get(term, 0) for term in terms], dtype=np.int64)
-    idf = np.log((1 + context.shape[0] + layout.background.texts) / (1 + having)) + 1
+    if background is None:
+        known, having = texts, np.bincount(text_counts.nonzero()[1], minlength=text_counts.shape[1])
+    else:
+        known, having = background.texts, np.zeros(text_counts.shape[1], dtype=np.int64)
+        having[: len(terms)] = [background.frequency[term] for term in terms]
+    idf = np.log((1 + known) / (1 + having)) + 1
     vectors, text_vectors = (normalize_rows(part.log1p().multiply(idf)) for part in (counts, text_counts))
     centres, group_of = of_group @ text_vectors, group_of_text[text_of]
     own = np.asarray(vectors.multiply(text_vectors[text_of]).sum(axis=1))

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,7 +66,7 @@ class TermCounts(NamedTuple):
 
 
 class BackgroundTerms(NamedTuple):
-    """Terms of groups that belong to the context, but get no key terms of their own.
+    """Terms of a sample of groups, which tell how rare a term is.
 
     ``groups``, ``texts``: their numbers. ``frequency``: number of these texts that have each term.
     """
@@ -74,9 +74,6 @@ class BackgroundTerms(NamedTuple):
     groups: int
     texts: int
     frequency: Counter[str]
-
-
-NO_BACKGROUND = BackgroundTerms(0, 0, Counter())
 
 
 # Topics are found, named and told by the terms of the same texts.
@@ -128,17 +125,13 @@ def is_unspaced(text: str) -> bool:
 
 
 def find_key_terms(
-    groups: Sequence[Iterable[str]],
-    *,
-    count: int = 8,
-    context: Sequence[bool] | None = None,
-    background: BackgroundTerms = NO_BACKGROUND,
+    groups: Sequence[Iterable[str]], *, count: int = 8, background: BackgroundTerms | None = None
 ) -> list[tuple[str, ...]]:
     """Return for each group of texts the terms that distinguish it from the other groups, best first.
 
     Class-based TF-IDF (Grootendorst 2022, BERTopic): tf(t, c) * ln(1 + A / f(t)). tf is the frequency of the term in
-    the group, f its frequency in the context and in the group itself, A the mean number of terms of a group of the
-    context. A term counts once per text, so that a long text does not dominate its group.
+    the group, f that in the background, or tf if that is higher, A the mean number of terms of a group of the
+    background. A term counts once per text, so that a long text does not dominate its group.
 
     Terms of a single text are used only to reach 3 terms. Numbers of one or two digits are no terms. Ties are broken by
     the term. A term is returned in its most frequent spelling. The order of groups and texts does not matter.
@@ -146,12 +139,15 @@ def find_key_terms(
     Args:
         groups: Texts of each group.
         count: Most terms of a group.
-        context: For each group, True if it belongs to the context; None = all do.
-        background: Further groups of the context.
+        background: Of a sample that may hold the groups; None = the groups.
     """
     counted = [_count_texts(texts) for texts in groups]
-    is_counted = [True] * len(counted) if context is None else context
-    scores = _score_terms([frequency for frequency, _ in counted], is_counted, background)
+    frequencies = [frequency for frequency, _ in counted]
+    if background is None:
+        # Of each term: in how many texts of a group it is, for each group.
+        counts = chain.from_iterable(frequency.elements() for frequency in frequencies)
+        background = BackgroundTerms(len(groups), 0, Counter(counts))
+    scores = _score_terms(frequencies, background)
     return [
         _rank_terms(frequency, surfaces, scored, count)
         for (frequency, surfaces), scored in zip(counted, scores, strict=True)
@@ -169,19 +165,15 @@ def _count_texts(texts: Iterable[str]) -> tuple[Counter[str], Mapping[str, Mappi
     return frequency, surfaces
 
 
-def _score_terms(
-    frequencies: Sequence[Counter[str]], context: Sequence[bool], background: BackgroundTerms
-) -> list[NDArray[np.float64]]:
+def _score_terms(frequencies: Sequence[Counter[str]], background: BackgroundTerms) -> list[NDArray[np.float64]]:
     """Return for each group the scores of its terms, in the order of its counter."""
-    total = Counter(background.frequency)
-    for frequency in compress(frequencies, context):
-        total.update(frequency)
-    mean = total.total() / max(1, sum(context) + background.groups)
+    mean = background.frequency.total() / max(1, background.groups)
     scores = []
-    for frequency, is_counted in zip(frequencies, context, strict=True):
+    for frequency in frequencies:
         tf = np.fromiter(frequency.values(), dtype=np.float64, count=len(frequency))
-        everywhere = np.fromiter((total[term] for term in frequency), dtype=np.float64, count=len(frequency))
-        scores.append(tf * np.log1p(mean / (everywhere if is_counted else everywhere + tf)))
+        found = (background.frequency[term] for term in frequency)
+        everywhere = np.fromiter(found, dtype=np.float64, count=len(frequency))
+        scores.append(tf * np.log1p(mean / np.maximum(everywhere, tf)))
     return scores
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -57,16 +58,8 @@ from consolidation_pipeline.store.knowledge.supersessions import Replacements
 from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-# Groups that show how rare a term is. A larger sample changes little: a term that is in none of these is rare.
-MAX_CONTEXT_GROUPS = 500
-
-
-@dataclass(frozen=True)
-class ContextGroup:
-    """A group whose texts are needed: to write its own text, or (``is_context``) to weigh the terms of other groups."""
-
-    ids: GroupIds
-    is_context: bool
+# Units that show how rare a term is. A larger sample changes little: a term that is in none of these is rare.
+MAX_CONTEXT_UNITS = 5_000
 
 
 @dataclass(frozen=True)
@@ -135,12 +128,14 @@ def derive_abstractions(
         if superseded:
             existing = load_existing_rows(connection, run.project.id, kind.name, scope=scope)
         targets = find_writable_targets(connection, run, kind, groups, existing, replacements=replacements, texts=texts)
-        selected = select_context_groups(groups, targets)
-        ids = {id_ for one in selected for id_ in one.ids.unit_ids}
-        units = load_units(connection, ids, scope=scope) if selected else {}
-    loaded = attach_units(selected, units, replacements)
+        wanted = [group for group in groups if group.cluster_key in targets]
+        sample = select_context(groups) if wanted else []
+        ids = {id_ for group in (*wanted, *sample) for id_ in group.unit_ids}
+        units = load_units(connection, ids, scope=scope) if ids else {}
+    context = attach_units(sample, units, replacements)
     plans = {
-        one.cluster_key: plan_abstraction(targets[one.cluster_key], one) for one in loaded if one.cluster_key in targets
+        one.cluster_key: plan_abstraction(targets[one.cluster_key], one)
+        for one in attach_units(wanted, units, replacements)
     }
     with run.reading() as connection:
         known = find_discarded(connection, run, kind, (plan.group for plan in plans.values()))
@@ -161,7 +156,7 @@ def derive_abstractions(
             return error
         return None
 
-    stopped = write(write_texts(run, kind, loaded, [plan.group for plan in plans.values()])) if plans else None
+    stopped = write(write_texts(run, kind, context, [plan.group for plan in plans.values()])) if plans else None
     # Not those of the texts below, which a model is to write again.
     discarded = [draft.group for draft in drafts if draft.text is None and draft.error is None]
     failures = tuple((draft.group.cluster_key, draft.error) for draft in drafts if draft.error is not None)
@@ -169,7 +164,7 @@ def derive_abstractions(
     unanswered = [plan for key, plan in plans.items() if key not in answered]
     without_text = [plan.group for plan in unanswered if not plan.target.keeps_text]
     if without_text and run.options.llm_model is not None:
-        stopped = write(mark_pending(extract_texts(run, kind, loaded, without_text))) or stopped
+        stopped = write(mark_pending(extract_texts(run, kind, context, without_text))) or stopped
     run.record_failing(kind.name, len(unanswered), [error for _, error in failures], stopped)
     with run.transaction() as connection:
         if drafts:
@@ -239,20 +234,19 @@ def find_replaced_rows(
     return [row for row in existing if row.id in ids and row.is_active and not row.is_kept]
 
 
-def select_context_groups(groups: Sequence[GroupIds], wanted: Collection[str]) -> list[ContextGroup]:
-    """Return the groups with the ``wanted`` cluster keys and the context groups; nothing if none is wanted.
+def select_context(groups: Iterable[GroupIds]) -> list[GroupIds]:
+    """Return groups of ``MAX_CONTEXT_UNITS`` or all units, in which the rarity of terms is counted.
 
-    The context is the ``MAX_CONTEXT_GROUPS`` smallest cluster keys. These are hashes, so it is a random sample. It does
-    not depend on which groups are new: a run that continues an interrupted one writes the same texts.
+    They have the smallest cluster keys. These are hashes, so it is a random sample. It does not depend on which groups
+    are new: a run that continues an interrupted one writes the same texts.
     """
-    keys = sorted(group.cluster_key for group in groups)
-    context = set(keys[:MAX_CONTEXT_GROUPS]) if wanted else set()
-    needed = context.union(wanted)
-    return [ContextGroup(group, group.cluster_key in context) for group in groups if group.cluster_key in needed]
+    ordered = sorted(groups, key=lambda group: group.cluster_key)
+    before = accumulate((len(group.unit_ids) for group in ordered), initial=0)
+    return [group for group, units in zip(ordered, before, strict=False) if units < MAX_CONTEXT_UNITS]
 
 
 def attach_units(
-    selected: Sequence[ContextGroup], units: Mapping[UUID, UnitRow], replacements: Replacements
+    selected: Iterable[GroupIds], units: Mapping[UUID, UnitRow], replacements: Replacements
 ) -> list[Group]:
     """Return the groups with their units, of which each tells what ``leave_out_replaced`` leaves.
 
@@ -260,14 +254,13 @@ def attach_units(
     """
     return [
         Group(
-            one.ids.cluster_key,
-            leave_out_replaced([units[id_] for id_ in one.ids.unit_ids], replacements),
-            one.ids.cohesion,
-            one.is_context,
-            relations=list_relations(one.ids.raw_ids, replacements),
+            one.cluster_key,
+            leave_out_replaced([units[id_] for id_ in one.unit_ids], replacements),
+            one.cohesion,
+            relations=list_relations(one.raw_ids, replacements),
         )
         for one in selected
-        if units.keys() >= set(one.ids.unit_ids)
+        if units.keys() >= set(one.unit_ids)
     ]
 
 

@@ -17,6 +17,7 @@ from consolidation_pipeline.core.knowledge.disputes import find_disputes, list_o
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit, sort_units
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
+from consolidation_pipeline.core.knowledge.sentence_ranking import count_background
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.key_terms import find_key_terms
 from consolidation_pipeline.embed.text_nearness import is_near
@@ -63,14 +64,13 @@ class AbstractionKind:
 class Group:
     """A group with its units, the representative first, then by similarity to it.
 
-    ``cohesion``: mean cosine of the units. ``is_context``: its terms count when the terms of other groups are weighed.
-    ``row_id``: row that its text is written to. ``relations``: those that replaced something in its memories.
+    ``cohesion``: mean cosine of the units. ``row_id``: row that its text is written to. ``relations``: those that
+    replaced something in its memories.
     """
 
     cluster_key: str
     units: tuple[UnitRow, ...]
     cohesion: float | None
-    is_context: bool = True
     row_id: UUID | None = None
     relations: frozenset[UUID] = frozenset()
 
@@ -124,39 +124,43 @@ class GroupDraft:
 
 
 def write_texts(
-    run: ProjectRun, kind: AbstractionKind, groups: Sequence[Group], wanted: Sequence[Group]
+    run: ProjectRun, kind: AbstractionKind, context: Sequence[Group], wanted: Sequence[Group]
 ) -> Iterator[list[GroupDraft]]:
     """Yield the texts of the ``wanted`` groups in batches, from the project's model or, without one, extracted.
 
     Args:
-        groups: the wanted groups and the context, with whose terms theirs are compared.
-        wanted: the groups to write, a part of ``groups``.
+        context: a sample of the groups, in which terms that are rare are told from others.
+        wanted: the groups to write.
 
     Raises:
         BudgetExhaustedError, ModelUnavailableError: the model is not asked again; raised after the replies so far.
     """
     write = extract_texts if run.options.llm_model is None else ask_for_texts
-    return write(run, kind, groups, wanted)
+    return write(run, kind, context, wanted)
 
 
 def ask_for_texts(
-    run: ProjectRun, kind: AbstractionKind, groups: Sequence[Group], wanted: Sequence[Group]
+    run: ProjectRun, kind: AbstractionKind, context: Sequence[Group], wanted: Sequence[Group]
 ) -> Iterator[list[GroupDraft]]:
     """Write the texts with the language model; see ``write_texts``."""
     gateway = llm_gateway.open_gateway(run)
-    texts, context = [[unit.text for unit in group.units] for group in groups], [group.is_context for group in groups]
-    terms = dict(zip((group.cluster_key for group in groups), find_key_terms(texts, context=context), strict=True))
+    background = count_background([_list_texts(group) for group in context], boilerplate=run.boilerplate)
     for batch in split_chunks(wanted, size=llm_gateway.BATCH):
+        terms = find_key_terms([_list_texts(group) for group in batch], background=background)
         prompts = [build_prompt(run, kind, group) for group in batch]
         answers = gateway.ask_many(prompts, kind.reply, check=partial(find_problems, is_near=is_near))
         yield [
-            _read_answer(kind, group, prompt, answer, terms[group.cluster_key])
-            for group, prompt, answer in zip(batch, prompts, answers, strict=True)
+            _read_answer(kind, group, prompt, answer, found)
+            for group, prompt, answer, found in zip(batch, prompts, answers, terms, strict=True)
             if not isinstance(answer, llm_gateway.STOP_ERRORS)
         ]
         for answer in answers:
             if isinstance(answer, llm_gateway.STOP_ERRORS):
                 raise answer
+
+
+def _list_texts(group: Group) -> list[str]:
+    return [unit.text for unit in group.units]
 
 
 def build_prompt(run: ProjectRun, kind: AbstractionKind, group: Group) -> Prompt:
@@ -201,12 +205,9 @@ def _count_overruled(prompt: Prompt) -> int:
 
 
 def extract_texts(
-    run: ProjectRun, kind: AbstractionKind, groups: Sequence[Group], wanted: Sequence[Group]
+    run: ProjectRun, kind: AbstractionKind, context: Sequence[Group], wanted: Sequence[Group]
 ) -> Iterator[list[GroupDraft]]:
     """Write the texts with sentences of the units; see ``write_texts``."""
-    units, context = [_to_units(group) for group in groups], [group.is_context for group in groups]
-    positions = {group.cluster_key: at for at, group in enumerate(groups)}
-    rows = [positions[group.cluster_key] for group in wanted]
     with run.reading() as connection:
         origins = load_origins(connection, {raw_id for group in wanted for raw_id in group.raw_ids})
         row_ids = [group.row_id for group in wanted if group.row_id is not None]
@@ -214,10 +215,9 @@ def extract_texts(
     sightings = [_count_sightings(kind, group, origins) for group in wanted]
     compute = partial(compute_in_order, memories=_MEMORIES_OF_GROUP * len(wanted))
     found = kind.extract(
-        units,
+        list(map(_to_units, wanted)),
         boilerplate=run.boilerplate,
-        context=context,
-        wanted=rows,
+        context=list(map(_to_units, context)),
         sightings=sightings,
         compared=[b"" if group.row_id is None else known.get(group.row_id, b"") for group in wanted],
         compute=compute,

@@ -20,7 +20,7 @@ from consolidation_pipeline.service.knowledge.derive import (
     find_replaced_rows,
     find_writable_targets,
     plan_abstraction,
-    select_context_groups,
+    select_context,
 )
 from consolidation_pipeline.service.knowledge.discarded_groups import find_discarded
 from consolidation_pipeline.service.knowledge.llm_gateway import price_prompts
@@ -181,12 +181,12 @@ def _forecast_kind(
     existing = load_existing_rows(connection, run.project.id, kind.name, scope=run.options.scope)
     existing = _retire_superseded(run, forecast, present_keys, existing)
     targets = find_writable_targets(connection, run, kind, groups, existing, replacements=replacements, texts=texts)
-    with_units = attach_units(select_context_groups(groups, targets), units, replacements)
-    wanted = [one for one in with_units if one.cluster_key in targets]
+    wanted = attach_units((group for group in groups if group.cluster_key in targets), units, replacements)
     known = find_discarded(connection, run, kind, wanted)
     plans = [plan_abstraction(targets[one.cluster_key], one) for one in wanted if one.cluster_key not in known]
     if run.options.llm_model is None and plans:
-        batches = write_texts(run, kind, with_units, [plan.group for plan in plans])
+        context = attach_units(select_context(groups), units, replacements)
+        batches = write_texts(run, kind, context, [plan.group for plan in plans])
         drafts = [draft for batch in batches for draft in batch]
         forecast.rows = _build_rows(connection, run, kind, plans, drafts)
         forecast.replaced = find_replaced_rows(drafts, {plan.group.cluster_key: plan for plan in plans}, existing)

@@ -15,7 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.knowledge.extractive_patterns import GroupToWrite, extract_patterns, extract_principles
+from consolidation_pipeline.core.knowledge import extractive_patterns
+from consolidation_pipeline.core.knowledge.extractive_patterns import (
+    PortionToWrite,
+    extract_patterns,
+    extract_principles,
+)
 from consolidation_pipeline.core.knowledge.lesson_sentences import read_lesson
 from consolidation_pipeline.core.knowledge.pattern_layout import Sightings, read_statements
 from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern, Unit, sort_units
@@ -582,31 +587,29 @@ def test_boilerplate_is_excluded_unless_nothing_else() -> None:
     assert [evidence.quote for evidence in found.evidence if filler in evidence.quote] == [filler]
 
 
-def test_group_outside_context_affects_only_itself() -> None:
-    locks = make_units(["Set a lock timeout in the migration.", "The migration waits for the table lock."])
-    hooks = make_units(["Verify the webhook signature.", "A webhook with no signature is refused."])
-    keys = make_units(["Pass the idempotency key on.", "The key is bound to the migration."])
-    beside = extract([locks, keys, hooks], context=[True, False, True])
-    assert [beside[0], beside[2]] == extract([locks, hooks])
-    assert beside[1] == extract([hooks, keys, locks], context=[True, False, True])[1]
-    assert extract([locks, keys, hooks], context=[True, False, True], wanted=[2, 1]) == beside[:0:-1]
+def test_only_context_and_group_itself_affect_its_text() -> None:
+    locks, keys, hooks = (make_units(texts) for texts in (LOCKS, [f"{text} Keys." for text in LOCKS], WEBHOOKS))
+    context = [locks, hooks]
+    alone = [found for group in (locks, keys, hooks) for found in extract([group], context=context)]
+    assert extract([locks, keys, hooks], context=context) == alone
+    assert extract([hooks, keys], context=context[::-1]) == alone[:0:-1]
+    assert extract([locks, hooks]) == [alone[0], alone[2]]
 
 
-def test_groups_are_written_by_other_processes() -> None:
-    """A group that is pickled holds its own sentences alone, and its text is the same."""
+def test_groups_are_written_by_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = [make_units(LOCKS), make_units(WEBHOOKS), make_units([f"{text} Later." for text in LOCKS])]
-    alone = []
+    sent: list[int] = []
 
     def send(
-        function: Callable[[GroupToWrite], ExtractedPattern], items: Iterable[GroupToWrite]
-    ) -> Iterator[ExtractedPattern]:
+        function: Callable[[PortionToWrite], list[ExtractedPattern]], items: Iterable[PortionToWrite]
+    ) -> Iterator[list[ExtractedPattern]]:
         for item in items:
-            sent = pickle.dumps(item)
-            alone.append(item.ranking.vectors.shape[0] == len(item.ranking.sentences))
-            yield function(pickle.loads(sent))
+            sent.append(len(item.groups))
+            yield function(pickle.loads(pickle.dumps(item)))
 
+    monkeypatch.setattr(extractive_patterns, "_PORTION", 2)
     assert extract(groups, compute=send) == extract(groups)
-    assert alone == [True] * len(groups)
+    assert sent == [2, 1]
 
 
 def test_headline_of_one_unit_is_not_shared() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.extractive_patterns import GroupToWrite
+from consolidation_pipeline.core.knowledge.extractive_patterns import PortionToWrite
+from consolidation_pipeline.core.knowledge.pattern_units import ExtractedPattern
 from consolidation_pipeline.service.knowledge import discarded_groups
 from consolidation_pipeline.service.lifecycle.memory_edits import edit_memory
 from consolidation_pipeline_tests.service.corpus import MIGRATIONS, WEBHOOKS, topic_notes
@@ -29,13 +30,13 @@ def topics(pipeline: Pipeline) -> Pipeline:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of the groups that are read; each of them is discarded."""
     found: list[int] = []
-    write = GroupToWrite.write
+    write = PortionToWrite.write
 
-    def discard(group: GroupToWrite) -> Any:
-        found.append(len(group.units))
-        return replace(write(group), is_shared=False)
+    def discard(portion: PortionToWrite) -> list[ExtractedPattern]:
+        found.extend(len(group.units) for group in portion.groups)
+        return [replace(text, is_shared=False) for text in write(portion)]
 
-    monkeypatch.setattr(GroupToWrite, "write", discard)
+    monkeypatch.setattr(PortionToWrite, "write", discard)
     return found
 
 
