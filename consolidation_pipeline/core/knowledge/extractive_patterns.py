@@ -18,7 +18,7 @@ from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanki
 from consolidation_pipeline.core.text.key_terms import BackgroundTerms, find_key_terms
 
 # Groups that are written at a time, in one process.
-_PORTION = 20
+_PORTION = 5
 
 
 @dataclass(frozen=True, eq=False)

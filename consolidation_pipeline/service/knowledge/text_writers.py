@@ -36,8 +36,6 @@ from consolidation_pipeline.store.knowledge.compared_sentences import load_compa
 # Most and fewest extracted texts that are written in one transaction, and the number of these up to the most. While one
 # part is written, processes extract the next.
 EXTRACT_BATCH, _FEWEST_EXTRACTED, _PARTS = 1000, 50, 4
-# The text of a group takes about as long (5 to 10 ms) as other work in worker processes on this many memories.
-_MEMORIES_OF_GROUP = 10
 # Units in a prompt. With ``MAX_TEXT_CHARS`` each, these are about 12,000 tokens at most.
 MAX_PROMPT_UNITS = 40
 
@@ -213,7 +211,7 @@ def extract_texts(
         row_ids = [group.row_id for group in wanted if group.row_id is not None]
         known = load_compared_sentences(connection, run.project.id, row_ids, describe_code()["digest"])
     sightings = [_count_sightings(kind, group, origins) for group in wanted]
-    compute = partial(compute_in_order, memories=_MEMORIES_OF_GROUP * len(wanted))
+    compute = partial(compute_in_order, memories=sum(len(group.units) for group in wanted))
     found = kind.extract(
         list(map(_to_units, wanted)),
         boilerplate=run.boilerplate,
