@@ -50,11 +50,7 @@ from consolidation_pipeline.service.plan.plan_document import (
     Walls,
 )
 from consolidation_pipeline.service.plan.rehearsal import leave_out_knowledge, rehearse
-from consolidation_pipeline.service.review.suggest_groups import (
-    SuggestGroup,
-    group_by_terms,
-    read_suggest_groups,
-)
+from consolidation_pipeline.service.review.suggest_groups import SuggestGroup, group_by_terms, read_suggest_groups
 from consolidation_pipeline.service.review.suggestion_proposals import price_suggestions
 from consolidation_pipeline.service.review.suggestion_queue import choose_waiting, rank_groups
 from consolidation_pipeline.service.runs import project_run
@@ -88,6 +84,8 @@ from consolidation_pipeline.store.similarity.clusters import ClusterMember
 MAX_WALL_CONTENTS = 5_000
 # Largest number of sources with a similarity matrix in the plan. Larger groups have only their lowest cosine.
 MAX_MATRIX_SOURCES = 25
+# Pairs that a person decides on, of the groups worth most, whose differences are explained: a few seconds.
+MAX_EXPLAINED_PAIRS = 2_000
 
 
 def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
@@ -314,12 +312,15 @@ def _list_questions(
         for key, ids, pairs in found
     ]
     listed = [pair for _, _, pairs in found for pair in pairs if "differences" not in pair]
-    explained = explain_asked_pairs(listed, texts)
+    explained = explain_asked_pairs(listed[:MAX_EXPLAINED_PAIRS], texts)
+    not_explained = {"differences": [f"not explained, as {MAX_EXPLAINED_PAIRS:,} pairs are worth more"]}
     return [
         Question(
             cluster_key=key,
             members=ids,
-            asked_pairs=[pair if "differences" in pair else next(explained) for pair in asked_pairs],
+            asked_pairs=[
+                pair if "differences" in pair else next(explained, pair | not_explained) for pair in asked_pairs
+            ],
             texts={id_: texts[id_] for id_ in ids if id_ in texts},
         )
         for key, ids, asked_pairs in found

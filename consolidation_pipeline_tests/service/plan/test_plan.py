@@ -124,6 +124,16 @@ def test_plan_shows_groups_texts_and_vetoes(pipeline: Pipeline) -> None:
     assert made.costs.cost_usd == 0.0
 
 
+def test_plan_explains_the_groups_worth_most(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add(near_miss_notes())
+    whole = [pair for question in pipeline.plan().questions for pair in question.asked_pairs]
+    assert len(whole) == 3
+    monkeypatch.setattr(planner, "MAX_EXPLAINED_PAIRS", 2)
+    limited = [pair for question in pipeline.plan().questions for pair in question.asked_pairs]
+    assert limited[:2] == whole[:2]
+    assert limited[2] == whole[2] | {"differences": ["not explained, as 2 pairs are worth more"]}
+
+
 @pytest.mark.slow
 @settings(deadline=None, max_examples=8)
 @given(seed=st.integers(0, 10**6), nights=st.integers(1, 3), old=st.booleans())
