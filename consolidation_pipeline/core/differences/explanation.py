@@ -31,6 +31,7 @@ from consolidation_pipeline.core.differences.order import (
 )
 from consolidation_pipeline.core.differences.reader import read
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Cue, Reading, Token, sort_as_written
+from consolidation_pipeline.core.differences.reports import find_new_frame
 from consolidation_pipeline.core.differences.restrictions import find_restriction
 from consolidation_pipeline.core.differences.roles import find_new_role, read_before
 from consolidation_pipeline.core.differences.sentence_proof import SentenceProof
@@ -297,7 +298,7 @@ def _find_subtle(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Findi
         yield "word", *words
     if words := find_new_tense(a, b, of_a, language):
         yield "added cue", *words
-    if words := find_new_report(a, b, of_a, language):
+    if words := find_new_report(a, b, of_a, language) or find_new_frame(a, b, of_a, language):
         yield "added cue", *words
     if any(word.replace("-", "") in there for word, there in _list_hyphened(a, b, language)):
         yield "word", list(alignment.a), list(alignment.b)

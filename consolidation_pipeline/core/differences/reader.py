@@ -104,6 +104,9 @@ class _Reader:
             if is_opening and piece.lower in language.openings:
                 at += 1
                 continue
+            if is_opening and (divided := self._match_divided_label(pieces, at)):
+                at += divided
+                continue
             if piece.lower in language.articles and self._read_one(pieces, at):
                 is_opening, at = False, at + 2
                 continue
@@ -372,6 +375,16 @@ class _Reader:
         if found and found.role == "light" and size == 1 and self._is_acronym(pieces[at].text):
             return 1, None
         return size, found
+
+    def _match_divided_label(self, pieces: Sequence[Piece], at: int) -> int:
+        """Return the number of pieces of a label with a comma before its last word, "wir sahen, dass"; 0 = none."""
+        ends = (end for end in range(at + 1, len(pieces) - 1) if pieces[end].kind in ("comma", "stop"))
+        end = next(ends, None)
+        if end is None or pieces[end].kind == "stop" or end - at > _LONGEST_OPENING:
+            return 0
+        words = (*pieces[at:end], pieces[end + 1])
+        found = self.language.phrases.get(tuple(piece.lower for piece in words))
+        return len(words) + 1 if found and found.role == "label" else 0
 
     def _is_acronym(self, word: str) -> bool:
         """Return True for a word such as "US" or "IT" in a text that is not all in capitals."""

@@ -74,6 +74,23 @@ PROVEN = {
     "denial of what the other text says": ("The indentation is consistent.", "The indentation is not consistent."),
 }
 MAY_MERGE = {
+    "how it was found": (
+        "Noticed that the mixer of the bakery overheats at speed 5.",
+        "Cleaned it. It turned out the mixer of the bakery overheats at speed 5.",
+    ),
+    "how it was found, German": (
+        "Wir haben festgestellt, dass die Kasse der Bäckerei nach einem Neustart leer ist.",
+        "Es hat sich herausgestellt, dass die Kasse der Bäckerei nach einem Neustart leer ist.",
+    ),
+    "how it was found, Spanish": (
+        "Nos dimos cuenta de que el horno de la panadería pierde calor.",
+        "Resultó que el horno de la panadería pierde calor.",
+    ),
+    "how it was found, French": (
+        "J'ai constaté que le four de la boulangerie perd de la chaleur.",
+        "Il s'est avéré que le four de la boulangerie perd de la chaleur.",
+    ),
+    "how it was found, Chinese": ("我们注意到面包房的烤箱漏热。", "结果发现面包房的烤箱漏热。"),
     "case and punctuation": ("The build fails, sometimes.", "the build fails sometimes"),
     "label": ("Note: the cache is cleared at night.", "The cache is cleared at night."),
     "contraction": ("Do not restart the broker.", "Don't restart the broker."),
@@ -307,6 +324,16 @@ MUST_NOT_MERGE = {
         ("Orders are held.", "Orders are held unless the customer pays."),
     ],
     "added cue": [
+        (
+            "It turned out that the bakery is closed on Mondays.",
+            "It proved wrong that the bakery is closed on Mondays.",
+        ),
+        ("The bakery is closed on Mondays.", "We were told that the bakery is closed on Mondays."),
+        ("Forgot that the bakery is closed on Mondays.", "Noticed that the bakery is closed on Mondays."),
+        ("Counted it. We noticed that the oven leaks heat.", "Counted it. Ingrid noticed that the oven leaks heat."),
+        ("Die Kasse ist leer.", "Uns wurde gesagt, dass die Kasse leer ist."),
+        ("Resulta que el horno pierde calor.", "Carmen temía que el horno pierde calor."),
+        ("On a vu que le four perd de la chaleur.", "Je craignais que le four perd de la chaleur."),
         ("The import takes 30 minutes.", "The import takes about 30 minutes."),
         ("The library requires Python 3.10.", "The library requires Python 3.10+."),
         ("Once the build is green, ship it.", "Before the build is green, ship it."),
