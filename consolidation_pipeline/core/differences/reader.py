@@ -378,9 +378,9 @@ class _Reader:
 
     def _match_divided_label(self, pieces: Sequence[Piece], at: int) -> int:
         """Return the number of pieces of a label with a comma before its last word, "wir sahen, dass"; 0 = none."""
-        ends = (end for end in range(at + 1, len(pieces) - 1) if pieces[end].kind in ("comma", "stop"))
-        end = next(ends, None)
-        if end is None or pieces[end].kind == "stop" or end - at > _LONGEST_OPENING:
+        near = range(at + 1, min(len(pieces) - 1, at + _LONGEST_OPENING + 1))
+        end = next((end for end in near if pieces[end].kind in ("comma", "stop")), None)
+        if end is None or pieces[end].kind == "stop":
             return 0
         words = (*pieces[at:end], pieces[end + 1])
         found = self.language.phrases.get(tuple(piece.lower for piece in words))
