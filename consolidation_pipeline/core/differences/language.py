@@ -44,6 +44,8 @@ generic_articles: Articles before nouns that may stand for all of their kind: "l
 has_gendered_relatives: True if relative pronouns, behind a comma, have the gender of their noun.
 list_references: Words that refer to the order of a list: the former, respectively.
 complementizers: Words that open what a clause before them tells of: "we were told that".
+closing_complementizers: Words that end what the verb behind them tells of: 満員だと聞いた.
+closings: Ends of sentences that say nothing: ことがわかった.
 tools: Verbs before a tool, "use pip to install it" = the preposition of "install it using pip".
 alternations: Words that are two between "every" and a time: "every other week".
 particles: Words that belong to a verb further ahead in the clause: "switch the lamp off", "schaltet die Lampe aus".
@@ -255,6 +257,8 @@ class Language(FunctionWords):
     objects: Mapping[str, str]
     list_references: frozenset[str]
     complementizers: frozenset[str]
+    closing_complementizers: frozenset[str]
+    closings: frozenset[str]
     has_gendered_relatives: bool
     generic_articles: frozenset[str]
     circumstances: frozenset[str]

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from consolidation_pipeline.core.differences.language import WORD, Language, load_language, split_parts
@@ -57,6 +57,18 @@ class Piece(NamedTuple):
     lower: str
     key: str
     start: int
+
+
+def blank_closings(text: str, language: Language) -> str:
+    """Return a text with blanks in place of ends of sentences that say nothing: ことがわかった."""
+    if not language.closings:
+        return text
+    return _compile_closings(language.closings).sub(lambda match: " " * len(match[0]), text)
+
+
+@cache
+def _compile_closings(closings: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(rf"(?:{'|'.join(sorted(closings))})(?=\s*(?:[。．.!?！？]|$))", re.MULTILINE)
 
 
 def drop_remarks(pieces: Sequence[Piece], language: Language) -> list[Piece]:

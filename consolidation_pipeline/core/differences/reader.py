@@ -15,6 +15,7 @@ from consolidation_pipeline.core.differences.language import (
 from consolidation_pipeline.core.differences.lexer import (
     PHRASE_MARKERS,
     Piece,
+    blank_closings,
     drop_remarks,
     join_negations,
     join_particles,
@@ -48,7 +49,8 @@ def read(text: str) -> Reading:
 
 def read_in(text: str, code: str | None) -> Reading:
     """Read a text whose language is known from elsewhere, such as what stands around it."""
-    reader = _Reader(unify_signs(text), load_language(code or "en"))
+    language = load_language(code or "en")
+    reader = _Reader(blank_closings(unify_signs(text), language), language)
     reader.read()
     ends, agents = tuple(reader.ends), frozenset(reader.agents)
     return Reading(text, code, tuple(reader.tokens), tuple(reader.cues), tuple(reader.frame), ends, agents)

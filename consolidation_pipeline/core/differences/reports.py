@@ -1,24 +1,23 @@
 """Clauses that tell how what follows is known: "We were told that it is full", "It proved wrong that it is full"."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
 from consolidation_pipeline.core.differences.reading import Reading, Token
 
-# Words before the one that opens what is reported.
-_MOST_WORDS = 8
+# Words before the one that opens what is reported, and signs after the one that ends it.
+_MOST_WORDS, _MOST_SIGNS = 8, 16
 
 
 def find_new_frame(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
     """Return the words of a clause of one text alone that tells how what both say is known.
 
-    It opens a sentence and ends with one of ``complementizers``. Labels such as "We found that" are no words.
+    It opens a sentence and ends with one of ``complementizers``, or ends it behind one of ``closing_complementizers``.
+    Labels such as "We found that" are no words.
     """
-    if not language.complementizers:
-        return None
     if frame := next(_list_frames(a, {*places}, language), None):
         return frame, []
     if frame := next(_list_frames(b, {*places.values()}, language), None):
@@ -28,19 +27,35 @@ def find_new_frame(a: Reading, b: Reading, places: Mapping[int, int], language: 
 
 def _list_frames(reading: Reading, shared: set[int], language: Language) -> Iterator[list[Token]]:
     """Yield the tokens of each clause of a text that none of its tokens shares, if what follows it does."""
-    opening, begin = _compile(language.complementizers), 0
+    find, begin = _compile(language.complementizers, language.closing_complementizers), 0
+    if find is None:
+        return
     written = sorted((token.start - reading.begin, at) for at, token in enumerate(reading.tokens))
     for end in [end for end, *_ in reading.ends] or [len(reading.text)]:
-        if match := opening.match(reading.text, begin, end):
-            inside = [at for start, at in written if begin <= start < match.end()]
-            after = next((at for start, at in written if match.end() <= start < end), None)
-            if inside and after in shared and shared.isdisjoint(inside):
+        if match := find(reading.text, begin, end):
+            of_sentence = [(start, at) for start, at in written if begin <= start < end]
+            inside = [at for start, at in of_sentence if match.start() <= start < match.end()]
+            beside = [at for start, at in of_sentence if not match.start() <= start < match.end()]
+            if language.closing_complementizers:
+                beside.reverse()
+            if inside and beside and beside[0] in shared and shared.isdisjoint(inside):
                 yield [reading.tokens[at] for at in inside]
         begin = end
 
 
 @cache
-def _compile(complementizers: frozenset[str]) -> re.Pattern[str]:
-    """Return the pattern of the opening of a sentence up to one of these words, without a comma before the last one."""
-    last = "|".join(sorted(complementizers))
-    return re.compile(rf"\W*(?:[\w'’-]+\s+){{0,{_MOST_WORDS - 1}}}?[\w'’-]+,?\s+(?:{last})(?![\w-])", re.IGNORECASE)
+def _compile(
+    opening: frozenset[str], closing: frozenset[str]
+) -> Callable[[str, int, int], re.Match[str] | None] | None:
+    """Return the function that finds in a part of a text, a sentence, what stands up to or behind one of these words.
+
+    Before the words that open what is reported there is no comma, but right before one of them.
+    """
+    if closing:
+        words = "|".join(sorted(closing, key=len, reverse=True))
+        return re.compile(rf"(?:{words})[^\W\d_]{{1,{_MOST_SIGNS}}}[たるいうす](?=\W*$)").search
+    if opening:
+        words = "|".join(sorted(opening))
+        start = rf"\W*(?:[\w'’-]+\s+){{0,{_MOST_WORDS - 1}}}?[\w'’-]+,?\s+"
+        return re.compile(rf"{start}(?:{words})(?![\w-])", re.IGNORECASE).match
+    return None
