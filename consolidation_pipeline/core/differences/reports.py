@@ -53,7 +53,7 @@ def _compile(
     """
     if closing:
         words = "|".join(sorted(closing, key=len, reverse=True))
-        return re.compile(rf"(?:{words})[^\W\d_]{{1,{_MOST_SIGNS}}}[たるいうす](?=\W*$)").search
+        return re.compile(rf"(?:{words})[^\W\d_]{{1,{_MOST_SIGNS}}}[たるいうすだ](?=\W*$)").search
     if opening:
         words = "|".join(sorted(opening))
         start = rf"\W*(?:[\w'’-]+\s+){{0,{_MOST_WORDS - 1}}}?[\w'’-]+,?\s+"

@@ -336,6 +336,8 @@ MUST_NOT_MERGE = {
         ("Forgot that the bakery is closed on Mondays.", "Noticed that the bakery is closed on Mondays."),
         ("Counted it. We noticed that the oven leaks heat.", "Counted it. Ingrid noticed that the oven leaks heat."),
         ("Die Kasse ist leer.", "Uns wurde gesagt, dass die Kasse leer ist."),
+        ("Die Kasse wird nachts geleert.", "Nachgefragt, ob die Kasse nachts geleert wird."),
+        ("The hall is free in June.", "Called the office. Asked a clerk whether the hall is free in June."),
         ("Resulta que el horno pierde calor.", "Carmen temía que el horno pierde calor."),
         ("毎晩バックアップを取る。", "毎晩バックアップを取ると聞いた。"),
         ("毎晩バックアップを取ることがわかった。", "毎晩バックアップを取ることを忘れていた。"),
