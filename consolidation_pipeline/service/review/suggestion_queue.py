@@ -35,8 +35,9 @@ from consolidation_pipeline.store.similarity.clusters import load_clusters
 
 # Groups beyond the limit that are compared text by text to find those of one kind: a few seconds.
 MAX_COMPARED = 5_000
-# Groups that are compared to rank them by what people decided on such differences: a second or two.
-_MAX_TAUGHT = 1_000
+# Groups that are compared to rank them by what people decided on such differences: half a second, as each decision of a
+# person waits for it.
+_MAX_TAUGHT = 200
 # Groups that are compared at a time, if fewer are wanted.
 _FEWEST_COMPARED = 10
 
