@@ -119,8 +119,7 @@ def rank_sentences(
     group_of_text = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     flat = [sentence for group in read for sentences in group for sentence in sentences]
     weight = np.ones(len(sizes)) if weights is None else np.array([w for group in weights for w in group], dtype=float)
-    layout = _Layout(text_of, group_of_text)
-    scores, vectors = _score([sentence.text for sentence in flat], layout, weight, background)
+    scores, vectors = _score([sentence.text for sentence in flat], text_of, group_of_text, weight, background)
     scores = scores * np.array([sentence.readability for sentence in flat])
     first = np.searchsorted(group_of_text, np.arange(len(groups)))
     ends = np.searchsorted(group_of_text[text_of], np.arange(len(groups) + 1))
@@ -149,21 +148,19 @@ def _read(text: str, boilerplate: Collection[str]) -> list[Sentence]:
     return own or sentences
 
 
-@dataclass(frozen=True, eq=False)
-class _Layout:
-    """The text of each sentence (rows,), and the group of each text (texts,)."""
-
-    text_of: NDArray[np.int64]
-    group_of_text: NDArray[np.int64]
-
-
 def _score(
-    sentences: Sequence[str], layout: _Layout, weight: NDArray[np.float64], background: BackgroundTerms | None
+    sentences: Sequence[str],
+    text_of: NDArray[np.int64],
+    group_of_text: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    background: BackgroundTerms | None,
 ) -> tuple[NDArray[np.float64], Any]:
-    """Return the mean cosine (rows,) of each sentence with the other texts of its group, and the term vectors."""
+    """Return the mean cosine (rows,) of each sentence with the other texts of its group, and the term vectors.
+
+    ``text_of``: text of each sentence (rows,). ``group_of_text``: group of each text (texts,).
+    """
     from scipy.sparse import csr_array
 
-    text_of, group_of_text = layout.text_of, layout.group_of_text
     counts, terms = count_terms(sentences)
     rows, texts, groups = len(sentences), len(group_of_text), int(group_of_text.max(initial=-1)) + 1
     of_text = csr_array((np.ones(rows), (text_of, np.arange(rows))), shape=(texts, rows))

@@ -144,9 +144,10 @@ def find_key_terms(
     counted = [_count_texts(texts) for texts in groups]
     frequencies = [frequency for frequency, _ in counted]
     if background is None:
-        # Of each term: in how many texts of a group it is, for each group.
-        counts = chain.from_iterable(frequency.elements() for frequency in frequencies)
-        background = BackgroundTerms(len(groups), 0, Counter(counts))
+        total = Counter[str]()
+        for frequency in frequencies:
+            total.update(frequency)
+        background = BackgroundTerms(len(groups), 0, total)
     scores = _score_terms(frequencies, background)
     return [
         _rank_terms(frequency, surfaces, scored, count)

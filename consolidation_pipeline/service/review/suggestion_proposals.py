@@ -95,7 +95,7 @@ def propose_merges(run: ProjectRun) -> ProposalResult:
             outranked, chosen = choose_waiting(pending, ranking.groups, limit)
             reason = f"{limit} others are worth more (review_limit)"
             store.supersede_suggestions(connection, run.author, outranked, reason)
-            new = build_suggestions(connection, run.project.id, chosen, max_chars=run.options.merge_max_chars)
+            new = build_suggestions(connection, chosen, ranking.decided, max_chars=run.options.merge_max_chars)
             write_suggestions(connection, run.author, new, now=run.now)
         waiting = store.count_suggestions(connection, run.project.id).get("pending", 0)
     texts = _write_texts(run)

@@ -62,12 +62,14 @@ class Ranking:
     """The groups that can be proposed, those worth most first, and the numbers of the others.
 
     ``proposed_before``: they were proposed as they are, or share a memory with a pending suggestion. ``inactive``: a
-    member is not active any more, or they are of several scopes.
+    member is not active any more, or they are of several scopes. ``decided``: by kind of difference, number of
+    approvals and of all decisions, from which the ranking learned.
     """
 
     groups: Sequence[RankedGroup]
     proposed_before: int
     inactive: int
+    decided: Mapping[str, tuple[int, int]]
 
 
 def rank_groups(
@@ -107,7 +109,7 @@ def rank_groups(
             new.append(one)
             waiting.update(one.group.members)
     decided = count_decisions_by_kind(connection, project_id)
-    return Ranking(_teach(connection, new, first, decided), len(ranked) - len(new), inactive)
+    return Ranking(_teach(connection, new, first, decided), len(ranked) - len(new), inactive, decided)
 
 
 def _rank(one: RankedGroup) -> tuple[float, str]:
@@ -174,8 +176,8 @@ def choose_waiting(
 
 def build_suggestions(
     connection: Connection,
-    project_id: UUID,
     groups: Sequence[RankedGroup],
+    decided: Mapping[str, tuple[int, int]],
     *,
     max_chars: int,
     differ_only_in: str | None = None,
@@ -184,10 +186,10 @@ def build_suggestions(
 
     Args:
         groups: Of a ranking.
+        decided: Of that ranking.
         max_chars: Longest text, in characters.
         differ_only_in: Only groups with differences of this kind; None = all.
     """
-    decided = count_decisions_by_kind(connection, project_id)
     new = [one for one in groups if one.kinds is None]
     compared = [*(one for one in groups if one.kinds is not None), *_compare(connection, new, decided)]
     chosen = [one for one in compared if differ_only_in is None or differs_only_in(one.kinds or (), differ_only_in)]
@@ -255,8 +257,8 @@ def refill_queue(
         ranking = rank_groups(connection, project_id, groups, first=first, scope=options.scope, t_suggest=t_suggest)
         suggestions = build_suggestions(
             connection,
-            project_id,
             ranking.groups[: first or MAX_COMPARED],
+            ranking.decided,
             max_chars=options.merge_max_chars,
             differ_only_in=differ_only_in,
         )
