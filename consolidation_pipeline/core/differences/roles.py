@@ -64,6 +64,7 @@ def _has_new_role(a: Reading, b: Reading, at: int, places: Mapping[int, int], la
         or _differ_in_amount(one, other, language)
         or _differ_in_voice(a, b, at, places[at], language)
         or _differ_in_agent(a, b, one, other, language)
+        or _differ_in_subject(a, b, at, places[at], language)
         or _differ_in_owner(a, b, one, other, language)
         or _differ_in_possessor(a, b, at, places)
         or _differ_in_host(a, b, at, places[at], places, language)
@@ -189,6 +190,26 @@ def _differ_in_agent(a: Reading, b: Reading, one: Token, other: Token, language:
     governor = other.governor if is_agent[0] else one.governor
     is_other = governor not in ("", "time") and governor not in language.agents | language.genitives
     return is_agent[0] != is_agent[1] and is_other
+
+
+def _differ_in_subject(a: Reading, b: Reading, at: int, there: int, language: Language) -> bool:
+    """Return True if a pronoun does in one text what a noun of both does in the other: "we pay", "the customer pays".
+
+    Only where the subject precedes its verb in every clause.
+    """
+    if language.cases or (language.subjects.keys() & a.words).isdisjoint(language.subjects.keys() & b.words):
+        return False
+    texts = ((a, at), (b, there))
+    is_pronoun = [read_before(reading, reading.tokens[place]) in language.subjects for reading, place in texts]
+    if is_pronoun[0] == is_pronoun[1]:
+        return False
+    (own, of_pronoun), (reading, verb) = texts if is_pronoun[0] else texts[::-1]
+    subject = _find_before(reading, verb)
+    if subject < 0 or own.tokens[of_pronoun].governor or reading.tokens[subject].governor:
+        return False
+    noun = reading.tokens[subject]
+    is_adjacent = not reading.source[noun.start + len(noun.text) : reading.tokens[verb].start].strip()
+    return is_adjacent and any(token.key == noun.key for token in own.tokens)
 
 
 def _differ_in_host(a: Reading, b: Reading, at: int, there: int, places: Mapping[int, int], language: Language) -> bool:

@@ -17,6 +17,14 @@ NEAR_MISSES = [
     ("Der Absturz liegt am Treiber.", "Der Absturz liegt vermutlich am Treiber."),
     ("Las facturas deben revisarse.", "Las facturas deberían revisarse."),
     ("Les factures doivent être vérifiées.", "Les factures devraient être vérifiées."),
+    # words with several meanings, and a pronoun as the subject in place of a noun
+    (
+        "Clear the payment of the florist once the bank confirms it.",
+        "Delete the payment of the florist once the bank confirms it.",
+    ),
+    ("Screen the recordings before Monday's panel.", "Show the recordings before Monday's panel."),
+    ("The guides are issued after the inspection.", "The guides are published after the inspection."),
+    ("The tenant pays the deposit, and we send a receipt.", "We pay the deposit and send the tenant a receipt."),
     # steps of lists
     (
         "Rotate it:\n1. Create a new key\n2. Revoke the old key",
@@ -440,6 +448,8 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    ("Passwords must be no longer than 64 characters.", "Passwords must be at most 64 characters."),
+    ("The job fails when the header is missing.", "The job fails when the header is absent."),
     ("Die Wartung ist am 07.11.2025 um 18 Uhr.", "Die Wartung ist am 7. November 2025 um 18:00 Uhr."),
     ("La pausa empieza el 07/11/2025.", "La pausa empieza el 7 de noviembre de 2025."),
     ("测试账号在2025年9月1日失效。", "测试账号在 2025-09-01 失效。"),
