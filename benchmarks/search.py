@@ -109,8 +109,8 @@ def build_index(engine: Any, slug: str) -> None:
 def measure_recall(engine: Any, slug: str) -> float | None:
     """Return the mean share of the ten nearest that the index finds; None if the project has no index."""
     from consolidation_pipeline.core.memories.memories import LEVELS
+    from consolidation_pipeline.core.search.ranking import MIN_CANDIDATES
     from consolidation_pipeline.embed import load_embedder
-    from consolidation_pipeline.service.search.rank_fusion import MIN_CANDIDATES
     from consolidation_pipeline.store.projects import get_project
     from consolidation_pipeline.store.search.retrievers import SearchFilters, open_snapshot, read_nearest, run_reads
     from consolidation_pipeline.store.search.vector_indexes import count_candidates, find_indexes

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import dagster as dg
 
@@ -71,7 +72,11 @@ def project_checks(asset: dg.AssetsDefinition | dg.AssetSpec, *checks: Check) ->
             if context.has_partition_key:
                 project = get_project(connection, context.partition_key)
                 jobs = list_jobs_to_check(connection, project.id, context.run.run_id, PHASES)
+                passed = None if jobs is None else consolidation.find_passed_job(project.slug)
                 for check in (check for check in checks if check.name in selected):
+                    if check.blocking and passed is not None:
+                        yield _build_skipped_result(selected[check.name], check, passed)
+                        continue
                     limit = {"jobs": jobs} if check.by_ledger else {}
                     yield _build_result(selected[check.name], check, check.find(connection, project.id, **limit))
                 return
@@ -108,6 +113,13 @@ def _build_result(key: dg.AssetKey, check: Check, violations: Sequence[str]) -> 
         severity=_severity(check),
         metadata=_describe(violations),
     )
+
+
+def _build_skipped_result(key: dg.AssetKey, check: Check, passed: UUID) -> dg.AssetCheckResult:
+    """Return the result of a check that passed in the complete job ``passed``, since which nothing has changed."""
+    result = _build_result(key, check, ())
+    skipped = dg.MetadataValue.text(f"nothing has changed since job {passed}")
+    return result._replace(metadata={**result.metadata, "skipped": skipped})
 
 
 def _evaluate_projects(

@@ -94,6 +94,10 @@ class ConsolidationResource(dg.ConfigurableResource[Any]):
             raise dg.DagsterInvariantViolationError("project runs can only be opened inside a Dagster run")
         return self._runs.open(slug)
 
+    def find_passed_job(self, slug: str) -> UUID | None:
+        """Return the job since which nothing has changed in a project, if its blocking checks passed; else None."""
+        return None if self._runs is None else self._runs.find_passed_job(slug)
+
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         if context.run is not None and context.instance is not None:
             collect_rarely()
@@ -146,6 +150,17 @@ class _ProjectRuns:
                 raise dg.Failure(f"project {slug} cannot be run: {error}", allow_retries=False) from None
             self._open[slug].model_slot = self._hold_slot
         return self._open[slug]
+
+    def find_passed_job(self, slug: str) -> UUID | None:
+        """Return the job since which nothing has changed in a project, None if the Dagster run of it did not succeed.
+
+        A blocking check that fails makes its Dagster run fail.
+        """
+        last = self._open[slug].unchanged if slug in self._open else None
+        if last is None or last.dagster_run_id is None:
+            return None
+        run = self._instance.get_run_by_id(last.dagster_run_id)
+        return last.id if run is not None and run.is_success else None
 
     def _stop_if_cancelled(self) -> None:
         """End the run if it or its batch was cancelled. Python drops an interrupt while it finalizes an object."""

@@ -110,13 +110,19 @@ def test_nothing_is_done_again_without_a_change(engine: Engine, sample: Sample, 
         again = materialize(instance, "alpha")
         assert again.success
         assert sorted(list_skipped(again)) == sorted(PHASES)
-        assert all(evaluation.passed for evaluation in again.get_asset_check_evaluations())
+        evaluations = again.get_asset_check_evaluations()
+        assert all(evaluation.passed for evaluation in evaluations)
+        assert {evaluation.blocking for evaluation in evaluations if "skipped" in evaluation.metadata} == {True}
         assert read_metrics()["state"] == state
         assert str(read_metrics()["clusters"]["skipped"]).startswith("nothing has changed since job ")
     with engine.connect() as connection:
         assert (
             changes == connection.execute(text("SELECT count(*) FROM consolidation.consolidation_changes")).scalar_one()
         )
+    instance.delete_run(again.run_id)  # nothing tells any more that its checks passed
+    again = materialize(instance, "alpha")
+    assert sorted(list_skipped(again)) == sorted(PHASES)
+    assert not any("skipped" in evaluation.metadata for evaluation in again.get_asset_check_evaluations())
     sample("alpha", 61)
     assert list_skipped(materialize(instance, "alpha")) == []
     assert read_metrics()["state"] != state

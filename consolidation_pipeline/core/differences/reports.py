@@ -30,10 +30,10 @@ def _list_frames(reading: Reading, shared: set[int], language: Language) -> Iter
     find, begin = _compile(language.complementizers, language.closing_complementizers), 0
     if find is None:
         return
-    written = sorted((token.start - reading.begin, at) for at, token in enumerate(reading.tokens))
     for end in [end for end, *_ in reading.ends] or [len(reading.text)]:
         if match := find(reading.text, begin, end):
-            of_sentence = [(start, at) for start, at in written if begin <= start < end]
+            written = ((token.start - reading.begin, at) for at, token in enumerate(reading.tokens))
+            of_sentence = sorted((start, at) for start, at in written if begin <= start < end)
             inside = [at for start, at in of_sentence if match.start() <= start < match.end()]
             beside = [at for start, at in of_sentence if not match.start() <= start < match.end()]
             if language.closing_complementizers:

@@ -22,7 +22,7 @@ def find_new_tense(a: Reading, b: Reading, places: Mapping[int, int], language: 
     return None
 
 
-def find_new_report(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
     """Return a verb that opens a request in one text and a report in the other: "Restart it", "Restarted it"."""
     for at, there in places.items():
         one, other = a.tokens[at], b.tokens[there]

@@ -20,6 +20,9 @@ class Comparable(Hashable, Protocol):
 
 Id = TypeVar("Id", bound=Comparable)
 
+# Maximum number of memories that each retriever lists: so many for each hit that is shown, and at least so many, also
+# in a project with indexes. Measured: docs/quality.md, docs/performance.md.
+CANDIDATES_OF_HIT, MIN_CANDIDATES, MIN_INDEXED_CANDIDATES = 2, 100, 60
 # Weights of the z-scores of the semantic and of the keyword retriever. Measured: docs/quality.md.
 SCORE_WEIGHTS = (0.4, 0.6)
 

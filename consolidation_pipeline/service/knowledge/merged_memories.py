@@ -23,7 +23,7 @@ from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.clusters import form_clusters
 from consolidation_pipeline.service.similarity.merge_groups import name_merged
-from consolidation_pipeline.service.similarity.successors import merge_bodies, select_bodies, sort_by_source_count
+from consolidation_pipeline.service.similarity.successors import find_merged_text, select_bodies, sort_by_source_count
 from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED, REWRITE_PENDING, load_unit_vectors
@@ -174,6 +174,7 @@ def merge_clusters(run: ProjectRun) -> MergeResult:
     run.unfinished |= _changes_answers(run, plans)
     if apart:
         form_clusters(run, apart=apart)
+    run.merged_texts.clear()
     if rewriter is not None:
         rewriter.record_failing()
     return MergeResult(
@@ -364,7 +365,7 @@ def _plan_merge(
     new_id = name_merged(run, [s.id for s in sources])
     into = {s.id: s.consolidated_into_id for s in sources}
     bodies = select_bodies({s.id: s.body for s in sources}, into, existing)
-    merged = merge_bodies(bodies, max_chars=run.options.merge_max_chars)
+    merged = find_merged_text(run.merged_texts, bodies, max_chars=run.options.merge_max_chars)
     return PlannedMerge(
         id=existing[0].id if existing else new_id,
         cluster_key=key,

@@ -15,6 +15,7 @@ from uuid import UUID
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.calibration.model_thresholds import resolve_thresholds
 from consolidation_pipeline.core.memory_tests.memory_test import MemoryTest
+from consolidation_pipeline.core.text.text_merge import MergedText
 from consolidation_pipeline.embed import is_local
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.errors import (
@@ -115,6 +116,7 @@ class ProjectRun:
         model_slot: Returns for a phase the slot that it holds while it may call a paid model.
         unchanged: Job since which nothing has changed, so that its phases would do nothing again; None = there is none.
         compared: Vectors of the last graph update, kept for the phase that forms groups.
+        merged_texts: Merged texts that are known, by the hash of what they are made of (``successors.hash_bodies``).
         query_embedder: Model for the queries of memory tests; None = opened with a short timeout.
         test_gate: Gate of the memory tests, opened at its first use (``memory_tests.gate.open_gate``).
         refused_by_recall: Raw memories of the merges that the recall gate refused.
@@ -144,6 +146,7 @@ class ProjectRun:
     model_slot: Callable[[str], AbstractContextManager[object]] = nullcontext
     unchanged: Row[Any] | None = None
     compared: ComparedVectors | None = None
+    merged_texts: dict[bytes, MergedText] = field(default_factory=dict)
     query_embedder: Embedder | None = None
     test_gate: Any = None
     refused_by_recall: Sequence[UUID] = ()

@@ -10,9 +10,6 @@ from consolidation_pipeline.core.search.ranking import SCORE_WEIGHTS, reciprocal
 from consolidation_pipeline.store.search.keyword_matches import KeywordMatches
 from consolidation_pipeline.store.search.retrievers import ABSTRACT_KINDS, SemanticMatch
 
-# Maximum number of memories that each retriever lists: so many for each hit that is shown, and at least so many, also
-# in a project with indexes. Measured: docs/quality.md, docs/performance.md.
-CANDIDATES_OF_HIT, MIN_CANDIDATES, MIN_INDEXED_CANDIDATES = 2, 100, 60
 FUSIONS = ("rrf", "zscore")
 # Measured: docs/quality.md.
 DEFAULT_FUSION = "zscore"

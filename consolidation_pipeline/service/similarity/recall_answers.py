@@ -19,11 +19,13 @@ from io import BytesIO
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
+from zlib import compress, decompress
 
 import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.ranges import list_ranges
+from consolidation_pipeline.core.text.text_merge import MergedText
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.service.runs.code_version import describe_code
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -38,6 +40,7 @@ from consolidation_pipeline.store.similarity.recall_answers import load_recall_a
 ROUNDING = 1e-5
 # Queries that are compared with new rows at a time.
 _COMPARED = 256
+_KEY_BYTES = 16
 # Of the random factors that vectors are hashed by.
 _SEED = 1979
 
@@ -81,6 +84,8 @@ class RecallAnswers:
         query: Memory whose text speaks most against the merge (n,), S16; empty = a query of a reader.
         above: Memory that is found first then (n,), S16.
         places: Place of the best source and of the merged memory (n, 2).
+        keys: Hash of what each of the merged texts is made of (t,), S16; groups of equal texts share one.
+        texts: These merged texts as compressed JSON, uint8.
         first: Positions of the groups of the first round among all (k,).
         groups: Fingerprints of these groups (k,).
         rows: Fingerprints of the rows (r,) that were searched for them, ascending.
@@ -95,6 +100,8 @@ class RecallAnswers:
     query: Ids
     above: Ids
     places: Integers
+    keys: Ids
+    texts: npt.NDArray[np.uint8]
     first: Integers
     groups: Prints
     rows: Prints
@@ -120,6 +127,12 @@ class RecallAnswers:
                 zip(ends, self.sizes.tolist(), self.places.tolist(), strict=True)
             )
         ]
+
+    def unpack_texts(self) -> dict[bytes, MergedText]:
+        """Return the merged texts of the groups, by the hash of what they are made of."""
+        texts = json.loads(decompress(self.texts.tobytes()))
+        keys = (key.ljust(_KEY_BYTES, b"\0") for key in self.keys.tolist())
+        return {key: MergedText(content, tuple(left_out)) for key, (content, left_out) in zip(keys, texts, strict=True)}
 
     @cached_property
     def _ends(self) -> tuple[Integers, Integers]:
@@ -332,6 +345,7 @@ def collect_answers(
     active: Mask,
     refused: Mapping[int, RefusedMerge],
     *,
+    texts: Mapping[bytes, MergedText],
     first: Integers,
     candidates: Integers,
     lowest: npt.NDArray[np.float64],
@@ -344,6 +358,7 @@ def collect_answers(
         queries: Queries.
         active: True for the rows (r,) that the first round searched.
         refused: The refused groups, by number.
+        texts: Their merged texts by the hash of what they are made of, in the order of ``refused``.
         first: Those (k,) that the first round refused.
         candidates: Rows that competed with each query (q, c), -1 = none.
         lowest: Similarity of the farthest of these (q,).
@@ -367,6 +382,8 @@ def collect_answers(
         query=np.array([b"" if one.query is None else one.query.bytes for one in merges], "S16"),
         above=to_ids([one.above for one in merges]),
         places=np.array([(one.before, one.after) for one in merges]),
+        keys=np.array([*texts], "S16"),
+        texts=_pack_texts(texts.values()),
         first=find_positions(np.array([*refused]), first),
         groups=found.groups[first],
         rows=searched,
@@ -375,3 +392,8 @@ def collect_answers(
         candidates=np.searchsorted(searched, np.concatenate(nearest)).astype(np.uint32),
         counts=np.array([len(one) for one in nearest]),
     )
+
+
+def _pack_texts(texts: Iterable[MergedText]) -> npt.NDArray[np.uint8]:
+    packed = json.dumps([(text.content, text.dropped) for text in texts])
+    return np.frombuffer(compress(packed.encode()), np.uint8)

@@ -4,6 +4,7 @@ The state that is searched is the one after the run: all other groups are merged
 What it finds for a source's text is compared twice, with the sources of the group and with their successor. So the
 result does not depend on the order of the groups, and the next run, which finds the others merged, decides alike.
 A memory that might itself be merged with the source, or has its text in another scope, says the same: it is no rival.
+As many memories compete as a search lists by each retriever.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from consolidation_pipeline.core.search.ranking import MIN_CANDIDATES
 from consolidation_pipeline.core.search.recall import Places, compare_by_meaning, compare_by_text
 from consolidation_pipeline.core.vectors import select_highest
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -42,8 +44,6 @@ from consolidation_pipeline.service.similarity.recall_rows import (
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_uuids
 
-# Memories nearest to a query by meaning that compete with its group, as many as a search lists by each retriever.
-CANDIDATES = 200
 # Queries whose similarities are computed at a time, and numbers of the vectors of memories that are compared at a time.
 _BLOCK, _COMPARED_NUMBERS = 256, 1 << 22
 
@@ -92,11 +92,13 @@ def find_refused(
     scopes = number_scopes(run, contents)
     is_searched = np.isin(scopes, np.append(scopes[units.representatives[chosen]], 0))
     plain = load_plain(is_searched)
+    if answers := load_answers(connection, run):
+        run.merged_texts |= answers.unpack_texts()
     rows = build_rows(connection, run, contents, units, plain, chosen, scopes=scopes, is_searched=is_searched)
     queries = list_queries(connection, run, contents, units, rows, plain)
     active = rows.is_successor | (rows.groups < 0)
     found = compute_fingerprints(connection, run, contents, units, rows, queries, scopes)
-    held = find_held(load_answers(connection, run), found, rows, queries, active)
+    held = find_held(answers, found, rows, queries, active)
     words = WordTable(connection, contents, rows, queries, ~held.are_held)
     judged = _judge(rows, queries, words, held.are_held)
     refused = _describe_refused(contents, units, chosen, rows, queries, judged.falls, held)
@@ -108,6 +110,7 @@ def find_refused(
         queries,
         active,
         refused,
+        texts={key: run.merged_texts[key] for key in (rows.texts[group].key for group in refused)},
         first=judged.first,
         candidates=judged.candidates,
         lowest=judged.lowest,
@@ -185,7 +188,7 @@ def _judge(rows: SearchedRows, queries: RecallQueries, words: WordTable, held: n
     Groups are refused until no more fail: the memories of a refused group are searched again.
     """
     active = rows.is_successor | (rows.groups < 0)
-    candidates = np.full((len(queries.groups), CANDIDATES), -1)
+    candidates = np.full((len(queries.groups), MIN_CANDIDATES), -1)
     lowest = np.full(len(queries.groups), -np.inf)
     is_refused = np.zeros(len(rows.successors), np.bool_)
     failing: dict[int, _Fall] = {}
@@ -241,12 +244,12 @@ def _find_candidates(
             similarity = queries.vectors[block] @ vectors.T
             for at, group in enumerate(queries.groups[block].tolist()):
                 similarity[at, own[group]] = -np.inf
-            size = min(CANDIDATES, len(found))
+            size = min(MIN_CANDIDATES, len(found))
             nearest = select_highest(similarity, size)
             values = np.take_along_axis(similarity, nearest, axis=1)
             candidates[block] = -1
             candidates[block, :size] = np.where(np.isfinite(values), found[nearest], -1)
-            lowest[block] = values.min(axis=1) if size == CANDIDATES else -np.inf
+            lowest[block] = values.min(axis=1) if size == MIN_CANDIDATES else -np.inf
 
 
 def _list_own(rows: SearchedRows, found: Integers) -> list[Integers]:

@@ -20,7 +20,9 @@ from consolidation_pipeline.service.runs.worker_processes import compute_in_orde
 from consolidation_pipeline.service.similarity.graph_nodes import scope_keys
 from consolidation_pipeline.service.similarity.merge_groups import Contents, Units
 from consolidation_pipeline.service.similarity.successors import (
+    Bodies,
     estimate_vectors,
+    hash_bodies,
     merge_all,
     select_bodies,
     sort_by_source_count,
@@ -48,8 +50,12 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Successor:
-    """The text of the merged memory of a group, and its language; ``bodies``: of its sources, by node."""
+    """The text of the merged memory of a group, and its language; ``bodies``: of its sources, by node.
 
+    ``key``: hash of what the text is made of, under which ``ProjectRun.merged_texts`` has it.
+    """
+
+    key: bytes
     text: str
     language: str
     bodies: Mapping[int, str]
@@ -205,14 +211,13 @@ def _build_successors(
         select_bodies({ids[row]: loaded[ids[row]][0] for row in rows}, into, merged)
         for rows, merged in zip(ordered, merged_of, strict=True)
     ]
-    merge = partial(merge_all, max_chars=run.options.merge_max_chars)
-    portions = split_chunks(joined_bodies, size=_MERGED_GROUPS)
-    contents_of = chain.from_iterable(compute_in_order(merge, portions, memories=len(joined)))
+    keys = _merge_missing(run, joined_bodies)
     texts: list[Successor] = []
     vectors: list[Vectors | None] = []
-    for rows, merged, content in zip(ordered, merged_of, contents_of, strict=True):
+    for rows, merged, key in zip(ordered, merged_of, keys, strict=True):
+        content = run.merged_texts[key].content
         bodies = {row: loaded[ids[row]][0] for row in rows}
-        texts.append(Successor(content, most_frequent(loaded[ids[row]][1] for row in sorted(rows)), bodies))
+        texts.append(Successor(key, content, most_frequent(loaded[ids[row]][1] for row in sorted(rows)), bodies))
         verbatim = next((plain[row] for row, body in bodies.items() if body == content), None)
         kept = next((merged_vectors[to_ids([row.id])[0]] for row in merged if row.content == content), None)
         vectors.append(verbatim if verbatim is not None else kept)
@@ -221,6 +226,18 @@ def _build_successors(
     for at, vector in zip(missing, made, strict=True):
         vectors[at] = vector
     return texts, np.stack([vector for vector in vectors if vector is not None])
+
+
+def _merge_missing(run: ProjectRun, groups: Sequence[Bodies]) -> list[bytes]:
+    """Merge the texts of the groups that the run does not know yet, and return the key of each group's text."""
+    keys = [hash_bodies(bodies) for bodies in groups]
+    missing = {key: bodies for key, bodies in zip(keys, groups, strict=True) if key not in run.merged_texts}
+    merge = partial(merge_all, max_chars=run.options.merge_max_chars)
+    portions = split_chunks([*missing.values()], size=_MERGED_GROUPS)
+    count = sum(len(bodies.others) for bodies in missing.values())
+    merged = chain.from_iterable(compute_in_order(merge, portions, memories=count))
+    run.merged_texts.update(zip(missing, merged, strict=True))
+    return keys
 
 
 def _to_uuid(id_: bytes) -> UUID | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -47,9 +48,24 @@ def merge_bodies(bodies: Bodies, *, max_chars: int) -> MergedText:
     return merge_capped([*approved, *others], max_chars=max_chars, keep_first=bool(approved))
 
 
-def merge_all(groups: Sequence[Bodies], *, max_chars: int) -> list[str]:
+def merge_all(groups: Sequence[Bodies], *, max_chars: int) -> list[MergedText]:
     """Return the text of the merged memory of each group of sources."""
-    return [merge_bodies(bodies, max_chars=max_chars).content for bodies in groups]
+    return [merge_bodies(bodies, max_chars=max_chars) for bodies in groups]
+
+
+def hash_bodies(bodies: Bodies) -> bytes:
+    """Return a hash (16 bytes) of what a merged text is made of, besides options and program."""
+    digest = blake2b(digest_size=16)
+    for part in (str(len(bodies.approved)), *bodies.approved, *bodies.others.values()):
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.digest()
+
+
+def find_merged_text(known: Mapping[bytes, MergedText], bodies: Bodies, *, max_chars: int) -> MergedText:
+    """Return the text of the merged memory of some sources, from the ``known`` ones if it is among them."""
+    return known.get(hash_bodies(bodies)) or merge_bodies(bodies, max_chars=max_chars)
 
 
 def sort_by_source_count(merged: Iterable[Row[Any]]) -> list[Row[Any]]:

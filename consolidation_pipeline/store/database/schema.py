@@ -488,7 +488,10 @@ memory_clusters = Table(
     _optional("similarity_to_representative", REAL, "Cosine with the representative; 1 for the representative."),
     _column("is_representative", Boolean, "True for the one member that stands for the group."),
     _column(
-        "details", JSONB, "Of the representative: cohesion, and why a pair was vetoed.", server_default=_EMPTY_OBJECT
+        "details",
+        JSONB,
+        "Of the representative: cohesion, and the pairs that a person is asked about.",
+        server_default=_EMPTY_OBJECT,
     ),
     _optional("job_id", Uuid, "Run that formed the group."),
     PrimaryKeyConstraint("project_id", "tier", "cluster_key", "member_id"),

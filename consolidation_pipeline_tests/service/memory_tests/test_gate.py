@@ -77,14 +77,14 @@ def lose_texts(monkeypatch: pytest.MonkeyPatch, lesson: str) -> None:
     from consolidation_pipeline.core.text.text_merge import MergedText
     from consolidation_pipeline.service.knowledge import merged_memories
 
-    merge = merged_memories.merge_bodies
+    merge = merged_memories.find_merged_text
 
-    def merge_badly(bodies: Bodies, **options: Any) -> MergedText:
+    def merge_badly(known: Any, bodies: Bodies, **options: Any) -> MergedText:
         if any(lesson in body for body in bodies.others.values()):
             return MergedText("Something was said about a release.", ())
-        return merge(bodies, **options)
+        return merge(known, bodies, **options)
 
-    monkeypatch.setattr(merged_memories, "merge_bodies", merge_badly)
+    monkeypatch.setattr(merged_memories, "find_merged_text", merge_badly)
 
 
 def test_second_run_refuses_the_same(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from consolidation_pipeline.service.intake.memory_uses import report_used
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.lifecycle.memory_edits import delete_memories, edit_memory
-from consolidation_pipeline.service.similarity import recall_answers, recall_gate
+from consolidation_pipeline.service.similarity import recall_answers, recall_gate, recall_rows
 from consolidation_pipeline.service.similarity.clusters import form_clusters
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.service.similarity.similarity_graph import update_similarity_graph
@@ -54,7 +54,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ask(rows, queries, chosen, *others)
 
     monkeypatch.setattr(recall_gate, "_find_candidates", watch)
-    monkeypatch.setattr(recall_gate, "CANDIDATES", 3)
+    monkeypatch.setattr(recall_gate, "MIN_CANDIDATES", 3)
     return numbers
 
 
@@ -91,6 +91,25 @@ def test_unchanged_groups_are_not_asked_again(pipeline: Pipeline, asked: list[in
     assert form(pipeline) == refused
     assert asked
     assert sum(asked) == 0
+
+
+def test_texts_of_refused_groups_are_merged_once(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    merged: list[int] = []
+    merge = recall_rows.merge_all
+
+    def watch(groups: Any, **options: Any) -> Any:
+        merged.append(len(groups))
+        return merge(groups, **options)
+
+    monkeypatch.setattr(recall_rows, "merge_all", watch)
+    pipeline.configure_new(**OPTIONS)
+    add_all(pipeline)
+    refused = form(pipeline)
+    assert sum(merged) >= len(SERVICES)
+    merged.clear()
+    pipeline.write("UPDATE {s}.recall_answers SET settled = NULL")
+    assert form(pipeline) == refused
+    assert sum(merged) == 0
 
 
 def test_nothing_is_grouped_again_if_nothing_changed(pipeline: Pipeline, asked: list[int]) -> None:
