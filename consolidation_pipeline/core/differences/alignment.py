@@ -62,9 +62,12 @@ class Alignment:
                 if at not in self.of_b:
                     places[key].append(at)
             for at, key in enumerate(keys_a):
-                if at not in self.of_a and places.get(key):
+                found = places.get(key, ()) if at not in self.of_a else ()
+                if self.a[at].kind == "name":
+                    found = [other for other in found if self.b[other].kind != "name" or a[at] == b[other]]
+                if found:
                     expected = self._expect_place(at)
-                    best = min(places[key], key=lambda other: abs(other - expected))
+                    best = min(found, key=lambda other: abs(other - expected))
                     places[key].remove(best)
                     self._pair(at, best)
         if first.partial and second.partial:
@@ -220,7 +223,7 @@ def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: 
         other: the second word, as ``one``.
     """
     language = load_language(code)
-    if frozenset((x, y)) in language.antonyms:
+    if frozenset((x, y)) in language.antonyms or (x == y and not one and not other):  # Brook, Brooks
         return 0.0
     if language.may_replace(x, y):
         return 1.0

@@ -76,6 +76,9 @@ contractions: Words that stand for several: "don't" = "do not", "invalid" = "not
 units: Names of units = their English short forms.
 abbreviations: Words whose full stop ends no sentence.
 clitics, elisions: Endings, and beginnings before an apostrophe, that are words of their own: n't, l'.
+states: Verbs of what lasts, of which a past form tells that it is over: "it needed".
+has_noun_capitals: True if all nouns are written with a capital.
+naming: Words before a name, whatever its letters are: "the table is called release".
 has_decimal_comma: True if a comma stands before decimals and a full stop between thousands: "5.000", "2,5 GB".
 clock.before, clock.after: Words before or behind an hour = minutes to add: "half past" = 30.
 clock.hours: Words that may stand behind an hour.
@@ -236,6 +239,9 @@ class Language(FunctionWords):
     requests: tuple[str, ...]
     remarks: frozenset[str]
     clock: Clock
+    states: frozenset[str]
+    has_noun_capitals: bool
+    naming: frozenset[str]
     has_decimal_comma: bool
     tools: Mapping[str, str]
     alternations: frozenset[str]
@@ -269,7 +275,8 @@ class Language(FunctionWords):
     def is_past(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what was done: sent, backed up."""
         verb = word.partition(" ")[0]
-        return verb in self.past_forms or verb in self.participles or verb.endswith(self.past_endings)
+        is_past = verb in self.past_forms or verb in self.participles or verb.endswith(self.past_endings)
+        return is_past and verb not in self.states
 
     def is_future(self, word: str) -> bool:
         """Return True if a word in lower case is the form of a verb that tells what will be done: "borrará"."""

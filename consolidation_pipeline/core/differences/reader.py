@@ -430,17 +430,33 @@ class _Reader:
             key = day
             if lower not in language.calendar and lower.endswith("s"):  # "on Mondays" may be every Monday
                 self.cues.append(Cue(piece.text, "quantity", "any", len(self.tokens), self.clause, piece.start))
-        elif _is_name(piece.text, is_first, language.code):
+        elif _is_name(piece.text, is_first, language.has_noun_capitals) or self._follows_naming(pieces, at):
             key, kind = (lower[:-1] if _ACRONYMS.fullmatch(piece.text) else lower), "name"
         else:
             key, kind = language.read_word(lower), "word"
         is_after_word = self.tokens and self.tokens[-1].phrase == self.phrase and self.tokens[-1].kind == "word"
-        if kind == "name" and is_after_word and self.governor:
+        if kind == "name" and is_after_word and self.governor and not language.has_noun_capitals:
             self.phrase, self.governor = self.phrase + 1, ""  # "during the incident Ann restarted"
         self._append(pieces[at : at + size], key, kind, is_phrase=meaning is not None)
         if meaning and lower in language.prepositions:
             self.phrase, self.governor = self.phrase + 1, ""
         return size
+
+    def _follows_naming(self, pieces: Sequence[Piece], at: int) -> bool:
+        """Return True for code, a word behind "named", and the second of two nouns with capitals: "Firma Lange"."""
+        piece, language = pieces[at], self.language
+        if self.text[piece.start - 1 : piece.start] == "`":
+            return True
+        before = pieces[at - 1] if at else None
+        if before is None or before.kind != "word":
+            return False
+        is_noun = before.text[0].isupper() and (before.lower,) not in language.phrases
+        return before.lower in language.naming or (
+            language.has_noun_capitals
+            and piece.text[0].isupper()
+            and is_noun
+            and before.lower not in language.time_adverbs
+        )
 
     def _append(self, pieces: Sequence[Piece], key: str, kind: str, *, is_phrase: bool = False) -> None:
         governor = self.governor
@@ -522,8 +538,8 @@ def _find_longest(
     return 1, None
 
 
-def _is_name(text: str, is_first: bool, code: str) -> bool:
+def _is_name(text: str, is_first: bool, has_noun_capitals: bool) -> bool:
     """Return True if a word is written as a name. German writes all nouns with a capital."""
     if not text[1:].islower() and any(letter.isupper() for letter in text[1:]):
         return True
-    return text[0].isupper() and not is_first and code != "de"
+    return text[0].isupper() and not is_first and not has_noun_capitals

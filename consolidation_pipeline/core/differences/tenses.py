@@ -1,7 +1,7 @@
 """Tenses of verbs without an auxiliary: what will be done and what was, what is to be done and what was."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from consolidation_pipeline.core.differences.language import Language
 from consolidation_pipeline.core.differences.order import Reordered
@@ -10,6 +10,9 @@ from consolidation_pipeline.core.differences.reading import Reading, Token
 # Text before the first word of a sentence, maybe with the mark of a list.
 _OPENING = re.compile(r"(?:^|[.!?:;\n])[\s\W]*(?:\d{1,2}[.)]\s*)?$")
 _MOST_BEFORE = 12
+# Words beside a verb.
+_LAST_WORD, _NEXT_WORD = re.compile(r"(\w+)\s+\Z"), re.compile(r"\s+(\w+)")
+_LONGEST_PRONOUN = 12
 
 
 def find_new_tense(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
@@ -20,6 +23,32 @@ def find_new_tense(a: Reading, b: Reading, places: Mapping[int, int], language: 
             if language.is_future(form) and not language.is_future(other) and language.is_past(other):
                 return [a.tokens[at]], [b.tokens[there]]
     return None
+
+
+def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:
+    """Return a verb that tells what is done in one text and what was in the other: "we use" and "we used".
+
+    It has the same pronoun as its subject, or tells a state, "it needs". Else "it fails" and "it failed" may be one.
+    """
+    persons = language.subjects.keys() & a.words & b.words
+    for at, there in places.items() if persons or language.states else ():
+        forms = (a, at), (b, there)
+        was = [language.is_past(reading.tokens[place].text.lower()) for reading, place in forms]
+        if was[0] == was[1] or a.tokens[at].kind != "word":
+            continue
+        (reading, place), (other, _) = forms[::-1] if was[0] else forms
+        verb = reading.tokens[place]
+        is_state = verb.text.lower() in language.states and language.copulas.isdisjoint(other.words)
+        if is_state or _has_subject(reading, verb, persons):
+            return [a.tokens[at]], [b.tokens[there]]
+    return None
+
+
+def _has_subject(reading: Reading, verb: Token, persons: Collection[str]) -> bool:
+    """Return True if a pronoun stands right before or behind a verb: "wir kündigen", "morgen kündigen wir"."""
+    before = _LAST_WORD.search(reading.source, max(0, verb.start - _LONGEST_PRONOUN), verb.start)
+    behind = _NEXT_WORD.match(reading.source, verb.start + len(verb.text))
+    return any(found is not None and found[1].lower() in persons for found in (before, behind))
 
 
 def find_new_mood(a: Reading, b: Reading, places: Mapping[int, int], language: Language) -> Reordered | None:

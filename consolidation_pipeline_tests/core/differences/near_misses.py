@@ -25,6 +25,17 @@ NEAR_MISSES = [
     ("Screen the recordings before Monday's panel.", "Show the recordings before Monday's panel."),
     ("The guides are issued after the inspection.", "The guides are published after the inspection."),
     ("The tenant pays the deposit, and we send a receipt.", "We pay the deposit and send the tenant a receipt."),
+    # names, and verbs of what is and what was
+    ("Die Firma Lorenz malt den Flur.", "Die Firma Lorenzen malt den Flur."),
+    ("Frau Ott gießt die Blumen.", "Frau Otte gießt die Blumen."),
+    ("The parcel is for Roger in room 4.", "The parcel is for Rogers in room 4."),
+    ("The client Woods pays by card.", "The client Wood pays by card."),
+    ("The queue is named order.", "The queue is named orders."),
+    ("La tabla se llama pedido.", "La tabla se llama pedidos."),
+    ("Import `Group` from models.", "Import `Groups` from models."),
+    ("We use Redis for sessions.", "We used Redis for sessions."),
+    ("Wir mieten die Halle.", "Wir haben die Halle gemietet."),
+    ("Releases need two reviews.", "Releases needed two reviews."),
     # steps of lists
     (
         "Rotate it:\n1. Create a new key\n2. Revoke the old key",
@@ -448,6 +459,9 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    ("The job fails with exit code 2.", "The job failed with exit code 2."),
+    ("Die Rechnung der Firma Lorenz ist offen.", "Die Rechnung der Firma Lorenz ist noch offen."),
+    ("Restart the `worker` after a deploy.", "Restart the worker after a deploy."),
     ("Passwords must be no longer than 64 characters.", "Passwords must be at most 64 characters."),
     ("The job fails when the header is missing.", "The job fails when the header is absent."),
     ("Die Wartung ist am 07.11.2025 um 18 Uhr.", "Die Wartung ist am 7. November 2025 um 18:00 Uhr."),
