@@ -107,7 +107,9 @@ class Explanation:
     def list_obstacles(self) -> tuple[Difference, ...]:
         """Return the differences that keep the texts apart, contradictions first."""
         found = [one for one in self.differences if PROOFS[one.kind] != "contains"]
-        return tuple(sorted(found, key=lambda one: PROOFS[one.kind]))
+        # The same words elsewhere tell little beside other differences.
+        telling = [one for one in found if one.kind != "order" or one.a.casefold() != one.b.casefold()]
+        return tuple(sorted(telling or found, key=lambda one: PROOFS[one.kind]))
 
 
 def explain(a: str, b: str, similarity: Similarity | None = None) -> Explanation:
@@ -353,6 +355,10 @@ def _compare_rest(a: Reading, b: Reading, alignment: Alignment) -> Iterator[Find
             yield "addition", [first] if longer is first else [], [second] if longer is second else []
     for kind in VALUE_KINDS:
         one, other = ([token for token in left if token.kind == kind] for left in (left_a, left_b))
+        # A name that one text repeats is none of the other one's in its place.
+        is_repeated = [all(token.key in there.key_set for token in side) for side, there in ((one, b), (other, a))]
+        if is_repeated[0] != is_repeated[1]:
+            continue
         if one and other and _stand_in_one_place(alignment, a.select_sure(one, b), b.select_sure(other, a)):
             yield kind, one, other
             left_a, left_b = ([token for token in left if token.kind != kind] for left in (left_a, left_b))
@@ -382,8 +388,9 @@ def _name_class(token: Token) -> str:
 
 
 def _name_kind(one: Reading, other: Reading, value: Token, closer: Token) -> str:
-    """Return the kind of difference that two values of two texts are: "word" if one of them may be none."""
+    """Return the kind of difference that two values of two texts are: "word" if one may be none or both have the name."""
     is_sure = one.select_sure([value], other) and other.select_sure([closer], one)
+    is_sure = is_sure and not (value.kind == "name" and value.key in other.key_set)
     return value.kind if is_sure and _name_class(value) == _name_class(closer) else "word"
 
 

@@ -459,6 +459,7 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    ("Never print e-mail addresses.", "Never print email addresses."),
     ("The job fails with exit code 2.", "The job failed with exit code 2."),
     ("Die Rechnung der Firma Lorenz ist offen.", "Die Rechnung der Firma Lorenz ist noch offen."),
     ("Restart the `worker` after a deploy.", "Restart the worker after a deploy."),
