@@ -388,7 +388,7 @@ def _name_class(token: Token) -> str:
 
 
 def _name_kind(one: Reading, other: Reading, value: Token, closer: Token) -> str:
-    """Return the kind of difference that two values of two texts are: "word" if one may be none or both have the name."""
+    """Return the kind of difference that two values are: "word" if one may be none, or if both texts have the name."""
     is_sure = one.select_sure([value], other) and other.select_sure([closer], one)
     is_sure = is_sure and not (value.kind == "name" and value.key in other.key_set)
     return value.kind if is_sure and _name_class(value) == _name_class(closer) else "word"
