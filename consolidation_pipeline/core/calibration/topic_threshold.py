@@ -61,9 +61,10 @@ def find_topic_threshold(x: NDArray[np.float32], order: NDArray[np.integer], spr
     for position in POSITIONS.tolist():
         threshold = _at_position(spread, position)
         linkage.lower(threshold)
-        found = _mean_silhouette(rows, linkage.group, linkage.sums)
+        # Two thresholds that form the same groups differ by rounding: the higher one is taken.
+        found = round(_mean_silhouette(rows, linkage.group, linkage.sums), 4)
         if found > best.silhouette:
-            best = TopicThreshold(threshold, round(found, 4), len(rows))
+            best = TopicThreshold(threshold, found, len(rows))
     return best
 
 

@@ -180,22 +180,22 @@ def _explain_by_sentences(
     """
     if len(a.sentences) + len(b.sentences) <= 2 or (not may_merge and _shares_too_little(a, b)):
         return None
-    proof = SentenceProof(a, b, lambda x, y: _find_sentence_details(x, y, similarity))
+    first, second = sorted((a, b), key=_rank)
+    step = 1 if first is a else -1
+    proof = SentenceProof(first, second, lambda x, y: _find_sentence_details(x, y, similarity))
     if may_merge:
         conflict = proof.find_conflict()
-        return (
-            Explanation("unexplained", (_build_difference("word", *(one.tokens for one in conflict)),))
-            if conflict
-            else None
-        )
-    if (details := proof.find_details()) is None:
-        return None
-    first, second = sorted((a, b), key=_rank)
-    if find_new_place(first, second, alignment.of_a, alignment.language):
+        if conflict is None:
+            return None
+        return Explanation("unexplained", (_build_difference("word", *(one.tokens for one in conflict[::step])),))
+    details = proof.find_details()
+    if details is None or find_new_place(first, second, alignment.of_a, alignment.language):
         return None
     if find_new_step(first, second, alignment.of_a):
         return None
-    return Explanation("contains", (_build_difference("addition", *details),)) if any(details) else Explanation("same")
+    if not any(details):
+        return Explanation("same")
+    return Explanation("contains", (_build_difference("addition", *details[::step]),))
 
 
 def _find_sentence_details(
@@ -389,8 +389,8 @@ def _name_class(token: Token) -> str:
 
 def _name_kind(one: Reading, other: Reading, value: Token, closer: Token) -> str:
     """Return the kind of difference that two values are: "word" if one may be none, or if both texts have the name."""
-    is_sure = one.select_sure([value], other) and other.select_sure([closer], one)
-    is_sure = is_sure and not (value.kind == "name" and value.key in other.key_set)
+    is_shared = value.kind == "name" and value.key in other.key_set
+    is_sure = not is_shared and one.select_sure([value], other) and other.select_sure([closer], one)
     return value.kind if is_sure and _name_class(value) == _name_class(closer) else "word"
 
 

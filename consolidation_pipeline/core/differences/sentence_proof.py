@@ -66,7 +66,7 @@ class SentenceProof:
         nearest = [
             (i, j) for i, row in enumerate(shared) for j, n in enumerate(row) if n and n == max(row) == most_there[j]
         ]
-        if all(j < k for (_, j), (_, k) in pairwise(nearest)):
+        if all(j <= k for (_, j), (_, k) in pairwise(nearest)):
             return None
         refused = (pair for pair in nearest if pair in self._refused)
         return next(((self.ones[i], self.others[j]) for i, j in refused if self.own[i] and self.own_there[j]), None)

@@ -20,6 +20,7 @@ from consolidation_pipeline.core.calibration.model_thresholds import (
 from consolidation_pipeline.core.calibration.threshold_estimates import CosineSpread, measure_spread
 from consolidation_pipeline.core.calibration.topic_threshold import TopicThreshold, find_topic_threshold
 from consolidation_pipeline.core.differences.pair_screen import RULES_VERSION
+from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.core.text.boilerplate import find_boilerplate
 from consolidation_pipeline.embed.word_similarity import word_similarity
 from consolidation_pipeline.scopes import NO_WALLS
@@ -55,7 +56,7 @@ MIN_CONTENTS = 50
 PRINCIPLE_POSITION = 0.30
 
 # Version of the rule for t_pattern; a project with another one is calibrated anew.
-TOPIC_RULE = 2
+TOPIC_RULE = 3
 
 # Memories used of a large approved group, as the others repeat the same; and pairs of suggestions and pairs of labels
 # that are measured, the newest first.
@@ -127,7 +128,9 @@ def fit_calibration(
     )
     if not is_measured:
         return _use_profile(context, draft), stripped
-    x, order = center_vectors(vectors[first], draft), np.arange(len(first))
+    x = center_vectors(vectors[first], draft)
+    # By text, not by id, so that a project of another name gets the same thresholds.
+    order = np.argsort(np.array([content_hash(text) for text in contents]))
     spread = measure_spread(x, order)
     topics = None if spread is None else find_topic_threshold(x, order, spread)
     return _use_spread(context, draft, spread, topics), stripped

@@ -459,6 +459,12 @@ NEAR_MISSES = [
 
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
+    (
+        "ruff passed in the hook and reported 9 errors in CI: the hook had ruff 0.4.1 in its own environment and CI has "
+        "0.6.2. Made the hook a local one that calls `uv run ruff` so both use one version.",
+        "the hook's ruff passed while CI reported 9 errors; the hook had ruff 0.4.1 in its own environment, CI has "
+        "0.6.2. The hook is a local one now and calls `uv run ruff`, so both use one version.",
+    ),
     ("Never print e-mail addresses.", "Never print email addresses."),
     ("The job fails with exit code 2.", "The job failed with exit code 2."),
     ("Die Rechnung der Firma Lorenz ist offen.", "Die Rechnung der Firma Lorenz ist noch offen."),
