@@ -81,12 +81,12 @@ def list_(
     for suggestion in found.suggestions:
         out.print("\n".join(_summary_lines(suggestion)), soft_wrap=True)
     if status == "pending":
-        out.print("\n".join(_queue_lines(queue)), soft_wrap=True)
+        out.print("\n".join(_queue_lines(queue, project)), soft_wrap=True)
     if found.suggestions and status == "pending":
         print_note("consolidation suggestions show ID | approve ID... | reject ID... | keep ID...")
 
 
-def _queue_lines(queue: QueueState) -> Iterator[str]:
+def _queue_lines(queue: QueueState, project: str | None) -> Iterator[str]:
     """Yield what else waits: groups beyond the limit, and kinds of differences to decide on together."""
     for slug, count in queue.beyond_limit.items():
         limit = queue.limits[slug]
@@ -98,7 +98,8 @@ def _queue_lines(queue: QueueState) -> Iterator[str]:
         yield f"{slug}: {'1 more group waits' if count == 1 else f'{count:,} more groups wait'}; {then}"
     for kind, count in queue.kinds.items():
         if count > 1:
-            yield f"{count} differ only in {kind}: approve, reject or keep --project PROJECT --differ-only-in '{kind}'"
+            chosen = f"--project {project or 'PROJECT'} --differ-only-in '{kind}'"
+            yield f"{count} differ only in {kind}: approve, reject or keep {chosen}"
 
 
 @app.command()

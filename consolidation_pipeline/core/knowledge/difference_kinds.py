@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, islice
 
 from consolidation_pipeline.core.differences.alignment import Similarity
@@ -44,6 +44,19 @@ def find_common_kind(kinds: Sequence[str]) -> str | None:
         return kinds[0]
     names = {kind.partition(":")[0] for kind in kinds}
     return names.pop() if len(names) == 1 else None
+
+
+def count_kinds(kinds_of: Iterable[Sequence[str]]) -> Counter[str]:
+    """Return by kind how many of some groups differ only in it: those that a decision on this kind decides on.
+
+    Values count by their place, and together as ``value`` if they have several places.
+    """
+    common = [kind for kind in map(find_common_kind, kinds_of) if kind]
+    found = Counter(common)
+    for name, count in Counter(kind.partition(":")[0] for kind in common).items():
+        if all(found[kind] < count for kind in found if kind.partition(":")[0] == name):
+            found[name] = count
+    return found
 
 
 def _name_kinds(a: str, b: str, explanation: Explanation) -> Iterator[str]:

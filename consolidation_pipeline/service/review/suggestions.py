@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.differences.explanation import PROOFS
-from consolidation_pipeline.core.knowledge.difference_kinds import explain_pairs, find_common_kind
+from consolidation_pipeline.core.knowledge.difference_kinds import count_kinds, explain_pairs
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.text.text_merge import find_missing_literals
 from consolidation_pipeline.embed.word_similarity import word_similarity
@@ -147,7 +146,8 @@ class QueueState:
     """Suggestions and groups that wait for a person.
 
     ``pending``: suggestions. ``beyond_limit``: by project, groups that no suggestion proposes yet; ``limits``: the
-    option ``review_limit`` of these projects. ``kinds``: by kind, pending suggestions that differ only in it.
+    option ``review_limit`` of these projects. ``kinds``: by kind, pending suggestions that differ only in it; values
+    count by their place, and together if they have several.
     """
 
     pending: int
@@ -217,7 +217,7 @@ def describe_queue(engine: Engine, slug: str | None, *, settings: Settings) -> Q
         kinds = list_pending_kinds(connection, project_id)
         projects = [get_project(connection, name) for name in beyond]
     limits = {one.slug: effective_options(one, settings).review_limit for one in projects}
-    common = Counter(kind for kind in map(find_common_kind, kinds) if kind)
+    common = count_kinds(kinds)
     ordered = dict(sorted(common.items(), key=lambda item: (-item[1], item[0])))
     return QueueState(len(kinds), beyond, limits, ordered)
 

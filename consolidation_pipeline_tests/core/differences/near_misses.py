@@ -460,8 +460,8 @@ NEAR_MISSES = [
 # The same fact in other words, or with more detail on one side.
 PROVEN_REWORDINGS = [
     (
-        "ruff passed in the hook and reported 9 errors in CI: the hook had ruff 0.4.1 in its own environment and CI has "
-        "0.6.2. Made the hook a local one that calls `uv run ruff` so both use one version.",
+        "ruff passed in the hook and reported 9 errors in CI: the hook had ruff 0.4.1 in its own environment and "
+        "CI has 0.6.2. Made the hook a local one that calls `uv run ruff` so both use one version.",
         "the hook's ruff passed while CI reported 9 errors; the hook had ruff 0.4.1 in its own environment, CI has "
         "0.6.2. The hook is a local one now and calls `uv run ruff`, so both use one version.",
     ),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.difference_kinds import find_common_kind, list_kinds
+from consolidation_pipeline.core.knowledge.difference_kinds import count_kinds, find_common_kind, list_kinds
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,12 @@ def test_kind_of_most_pairs_comes_first() -> None:
 )
 def test_common_kind_is_sole_one(kinds: tuple[str, ...], common: str | None) -> None:
     assert find_common_kind(kinds) == common
+
+
+def test_values_count_by_place_and_together() -> None:
+    assert count_kinds([("value: build #",), ("value: build #",), ("word",), ("word", "order")]) == {
+        "value: build #": 2,
+        "word": 1,
+    }
+    two_places = [("value: build #",), ("value: port #", "value: build #"), ("value: port #",)]
+    assert count_kinds(two_places) == {"value: build #": 1, "value: port #": 1, "value": 3}
