@@ -115,6 +115,7 @@ class Alignment:
             (_compare_words(x, y, one, other, self.language.code, self.similarity), i, j)
             for x, one, i in words_a
             for y, other, j in words_b
+            if one or other or not self._have_one_stem(i, j)
         )
         candidates = [(-score - self._is_same_slot(i, j), i, j) for score, i, j in scores if score]
         for _, i, j in sorted(candidates):
@@ -154,6 +155,11 @@ class Alignment:
             return False
         is_word = self.a[i].kind == self.b[j].kind == "word"
         return is_word and self.language.may_replace(self.a[i].key, self.b[j].key)
+
+    def _have_one_stem(self, i: int, j: int) -> bool:
+        """Return True if two names differ in an ending alone: Brook and Brooks, unlike Professor and Prof."""
+        stem = self.language.stem
+        return stem(self.a[i].key) == stem(self.b[j].key)
 
     def _is_same_slot(self, i: int, j: int) -> bool:
         return self.of_a.get(i - 1) == j - 1 or self.of_a.get(i + 1) == j + 1
@@ -223,7 +229,7 @@ def _compare_words(x: str, y: str, one: str, other: str, code: str, similarity: 
         other: the second word, as ``one``.
     """
     language = load_language(code)
-    if frozenset((x, y)) in language.antonyms or (x == y and not one and not other):  # Brook, Brooks
+    if frozenset((x, y)) in language.antonyms:
         return 0.0
     if language.may_replace(x, y):
         return 1.0

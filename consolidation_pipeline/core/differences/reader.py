@@ -443,9 +443,9 @@ class _Reader:
         return size
 
     def _follows_naming(self, pieces: Sequence[Piece], at: int) -> bool:
-        """Return True for code, a word behind "named", and the second of two nouns with capitals: "Firma Lange"."""
+        """Return True for code, a channel, a word behind "named", and the second of two nouns with capitals: "Firma Lange"."""
         piece, language = pieces[at], self.language
-        if self.text[piece.start - 1 : piece.start] == "`":
+        if self.text[piece.start - 1 : piece.start] in ("`", "#"):
             return True
         before = pieces[at - 1] if at else None
         if before is None or before.kind != "word":

@@ -30,6 +30,9 @@ def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: L
 
     It has the same pronoun as its subject, or tells a state, "it needs". Else "it fails" and "it failed" may be one.
     """
+    if places and {True, False} == {_was(a, language), _was(b, language)}:
+        at = min(places)
+        return [a.tokens[at]], [b.tokens[places[at]]]
     persons = language.subjects.keys() & a.words & b.words
     for at, there in places.items() if persons or language.states else ():
         forms = (a, at), (b, there)
@@ -42,6 +45,13 @@ def find_new_time(a: Reading, b: Reading, places: Mapping[int, int], language: L
         if is_state or _has_subject(reading, verb, persons):
             return [a.tokens[at]], [b.tokens[there]]
     return None
+
+
+def _was(reading: Reading, language: Language) -> bool | None:
+    """Return True if every form of "be" in a text is a past one, False if none is, None without one or with both."""
+    phrases = (language.phrases.get((word,)) for word in reading.words & language.copulas)
+    found = {phrase is not None and phrase.pole == "past" for phrase in phrases}
+    return found.pop() if len(found) == 1 else None
 
 
 def _has_subject(reading: Reading, verb: Token, persons: Collection[str]) -> bool:

@@ -33,6 +33,8 @@ NEAR_MISSES = [
     ("The queue is named order.", "The queue is named orders."),
     ("La tabla se llama pedido.", "La tabla se llama pedidos."),
     ("Import `Group` from models.", "Import `Groups` from models."),
+    ("Report leaks in #leak, not by mail.", "Report leaks in #leaks, not by mail."),
+    ("Für den Keller ist ein Schlüssel nötig.", "Für den Keller war ein Schlüssel nötig."),
     ("We use Redis for sessions.", "We used Redis for sessions."),
     ("Wir mieten die Halle.", "Wir haben die Halle gemietet."),
     ("Releases need two reviews.", "Releases needed two reviews."),
@@ -465,6 +467,7 @@ PROVEN_REWORDINGS = [
         "the hook's ruff passed while CI reported 9 errors; the hook had ruff 0.4.1 in its own environment, CI has "
         "0.6.2. The hook is a local one now and calls `uv run ruff`, so both use one version.",
     ),
+    ("Doktor Aksoy leitet das Labor.", "Dr. Aksoy leitet das Labor."),
     ("Never print e-mail addresses.", "Never print email addresses."),
     ("The job fails with exit code 2.", "The job failed with exit code 2."),
     ("Die Rechnung der Firma Lorenz ist offen.", "Die Rechnung der Firma Lorenz ist noch offen."),
