@@ -443,7 +443,7 @@ class _Reader:
         return size
 
     def _follows_naming(self, pieces: Sequence[Piece], at: int) -> bool:
-        """Return True for code, a channel, a word behind "named", and the second of two nouns with capitals: "Firma Lange"."""
+        """Return True for code, a channel, a word behind "named", and the second of two nouns: "Firma Lange"."""
         piece, language = pieces[at], self.language
         if self.text[piece.start - 1 : piece.start] in ("`", "#"):
             return True
