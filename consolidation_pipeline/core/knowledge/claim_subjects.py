@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.language import load_language, split_words
 from consolidation_pipeline.core.differences.reading import Token
-from consolidation_pipeline.core.knowledge.change_words import Change
+from consolidation_pipeline.core.knowledge.change_words import Change, find_fillers
+from consolidation_pipeline.core.knowledge.claim_slots import is_date
 from consolidation_pipeline.core.knowledge.claims import Claim
 
 # Governors, and poles of bounds, that divide all cases in two.
@@ -31,7 +32,8 @@ def have_other_owners(before: Claim, after: Claim) -> bool:
     So too if ``after`` names an owner that ``before`` does not: "the backup", "the backup of the wiki". An owner that
     the later sentence leaves out may be meant.
     """
-    own = [] if _tells_former(before, after) else list(_pair_owners(before))
+    parts = _list_parts_of_former(before, after)
+    own = [] if _tells_former(before, after) else [pair for pair in _pair_owners(before) if pair[1] not in parts]
     other = list(_pair_owners(after))
     for pairs, others, claim in ((own, other, after), (other, own, before)):
         owners = {owner.text.lower() for owner, _ in others}
@@ -60,6 +62,19 @@ def _tells_former(before: Claim, after: Claim) -> bool:
     )
 
 
+def _list_parts_of_former(before: Claim, after: Claim) -> list[Token]:
+    """Return "owner" of "Ann is the owner of the wiki", if ``after`` says that the wiki is no longer Ann's."""
+    copulas = load_language(before.language).copulas
+    changed = [change for change in after.changes if list_changed(after, change)]
+    former = {token.text.lower() for change in changed for token in after.inside(change.was)}
+    return [
+        two
+        for one, two in pairwise(before.tokens)
+        if one.text.lower() in former
+        and not copulas.isdisjoint(split_words(before.text[one.start + len(one.text) : two.start]))
+    ]
+
+
 def has_token(claim: Claim, token: Token) -> bool:
     """Return True if a claim has the word of a token. A name that opens a sentence has the key of a word."""
     return token.key in claim.keys or any(token.text.lower() == one.text.lower() for one in claim.tokens)
@@ -77,6 +92,12 @@ def _pair_owners(claim: Claim) -> Iterator[tuple[Token, Token]]:
             # "The sister of Leo's boss" is not Leo's.
             last = claim.tokens[at + 2 : at + 3]
             yield (last[0] if last and _is_owner(claim, two, last[0]) else two), one
+
+
+def names_other_owner(before: Claim, after: Claim, words: Sequence[Token]) -> bool:
+    """Return True if words of ``after`` name an owner that ``before`` does not: "the shop's cache"."""
+    owners = (one if _is_owner(after, one, two) else two if two.gap == "of" else None for one, two in pairwise(words))
+    return any(owner and owner.kind != "value" and not has_token(before, owner) for owner in owners)
 
 
 def _is_owner(claim: Claim, one: Token, two: Token) -> bool:
@@ -160,6 +181,16 @@ def names_case(before: Claim, after: Claim, change: Change) -> bool:
         and token not in after.inside(told)
         for token in after.tokens
     )
+
+
+def list_changed(after: Claim, change: Change) -> list[Token]:
+    """Return the words of what changed that stand before what it was: "took over the wiki from Ann"."""
+    if change.was is None:
+        return []
+    told = (*after.inside(change.cue)[:1], *after.inside(change.now))
+    words = [t for t in after.inside((change.cue[0], change.was[0])) if t not in told and not is_date(t)]
+    kinds = after.inside(*find_fillers(after.text, after.language, of_name=True))
+    return [token for token in words if token not in kinds] or words
 
 
 def _find_denied(claim: Claim) -> set[int]:

@@ -16,7 +16,12 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
     is_date,
     is_one_slot,
 )
-from consolidation_pipeline.core.knowledge.claim_subjects import has_token, names_case
+from consolidation_pipeline.core.knowledge.claim_subjects import (
+    has_token,
+    list_changed,
+    names_case,
+    names_other_owner,
+)
 from consolidation_pipeline.core.knowledge.claims import ADVERBS, Claim
 from consolidation_pipeline.core.knowledge.gone_claims import is_dropped_for, may_be_gone, says
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
@@ -91,6 +96,10 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
     former, present = after.inside(change.was), after.inside(change.now)
     if names_case(before, after, change) or is_dropped_for(after, change):
         return False
+    # "Took over the wiki from Ann" ends nothing else that Ann does.
+    is_other = change.form == "from" and not says(before, list_changed(after, change))
+    if is_other or names_other_owner(before, after, former):
+        return False
     if change.form == "gone":
         # "Old rows were deleted" may tell what happened once. A name may open the one sentence and not the other.
         texts = {token.text.lower() for token in former}
@@ -131,7 +140,13 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
         return _is_same_topic(before, after, topic, rest)
     # "The job queue moved off Redis" has a subject of its own.
     subject = [token for token in topic if token.start < change.cue[0] and token.key not in STATE_VERBS]
-    return len(rest) <= _FEW_WORDS and not any(token.kind != "value" for token in subject)
+    is_doer = change.form == "from" and _tells_what_does(before, rest)
+    return len(rest) <= _FEW_WORDS and not is_doer and not any(token.kind != "value" for token in subject)
+
+
+def _tells_what_does(before: Claim, rest: Sequence[Token]) -> bool:
+    """Return True if ``before`` opens with a doer and a verb: "Ann likes tea". ``rest``: what was not replaced."""
+    return bool(rest) and rest[0] != before.tokens[0] and rest[0].gap == "tight"
 
 
 def _is_same_frame(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:

@@ -149,3 +149,43 @@ def test_order_alone_and_pronouns_wait_for_a_person(older: str, newer: str) -> N
 def test_sentences_of_function_words_alone_tell_no_change() -> None:
     for older, newer in (("It is so.", "Now it is not."), ("We are.", "Since May we are not.")):
         assert find_status(older, newer) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Petra maintains lexer-core and all about parsing.", "Ivo took over billing from Petra."),
+        ("Petra approves refunds of pay-api.", "Ivo took over billing from Petra."),
+        ("Petra likes jazz more than pop.", "Ivo took over billing from Petra."),
+        ("Petra approves the releases of the shop.", "Ivo took over the release notes of the blog from Petra."),
+        ("Petra maintains the parser.", "Petra handed over the lexer to Ivo."),
+        ("Petra leads the mobile team.", "Petra handed over the lexer to the mobile team."),
+        ("The wiki runs on Hetzner.", "We moved the shop from Hetzner to OVH."),
+        ("CI deploys with Jenkins.", "We migrated the nightly builds from Jenkins to Buildkite."),
+        ("Billing runs on Redis.", "The shop's Redis was replaced by Valkey."),
+        ("Das Lager läuft mit SAP.", "Die Buchhaltung wurde von SAP auf Datev umgestellt."),
+        ("El almacén usa SAP.", "Migramos la contabilidad de SAP a Odoo."),
+        ("Le stock utilise SAP.", "Nous avons migré la comptabilité de SAP vers Odoo."),
+        ("仓库使用SAP。", "会计从SAP迁移到Odoo。"),
+        ("倉庫はSAPを使う。", "会計はSAPからOdooに移行した。"),
+    ],
+)
+def test_change_of_one_thing_is_none_of_another(older: str, newer: str) -> None:
+    assert find_status(older, newer) is None
+
+
+@pytest.mark.parametrize(
+    "older",
+    ["Petra is the owner of billing.", "The owner of billing is Petra.", "Petra owns billing.", "Billing is Petra's."],
+)
+def test_hand_over_names_the_former_owner(older: str) -> None:
+    assert find_status(older, "Ivo took over billing from Petra.") == "confirmed"
+
+
+def test_hand_over_may_tell_the_kind_of_a_thing() -> None:
+    assert find_status("Petra owns billing.", "Ivo took over the billing service from Petra.") == "confirmed"
+    assert find_status("Petra approves hotfixes.", "Petra handed over the hotfixes to Ivo.") == "candidate"
+
+
+def test_who_is_replaced_keeps_what_no_part_is() -> None:
+    assert find_status("Petra likes jazz.", "Petra was replaced by Ivo.") == "candidate"
