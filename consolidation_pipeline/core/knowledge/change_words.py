@@ -47,7 +47,7 @@ class Change:
         cue: The words that say so.
         was: What was before, is gone, or who left; None for the other forms.
         now: What took its place, if it is named.
-        what: What who left gave up, if it is named: "handed over the wiki".
+        what: What changed hands, where the words before ``was`` do not tell it: "handed over the wiki".
     """
 
     form: Form

@@ -17,8 +17,9 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
     is_one_slot,
 )
 from consolidation_pipeline.core.knowledge.claim_subjects import (
+    changes_other_thing,
+    find_denied_clauses,
     has_token,
-    list_changed,
     names_case,
     names_other_owner,
 )
@@ -97,8 +98,7 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
     if names_case(before, after, change) or is_dropped_for(after, change):
         return False
     # "Took over the wiki from Ann" ends nothing else that Ann does.
-    is_other = change.form == "from" and not says(before, list_changed(after, change))
-    if is_other or names_other_owner(before, after, former):
+    if changes_other_thing(before, after, change) or names_other_owner(before, after, former):
         return False
     if change.form == "gone":
         # "Old rows were deleted" may tell what happened once. A name may open the one sentence and not the other.
@@ -113,7 +113,8 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
         inside = {token.start for token in former}
         kept = {token.key for token in after.tokens if token.start not in inside}
         former = [token for token in former if token.key not in kept]
-    if before.is_denied or not former or not says(before, former):
+    is_denied = _denies(before, former) if in_clause else before.is_denied
+    if is_denied or not former or not says(before, former):
         return False
     if any(change.was and says(before, former, at=change.was) for change in before.changes):
         return False  # it tells the same change
@@ -147,6 +148,16 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
 def _tells_what_does(before: Claim, rest: Sequence[Token]) -> bool:
     """Return True if ``before`` opens with a doer and a verb: "Ann likes tea". ``rest``: what was not replaced."""
     return bool(rest) and rest[0] != before.tokens[0] and rest[0].gap == "tight"
+
+
+def _denies(before: Claim, former: Sequence[Token]) -> bool:
+    """Return True if ``before`` has a negation, and no clause without one that has the values and names of former."""
+    if not before.is_denied:
+        return False
+    values = {token.text.lower() for token in former if token.kind in VALUE_KINDS}
+    plain = {token.clause for token in before.tokens} - find_denied_clauses(before)
+    said = ({token.text.lower() for token in before.tokens if token.clause == clause} for clause in plain)
+    return not values or not any(values <= words for words in said)
 
 
 def _is_same_frame(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
@@ -231,6 +242,7 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``after`` without its change words says something else of the same thing than ``before``."""
     if after.is_addition:
         return False
+    after = _leave_out_day(before, after, change)
     text = after.reading.text
     # "Went up to 5" says what is.
     verb = " is" if after.quote(change.cue).endswith(" to") else ""
@@ -245,3 +257,16 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
         # Sentences on "production" and on "staging" may have nothing else in common.
         return comparison.relation != "apart" or fill_one_slot(before, after, change.cue)
     return fill_one_slot(before, after, change.cue)
+
+
+def _leave_out_day(before: Claim, after: Claim, change: Change) -> Claim:
+    """Return ``after`` without the day of the change, if it is last: "was upgraded to 5 on 3 May"."""
+    if len(after.tokens) < 2 or any(map(is_date, before.tokens)):
+        return after
+    one, last = after.tokens[-2:]
+    # "Was upgraded to Redis 7" says nothing of Django.
+    is_named = one.gap == "tight" and not has_token(before, after.tokens[-3:][0])
+    is_day = is_date(last) and last.gap == "link" and last.governor != "to"
+    if is_named or not is_day or one.kind != "value" or one.start < change.cue[1]:
+        return after
+    return Claim.of(after.text[: one.start + len(one.text)], after.language)
