@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from consolidation_pipeline.core.case_blind import CaseBlindPattern, ignore_case
 
-Form = Literal["from", "contrast", "gone", "left", "ended", "needless", "present", "now"]
+Form = Literal["from", "contrast", "gone", "left", "ended", "needless", "allowed", "present", "now"]
 Span = tuple[int, int]
 
 # What was before, and what took its place, end at a comma or where another phrase begins. Times and URLs have colons.
@@ -42,7 +42,8 @@ class Change:
     Attributes:
         form: ``from``: names what was before. ``contrast``: may do so ("instead of", ", not"). ``gone``: names what is
             no more. ``left``: names who gave up a part. ``ended``: the rest of the clause is no longer so.
-            ``needless``: what the clause names is no longer necessary. ``present``: the rest of the sentence may be so
+            ``needless``: what the clause names is no longer necessary. ``allowed``: names what is no longer forbidden.
+            ``present``: the rest of the sentence may be so
             by now only ("currently", "our new"). ``now``: it is so by now.
         cue: The words that say so.
         was: What was before, is gone, or who left; None for the other forms.

@@ -178,7 +178,7 @@ def names_case(before: Claim, after: Claim, change: Change) -> bool:
 
     A contrast may name what took the place of the former thing anywhere.
     """
-    if change.form not in ("from", "gone", "ended"):
+    if change.form not in ("from", "gone", "ended", "allowed"):
         return False
     # "But through B" names what is so now.
     end = min((cue.start for cue in after.reading.cues if cue.pole == "contrast"), default=len(after.text))
@@ -191,6 +191,7 @@ def names_case(before: Claim, after: Claim, change: Change) -> bool:
         token.gap == "link"
         and token.clause in clauses
         and token.governor not in CIRCUMSTANCES
+        and (token.governor or change.form != "allowed")  # "since we have guards"
         and not has_token(before, token)
         and token.text not in _NO_CASES
         and not (change.form == "gone" and token.key in times)  # "was sold in spring"

@@ -133,6 +133,19 @@ def frees_from(before: Claim, after: Claim) -> bool:
     return any(change.form == "needless" and _frees(before, after, change) for change in after.changes)
 
 
+def lifts_ban(before: Claim, after: Claim) -> bool:
+    """Return True if ``after`` says that what ``before`` forbids is allowed again."""
+    if not before.is_denied or not before.is_state:
+        return False
+    return any(
+        (words := after.inside(change.was))
+        and all(has_token(before, token) for token in words)
+        and not names_case(before, after, change)
+        for change in after.changes
+        if change.form == "allowed"
+    )
+
+
 def _frees(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``before`` has most of the words of ``after``, and all or none of what is no longer necessary."""
     cue = after.inside(change.cue)
