@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from consolidation_pipeline.core.differences.language import split_words
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.change_words import Change
+from consolidation_pipeline.core.knowledge.claim_holders import find_holders
 from consolidation_pipeline.core.knowledge.claim_slots import (
     FAULTS,
     STATE_VERBS,
@@ -136,6 +137,10 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
     is_now = any(other.form == "now" and (in_clause or after.quote(other.cue) in ADVERBS) for other in after.changes)
     is_told = change.form != "contrast" or (is_now and not _open_apart(before, after))
     if not is_told and not _is_same_frame(before, after, topic, rest):
+        return False
+    # "Ann likes tea", "Ben took over the tea from Ann"
+    takes_over = change.now is not None and change.now < change.cue
+    if takes_over and not in_clause and _tells_what_does(before, rest) and not find_holders(before):
         return False
     if not {token.key for token in topic}.isdisjoint(token.key for token in rest):
         return _is_same_topic(before, after, topic, rest)
