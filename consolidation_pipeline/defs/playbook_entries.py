@@ -8,6 +8,7 @@ from consolidation_pipeline.defs.asset_checks import Check, check_memory_tests, 
 from consolidation_pipeline.defs.asset_metadata import build_table
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
+from consolidation_pipeline.service.knowledge.supersessions import load_current_replacements
 from consolidation_pipeline.service.playbook.entries import read_playbook, update_playbook
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import (
@@ -26,7 +27,7 @@ _COLUMNS = {"id": "string", "category": "string", "priority": "int", "evidence":
 @phase_asset("knowledge", table="playbook_entries", deps=[principles])
 def playbook_entries(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Promote the most confident patterns and principles to instructions for agents. Others wait for a person."""
-    result = update_playbook(run)
+    result = update_playbook(run, load_current_replacements(run))
     phase.metrics = asdict(result)
     phase.counters = result.counters
     # Without an active one it would tell why, which takes the candidates again.

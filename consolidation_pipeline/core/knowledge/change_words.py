@@ -2,7 +2,7 @@
 
 Keys of a language in ``change_words.toml``, all regular expressions.
 
-patterns: Form of the change (see ``Change``), and its words, with the groups cue, was and now.
+patterns: Form of the change (see ``Change``), and its words, with the groups cue, was, now and what.
     One that opens with ``\\b`` has alternatives in brackets only.
 plan: Signs of a plan, proposal, wish or possibility.
 added: Words by which something comes beside what there is: "also".
@@ -24,12 +24,13 @@ from typing import Any, Literal
 
 from consolidation_pipeline.core.case_blind import CaseBlindPattern, ignore_case
 
-Form = Literal["from", "contrast", "gone", "left", "ended", "needless", "present", "now"]
+Form = Literal["from", "contrast", "gone", "left", "ended", "needless", "allowed", "present", "now"]
 Span = tuple[int, int]
 
 # What was before, and what took its place, end at a comma or where another phrase begins. Times and URLs have colons.
 _WORDS = r"(?:[^,;:()。，；]|:(?=[\d/])){1,80}?"
 _PARTS = {"WAS": rf"(?P<was>{_WORDS})", "NOW": rf"(?P<now>{_WORDS})"}
+_NAMED = ("was", "now", "what")
 _PLACEHOLDER = re.compile(r"<([A-Z]+)>")
 _EDGE, _GROUP_NAME = r"\b", re.compile(r"\(\?P<\w+>")
 
@@ -41,17 +42,20 @@ class Change:
     Attributes:
         form: ``from``: names what was before. ``contrast``: may do so ("instead of", ", not"). ``gone``: names what is
             no more. ``left``: names who gave up a part. ``ended``: the rest of the clause is no longer so.
-            ``needless``: what the clause names is no longer necessary. ``present``: the rest of the sentence may be so
+            ``needless``: what the clause names is no longer necessary. ``allowed``: names what is no longer forbidden.
+            ``present``: the rest of the sentence may be so
             by now only ("currently", "our new"). ``now``: it is so by now.
         cue: The words that say so.
         was: What was before, is gone, or who left; None for the other forms.
         now: What took its place, if it is named.
+        what: What changed hands, where the words before ``was`` do not tell it: "handed over the wiki".
     """
 
     form: Form
     cue: Span
     was: Span | None = None
     now: Span | None = None
+    what: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -127,10 +131,10 @@ def find_changes(sentence: str, language: str) -> tuple[Change, ...]:
     for form, pattern, opens_word in words.patterns:
         if (is_at_word or not opens_word) and (match := pattern.search(sentence)):
             groups = match.re.groupindex
-            was, now = (match.span(name) if name in groups and match[name] else None for name in ("was", "now"))
+            was, now, what = (match.span(name) if name in groups and match[name] else None for name in _NAMED)
             if was and _is_denied(sentence, form, match, words):
                 return ()
-            found.append(Change(form, match.span("cue"), was, now))
+            found.append(Change(form, match.span("cue"), was, now, what))
     return tuple(found)
 
 

@@ -19,6 +19,8 @@ FAULTS = WRONG | frozenset(
 )
 # Units of one measure.
 _TIMES = frozenset(("s", "min", "h", "d"))
+# Governors of when something begins, and when it ends.
+ENDS = frozenset(("from", "until"))
 # Most words that take the place of others.
 _LONGEST_SLOT = 4
 # Verbs that say where or how something is, by the keys of their tokens.
@@ -91,6 +93,11 @@ def fill_one_slot(before: Claim, after: Claim, cue: Span) -> bool:
     was, now = old[0][0], new[0][0]
     if was.kind == now.kind == "value" and measure(was) != measure(now):
         return False
+    counted = [run[1].key for run in (old[0], new[0]) if run[0].kind == "value" and run[1:] and run[1].gap == "tight"]
+    if len({*counted}) > 1 or {was.governor, now.governor} == ENDS:
+        return False  # "4 workers", "9 alerts"; "from 8", "until 12"
+    if any(t.kind == "word" and t.governor == "time" and len(run) > 1 for run in (old[0], new[0]) for t in run):
+        return False  # "in the evening every 30 minutes"
     if _has_amount(before, old[0]) != _has_amount(after, new[0]):
         return False
     if any(names_thing(claim, token) for claim, run in ((before, old[0]), (after, new[0])) for token in run):
@@ -151,9 +158,19 @@ def are_apart(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequenc
         return True
     if any(map(is_name, new.values())) and any(map(is_name, old.values())):
         return True
+    if any(_is_linked_alike(after, one, before, two) for one in new.values() for two in old.values()):
+        return True
     if _open_differently(before, after) and after.tokens[0].key in new and before.tokens[0].key in old:
         return True
     return any(one in new and two in old for one, two in _pair_modifiers(after, before))
+
+
+def _is_linked_alike(after: Claim, one: Token, before: Claim, two: Token) -> bool:
+    """Return True if two words stand behind the same word and preposition: "the move to Rome", "the move to Turin"."""
+    if "value" in (one.kind, two.kind) or not one.gap == two.gap == "link" or one.governor != two.governor:
+        return False
+    heads = [claim.tokens[: claim.tokens.index(word)][-1:] for claim, word in ((after, one), (before, two))]
+    return all(heads) and heads[0][0].key == heads[1][0].key
 
 
 def _open_differently(before: Claim, after: Claim) -> bool:

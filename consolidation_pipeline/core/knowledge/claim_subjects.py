@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from consolidation_pipeline.core.differences.language import load_language, split_words
 from consolidation_pipeline.core.differences.reading import Token
-from consolidation_pipeline.core.knowledge.change_words import Change
+from consolidation_pipeline.core.knowledge.change_words import Change, find_fillers
+from consolidation_pipeline.core.knowledge.claim_slots import is_date
 from consolidation_pipeline.core.knowledge.claims import Claim
+from consolidation_pipeline.core.knowledge.rival_claims import is_name
 
 # Governors, and poles of bounds, that divide all cases in two.
 _DIVIDING = frozenset(map(frozenset, (("above", "below"), ("if", "unless"), ("least", "most"))))
 _ORDER = frozenset(("before", "after"))
+_HOURS = frozenset(("from", "to", "until"))
 # Governors of phrases that tell when or why something changed, or what came instead, and not in which case.
 CIRCUMSTANCES = frozenset(("because", "after", "once", "result", "although", "instead", "until", "time"))
 # Words behind "for" that name no case.
@@ -31,7 +34,8 @@ def have_other_owners(before: Claim, after: Claim) -> bool:
     So too if ``after`` names an owner that ``before`` does not: "the backup", "the backup of the wiki". An owner that
     the later sentence leaves out may be meant.
     """
-    own = [] if _tells_former(before, after) else list(_pair_owners(before))
+    parts = _list_parts_of_former(before, after)
+    own = [] if _tells_former(before, after) else [pair for pair in _pair_owners(before) if pair[1] not in parts]
     other = list(_pair_owners(after))
     for pairs, others, claim in ((own, other, after), (other, own, before)):
         owners = {owner.text.lower() for owner, _ in others}
@@ -60,6 +64,19 @@ def _tells_former(before: Claim, after: Claim) -> bool:
     )
 
 
+def _list_parts_of_former(before: Claim, after: Claim) -> list[Token]:
+    """Return "owner" of "Ann is the owner of the wiki", if ``after`` says that the wiki is no longer Ann's."""
+    copulas = load_language(before.language).copulas
+    changed = [change for change in after.changes if list_changed(after, change)]
+    former = {token.text.lower() for change in changed for token in after.inside(change.was)}
+    return [
+        two
+        for one, two in pairwise(before.tokens)
+        if one.text.lower() in former
+        and not copulas.isdisjoint(split_words(before.text[one.start + len(one.text) : two.start]))
+    ]
+
+
 def has_token(claim: Claim, token: Token) -> bool:
     """Return True if a claim has the word of a token. A name that opens a sentence has the key of a word."""
     return token.key in claim.keys or any(token.text.lower() == one.text.lower() for one in claim.tokens)
@@ -77,6 +94,12 @@ def _pair_owners(claim: Claim) -> Iterator[tuple[Token, Token]]:
             # "The sister of Leo's boss" is not Leo's.
             last = claim.tokens[at + 2 : at + 3]
             yield (last[0] if last and _is_owner(claim, two, last[0]) else two), one
+
+
+def names_other_owner(before: Claim, after: Claim, words: Sequence[Token]) -> bool:
+    """Return True if words of ``after`` name an owner that ``before`` does not: "the shop's cache"."""
+    owners = (one if _is_owner(after, one, two) else two if two.gap == "of" else None for one, two in pairwise(words))
+    return any(owner and owner.kind != "value" and not has_token(before, owner) for owner in owners)
 
 
 def _is_owner(claim: Claim, one: Token, two: Token) -> bool:
@@ -101,9 +124,11 @@ def _opens_phrase(claim: Claim, noun: Token) -> bool:
 def hold_side_by_side(before: Claim, after: Claim) -> bool:
     """Return True if what differs in two sentences lets both hold.
 
-    They may divide the cases: "under 5 hours", "over 5 hours". Of two reversals, one undoes the other: "closed", "not
-    open".
+    They may divide the cases: "under 5 hours", "over 5 hours"; "until 6 on Mondays", "until 2 on Fridays". Of two
+    reversals, one undoes the other: "closed", "not open".
     """
+    if _tell_hours_of_other_days(before, after):
+        return True
     old, new = ({t.key: t.governor for t in claim.tokens if t.gap == "link"} for claim in (before, after))
     turned = {frozenset((old[key], new[key])) for key in old.keys() & new.keys()}
     bounds = (frozenset(cue.pole for cue in claim.reading.cues if cue.category == "bound") for claim in (before, after))
@@ -115,12 +140,26 @@ def hold_side_by_side(before: Claim, after: Claim) -> bool:
     return is_reversed and before.is_denied != after.is_denied
 
 
+def _tell_hours_of_other_days(before: Claim, after: Claim) -> bool:
+    """Return True if each of two sentences tells from or until when something is so, on different days of the week."""
+    days, times = [], []
+    for claim in (before, after):
+        values = {token.key for token in claim.tokens if token.kind == "value"}
+        days.append({key for key in values if key.startswith("days-")} | _list_poles(claim, "weekday"))
+        times.append(values - days[-1] if _list_poles(claim, "marker") & _HOURS else set())
+    return all(days) and days[0].isdisjoint(days[1]) and all(times) and times[0] != times[1]
+
+
+def _list_poles(claim: Claim, category: str) -> set[str]:
+    return {cue.pole for cue in claim.reading.cues if cue.category == category}
+
+
 def deny_other_clause(before: Claim, after: Claim) -> bool:
     """Return True if one sentence says of the other a part outside of its negation: "she can't eat it; she is ill"."""
     denied, plain = (after, before) if after.is_denied else (before, after)
     if denied.is_denied == plain.is_denied or len({token.clause for token in plain.tokens}) > 1:
         return False
-    clauses = _find_denied(denied)
+    clauses = find_denied_clauses(denied)
     inside = {token.key for token in denied.tokens if token.clause in clauses}
     return bool((plain.keys & denied.keys) - inside)
 
@@ -139,11 +178,11 @@ def names_case(before: Claim, after: Claim, change: Change) -> bool:
 
     A contrast may name what took the place of the former thing anywhere.
     """
-    if change.form not in ("from", "gone", "ended"):
+    if change.form not in ("from", "gone", "ended", "allowed"):
         return False
     # "But through B" names what is so now.
     end = min((cue.start for cue in after.reading.cues if cue.pole == "contrast"), default=len(after.text))
-    clauses = {token.clause for token in after.inside(change.cue, change.was)} | _find_denied(after)
+    clauses = {token.clause for token in after.inside(change.cue, change.was)} | find_denied_clauses(after)
     spans = [span for span in (change.cue, change.was, change.now) if span]
     told = (min(spans)[0], max(spans)[1]) if change.was else None
     times = load_language(after.language).times
@@ -152,6 +191,7 @@ def names_case(before: Claim, after: Claim, change: Change) -> bool:
         token.gap == "link"
         and token.clause in clauses
         and token.governor not in CIRCUMSTANCES
+        and (token.governor or change.form != "allowed")  # "since we have guards"
         and not has_token(before, token)
         and token.text not in _NO_CASES
         and not (change.form == "gone" and token.key in times)  # "was sold in spring"
@@ -162,7 +202,33 @@ def names_case(before: Claim, after: Claim, change: Change) -> bool:
     )
 
 
-def _find_denied(claim: Claim) -> set[int]:
+def changes_other_thing(before: Claim, after: Claim, change: Change) -> bool:
+    """Return True if a change names a thing that ``before`` lacks: "Ben took over the wiki from Ann".
+
+    Of a thing that keeps its holder, a word of each phrase is enough: "we switched the mail provider from A to B".
+    """
+    if change.form != "from":
+        return False
+    words = list_changed(after, change)
+    missing = {token.phrase for token in words if not has_token(before, token)}
+    if change.now and change.now < change.cue:
+        return bool(missing)
+    shared = {token.phrase for token in words if has_token(before, token)}
+    return not missing <= shared or any(is_name(token) and not has_token(before, token) for token in words)
+
+
+def list_changed(after: Claim, change: Change) -> list[Token]:
+    """Return the words of what changed, behind the words of change: "took over the wiki from Ann"."""
+    if change.was is None:
+        return []
+    told = (*after.inside(change.cue)[:1], *after.inside(change.now))
+    place = change.what or (change.cue[0], change.was[0])
+    words = [token for token in after.inside(place) if token not in told and not is_date(token)]
+    kinds = after.inside(*find_fillers(after.text, after.language, of_name=True))
+    return [token for token in words if token not in kinds] or words
+
+
+def find_denied_clauses(claim: Claim) -> set[int]:
     """Return the clauses with a negation."""
     return {cue.clause for cue in claim.reading.cues if cue.category == "polarity"}
 

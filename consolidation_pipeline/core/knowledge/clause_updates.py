@@ -13,6 +13,7 @@ from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.claim_holders import find_holders
 from consolidation_pipeline.core.knowledge.claim_slots import (
+    ENDS,
     WRONG,
     are_apart,
     finds_fault,
@@ -117,6 +118,8 @@ def _find_value(before: Claim, after: Claim, new: Token, shared: Sequence[Token]
     found: dict[Token, int] = {}
     for token in before.tokens:
         if token.key in keys or token.kind != "value" or measure(token) != measure(new):
+            continue
+        if {token.governor, new.governor} == ENDS:
             continue
         own = _find_label(before, token)
         if is_bare and (own is None or own.key not in keys or keys == {own.key}):

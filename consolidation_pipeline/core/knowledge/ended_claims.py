@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from consolidation_pipeline.core.differences.language import split_words
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Token
 from consolidation_pipeline.core.knowledge.change_words import Change
+from consolidation_pipeline.core.knowledge.claim_holders import find_holders
 from consolidation_pipeline.core.knowledge.claim_slots import (
     FAULTS,
     STATE_VERBS,
@@ -16,7 +17,13 @@ from consolidation_pipeline.core.knowledge.claim_slots import (
     is_date,
     is_one_slot,
 )
-from consolidation_pipeline.core.knowledge.claim_subjects import has_token, names_case
+from consolidation_pipeline.core.knowledge.claim_subjects import (
+    changes_other_thing,
+    find_denied_clauses,
+    has_token,
+    names_case,
+    names_other_owner,
+)
 from consolidation_pipeline.core.knowledge.claims import ADVERBS, Claim
 from consolidation_pipeline.core.knowledge.gone_claims import is_dropped_for, may_be_gone, says
 from consolidation_pipeline.core.knowledge.rival_claims import compare_sentences
@@ -91,6 +98,9 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
     former, present = after.inside(change.was), after.inside(change.now)
     if names_case(before, after, change) or is_dropped_for(after, change):
         return False
+    # "Took over the wiki from Ann" ends nothing else that Ann does.
+    if changes_other_thing(before, after, change) or names_other_owner(before, after, former):
+        return False
     if change.form == "gone":
         # "Old rows were deleted" may tell what happened once. A name may open the one sentence and not the other.
         texts = {token.text.lower() for token in former}
@@ -104,7 +114,8 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
         inside = {token.start for token in former}
         kept = {token.key for token in after.tokens if token.start not in inside}
         former = [token for token in former if token.key not in kept]
-    if before.is_denied or not former or not says(before, former):
+    is_denied = _denies(before, former) if in_clause else before.is_denied
+    if is_denied or not former or not says(before, former):
         return False
     if any(change.was and says(before, former, at=change.was) for change in before.changes):
         return False  # it tells the same change
@@ -127,11 +138,31 @@ def _names_former(before: Claim, after: Claim, change: Change, *, in_clause: boo
     is_told = change.form != "contrast" or (is_now and not _open_apart(before, after))
     if not is_told and not _is_same_frame(before, after, topic, rest):
         return False
+    # "Ann likes tea", "Ben took over the tea from Ann"
+    takes_over = change.now is not None and change.now < change.cue
+    if takes_over and not in_clause and _tells_what_does(before, rest) and not find_holders(before):
+        return False
     if not {token.key for token in topic}.isdisjoint(token.key for token in rest):
         return _is_same_topic(before, after, topic, rest)
     # "The job queue moved off Redis" has a subject of its own.
     subject = [token for token in topic if token.start < change.cue[0] and token.key not in STATE_VERBS]
-    return len(rest) <= _FEW_WORDS and not any(token.kind != "value" for token in subject)
+    is_doer = change.form == "from" and _tells_what_does(before, rest)
+    return len(rest) <= _FEW_WORDS and not is_doer and not any(token.kind != "value" for token in subject)
+
+
+def _tells_what_does(before: Claim, rest: Sequence[Token]) -> bool:
+    """Return True if ``before`` opens with a doer and a verb: "Ann likes tea". ``rest``: what was not replaced."""
+    return bool(rest) and rest[0] != before.tokens[0] and rest[0].gap == "tight"
+
+
+def _denies(before: Claim, former: Sequence[Token]) -> bool:
+    """Return True if ``before`` has a negation, and no clause without one that has the values and names of former."""
+    if not before.is_denied:
+        return False
+    values = {token.text.lower() for token in former if token.kind in VALUE_KINDS}
+    plain = {token.clause for token in before.tokens} - find_denied_clauses(before)
+    said = ({token.text.lower() for token in before.tokens if token.clause == clause} for clause in plain)
+    return not values or not any(values <= words for words in said)
 
 
 def _is_same_frame(before: Claim, after: Claim, topic: Sequence[Token], rest: Sequence[Token]) -> bool:
@@ -216,6 +247,7 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
     """Return True if ``after`` without its change words says something else of the same thing than ``before``."""
     if after.is_addition:
         return False
+    after = _leave_out_day(before, after, change)
     text = after.reading.text
     # "Went up to 5" says what is.
     verb = " is" if after.quote(change.cue).endswith(" to") else ""
@@ -230,3 +262,16 @@ def _states_present(before: Claim, after: Claim, change: Change) -> bool:
         # Sentences on "production" and on "staging" may have nothing else in common.
         return comparison.relation != "apart" or fill_one_slot(before, after, change.cue)
     return fill_one_slot(before, after, change.cue)
+
+
+def _leave_out_day(before: Claim, after: Claim, change: Change) -> Claim:
+    """Return ``after`` without the day of the change, if it is last: "was upgraded to 5 on 3 May"."""
+    if len(after.tokens) < 2 or any(map(is_date, before.tokens)):
+        return after
+    one, last = after.tokens[-2:]
+    # "Was upgraded to Redis 7" says nothing of Django.
+    is_named = one.gap == "tight" and not has_token(before, after.tokens[-3:][0])
+    is_day = is_date(last) and last.gap == "link" and last.governor != "to"
+    if is_named or not is_day or one.kind != "value" or one.start < change.cue[1]:
+        return after
+    return Claim.of(after.text[: one.start + len(one.text)], after.language)

@@ -112,11 +112,18 @@ def gives_up_part(before: Claim, after: Claim) -> bool:
     """Return True if ``after`` says that somebody left who has a part by ``before``."""
     if not before.is_state or before.is_denied:
         return False
-    leavers = [after.inside(change.was) for change in after.changes if change.form == "left"]
     texts = [{token.text.lower() for token in holder} for holder in find_holders(before)]
     return any(
-        leaver and any({token.text.lower() for token in leaver} <= holder for holder in texts) for leaver in leavers
+        (leaver := {token.text.lower() for token in after.inside(change.was)})
+        and any(leaver <= holder for holder in texts)
+        and _says_any(before, after.inside(change.what))
+        for change in after.changes
+        if change.form == "left"
     )
+
+
+def _says_any(claim: Claim, words: Sequence[Token]) -> bool:
+    return not words or any(has_token(claim, token) for token in words)
 
 
 def frees_from(before: Claim, after: Claim) -> bool:
@@ -124,6 +131,19 @@ def frees_from(before: Claim, after: Claim) -> bool:
     if before.is_denied:
         return False
     return any(change.form == "needless" and _frees(before, after, change) for change in after.changes)
+
+
+def lifts_ban(before: Claim, after: Claim) -> bool:
+    """Return True if ``after`` says that what ``before`` forbids is allowed again."""
+    if not before.is_denied or not before.is_state:
+        return False
+    return any(
+        (words := after.inside(change.was))
+        and all(has_token(before, token) for token in words)
+        and not names_case(before, after, change)
+        for change in after.changes
+        if change.form == "allowed"
+    )
 
 
 def _frees(before: Claim, after: Claim, change: Change) -> bool:

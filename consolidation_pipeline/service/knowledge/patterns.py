@@ -11,10 +11,10 @@ from consolidation_pipeline.core.knowledge.quality_gates import judge_pattern
 from consolidation_pipeline.llm.prompts.pattern import PatternReply, pattern_prompt
 from consolidation_pipeline.service.knowledge.derive import DeriveResult, derive_abstractions
 from consolidation_pipeline.service.knowledge.reconcile import GroupIds
+from consolidation_pipeline.service.knowledge.supersessions import load_current_replacements
 from consolidation_pipeline.service.knowledge.text_writers import AbstractionKind
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.knowledge.abstractions import load_raw_ids
-from consolidation_pipeline.store.knowledge.supersessions import load_replacements
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, load_clusters
 
 PATTERN = AbstractionKind(
@@ -29,9 +29,9 @@ def derive_patterns(run: ProjectRun) -> DeriveResult:
     """
     if not run.options.summarize:
         return DeriveResult()
+    replacements = load_current_replacements(run)
     with run.reading() as connection:
         clusters = load_clusters(connection, run.project.id, "pattern")
-        replacements = load_replacements(connection, run.project.id)
         raw_ids = load_raw_ids(connection, [m.member_id for members in clusters.values() for m in members])
     groups = list_pattern_groups(clusters, raw_ids)
     result = derive_abstractions(run, PATTERN, groups, replacements=replacements, texts={})

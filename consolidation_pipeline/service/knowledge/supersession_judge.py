@@ -109,7 +109,7 @@ def name_judge(options: ConsolidationOptions) -> str | None:
 def judge_supersessions(run: ProjectRun, known: Mapping[str, bytes]) -> JudgedSupersessions | None:
     """Ask the project's judge about memories that it was not asked about yet, and store its answers.
 
-    None without a judge. A run that applies a plan asks nothing. Answers are stored batch by batch, so a run that is
+    None without a judge. Answers are stored batch by batch, so a run that is
     cut off goes on from there.
 
     Args:
@@ -118,8 +118,6 @@ def judge_supersessions(run: ProjectRun, known: Mapping[str, bytes]) -> JudgedSu
     judge = name_judge(run.options)
     if judge is None:
         return None
-    if run.plan is not None:
-        return JudgedSupersessions()
     with run.reading() as connection:
         questions = _list_questions(connection, run, judge, known)
     judged = JudgedSupersessions()

@@ -53,14 +53,14 @@ class SupersessionResult:
     ``changed``, ``withdrawn``: relations that were written. ``proposed``: the added ones that wait for a person.
     """
 
-    memories: int
-    compared: int
-    found: int
-    confirmed: int
-    added: int
-    proposed: int
-    changed: int
-    withdrawn: int
+    memories: int = 0
+    compared: int = 0
+    found: int = 0
+    confirmed: int = 0
+    added: int = 0
+    proposed: int = 0
+    changed: int = 0
+    withdrawn: int = 0
     judged: JudgedSupersessions | None = None
 
 
@@ -70,8 +70,10 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
     The relations follow from the texts, dates and writers of the memories alone, so they do not depend on the order in
     which these arrived, and from the answers of the project's supersession judge, if it has one. A scope where nothing
     has changed is not compared again. A relation that no longer follows is withdrawn. What a person confirmed, rejected
-    or undid stays as it is.
+    or undid stays as it is. A run that applies a plan changes no relation: the next run without one does.
     """
+    if run.plan is not None:
+        return SupersessionResult()
     compared = _compare_memories(run, ask=True)
     new, changed, withdrawn = compared.new, compared.changed, compared.withdrawn
     refused: Sequence[SupersessionChange] = ()
@@ -98,6 +100,14 @@ def record_supersessions(run: ProjectRun) -> SupersessionResult:
         withdrawn=len(withdrawn),
         judged=compared.judged,
     )
+
+
+def load_current_replacements(run: ProjectRun) -> Replacements:
+    """Return the replacements that texts leave out: the stored ones, in a run that applies a plan those of the plan."""
+    if run.plan is not None:
+        return forecast_replacements(run)
+    with run.reading() as connection:
+        return load_replacements(connection, run.project.id)
 
 
 def forecast_replacements(run: ProjectRun) -> Replacements:

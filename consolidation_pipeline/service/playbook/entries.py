@@ -39,7 +39,7 @@ from consolidation_pipeline.store.knowledge.playbook import (
     load_withdrawn,
     write_entries,
 )
-from consolidation_pipeline.store.knowledge.supersessions import load_replacements
+from consolidation_pipeline.store.knowledge.supersessions import Replacements
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
@@ -74,11 +74,15 @@ class PromotionResult:
         return {"memories_promoted": self.entries_promoted}
 
 
-def update_playbook(run: ProjectRun) -> PromotionResult:
+def update_playbook(run: ProjectRun, replacements: Replacements) -> PromotionResult:
     """Write the entries that follow from the project's patterns and principles (``draft_entries``).
 
     An entry takes over the vector of its source; nothing is embedded. There is one transaction. Nothing is written
     while ``promote`` is off. A run that applies a plan writes only the entries of the plan.
+
+    Args:
+        run: The run.
+        replacements: What newer memories replaced; active entries that rest on it wait for a person.
 
     Raises:
         ConflictError: A person decided on an entry meanwhile. Nothing is written.
@@ -88,7 +92,6 @@ def update_playbook(run: ProjectRun) -> PromotionResult:
             totals = count_entries(connection, run.project.id)
             return PromotionResult(entries_active=totals.get("active", 0), entries_waiting=totals.get("review", 0))
         inputs = load_promotion_inputs(connection, run)
-        replacements = load_replacements(connection, run.project.id)
         outdated = list_outdated(connection, run.project.id, inputs.entries, replacements)
         inputs = replace(inputs, outdated=outdated)
     changes = draft_entries(run.project.slug, inputs, PromotionRules.of(run.options))

@@ -11,7 +11,7 @@ from consolidation_pipeline.service.knowledge.patterns import derive_patterns
 from consolidation_pipeline.service.knowledge.principles import derive_principles
 from consolidation_pipeline.service.knowledge.profiles import update_profiles
 from consolidation_pipeline.service.knowledge.summaries import summarize_memories
-from consolidation_pipeline.service.knowledge.supersessions import record_supersessions
+from consolidation_pipeline.service.knowledge.supersessions import load_current_replacements, record_supersessions
 from consolidation_pipeline.service.lifecycle.archive import archive_memories
 from consolidation_pipeline.service.lifecycle.associations import associate_memories
 from consolidation_pipeline.service.lifecycle.decay import score_relevance
@@ -34,7 +34,7 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "supersessions": record_supersessions,
     "patterns": derive_patterns,
     "principles": derive_principles,
-    "playbook_entries": update_playbook,
+    "playbook_entries": lambda run: update_playbook(run, load_current_replacements(run)),
     "consolidation_suggestions": propose_merges,
     "semantic_summaries": summarize_memories,
     "procedural_profile": update_profiles,

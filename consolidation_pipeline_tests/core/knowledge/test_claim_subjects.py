@@ -149,3 +149,78 @@ def test_order_alone_and_pronouns_wait_for_a_person(older: str, newer: str) -> N
 def test_sentences_of_function_words_alone_tell_no_change() -> None:
     for older, newer in (("It is so.", "Now it is not."), ("We are.", "Since May we are not.")):
         assert find_status(older, newer) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Petra maintains lexer-core and all about parsing.", "Ivo took over billing from Petra."),
+        ("Petra approves refunds of pay-api.", "Ivo took over billing from Petra."),
+        ("Petra likes jazz more than pop.", "Ivo took over billing from Petra."),
+        ("Petra approves the releases of the shop.", "Ivo took over the release notes of the blog from Petra."),
+        ("Petra maintains the parser.", "Petra handed over the lexer to Ivo."),
+        ("Petra leads the mobile team.", "Petra handed over the lexer to the mobile team."),
+        ("The wiki runs on Hetzner.", "We moved the shop from Hetzner to OVH."),
+        ("CI deploys with Jenkins.", "We migrated the nightly builds from Jenkins to Buildkite."),
+        ("Billing runs on Redis.", "The shop's Redis was replaced by Valkey."),
+        ("Das Lager läuft mit SAP.", "Die Buchhaltung wurde von SAP auf Datev umgestellt."),
+        ("El almacén usa SAP.", "Migramos la contabilidad de SAP a Odoo."),
+        ("Le stock utilise SAP.", "Nous avons migré la comptabilité de SAP vers Odoo."),
+        ("仓库使用SAP。", "会计从SAP迁移到Odoo。"),
+        ("倉庫はSAPを使う。", "会計はSAPからOdooに移行した。"),
+    ],
+)
+def test_change_of_one_thing_is_none_of_another(older: str, newer: str) -> None:
+    assert find_status(older, newer) is None
+
+
+@pytest.mark.parametrize(
+    "older",
+    ["Petra is the owner of billing.", "The owner of billing is Petra.", "Petra owns billing.", "Billing is Petra's."],
+)
+def test_hand_over_names_the_former_owner(older: str) -> None:
+    assert find_status(older, "Ivo took over billing from Petra.") == "confirmed"
+
+
+def test_hand_over_may_tell_the_kind_of_a_thing() -> None:
+    assert find_status("Petra owns billing.", "Ivo took over the billing service from Petra.") == "confirmed"
+    assert find_status("Petra approves hotfixes.", "Petra handed over the hotfixes to Ivo.") == "candidate"
+
+
+def test_who_is_replaced_keeps_what_no_part_is() -> None:
+    assert find_status("Petra likes jazz.", "Petra was replaced by Ivo.") == "candidate"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The kiosk is open until 6 pm on Mondays.", "The kiosk is now open until 2 pm on Fridays."),
+        ("Der Kiosk ist montags bis 18 Uhr offen.", "Der Kiosk ist freitags nur noch bis 12 Uhr offen."),
+        ("Der Kiosk ist freitags ab 8 Uhr offen.", "Der Kiosk ist freitags nur noch bis 12 Uhr offen."),
+        ("El quiosco abre los lunes hasta las 20.", "El quiosco abre los sábados ya solo hasta las 14."),
+        ("Le kiosque est ouvert le lundi jusqu'à 18 h.", "Le kiosque est maintenant ouvert le vendredi jusqu'à 12 h."),
+        ("图书馆周一开到18点。", "图书馆周五现在只开到12点。"),
+        ("図書館は月曜日に18時まで開いている。", "図書館は金曜日に今は12時まで開いている。"),
+    ],
+)
+def test_hours_of_other_days_hold_side_by_side(older: str, newer: str) -> None:
+    assert find_status(older, newer) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "status"),
+    [
+        ("There are 4 cooks in the canteen.", "There are 9 tables in the canteen since the fair began.", None),
+        ("Die Fähre fährt alle 10 Minuten.", "Die Fähre fährt abends nur noch alle 30 Minuten.", "candidate"),
+        ("Leads are in Hubspot.", "Sales switched the leads from Hubspot to Attio.", "confirmed"),
+        ("Letters are sent through Post24.", "We switched the letter provider from Post24 to Brief8.", "confirmed"),
+        ("Jan Roth ist Trainer im Klub Nord.", "Mia Falk hat die Kasse im Klub Nord von Jan Roth übernommen.", None),
+        ("Jan Roth leitet die Kasse im Klub.", "Mia Falk hat die Kasse im Klub von Jan Roth übernommen.", "confirmed"),
+        ("The visit to Ulm is on 3 May.", "The visit to Bonn was postponed from 3 May to 7 June.", None),
+        ("Jan Roth lobt die Kasse im Klub.", "Mia Falk hat die Kasse im Klub von Jan Roth übernommen.", None),
+        ("Leiter im Klub Nord ist Jan Roth.", "Mia Falk übernahm die Leitung im Klub Süd von Jan Roth.", None),
+        ("Die Farben stehen in Figma.", "Wir haben die Farben von Figma übernommen.", None),
+    ],
+)
+def test_change_is_of_the_thing_that_it_names(older: str, newer: str, status: str | None) -> None:
+    assert find_status(older, newer) == status

@@ -151,3 +151,35 @@ def test_part_of_somebody_who_left_is_a_candidate(older: str, newer: str, other:
 def test_demand_for_what_is_needless_is_a_candidate(older: str, newer: str, other: str) -> None:
     assert find_status(older, newer) == "candidate"
     assert find_status(older, other) is None
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "other"),
+    [
+        (
+            "Do not sail on Mondays.",
+            "The ban on Monday sails is lifted since we have radar.",
+            "The ban on Friday sailing is lifted.",
+        ),
+        ("Never fish at the pier.", "Fishing at the pier is allowed again.", "Fishing at the dam is allowed again."),
+        (
+            "Never use drones at the pier.",
+            "The use of drones at the pier is allowed again.",
+            "The use of drones is allowed again at the dam.",
+        ),
+        (
+            "Fotos im Archiv sind nicht gestattet.",
+            "Das Verbot von Fotos im Archiv wurde aufgehoben.",
+            "Das Verbot von Fotos im Hof wurde aufgehoben.",
+        ),
+        (
+            "On ne doit pas pêcher dans le port.",
+            "Pêcher dans le port est de nouveau autorisé.",
+            "Pêcher dans le lac est de nouveau autorisé.",
+        ),
+        ("不要在周五发布。", "周五发布的禁令已解除。", "周五维护的禁令已解除。"),
+    ],
+)
+def test_lifted_ban_ends_what_forbids_the_same(older: str, newer: str, other: str) -> None:
+    assert find_status(older, newer) == "candidate"
+    assert find_status(older, other) is None

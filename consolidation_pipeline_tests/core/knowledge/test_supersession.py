@@ -17,7 +17,7 @@ from consolidation_pipeline.core.knowledge.supersession import (
     drop_superseded,
 )
 from consolidation_pipeline_tests.core.knowledge.dated_notes import DatedNote, find_between
-from consolidation_pipeline_tests.core.knowledge.sequences import judge_sequence, load_sequences
+from consolidation_pipeline_tests.core.knowledge.sequences import find_status, judge_sequence, load_sequences
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS = load_sequences()
@@ -289,3 +289,60 @@ def test_plans_are_told_from_facts() -> None:
     assert is_plan("We may move to Lisbon.", "en")
     assert not is_plan("Since May the office is in Lisbon.", "en")
     assert is_plan("Wir planen einen Umzug.", "de")
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "other"),
+    [
+        (
+            "Parcels of guests may have at most 4 kg.",
+            "Parcels of guests may have at most 9 kg.",
+            "Parcels of staff may have at most 9 kg.",
+        ),
+        (
+            "Staging runs Redis 6.",
+            "Staging was upgraded to Redis 7 on 4 May.",
+            "Staging was upgraded to Django 5 on 4 May.",
+        ),
+        (
+            "There are 4 workers of mail-api.",
+            "There are 9 workers of mail-api since the trade fair began.",
+            "There are 9 workers of push-api since the trade fair began.",
+        ),
+        (
+            "Der Umzug nach Ulm ist am 3. Mai.",
+            "Der Umzug nach Ulm verschiebt sich vom 3. Mai auf den 7. Juni.",
+            "Der Umzug nach Bonn verschiebt sich vom 3. Mai auf den 7. Juni.",
+        ),
+        (
+            "Der Kiosk ist montags bis 18 Uhr offen.",
+            "Der Kiosk ist montags nur noch bis 12 Uhr offen.",
+            "Das Bad ist montags nur noch bis 12 Uhr offen.",
+        ),
+        (
+            "El quiosco abre los lunes hasta las 20.",
+            "El quiosco abre los lunes ya solo hasta las 14.",
+            "El bar abre los martes ya solo hasta las 14.",
+        ),
+        (
+            "La mudanza de la oficina es el 3 de mayo.",
+            "La mudanza de la oficina se aplaza del 3 de mayo al 7 de junio.",
+            "La mudanza del almacén se aplaza del 3 de mayo al 7 de junio.",
+        ),
+    ],
+)
+def test_plain_changes_of_one_thing_are_confirmed(older: str, newer: str, other: str) -> None:
+    assert find_status(older, newer) == "confirmed"
+    assert find_status(older, other) is None
+
+
+@pytest.mark.parametrize("newer", ["We might have 9 seats.", "We may get up to 9 seats."])
+def test_possibility_changes_nothing(newer: str) -> None:
+    assert find_status("We have 4 seats.", newer) is None
+
+
+def test_negation_in_another_clause_denies_no_former_value() -> None:
+    older = "api is built with Go 1.21; Go 1.19 is no longer supported."
+    assert find_status(older, "We moved api from Go 1.21 to Go 1.23.") == "candidate"
+    assert find_status(older, "We moved api from Go 1.19 to Go 1.23.") is None
+    assert find_status(older, "We moved docs from Go 1.21 to Go 1.23.") is None

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.service.knowledge.replaced_sentences import leave_out_replaced, list_relations
+from consolidation_pipeline.service.knowledge.supersessions import SupersessionResult
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.service.review.review_queue import decide_review
@@ -25,6 +26,7 @@ from consolidation_pipeline_tests.service.plan.test_knowledge_forecast import (
     load_planned_knowledge,
     load_written_knowledge,
 )
+from consolidation_pipeline_tests.service.plan.test_plan import execute_plan
 
 LESSONS = [*MIGRATIONS, "Never run a database migration in the morning."]
 LOCK_TIMEOUT = MIGRATIONS[0]
@@ -171,6 +173,21 @@ def test_plan_tells_what_the_run_writes(lessons: Pipeline) -> None:
     assert load_written_knowledge(lessons, lessons.run()) == planned
     # The relation is stored by now.
     assert load_planned_knowledge(lessons.plan()) == ({}, set())
+
+
+def test_run_of_a_plan_leaves_relations_to_the_next_run(lessons: Pipeline) -> None:
+    lessons.run()
+    lessons.add([{**dated("new", REPLACED, 9), "memory_type": "error_fix"}])
+    made = lessons.plan()
+    found = execute_plan(lessons, made)["supersessions"]
+    assert (found, load_relations(lessons)) == (SupersessionResult(), [])
+    (pattern,) = list_patterns(lessons)
+    assert [pattern.content] == [item.text for item in made.knowledge if item.kind == "pattern"]
+    assert LOCK_TIMEOUT not in pattern.content
+    after = lessons.run()
+    assert after.supersessions.added > 0
+    assert after.patterns.updated == 0
+    assert pattern.details["superseded"] == list(map(str, load_relations(lessons)))
 
 
 def test_model_is_not_shown_what_is_replaced(pipeline: Pipeline, provider: OpenAIServer) -> None:

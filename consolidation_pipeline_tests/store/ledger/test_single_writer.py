@@ -522,7 +522,7 @@ def test_run_and_rollback_never_bypass_ledger(guarded_engine: Engine, settings: 
         assert merge_clusters(run).created > 0
         assert derive_patterns(run).created > 0
         derive_principles(run)
-        assert update_playbook(run).entries_proposed > 0
+        assert update_playbook(run, {}).entries_proposed > 0
         assert summarize_memories(run).created > 0
         assert update_profiles(run).created > 0
         score_relevance(run)
