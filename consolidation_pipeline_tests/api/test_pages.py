@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from uuid import UUID, uuid4
 
 import pytest
@@ -121,16 +122,36 @@ def test_review_page_decides_one_kind_together(api: ApiContext, visitor: PageVis
     page = visitor.get("/review?project=kinds").text
     assert "3 differ only in value: after #" in page
     filtered = visitor.get("/review?project=kinds&differ=value%3A+after+%23").text
-    assert "Keep all as variants" in filtered
+    assert "Decide 3 suggestions together…" in filtered
     of_all = visitor.get("/review?differ=value%3A+after+%23").text
     assert "Choose a project to decide all that differ only in <q>value: after #</q> together." in of_all
     assert "Choose a project" not in filtered
-    fields = {"project": "kinds", "differ": "value: after #"}
-    done = visitor.submit("/review/decide", **fields, decision="keep")
+    path = "/review/decide?project=kinds&differ=value%3A+after+%23"
+    assert "Keep 3 as variants" in visitor.get(path).text
+    late = visitor.submit(f"{path}&count=4", decision="keep")
+    assert (late.status_code, "3 suggestions match now" in late.text) == (409, True)
+    assert {suggestion_status(api, id_) for id_ in ids} == {"pending"}
+    done = visitor.submit(f"{path}&count=3", decision="keep")
     assert done.headers["location"] == "/review?project=kinds&decided=3&left=0"
-    assert "3 suggestions decided" in visitor.get(done.headers["location"]).text
+    page = visitor.get(done.headers["location"]).text
+    assert "3 suggestions decided" in page
+    assert 'data-key="u" aria-keyshortcuts="u" href="/projects/kinds/changes?operation=review"' in page
     assert {suggestion_status(api, id_) for id_ in ids} == {"kept"}
-    assert visitor.submit("/review/decide", **fields, decision="merge").status_code == 400
+    assert "Nothing matches" in visitor.get(path).text
+    assert visitor.submit(f"{path}&count=0", decision="merge").status_code == 400
+    assert visitor.get("/review/decide?project=kinds").status_code == 400
+
+
+def test_joint_decision_follows_all_filters(api: ApiContext, visitor: PageVisitor) -> None:
+    ids = add_pair_suggestions(api.pipeline, "typed", count=3)
+    first = get_suggestion(api.pipeline.engine, ids[0]).originals[0].id
+    api.pipeline.write("UPDATE {s}.task_memories SET memory_type = 'change' WHERE id = :id", id=first)
+    filters = "project=typed&type=change&differ=value%3A+after+%23"
+    assert "3 differ only in" not in visitor.get("/review?project=typed&type=change").text
+    assert f'href="/review/decide?{escape(filters)}"' in visitor.get(f"/review?{filters}").text
+    assert "Decide 1 suggestion together?" in visitor.get(f"/review/decide?{filters}").text
+    visitor.submit(f"/review/decide?{filters}&count=1", decision="keep")
+    assert [suggestion_status(api, id_) for id_ in ids] == ["kept", "pending", "pending"]
 
 
 def test_review_page_keeps_variants_and_undoes(api: ApiContext, visitor: PageVisitor) -> None:
