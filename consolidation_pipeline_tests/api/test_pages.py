@@ -98,9 +98,18 @@ def test_approval_with_edited_text_merges_and_undoes(
     api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]
 ) -> None:
     path = f"/review/{suggestion_ids[0]}"
-    refused = visitor.submit(f"{path}/approve", content="Wait half an hour.")
+    refused = visitor.submit(f"{path}/approve", content="Wait half an hour.", note="shorter", back="/review?at=2")
     assert refused.status_code == 400
-    assert "leaves out what the originals say" in refused.text
+    for text in (
+        "leaves out what the originals say",
+        "Wait half an hour.</textarea>",
+        'name="accept_loss"',
+        'value="shorter"',
+        f'action="{path}/approve"',
+        'name="back" value="/review?at=2"',
+        '<a href="/review?at=2">← Back to the queue</a>',
+    ):
+        assert text in refused.text
     edit = {"content": "Wait half\r\nan hour.", "accept_loss": "1", "note": "ok"}
     done = visitor.submit(f"{path}/approve", **edit, back="/review?project=shop")
     assert (done.status_code, done.headers["location"]) == (303, f"/review?project=shop&done={suggestion_ids[0]}")

@@ -166,6 +166,13 @@ def _describe_suggestion(suggestion: Suggestion | None) -> dict[str, Any]:
         "remarks": (suggestion.rationale or "").partition("; ")[2],
         "proposed": mark_new(suggestion.content, texts),
         "lessons": mark_new(suggestion.lessons_learned or "", texts),
+        "edit": {
+            "content": suggestion.content,
+            "lessons_learned": suggestion.lessons_learned or "",
+            "accept_loss": "",
+            "note": "",
+        },
+        "refusal": "",
     }
 
 
@@ -323,16 +330,18 @@ def undo(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm)
 
 
 def _decide(request: Request, suggestion: Suggestion, form: Form, decision: Callable[[], object]) -> Response:
-    """Carry out a decision and redirect to the queue; on an error, show it and keep the edited text."""
+    """Carry out a decision and redirect to the queue; on an error, show it, with the form if it can be sent again."""
+    back = resolve_local_path(form.get("back", ""), default=_QUEUE_PATH)
     try:
         decision()
+    except ConflictError as error:
+        kept = _read_edit(form, "content", suggestion.content) or ""
+        return render_error(request, 409, _explain_conflict(request, suggestion.id, error), back=back, kept=kept)
     except ConsolidationError as error:
         status, message = describe_error(error)
-        if isinstance(error, ConflictError):
-            message = _explain_conflict(request, suggestion.id, error)
-        back = resolve_local_path(form.get("back", ""), default=_QUEUE_PATH)
-        kept = _read_edit(form, "content", suggestion.content) or ""
-        return render_error(request, status, message, back=back, kept=kept)
+        values = {**_describe_suggestion(suggestion), "refusal": message}
+        values["edit"] = {**values["edit"], **form}
+        return render(request, "suggestion.html", status=status, done=None, back=back, **values)
     return redirect_back(form, suggestion.id, default=_QUEUE_PATH)
 
 
