@@ -292,10 +292,12 @@ def test_undo_page_lists_dependents_before_cascade(
     archive_manually(api.pipeline.engine, [merged], changed_by="cli:tom")
     monkeypatch.setattr(history, "_MAX_STEPS", 1)
     at = f"/projects/{SLUG}/undo/{api.job_id}"
-    assert "Undo this run?" in visitor.get(at).text
+    page = visitor.get(at).text
+    for text in ("Undo this run?", "<strong>Later changes depend on this.", "Undo the 3 later changes too"):
+        assert text in page
     refused = visitor.submit(at, on=at)
     assert refused.status_code == 409
-    assert "later changes depend on this" in refused.text
+    assert "Not undone: later changes depend on this" in refused.text
     assert "Archived" in refused.text
     assert "… and 2 more" in refused.text
     assert "Undo the 3 later changes too" in refused.text
@@ -303,9 +305,10 @@ def test_undo_page_lists_dependents_before_cascade(
     assert visitor.get(f"/projects/{SLUG}/memories/{merged}").status_code == 404
     assert ">undone<" in visitor.get(f"/projects/{SLUG}/history").text
     assert "Redo…" in visitor.get(f"/projects/{SLUG}/changes").text
-    again = visitor.submit(at, on=at)
+    again = visitor.submit(at)
     assert again.status_code == 409
     assert "was rolled back before" in again.text
+    assert "<strong>This cannot be undone.</strong>" in visitor.get(at).text
 
 
 def test_history_tells_what_was_proposed_for_playbook(api: ApiContext, visitor: PageVisitor) -> None:
