@@ -173,6 +173,25 @@ def test_review_page_keeps_variants_and_undoes(api: ApiContext, visitor: PageVis
     assert suggestion_status(api, id_) == "pending"
 
 
+def test_changes_page_tells_who_did_what(api: ApiContext, visitor: PageVisitor) -> None:
+    (id_,) = add_suggestion(api.pipeline, "who", "Retry after 30 s.", "Retry after 60 s.")
+    visitor.submit(f"/review/{id_}/keep")
+    kept = get_suggestion(api.pipeline.engine, id_).group_id
+    page = visitor.get("/projects/who/changes").text
+    decision, proposal = re.findall(r"<strong>([^<]+)</strong> <span class=\"meta\">[^·]+· ([^<]+)</span>", page)
+    assert decision == ("Kept as variants", "admin of all projects")
+    assert proposal == ("Proposed a merge", "by the program")
+    assert "variants by web:" not in page
+    visitor.submit(f"/review/{id_}/undo")
+    page = visitor.get("/projects/who/changes").text
+    assert f'undoes <a href="/projects/who/changes?group={kept}">an earlier change</a>' in page
+    assert "undoes group" not in page
+    one = visitor.get(f"/projects/who/changes?group={kept}").text
+    assert one.count('class="run faded"') == 1
+    assert "Kept as variants" in one
+    assert "by a run of" in visitor.get(f"/projects/{SLUG}/changes?job={api.job_id}").text
+
+
 def test_review_page_tells_groups_that_wait(visitor: PageVisitor) -> None:
     page = visitor.get("/review?project=notes").text
     assert "1 group waits to be proposed" in page

@@ -39,12 +39,13 @@ def show_changes(
     visitor: ReaderVisitor,
     *,
     job: UUID | None = None,
+    group: UUID | None = None,
     operation: OperationChoice = "",
     page: PageNumber = 1,
 ) -> Response:
-    """Show groups of changes, newest first: all of them, or those of one run."""
+    """Show groups of changes, newest first: all of them, those of one run, or one."""
     slug = visitor.find_project(project).slug
-    filters = {"job_id": job, "operation": operation or None}
+    filters = {"job_id": job, "group_id": group, "operation": operation or None}
     if job is not None:
         visitor.check_owner([job], noun="run")
     steps = list_groups_with_subjects(visitor.engine, slug, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE, **filters)
@@ -55,7 +56,7 @@ def show_changes(
         tab="history",
         run=describe_job(visitor.engine, str(job)) if job else None,
         steps=steps,
-        filters={"job": job, "operation": operation},
+        filters={"job": job, "group": group, "operation": operation},
         page=page,
         pages=-(-steps.total // _PAGE_SIZE),
     )

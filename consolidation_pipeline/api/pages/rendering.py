@@ -40,6 +40,21 @@ OPERATION_WORDS = {
     "retention": "Removed old history",
     "erase": "Erased for good",
 }
+# What a review did, by its outcome.
+OUTCOME_WORDS = {
+    "proposed": "Proposed a merge",
+    "rewritten": "Rewrote a proposed merge",
+    "superseded": "Proposed merge outdated",
+    "validated": "Approved a merge",
+    "rejected": "Rejected",
+    "kept": "Kept as variants",
+    "expired": "Withdrew a proposed merge",
+    "confirmed": "Confirmed",
+    "active": "Approved",
+    "retired": "Dismissed",
+}
+# Outcomes that are nobody's decision, although the ledger names who made room for them or asked for the run.
+PROGRAM_OUTCOMES = ("proposed", "rewritten", "superseded")
 DIFFERENCE_LABELS = {
     "polarity": "one denies it",
     "opposite": "opposites",
@@ -137,6 +152,8 @@ def _create_environment() -> Environment:
         "query_string": query_string,
         "kind_labels": KIND_LABELS,
         "operation_labels": OPERATION_WORDS,
+        "outcome_labels": OUTCOME_WORDS,
+        "program_outcomes": PROGRAM_OUTCOMES,
         "difference_labels": DIFFERENCE_LABELS,
         "status_labels": STATUS_LABELS,
     }
