@@ -129,11 +129,12 @@ def test_approval_with_edited_text_merges_and_undoes(
 def test_review_page_decides_one_kind_together(api: ApiContext, visitor: PageVisitor) -> None:
     ids = add_pair_suggestions(api.pipeline, "kinds", count=3)
     page = visitor.get("/review?project=kinds").text
-    assert "3 differ only in value: after #" in page
+    assert "3 to decide together</a>: different values, as in “after 1”" in page
+    assert '<option value="value: after #">different values, as in “after 1”</option>' in page
     filtered = visitor.get("/review?project=kinds&differ=value%3A+after+%23").text
     assert "Decide 3 suggestions together…" in filtered
     of_all = visitor.get("/review?differ=value%3A+after+%23").text
-    assert "Choose a project to decide all that differ only in <q>value: after #</q> together." in of_all
+    assert "Choose a project to decide on all of them together." in of_all
     assert "Choose a project" not in filtered
     path = "/review/decide?project=kinds&differ=value%3A+after+%23"
     assert "Keep 3 as variants" in visitor.get(path).text
@@ -156,7 +157,7 @@ def test_joint_decision_follows_all_filters(api: ApiContext, visitor: PageVisito
     first = get_suggestion(api.pipeline.engine, ids[0]).originals[0].id
     api.pipeline.write("UPDATE {s}.task_memories SET memory_type = 'change' WHERE id = :id", id=first)
     filters = "project=typed&type=change&differ=value%3A+after+%23"
-    assert "3 differ only in" not in visitor.get("/review?project=typed&type=change").text
+    assert "to decide together" not in visitor.get("/review?project=typed&type=change").text
     assert f'href="/review/decide?{escape(filters)}"' in visitor.get(f"/review?{filters}").text
     assert "Decide 1 suggestion together?" in visitor.get(f"/review/decide?{filters}").text
     visitor.submit(f"/review/decide?{filters}&count=1", decision="keep")

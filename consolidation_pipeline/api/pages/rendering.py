@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
+from itertools import count
 from typing import Any
 from urllib.parse import urlencode
 
@@ -112,6 +114,14 @@ def person_name(name: str | None) -> str:
     return (name or "").rpartition(":")[2] or "unknown"
 
 
+def difference_name(kind: str) -> str:
+    """Return a kind of difference in words: ``different values, as in “to 1.2”`` for ``value: to #.#``."""
+    name, _, form = kind.partition(": ")
+    numbers = count(1)
+    example = re.sub("#", lambda _: str(next(numbers)), form)
+    return DIFFERENCE_LABELS.get(name, name) + (f", as in “{example}”" if form else "")
+
+
 def spaced(word: str) -> str:
     """Replace underscores by spaces: ``error fix`` for ``error_fix``."""
     return word.replace("_", " ")
@@ -145,7 +155,7 @@ def _create_environment() -> Environment:
         lstrip_blocks=True,
     )
     formats = (format_day, format_time, format_percent, format_tenths)
-    filters = (*formats, person_name, spaced, one_line, excerpt, plural, plural_of)
+    filters = (*formats, difference_name, person_name, spaced, one_line, excerpt, plural, plural_of)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {
         "counted": counted,
@@ -154,7 +164,6 @@ def _create_environment() -> Environment:
         "operation_labels": OPERATION_WORDS,
         "outcome_labels": OUTCOME_WORDS,
         "program_outcomes": PROGRAM_OUTCOMES,
-        "difference_labels": DIFFERENCE_LABELS,
         "status_labels": STATUS_LABELS,
     }
     return environment
