@@ -92,6 +92,12 @@ def test_differences_of_many_originals_are_numbered(api: ApiContext, visitor: Pa
     assert sorted(said) == [("1, 3", "tea"), ("2", "coffee")]
     cards = re.findall(r'<p class="meta"><b class="number">(\d)</b>', page)
     assert cards == ["1", "2", "3"]
+    assert "<kbd>v</kbd> keep all" in visitor.get("/review?project=drinks").text
+
+
+def test_review_list_names_projects_unless_filtered(visitor: PageVisitor) -> None:
+    assert f"<small>{SHOP} · similarity" in visitor.get("/review").text
+    assert f"<small>{SHOP}" not in visitor.get(f"/review?project={SHOP}").text
 
 
 def test_approval_with_edited_text_merges_and_undoes(
@@ -129,7 +135,7 @@ def test_approval_with_edited_text_merges_and_undoes(
 def test_review_page_decides_one_kind_together(api: ApiContext, visitor: PageVisitor) -> None:
     ids = add_pair_suggestions(api.pipeline, "kinds", count=3)
     page = visitor.get("/review?project=kinds").text
-    assert "3 to decide together</a>: different values, as in “after 1”" in page
+    assert "3 with one difference only</a>: different values, as in “after 1”" in page
     assert '<option value="value: after #">different values, as in “after 1”</option>' in page
     filtered = visitor.get("/review?project=kinds&differ=value%3A+after+%23").text
     assert "Decide 3 suggestions together…" in filtered
@@ -157,7 +163,7 @@ def test_joint_decision_follows_all_filters(api: ApiContext, visitor: PageVisito
     first = get_suggestion(api.pipeline.engine, ids[0]).originals[0].id
     api.pipeline.write("UPDATE {s}.task_memories SET memory_type = 'change' WHERE id = :id", id=first)
     filters = "project=typed&type=change&differ=value%3A+after+%23"
-    assert "to decide together" not in visitor.get("/review?project=typed&type=change").text
+    assert "with one difference only" not in visitor.get("/review?project=typed&type=change").text
     assert f'href="/review/decide?{escape(filters)}"' in visitor.get(f"/review?{filters}").text
     assert "Decide 1 suggestion together?" in visitor.get(f"/review/decide?{filters}").text
     visitor.submit(f"/review/decide?{filters}&count=1", decision="keep")
@@ -344,6 +350,10 @@ def test_decided_suggestion_tells_no_keys_to_decide(api: ApiContext, visitor: Pa
     decided = visitor.get("/review?project=keys&status=rejected").text
     assert "<kbd>a</kbd> approve" not in decided
     assert "<kbd>j</kbd> next" in decided
+    assert "<kbd>u</kbd> undo" in decided
+    reader = PageVisitor(api.client(None))
+    reader.log_in(api.key("reader"))
+    assert "<kbd>u</kbd> undo" not in reader.get("/review?project=keys&status=rejected").text
 
 
 def test_review_page_tells_doubt_from_contradiction(api: ApiContext, visitor: PageVisitor) -> None:
