@@ -273,11 +273,14 @@ def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVi
     playbook = f"/projects/{SLUG}/playbook"
     path = f"/projects/{SLUG}/memories/{entry_id}"
     assert f'action="{path}/approve"' in visitor.get(playbook).text
-    assert "1 playbook entry waits for review." in visitor.get(f"/projects/{SLUG}").text
+    overview = visitor.get(f"/projects/{SLUG}").text
+    for text in ("1 playbook entry waits for review.", "agents do not receive these", f'action="{path}/approve"'):
+        assert text in overview
     assert f'formaction="{path}/dismiss"' in visitor.get(path).text
     reader = PageVisitor(api.client(None))
     reader.log_in(api.key("reader"))
     assert "Approve" not in reader.get(playbook).text
+    assert "Approve" not in reader.get(f"/projects/{SLUG}").text
     for decision, status in (("approve", "active"), ("dismiss", "retired")):
         done = visitor.submit(f"{path}/{decision}", on=playbook, back=playbook)
         assert done.headers["location"].startswith(f"{playbook}?done=")
