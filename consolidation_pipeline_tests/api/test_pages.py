@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from html import escape
 from uuid import UUID, uuid4
 
 import pytest
 
 from consolidation_pipeline.api.pages import history
-from consolidation_pipeline.api.pages.rendering import DIFFERENCE_LABELS, KIND_LABELS, OPERATION_WORDS, STATUS_LABELS
+from consolidation_pipeline.api.pages.rendering import (
+    DIFFERENCE_LABELS,
+    KIND_LABELS,
+    OPERATION_WORDS,
+    STATUS_LABELS,
+    format_day,
+)
 from consolidation_pipeline.core.differences.explanation import PROOFS
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import ensure_project
@@ -24,6 +31,7 @@ from consolidation_pipeline_tests.api.review_client import (
     add_suggestion,
     find_form_token,
 )
+from consolidation_pipeline_tests.cli.conftest import RECENT
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
@@ -246,7 +254,9 @@ def test_project_pages_show_knowledge_and_sources(api: ApiContext, visitor: Page
     assert visitor.get(f"/projects/{SLUG}/map.svg").text.startswith("<svg")
     merged = find_merged_id(api)
     for path in (f"/projects/{SLUG}/memories/{merged}", f"/projects/{SLUG}/memories/{merged}/sources"):
-        assert "or the first jobs fail on missing columns" in visitor.get(path).text
+        page = visitor.get(path).text
+        assert "or the first jobs fail on missing columns" in page
+        assert f"{format_day(datetime.fromisoformat(RECENT).replace(tzinfo=UTC))} · from " in page
     assert "<html" not in visitor.get(f"/projects/{SLUG}/memories/{merged}/sources").text
 
 
@@ -276,7 +286,9 @@ def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVi
     overview = visitor.get(f"/projects/{SLUG}").text
     for text in ("1 playbook entry waits for review.", "agents do not receive these", f'action="{path}/approve"'):
         assert text in overview
-    assert f'formaction="{path}/dismiss"' in visitor.get(path).text
+    page = visitor.get(path).text
+    assert f'formaction="{path}/dismiss"' in page
+    assert "<strong>waiting for review</strong>" in page
     reader = PageVisitor(api.client(None))
     reader.log_in(api.key("reader"))
     assert "Approve" not in reader.get(playbook).text
