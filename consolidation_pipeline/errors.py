@@ -74,13 +74,16 @@ class InvalidWebhookError(UsageError):
 
 
 class ConflictError(ConsolidationError):
-    """The stored state is not the expected one. ``conflicts``: ids of the rows that differ."""
+    """The stored state is not the expected one.
+
+    ``conflicts``: ids of the rows that differ. ``listed``: lines that tell of them, with which the message ends.
+    """
 
     exit_code = 3
 
-    def __init__(self, message: str, conflicts: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.conflicts = conflicts
+    def __init__(self, message: str, conflicts: tuple[str, ...] = (), listed: tuple[str, ...] = ()) -> None:
+        super().__init__(" ".join([message, *filter(None, ["; ".join(listed)])]))
+        self.headline, self.conflicts, self.listed = message, conflicts, listed
 
 
 class ExpiredError(ConflictError):

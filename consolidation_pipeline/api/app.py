@@ -39,6 +39,7 @@ from consolidation_pipeline.api.pages import memory_tests as memory_test_pages
 from consolidation_pipeline.api.pages import projects as project_pages
 from consolidation_pipeline.api.pages import review as review_pages
 from consolidation_pipeline.api.pages import sources as source_pages
+from consolidation_pipeline.api.pages.page_route import respond_to_unknown_path
 from consolidation_pipeline.api.problems import MEDIA_TYPE, add_error_handlers
 from consolidation_pipeline.api.rate_limit import RateLimiter
 from consolidation_pipeline.api.request_log import RequestLogMiddleware
@@ -130,6 +131,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     for router in (*API_ROUTERS, *PAGE_ROUTERS, create_alias_router(API_ROUTERS)):
         app.include_router(router)
     add_error_handlers(app)
+    app.add_exception_handler(404, respond_to_unknown_path)
     app.add_middleware(RequestLogMiddleware, metrics=app.state.metrics, max_body=settings.api_max_body)
     _declare_problem_media_type(app)
     return app

@@ -179,7 +179,8 @@ def _respond_to_refusal(request: Request, error: Exception) -> Response:
     return build_problem(request, error.status, error.message, headers=error.headers)
 
 
-def _respond_to_http_error(request: Request, error: Exception) -> Response:
+def respond_to_http_error(request: Request, error: Exception) -> Response:
+    """Return the response for an error of HTTP, such as an unknown path."""
     assert isinstance(error, HTTPException)
     messages = {
         404: f"there is no {request.method} {request.url.path}; /docs lists the routes",
@@ -205,5 +206,5 @@ def add_error_handlers(app: FastAPI) -> None:
     """Answer every expected error of ``app`` with a problem. ``RequestLogMiddleware`` answers the unexpected ones."""
     app.add_exception_handler(errors.ConsolidationError, respond_to_error)
     app.add_exception_handler(RefusedError, _respond_to_refusal)
-    app.add_exception_handler(HTTPException, _respond_to_http_error)
+    app.add_exception_handler(HTTPException, respond_to_http_error)
     app.add_exception_handler(RequestValidationError, _respond_to_invalid)

@@ -32,8 +32,10 @@ def error_name(error: Exception) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """Return an error as one line for people, with its conflicts. Only the help of a command has more lines."""
+    """Return an error as one line for people, with its conflicts. A list of these and the help have more lines."""
     message = error_message(error)
+    if isinstance(error, ConflictError) and error.listed:
+        return "\n  ".join([f"error: {error.headline}", *error.listed])
     if isinstance(error, typer.TyperException) and "\n" in message:
         return message
     if isinstance(error, ConflictError) and error.conflicts and error.conflicts[0] not in message:

@@ -45,6 +45,13 @@ def test_unknown_path_and_method_return_problems(admin: TestClient) -> None:
         assert answer.json()["request_id"] == answer.headers["x-request-id"]
 
 
+def test_unknown_path_returns_page_to_browser(api: ApiContext) -> None:
+    page = api.client(None).get("/nowhere", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "There is no page /nowhere." in page.text
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+
+
 def test_request_id_is_kept_unless_it_is_unsafe(admin: TestClient) -> None:
     assert admin.get("/health/live", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"] == "abc-1"
     forged = admin.get("/health/live", headers={"X-Request-ID": "a b=c"}).headers["x-request-id"]

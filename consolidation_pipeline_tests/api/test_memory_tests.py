@@ -55,3 +55,13 @@ def test_page_shows_query_before_what_it_finds(api: ApiContext) -> None:
     visitor.log_in(api.key("admin", None))
     visitor.submit(f"{PAGE}/add", on=PAGE, test="must_find: {query: the moon, says: It is made of cheese., within: 3}")
     assert "must find: query: the moon · says: It is made of cheese. · within: 3" in visitor.get(PAGE).text
+
+
+def test_page_tells_that_a_test_checks_nothing(api: ApiContext) -> None:
+    visitor = PageVisitor(api.client(None))
+    visitor.log_in(api.key("admin", None))
+    visitor.submit(f"{PAGE}/add", on=PAGE, test=f'must_not_merge: ["gone", {api.memory}]')
+    visitor.submit(f"{PAGE}/run", on=PAGE)
+    page = visitor.get(PAGE).text
+    assert '<span class="tag passed">passed</span>' in page
+    assert "No raw memory has the text or id of a: the test checks nothing." in page

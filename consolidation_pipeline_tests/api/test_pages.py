@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from html import escape
 from uuid import UUID, uuid4
 
 import pytest
 
 from consolidation_pipeline.api.pages import history
-from consolidation_pipeline.api.pages.rendering import DIFFERENCE_LABELS, KIND_LABELS, OPERATION_WORDS, STATUS_LABELS
+from consolidation_pipeline.api.pages.rendering import (
+    DIFFERENCE_LABELS,
+    KIND_LABELS,
+    OPERATION_WORDS,
+    STATUS_LABELS,
+    format_day,
+)
 from consolidation_pipeline.core.differences.explanation import PROOFS
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import ensure_project
@@ -23,6 +31,7 @@ from consolidation_pipeline_tests.api.review_client import (
     add_suggestion,
     find_form_token,
 )
+from consolidation_pipeline_tests.cli.conftest import RECENT
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
@@ -91,15 +100,30 @@ def test_differences_of_many_originals_are_numbered(api: ApiContext, visitor: Pa
     assert sorted(said) == [("1, 3", "tea"), ("2", "coffee")]
     cards = re.findall(r'<p class="meta"><b class="number">(\d)</b>', page)
     assert cards == ["1", "2", "3"]
+    assert "<kbd>v</kbd> keep all" in visitor.get("/review?project=drinks").text
+
+
+def test_review_list_names_projects_unless_filtered(visitor: PageVisitor) -> None:
+    assert f"<small>{SHOP} · similarity" in visitor.get("/review").text
+    assert f"<small>{SHOP}" not in visitor.get(f"/review?project={SHOP}").text
 
 
 def test_approval_with_edited_text_merges_and_undoes(
     api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]
 ) -> None:
     path = f"/review/{suggestion_ids[0]}"
-    refused = visitor.submit(f"{path}/approve", content="Wait half an hour.")
+    refused = visitor.submit(f"{path}/approve", content="Wait half an hour.", note="shorter", back="/review?at=2")
     assert refused.status_code == 400
-    assert "leaves out what the originals say" in refused.text
+    for text in (
+        "leaves out what the originals say",
+        "Wait half an hour.</textarea>",
+        'name="accept_loss"',
+        'value="shorter"',
+        f'action="{path}/approve"',
+        'name="back" value="/review?at=2"',
+        '<a href="/review?at=2">← Back to the queue</a>',
+    ):
+        assert text in refused.text
     edit = {"content": "Wait half\r\nan hour.", "accept_loss": "1", "note": "ok"}
     done = visitor.submit(f"{path}/approve", **edit, back="/review?project=shop")
     assert (done.status_code, done.headers["location"]) == (303, f"/review?project=shop&done={suggestion_ids[0]}")
@@ -119,18 +143,39 @@ def test_approval_with_edited_text_merges_and_undoes(
 def test_review_page_decides_one_kind_together(api: ApiContext, visitor: PageVisitor) -> None:
     ids = add_pair_suggestions(api.pipeline, "kinds", count=3)
     page = visitor.get("/review?project=kinds").text
-    assert "3 differ only in value: after #" in page
+    assert "3 with one difference only</a>: different values, as in “after 1”" in page
+    assert '<option value="value: after #">different values, as in “after 1”</option>' in page
     filtered = visitor.get("/review?project=kinds&differ=value%3A+after+%23").text
-    assert "Keep all as variants" in filtered
+    assert "Decide 3 suggestions together…" in filtered
     of_all = visitor.get("/review?differ=value%3A+after+%23").text
-    assert "Choose a project to decide all that differ only in <q>value: after #</q> together." in of_all
+    assert "Choose a project to decide on all of them together." in of_all
     assert "Choose a project" not in filtered
-    fields = {"project": "kinds", "differ": "value: after #"}
-    done = visitor.submit("/review/decide", **fields, decision="keep")
+    path = "/review/decide?project=kinds&differ=value%3A+after+%23"
+    assert "Keep 3 as variants" in visitor.get(path).text
+    late = visitor.submit(f"{path}&count=4", decision="keep")
+    assert (late.status_code, "3 suggestions match now" in late.text) == (409, True)
+    assert {suggestion_status(api, id_) for id_ in ids} == {"pending"}
+    done = visitor.submit(f"{path}&count=3", decision="keep")
     assert done.headers["location"] == "/review?project=kinds&decided=3&left=0"
-    assert "3 suggestions decided" in visitor.get(done.headers["location"]).text
+    page = visitor.get(done.headers["location"]).text
+    assert "3 suggestions decided" in page
+    assert 'data-key="u" aria-keyshortcuts="u" href="/projects/kinds/changes?operation=review"' in page
     assert {suggestion_status(api, id_) for id_ in ids} == {"kept"}
-    assert visitor.submit("/review/decide", **fields, decision="merge").status_code == 400
+    assert "Nothing matches" in visitor.get(path).text
+    assert visitor.submit(f"{path}&count=0", decision="merge").status_code == 400
+    assert visitor.get("/review/decide?project=kinds").status_code == 400
+
+
+def test_joint_decision_follows_all_filters(api: ApiContext, visitor: PageVisitor) -> None:
+    ids = add_pair_suggestions(api.pipeline, "typed", count=3)
+    first = get_suggestion(api.pipeline.engine, ids[0]).originals[0].id
+    api.pipeline.write("UPDATE {s}.task_memories SET memory_type = 'change' WHERE id = :id", id=first)
+    filters = "project=typed&type=change&differ=value%3A+after+%23"
+    assert "with one difference only" not in visitor.get("/review?project=typed&type=change").text
+    assert f'href="/review/decide?{escape(filters)}"' in visitor.get(f"/review?{filters}").text
+    assert "Decide 1 suggestion together?" in visitor.get(f"/review/decide?{filters}").text
+    visitor.submit(f"/review/decide?{filters}&count=1", decision="keep")
+    assert [suggestion_status(api, id_) for id_ in ids] == ["kept", "pending", "pending"]
 
 
 def test_review_page_keeps_variants_and_undoes(api: ApiContext, visitor: PageVisitor) -> None:
@@ -141,6 +186,25 @@ def test_review_page_keeps_variants_and_undoes(api: ApiContext, visitor: PageVis
     assert f'<a href="/review/{id_}">Retry after 30 s.</a>' in visitor.get("/projects/variants/changes").text
     assert visitor.submit(f"/review/{id_}/undo").status_code == 303
     assert suggestion_status(api, id_) == "pending"
+
+
+def test_changes_page_tells_who_did_what(api: ApiContext, visitor: PageVisitor) -> None:
+    (id_,) = add_suggestion(api.pipeline, "who", "Retry after 30 s.", "Retry after 60 s.")
+    visitor.submit(f"/review/{id_}/keep")
+    kept = get_suggestion(api.pipeline.engine, id_).group_id
+    page = visitor.get("/projects/who/changes").text
+    decision, proposal = re.findall(r"<strong>([^<]+)</strong> <span class=\"meta\">[^·]+· ([^<]+)</span>", page)
+    assert decision == ("Kept as variants", "admin of all projects")
+    assert proposal == ("Proposed a merge", "by the program")
+    assert "variants by web:" not in page
+    visitor.submit(f"/review/{id_}/undo")
+    page = visitor.get("/projects/who/changes").text
+    assert f'undoes <a href="/projects/who/changes?group={kept}">an earlier change</a>' in page
+    assert "undoes group" not in page
+    one = visitor.get(f"/projects/who/changes?group={kept}").text
+    assert one.count('class="run faded"') == 1
+    assert "Kept as variants" in one
+    assert "by a run of" in visitor.get(f"/projects/{SLUG}/changes?job={api.job_id}").text
 
 
 def test_review_page_tells_groups_that_wait(visitor: PageVisitor) -> None:
@@ -190,7 +254,9 @@ def test_project_pages_show_knowledge_and_sources(api: ApiContext, visitor: Page
     assert visitor.get(f"/projects/{SLUG}/map.svg").text.startswith("<svg")
     merged = find_merged_id(api)
     for path in (f"/projects/{SLUG}/memories/{merged}", f"/projects/{SLUG}/memories/{merged}/sources"):
-        assert "or the first jobs fail on missing columns" in visitor.get(path).text
+        page = visitor.get(path).text
+        assert "or the first jobs fail on missing columns" in page
+        assert f"{format_day(datetime.fromisoformat(RECENT).replace(tzinfo=UTC))} · from " in page
     assert "<html" not in visitor.get(f"/projects/{SLUG}/memories/{merged}/sources").text
 
 
@@ -217,11 +283,16 @@ def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVi
     playbook = f"/projects/{SLUG}/playbook"
     path = f"/projects/{SLUG}/memories/{entry_id}"
     assert f'action="{path}/approve"' in visitor.get(playbook).text
-    assert "1 playbook entry waits for review." in visitor.get(f"/projects/{SLUG}").text
-    assert f'formaction="{path}/dismiss"' in visitor.get(path).text
+    overview = visitor.get(f"/projects/{SLUG}").text
+    for text in ("1 playbook entry waits for review.", "agents do not receive these", f'action="{path}/approve"'):
+        assert text in overview
+    page = visitor.get(path).text
+    assert f'formaction="{path}/dismiss"' in page
+    assert "<strong>waiting for review</strong>" in page
     reader = PageVisitor(api.client(None))
     reader.log_in(api.key("reader"))
     assert "Approve" not in reader.get(playbook).text
+    assert "Approve" not in reader.get(f"/projects/{SLUG}").text
     for decision, status in (("approve", "active"), ("dismiss", "retired")):
         done = visitor.submit(f"{path}/{decision}", on=playbook, back=playbook)
         assert done.headers["location"].startswith(f"{playbook}?done=")
@@ -262,10 +333,12 @@ def test_undo_page_lists_dependents_before_cascade(
     archive_manually(api.pipeline.engine, [merged], changed_by="cli:tom")
     monkeypatch.setattr(history, "_MAX_STEPS", 1)
     at = f"/projects/{SLUG}/undo/{api.job_id}"
-    assert "Undo this run?" in visitor.get(at).text
+    page = visitor.get(at).text
+    for text in ("Undo this run?", "<strong>Later changes depend on this.", "Undo the 3 later changes too"):
+        assert text in page
     refused = visitor.submit(at, on=at)
     assert refused.status_code == 409
-    assert "later changes depend on this" in refused.text
+    assert "Not undone: later changes depend on this" in refused.text
     assert "Archived" in refused.text
     assert "… and 2 more" in refused.text
     assert "Undo the 3 later changes too" in refused.text
@@ -273,9 +346,10 @@ def test_undo_page_lists_dependents_before_cascade(
     assert visitor.get(f"/projects/{SLUG}/memories/{merged}").status_code == 404
     assert ">undone<" in visitor.get(f"/projects/{SLUG}/history").text
     assert "Redo…" in visitor.get(f"/projects/{SLUG}/changes").text
-    again = visitor.submit(at, on=at)
+    again = visitor.submit(at)
     assert again.status_code == 409
     assert "was rolled back before" in again.text
+    assert "<strong>This cannot be undone.</strong>" in visitor.get(at).text
 
 
 def test_history_tells_what_was_proposed_for_playbook(api: ApiContext, visitor: PageVisitor) -> None:
@@ -291,6 +365,10 @@ def test_decided_suggestion_tells_no_keys_to_decide(api: ApiContext, visitor: Pa
     decided = visitor.get("/review?project=keys&status=rejected").text
     assert "<kbd>a</kbd> approve" not in decided
     assert "<kbd>j</kbd> next" in decided
+    assert "<kbd>u</kbd> undo" in decided
+    reader = PageVisitor(api.client(None))
+    reader.log_in(api.key("reader"))
+    assert "<kbd>u</kbd> undo" not in reader.get("/review?project=keys&status=rejected").text
 
 
 def test_review_page_tells_doubt_from_contradiction(api: ApiContext, visitor: PageVisitor) -> None:

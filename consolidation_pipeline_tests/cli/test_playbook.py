@@ -84,7 +84,7 @@ def test_risks_of_an_entry_are_shown_and_listed(cli: Cli, engine: Engine) -> Non
     for arguments in (("playbook", "notes", "--status", "review"), ("review", "list", "notes", "--kind", "playbook")):
         shown = cli(*arguments).out
         assert "careful: possible injection: speaks to the reader" in shown
-        assert "careful: contains a command (no sign of an injection by itself): 'Run make clean.'" in shown
+        assert "careful: contains a command or code (no sign of an injection by itself): 'Run make clean.'" in shown
     (entry,) = cli("playbook", "notes", "--status", "review", "--json").json["entries"]
     (waiting,) = cli("review", "list", "notes", "--kind", "playbook", "--json").json["waiting"]
     assert entry["risks"] == waiting["risks"]

@@ -79,7 +79,10 @@ def test_rollback_of_extended_job_needs_cascade(cli: Cli, consolidated: dict[str
     changes = cli("history", "notes", "--job", later["job_id"], "--json").json["changes"]
     assert set(refused.json["conflicts"]) == {change["id"] for change in changes}
     assert "--cascade" in refused.err
-    assert f"group {changes[0]['group_id']}" in refused.err
+    lines = refused.err.splitlines()
+    assert lines[0].endswith("roll these groups back first, or use --cascade:")
+    assert lines[1].endswith(f", group {changes[0]['group_id']}")
+    assert changes[0]["id"] not in refused.err
     assert cli("metrics", "notes", "--json").json["consolidated"] == 4
     assert cli("rollback", consolidated["job_id"], "--cascade").code == 0
     assert cli("metrics", "notes", "--json").json["consolidated"] == 0

@@ -15,7 +15,7 @@ from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.admin.project_browser import Page, list_groups_with_subjects, list_runs
 from consolidation_pipeline.service.jobs.job_status import describe_job
-from consolidation_pipeline.service.undo.rollback import roll_back
+from consolidation_pipeline.service.undo.rollback import list_later_changes, roll_back
 
 router = APIRouter(prefix="/projects/{project}", route_class=PageRoute, include_in_schema=False)
 
@@ -39,12 +39,13 @@ def show_changes(
     visitor: ReaderVisitor,
     *,
     job: UUID | None = None,
+    group: UUID | None = None,
     operation: OperationChoice = "",
     page: PageNumber = 1,
 ) -> Response:
-    """Show groups of changes, newest first: all of them, or those of one run."""
+    """Show groups of changes, newest first: all of them, those of one run, or one."""
     slug = visitor.find_project(project).slug
-    filters = {"job_id": job, "operation": operation or None}
+    filters = {"job_id": job, "group_id": group, "operation": operation or None}
     if job is not None:
         visitor.check_owner([job], noun="run")
     steps = list_groups_with_subjects(visitor.engine, slug, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE, **filters)
@@ -55,7 +56,7 @@ def show_changes(
         tab="history",
         run=describe_job(visitor.engine, str(job)) if job else None,
         steps=steps,
-        filters={"job": job, "operation": operation},
+        filters={"job": job, "group": group, "operation": operation},
         page=page,
         pages=-(-steps.total // _PAGE_SIZE),
     )
@@ -70,9 +71,9 @@ def ask_undo(request: Request, project: str, id: UUID, visitor: AdminVisitor) ->
 def render_undo(
     request: Request, visitor: Visitor, project: str, id_: UUID, *, error: ConflictError | None = None
 ) -> Response:
-    """Return the page that asks to confirm the undo of a job or group.
+    """Return the page that asks to confirm the undo of a job or group. It lists the later changes that depend on it.
 
-    ``error``: the conflict that prevented it. The page lists the later changes of the conflict.
+    ``error``: the conflict that prevented it.
     """
     slug = visitor.find_project(project).slug
     visitor.check_owner([id_], noun="change")
@@ -82,22 +83,33 @@ def render_undo(
         steps = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, group_id=id_)
     if not steps.total and not error:
         raise NotFoundError(f"{id_} is not the id of a run or a group of changes of project {slug}")
+    known = error or _find_conflict(visitor, id_)
     blocking = Page(0, [])
-    if error and error.conflicts:
-        ids = list(map(UUID, error.conflicts))
+    if known and known.conflicts:
+        ids = list(map(UUID, known.conflicts))
         blocking = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, ids=ids)
     return render(
         request,
         "undo.html",
         status=409 if error else 200,
+        was_refused=error is not None,
         project=slug,
         tab="history",
         id=id_,
         is_run=is_run,
         steps=steps,
-        error=error,
+        error=known,
         blocking=blocking,
     )
+
+
+def _find_conflict(visitor: Visitor, id_: UUID) -> ConflictError | None:
+    """Return the conflict that an undo without the later changes would end in, as far as it is known before."""
+    try:
+        later = list_later_changes(visitor.engine, id_, settings=visitor.settings)
+    except ConflictError as error:
+        return error
+    return ConflictError("later changes depend on it", tuple(map(str, later))) if later else None
 
 
 @router.post("/undo/{id}")

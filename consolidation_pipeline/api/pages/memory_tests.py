@@ -13,7 +13,7 @@ from consolidation_pipeline.core.memory_tests.memory_test import KINDS, MAX_NAME
 from consolidation_pipeline.core.memory_tests.tests_file import read_one_test
 from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.service.memory_tests import registry
-from consolidation_pipeline.service.memory_tests.evaluation import run_memory_tests
+from consolidation_pipeline.service.memory_tests.evaluation import run_memory_tests, tell_absent
 
 router = APIRouter(prefix="/projects/{project}/tests", route_class=PageRoute, include_in_schema=False)
 
@@ -22,8 +22,16 @@ router = APIRouter(prefix="/projects/{project}/tests", route_class=PageRoute, in
 def show_tests(request: Request, project: str, visitor: ReaderVisitor) -> Response:
     """Show the tests of a project and their last results."""
     slug = visitor.find_project(project).slug
-    tests = [registry.describe_memory_test(one) for one in registry.list_memory_tests(visitor.engine, slug)]
-    return render(request, "memory_tests.html", project=slug, tests=tests, kinds=KINDS, name_chars=MAX_NAME_CHARS)
+    stored = registry.list_memory_tests(visitor.engine, slug)
+    return render(
+        request,
+        "memory_tests.html",
+        project=slug,
+        tests=[registry.describe_memory_test(one) for one in stored],
+        absent=tell_absent(visitor.engine, slug, [one.test for one in stored]),
+        kinds=KINDS,
+        name_chars=MAX_NAME_CHARS,
+    )
 
 
 @router.post("/run")

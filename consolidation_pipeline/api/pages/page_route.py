@@ -17,7 +17,7 @@ from consolidation_pipeline import errors
 from consolidation_pipeline.api.pages.page_session import set_session_cookie
 from consolidation_pipeline.api.pages.query_params import resolve_local_path
 from consolidation_pipeline.api.pages.rendering import render
-from consolidation_pipeline.api.problems import UNAVAILABLE_MESSAGE, RefusedError, classify_error
+from consolidation_pipeline.api.problems import UNAVAILABLE_MESSAGE, RefusedError, classify_error, respond_to_http_error
 from consolidation_pipeline.store.database.engine import is_unavailable
 
 logger = logging.getLogger("consolidation_pipeline.api")
@@ -71,12 +71,26 @@ class PageRoute(APIRoute):
                 logger.error("the request failed", exc_info=error)
                 status = 503 if is_unavailable(error) else 500
                 response = render_error(request, status, UNAVAILABLE_MESSAGE if status == 503 else _UNEXPECTED_MESSAGE)
-            for name, value in SECURITY_HEADERS.items():
-                response.headers.setdefault(name, value)
+            _secure(response)
             set_session_cookie(request, response)
             return response
 
         return handle_page
+
+
+def _secure(response: Response) -> None:
+    for name, value in SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+def respond_to_unknown_path(request: Request, error: Exception) -> Response:
+    """Return an error page to a browser that asks for an unknown path, and a problem to others."""
+    assert isinstance(error, HTTPException)
+    if "text/html" not in request.headers.get("accept", ""):
+        return respond_to_http_error(request, error)
+    response = render_error(request, 404, f"There is no page {request.url.path}.")
+    _secure(response)
+    return response
 
 
 def render_error(request: Request, status: int, message: str, **values: object) -> Response:

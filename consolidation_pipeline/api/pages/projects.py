@@ -63,7 +63,7 @@ def show_projects(request: Request, visitor: ReaderVisitor) -> Response:
 
 
 @router.get("/{project}")
-def show_project(request: Request, project: str, visitor: ReaderVisitor) -> Response:
+def show_project(request: Request, project: str, visitor: ReaderVisitor, done: UUID | None = None) -> Response:
     """Show an overview of the project, with links to its other pages."""
     own = visitor.find_project(project)
     slug = own.slug
@@ -82,6 +82,7 @@ def show_project(request: Request, project: str, visitor: ReaderVisitor) -> Resp
         runs=list_runs(visitor.engine, slug, limit=_OVERVIEW_ROWS),
         suggestions=list_suggestions(visitor.engine, slug, limit=1).total,
         sources=list_connected(visitor.engine, own.id),
+        done=done,
     )
 
 

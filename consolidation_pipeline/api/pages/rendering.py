@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
+from itertools import count
 from typing import Any
 from urllib.parse import urlencode
 
@@ -40,6 +42,21 @@ OPERATION_WORDS = {
     "retention": "Removed old history",
     "erase": "Erased for good",
 }
+# What a review did, by its outcome.
+OUTCOME_WORDS = {
+    "proposed": "Proposed a merge",
+    "rewritten": "Rewrote a proposed merge",
+    "superseded": "Proposed merge outdated",
+    "validated": "Approved a merge",
+    "rejected": "Rejected",
+    "kept": "Kept as variants",
+    "expired": "Withdrew a proposed merge",
+    "confirmed": "Confirmed",
+    "active": "Approved",
+    "retired": "Dismissed",
+}
+# Outcomes that are nobody's decision, although the ledger names who made room for them or asked for the run.
+PROGRAM_OUTCOMES = ("proposed", "rewritten", "superseded")
 DIFFERENCE_LABELS = {
     "polarity": "one denies it",
     "opposite": "opposites",
@@ -97,6 +114,14 @@ def person_name(name: str | None) -> str:
     return (name or "").rpartition(":")[2] or "unknown"
 
 
+def difference_name(kind: str) -> str:
+    """Return a kind of difference in words: ``different values, as in “to 1.2”`` for ``value: to #.#``."""
+    name, _, form = kind.partition(": ")
+    numbers = count(1)
+    example = re.sub("#", lambda _: str(next(numbers)), form)
+    return DIFFERENCE_LABELS.get(name, name) + (f", as in “{example}”" if form else "")
+
+
 def spaced(word: str) -> str:
     """Replace underscores by spaces: ``error fix`` for ``error_fix``."""
     return word.replace("_", " ")
@@ -130,14 +155,15 @@ def _create_environment() -> Environment:
         lstrip_blocks=True,
     )
     formats = (format_day, format_time, format_percent, format_tenths)
-    filters = (*formats, person_name, spaced, one_line, excerpt, plural, plural_of)
+    filters = (*formats, difference_name, person_name, spaced, one_line, excerpt, plural, plural_of)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {
         "counted": counted,
         "query_string": query_string,
         "kind_labels": KIND_LABELS,
         "operation_labels": OPERATION_WORDS,
-        "difference_labels": DIFFERENCE_LABELS,
+        "outcome_labels": OUTCOME_WORDS,
+        "program_outcomes": PROGRAM_OUTCOMES,
         "status_labels": STATUS_LABELS,
     }
     return environment

@@ -39,7 +39,7 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.text.word_diff import Piece, compare_texts, mark_new
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError
 from consolidation_pipeline.service.admin.projects import list_projects
-from consolidation_pipeline.service.review.suggestion_bulk import Rule, decide_matching
+from consolidation_pipeline.service.review.suggestion_bulk import Rule, count_matching, decide_matching
 from consolidation_pipeline.service.review.suggestion_decisions import (
     approve_suggestion,
     keep_variants,
@@ -107,7 +107,9 @@ def show_queue(
     """
     filters = {"project": project, "status": status, "type": type, "similarity": similarity, "differ": differ}
     slug = visitor.find_project(project).slug if project else visitor.principal.project
-    queue = describe_queue(visitor.engine, slug, settings=visitor.settings)
+    queue = describe_queue(
+        visitor.engine, slug, settings=visitor.settings, type=type or None, min_similarity=similarity
+    )
     page, first, at = _load_page(visitor, slug, filters, at)
     own = visitor.principal.project
     return render(
@@ -164,6 +166,13 @@ def _describe_suggestion(suggestion: Suggestion | None) -> dict[str, Any]:
         "remarks": (suggestion.rationale or "").partition("; ")[2],
         "proposed": mark_new(suggestion.content, texts),
         "lessons": mark_new(suggestion.lessons_learned or "", texts),
+        "edit": {
+            "content": suggestion.content,
+            "lessons_learned": suggestion.lessons_learned or "",
+            "accept_loss": "",
+            "note": "",
+        },
+        "refusal": "",
     }
 
 
@@ -181,6 +190,43 @@ def _find_suggestion(visitor: Visitor, id_: UUID) -> Suggestion:
     return suggestion
 
 
+@router.get("/decide")
+def ask_together(
+    request: Request,
+    visitor: AdminVisitor,
+    project: ProjectChoice,
+    type: TypeChoice = "",
+    similarity: MinScore = None,
+    differ: DifferenceChoice = "",
+) -> Response:
+    """Ask to confirm a decision on all suggestions that match the filters, and tell their number."""
+    return _render_together(request, visitor, _read_rule(visitor, project, type, similarity, differ))
+
+
+def _read_rule(visitor: Visitor, project: str, type: str, similarity: float | None, differ: str) -> Rule:
+    return Rule(visitor.find_project(project).slug, similarity, type or None, differ or None)
+
+
+def _render_together(request: Request, visitor: Visitor, rule: Rule, *, error: ConflictError | None = None) -> Response:
+    filters = {
+        "project": rule.project,
+        "status": "pending",
+        "type": rule.type,
+        "similarity": rule.min_similarity,
+        "differ": rule.differ_only_in,
+    }
+    return render(
+        request,
+        "together.html",
+        status=409 if error else 200,
+        filters=filters,
+        count=count_matching(visitor.engine, rule, settings=visitor.settings),
+        listed=_load_page(visitor, rule.project, filters, 0)[0].suggestions,
+        most=_MOST_TOGETHER,
+        error=error,
+    )
+
+
 @router.get("/{id}")
 def show_one(request: Request, id: UUID, visitor: ReaderVisitor, done: UUID | None = None) -> Response:
     """Show one suggestion alone."""
@@ -193,24 +239,33 @@ def show_one(request: Request, id: UUID, visitor: ReaderVisitor, done: UUID | No
 
 
 @router.post("/decide")
-def decide_together(request: Request, visitor: AdminVisitor, form: SubmittedForm) -> Response:
-    """Decide all suggestions of a project that differ only in one kind of difference."""
-    project, kind = form.get("project", ""), form.get("differ", "")
-    rule = Rule(visitor.find_project(project).slug, differ_only_in=kind)
+def decide_together(
+    request: Request,
+    visitor: AdminVisitor,
+    form: SubmittedForm,
+    *,
+    project: ProjectChoice,
+    type: TypeChoice = "",
+    similarity: MinScore = None,
+    differ: DifferenceChoice = "",
+    count: QueuePosition,
+) -> Response:
+    """Decide all suggestions that match the filters, if they are as many as the page told: ``count``."""
+    rule = _read_rule(visitor, project, type, similarity, differ)
     try:
         done = decide_matching(
             visitor.engine,
             rule,
             form.get("decision", ""),
             most=_MOST_TOGETHER,
+            expected=count,
             settings=visitor.settings,
             decided_by=visitor.name,
             note=form.get("note", "").strip() or None,
         )
-    except ConsolidationError as error:
-        code, message = describe_error(error)
-        return render_error(request, code, message, back=_QUEUE_PATH)
-    counts = {"project": project, "decided": len(done.decided), "left": len(done.refused) + done.remaining}
+    except ConflictError as error:
+        return _render_together(request, visitor, rule, error=error)
+    counts = {"project": rule.project, "decided": len(done.decided), "left": len(done.refused) + done.remaining}
     return RedirectResponse(f"{_QUEUE_PATH}?{urlencode(counts)}", 303)
 
 
@@ -275,16 +330,18 @@ def undo(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm)
 
 
 def _decide(request: Request, suggestion: Suggestion, form: Form, decision: Callable[[], object]) -> Response:
-    """Carry out a decision and redirect to the queue; on an error, show it and keep the edited text."""
+    """Carry out a decision and redirect to the queue; on an error, show it, with the form if it can be sent again."""
+    back = resolve_local_path(form.get("back", ""), default=_QUEUE_PATH)
     try:
         decision()
+    except ConflictError as error:
+        kept = _read_edit(form, "content", suggestion.content) or ""
+        return render_error(request, 409, _explain_conflict(request, suggestion.id, error), back=back, kept=kept)
     except ConsolidationError as error:
         status, message = describe_error(error)
-        if isinstance(error, ConflictError):
-            message = _explain_conflict(request, suggestion.id, error)
-        back = resolve_local_path(form.get("back", ""), default=_QUEUE_PATH)
-        kept = _read_edit(form, "content", suggestion.content) or ""
-        return render_error(request, status, message, back=back, kept=kept)
+        values = {**_describe_suggestion(suggestion), "refusal": message}
+        values["edit"] = {**values["edit"], **form}
+        return render(request, "suggestion.html", status=status, done=None, back=back, **values)
     return redirect_back(form, suggestion.id, default=_QUEUE_PATH)
 
 

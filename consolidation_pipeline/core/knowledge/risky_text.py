@@ -46,7 +46,7 @@ _DESCRIPTIONS = {
     RiskKind.DESTRUCTION: "possible injection: tells to destroy data",
     RiskKind.CREDENTIAL: "possible injection: contains a credential, or asks for one",
     RiskKind.HIDDEN: "possible injection: hides part of its text",
-    RiskKind.COMMAND: "contains a command (no sign of an injection by itself)",
+    RiskKind.COMMAND: "contains a command or code (no sign of an injection by itself)",
     RiskKind.ADDRESS: "contains an address (no sign of an injection by itself)",
     RiskKind.SENSITIVE: "is about money, access, private data or safeguards (no sign of an injection by itself)",
     RiskKind.UNREADABLE: "is in a script that these rules do not know",
@@ -107,7 +107,7 @@ def _find_all(text: str) -> Iterator[tuple[RiskKind, str]]:
     for version in dict.fromkeys((visible, _replace_lookalikes(visible), *decoded)):
         for kind in _FORM_KINDS:
             if match := forms(kind).search(version):
-                yield kind, version[match.start() :].strip().partition("\n")[0]
+                yield kind, _quote(match)
         folded = _fold(version)
         yield from _find_phrases(folded)
         if sentence := find_sensitive(folded):
@@ -117,6 +117,12 @@ def _find_all(text: str) -> Iterator[tuple[RiskKind, str]]:
         for kind, quote in _find_phrases(variant):
             yield RiskKind.HIDDEN, quote
             yield kind, quote
+
+
+def _quote(match: re.Match[str]) -> str:
+    """Return a code span as it is written, or else the rest of the line."""
+    is_span = match[0].startswith("`") and match[0].endswith("`")
+    return match[0] if is_span else match.string[match.start() :].strip().partition("\n")[0]
 
 
 # Searches take time that grows with the square of the length of a word; of a long one, both ends count.

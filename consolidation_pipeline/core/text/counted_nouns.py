@@ -9,6 +9,7 @@ _PLURALS = {
     "is": "are",
     "has": "have",
     "waits": "wait",
+    "matches": "match",
 }
 
 

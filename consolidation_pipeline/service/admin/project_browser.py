@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from consolidation_pipeline.store.admin.project_browser import (
     KnowledgeFilter,
     load_change_subjects,
     load_map_points,
+    load_reverted,
+    load_review_outcomes,
     load_undo_states,
 )
 from consolidation_pipeline.store.database.engine import Engine
@@ -75,15 +78,36 @@ def list_runs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list
 
 
 def list_groups_with_subjects(engine: Engine, slug: str, *, limit: int, offset: int = 0, **filters: Any) -> Page:
-    """Return change groups, each with ``about``: the ``id`` and ``content`` of what it created or changed.
+    """Return change groups, each with what people read of it beside the columns of the ledger.
 
-    ``about`` is None if that was deleted. ``filters`` are those of ``history.list_change_groups``.
+    ``about``: the ``id`` and ``content`` of what it created or changed, None if that was deleted. ``outcome`` of a
+    review and ``reverts`` of a rollback: as in ``store.admin.project_browser``, else None. ``reason``: None if it only
+    repeats these. ``filters`` are those of ``history.list_change_groups``.
     """
     groups = list_change_groups(engine, slug, limit=limit, offset=offset, **filters)
+    ids = [group["group_id"] for group in groups]
     with engine.connect() as connection:
-        subjects = load_change_subjects(connection, [group["group_id"] for group in groups])
-    rows = [{**group, "about": subjects.get(group["group_id"])} for group in groups]
+        subjects, outcomes = load_change_subjects(connection, ids), load_review_outcomes(connection, ids)
+        reverted = load_reverted(connection, ids)
+    rows = [
+        {
+            **group,
+            "about": subjects.get(group["group_id"]),
+            "outcome": outcomes.get(group["group_id"]),
+            "reverts": reverted.get(group["group_id"]),
+            "reason": None if _is_plain(group["reason"] or "", group["changed_by"]) else group["reason"],
+        }
+        for group in groups
+    ]
     return Page(count_change_groups(engine, slug, **filters), rows)
+
+
+# Reasons that the program writes for decisions and rollbacks for which a person gave none.
+_ROLLBACK_REASON = re.compile(r"(?:undoes|redoes what was undone by) (?:group|job) [0-9a-f-]{36}")
+
+
+def _is_plain(reason: str, changed_by: str) -> bool:
+    return reason.endswith(f" by {changed_by}") or _ROLLBACK_REASON.fullmatch(reason) is not None
 
 
 def draw_map(engine: Engine, slug: str) -> str | None:

@@ -199,12 +199,24 @@ def _check_playbook(view: _View, test: MemoryTest) -> MemoryTestResult:
     return MemoryTestResult(test, passed, "" if passed else f"none of the {len(view.entries)} active entries says it")
 
 
+def _tell_absent(named: Mapping[str, Sequence[NamedMemory]], test: MemoryTest) -> str:
+    missing = [side for side in "ab" if not named.get(name_memory(test.body[side]))]
+    return f"no raw memory has the text or id of {' and '.join(missing)}" if missing else ""
+
+
+def tell_absent(engine: Engine, slug: str, tests: Iterable[MemoryTest]) -> dict[str, str]:
+    """Return by name of a test on a pair that it names memories which do not exist; others are left out."""
+    pairs = [test for test in tests if "a" in test.body]
+    with engine.connect() as connection:
+        named = _find_named(connection, get_project(connection, slug).id, pairs)
+    return {test.name: absent for test in pairs if (absent := _tell_absent(named, test))}
+
+
 def _check_pair(view: _View, test: MemoryTest) -> MemoryTestResult:
     sides = [view.named.get(name_memory(test.body[side]), ()) for side in "ab"]
     one, other = ({memory.merged_into for memory in side} - {None} for side in sides)
     common = one & other
-    missing = [side for side, found in zip("ab", sides, strict=True) if not found]
-    absent = f"no raw memory has the text or id of {' and '.join(missing)}" if missing else ""
+    absent = _tell_absent(view.named, test)
     if test.kind == "must_merge":
         return MemoryTestResult(test, bool(common), absent or ("" if common else "they are not in one merged memory"))
     return MemoryTestResult(test, not common, f"both are in merged memory {min(common, key=str)}" if common else absent)

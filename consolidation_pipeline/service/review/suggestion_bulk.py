@@ -14,11 +14,11 @@ from consolidation_pipeline.service.review.suggestion_decisions import (
     keep_variants,
     reject_suggestion,
 )
-from consolidation_pipeline.service.review.suggestion_queue import refill_queue
+from consolidation_pipeline.service.review.suggestion_queue import GroupRule, count_beyond, refill_queue
 from consolidation_pipeline.service.review.suggestions import check_filters
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review import suggestions as store
 
@@ -61,6 +61,53 @@ class Rule:
         """True if it has more than a project: a forgotten condition must not decide on all suggestions."""
         return (self.min_similarity, self.type, self.differ_only_in, self.limit) != (None, None, None, None)
 
+    @property
+    def of_groups(self) -> GroupRule | None:
+        """The rule for groups that wait beyond ``review_limit``; None if it selects none of them."""
+        if self.differ_only_in is None:
+            return None
+        return GroupRule(self.differ_only_in, self.type, self.min_similarity)
+
+
+@dataclass(frozen=True)
+class MatchCount:
+    """Numbers of the suggestions that match a rule, and of the groups beyond ``review_limit`` that do."""
+
+    waiting: int
+    beyond: int
+
+    @property
+    def total(self) -> int:
+        """Number of suggestions that a decision on all of them would decide."""
+        return self.waiting + self.beyond
+
+
+def count_matching(engine: Engine, rule: Rule, *, settings: Settings) -> MatchCount:
+    """Return how many suggestions ``decide_matching`` would select, without the limit of the rule.
+
+    Raises:
+        NotFoundError: There is no such project.
+        UsageError: The rule has no condition, or there is no such type or kind of difference.
+    """
+    _check_rule(rule)
+    with engine.connect() as connection:
+        project = get_project(connection, rule.project)
+        waiting = len(_list_ids(connection, project.id, replace(rule, limit=None)))
+    if rule.of_groups is None:
+        return MatchCount(waiting, 0)
+    return MatchCount(waiting, count_beyond(engine, project.id, effective_options(project, settings), rule.of_groups))
+
+
+def _list_ids(connection: Connection, project_id: UUID, rule: Rule) -> list[UUID]:
+    return store.list_pending_ids(
+        connection,
+        project_id,
+        memory_type=rule.type,
+        min_similarity=rule.min_similarity,
+        differ_only_in=rule.differ_only_in,
+        limit=rule.limit,
+    )
+
 
 def decide_matching(
     engine: Engine,
@@ -68,43 +115,45 @@ def decide_matching(
     decision: str,
     *,
     most: int | None = None,
+    expected: int | None = None,
     settings: Settings,
     decided_by: str,
     **how: Any,
 ) -> BulkResult:
     """Decide all suggestions that match a rule, each in its own transaction; a conflict does not stop the others.
 
-    A rule about a kind of difference also selects the groups of that kind that wait beyond ``review_limit``: they are
-    proposed first.
+    A rule about a kind of difference also selects the groups that match it among those that wait beyond
+    ``review_limit``: they are proposed first.
 
     Args:
         decision: A key of ``DECISIONS``.
         most: Most decisions of this call; None = no limit but the rule's.
+        expected: Number that the person was told; None = not checked.
         how: Arguments of its function, such as ``note``.
 
     Raises:
         NotFoundError: There is no such project.
         UsageError: The rule has no condition, or there is no such decision, type or kind of difference.
+        ConflictError: Not as many match as expected. Nothing was decided.
     """
+    _check_rule(rule)
+    with engine.connect() as connection:
+        project = get_project(connection, rule.project)
+    if rule.of_groups is not None:
+        options = effective_options(project, settings)
+        refill_queue(engine, project.id, options, changed_by=decided_by, rule=rule.of_groups)
+    with engine.connect() as connection:
+        ids = _list_ids(connection, project.id, rule)
+    if expected not in (None, len(ids)):
+        raise ConflictError(f"{len(ids)} suggestions match now, not {expected}: nothing was decided")
+    done = decide_each(engine, ids[:most], decision, settings=settings, decided_by=decided_by, **how)
+    return replace(done, remaining=len(ids[most:]) if most is not None else 0)
+
+
+def _check_rule(rule: Rule) -> None:
     if not rule.has_conditions:
         raise UsageError("a rule needs a condition besides the project: similarity, type, kind of difference or limit")
     check_filters("pending", rule.type, rule.differ_only_in)
-    with engine.connect() as connection:
-        project = get_project(connection, rule.project)
-    if rule.differ_only_in is not None:
-        options = effective_options(project, settings)
-        refill_queue(engine, project.id, options, changed_by=decided_by, differ_only_in=rule.differ_only_in)
-    with engine.connect() as connection:
-        ids = store.list_pending_ids(
-            connection,
-            project.id,
-            memory_type=rule.type,
-            min_similarity=rule.min_similarity,
-            differ_only_in=rule.differ_only_in,
-            limit=rule.limit,
-        )
-    done = decide_each(engine, ids[:most], decision, settings=settings, decided_by=decided_by, **how)
-    return replace(done, remaining=len(ids[most:]) if most is not None else 0)
 
 
 def decide_each(

@@ -192,9 +192,7 @@ def _read_edit(suggestion: Suggestion, content: str | None, lessons_learned: str
     if lost and not accept_loss:
         named = sorted(literal.text for literal in lost)
         listed = ", ".join(named[:_MAX_LISTED]) + (f" and {len(named) - _MAX_LISTED} more" * (len(named) > _MAX_LISTED))
-        raise UsageError(
-            f"the text leaves out what the originals say: {listed}. Add it, or accept the loss (accept_loss)"
-        )
+        raise UsageError(f"the text leaves out what the originals say: {listed}. Add it, or accept the loss")
     return text
 
 

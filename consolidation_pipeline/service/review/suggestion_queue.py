@@ -48,6 +48,7 @@ class RankedGroup:
 
     ``originals``: (id, version) of each member. ``fingerprint``: hash of members and contents, by which a group is
     recognised that was proposed before. ``kinds``: of the differences of its texts; None = they were not compared.
+    ``memory_type``: of the first member, known once they were.
     """
 
     group: SuggestGroup
@@ -55,6 +56,16 @@ class RankedGroup:
     originals: Sequence[tuple[UUID, int]]
     fingerprint: str
     kinds: tuple[str, ...] | None = None
+    memory_type: str | None = None
+
+
+@dataclass(frozen=True)
+class GroupRule:
+    """Groups with differences of one kind alone, to propose whatever their number; None = any type or similarity."""
+
+    differ_only_in: str
+    memory_type: str | None = None
+    min_similarity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,8 @@ def _compare(
     for one in groups:
         kinds = list_kinds([read_text(rows[id_]) for id_, _ in one.originals], word_similarity)
         taught = learn_from_decisions((kind.partition(":")[0] for kind in kinds), decided)
-        compared.append(replace(one, worth=one.worth * taught, kinds=kinds))
+        memory_type = rows[one.originals[0][0]].memory_type
+        compared.append(replace(one, worth=one.worth * taught, kinds=kinds, memory_type=memory_type))
     return compared
 
 
@@ -180,7 +192,6 @@ def build_suggestions(
     decided: Mapping[str, tuple[int, int]],
     *,
     max_chars: int,
-    differ_only_in: str | None = None,
 ) -> list[store.NewSuggestion]:
     """Return suggestions with texts that keep everything the originals say.
 
@@ -188,14 +199,12 @@ def build_suggestions(
         groups: Of a ranking.
         decided: Of that ranking.
         max_chars: Longest text, in characters.
-        differ_only_in: Only groups with differences of this kind; None = all.
     """
     new = [one for one in groups if one.kinds is None]
     compared = [*(one for one in groups if one.kinds is not None), *_compare(connection, new, decided)]
-    chosen = [one for one in compared if differ_only_in is None or differs_only_in(one.kinds or (), differ_only_in)]
-    rows = store.load_originals(connection, [id_ for one in chosen for id_, _ in one.originals])
-    texts = (merge_originals([rows[id_] for id_, _ in one.originals], max_chars=max_chars) for one in chosen)
-    return [_to_suggestion(one, merged.content) for one, merged in zip(chosen, texts, strict=True)]
+    rows = store.load_originals(connection, [id_ for one in compared for id_, _ in one.originals])
+    texts = (merge_originals([rows[id_] for id_, _ in one.originals], max_chars=max_chars) for one in compared)
+    return [_to_suggestion(one, merged.content) for one, merged in zip(compared, texts, strict=True)]
 
 
 def _to_suggestion(one: RankedGroup, content: str) -> store.NewSuggestion:
@@ -232,7 +241,7 @@ def refill_queue(
     options: ConsolidationOptions,
     *,
     changed_by: str,
-    differ_only_in: str | None = None,
+    rule: GroupRule | None = None,
 ) -> int:
     """Propose the next groups of the last run while there is room under ``review_limit``; return their number.
 
@@ -240,30 +249,48 @@ def refill_queue(
 
     Args:
         changed_by: Author of the new suggestions in the ledger.
-        differ_only_in: Propose all groups with differences of this kind only, whatever their number.
+        rule: Propose all groups that match it instead, whatever their number.
     """
     author = Author(project_id, None, changed_by)
     with engine.begin() as connection:
         # Two decisions at a time must not propose the same group.
         lock_active_keys(connection, [project_id])
         room = options.review_limit - store.count_suggestions(connection, project_id).get("pending", 0)
-        if room <= 0 and differ_only_in is None:
+        if room <= 0 and rule is None:
             return 0
-        groups = read_suggest_groups(load_clusters(connection, project_id, "suggest"))
-        if not groups:
-            return 0
-        t_suggest = _load_threshold(connection, project_id, options)
-        first = room if differ_only_in is None else 0
-        ranking = rank_groups(connection, project_id, groups, first=first, scope=options.scope, t_suggest=t_suggest)
-        suggestions = build_suggestions(
-            connection,
-            ranking.groups[: first or MAX_COMPARED],
-            ranking.decided,
-            max_chars=options.merge_max_chars,
-            differ_only_in=differ_only_in,
-        )
+        ranking = _rank_last_run(connection, project_id, options, first=room if rule is None else 0)
+        groups = ranking.groups[:room] if rule is None else _select(connection, ranking, rule)
+        suggestions = build_suggestions(connection, groups, ranking.decided, max_chars=options.merge_max_chars)
         write_suggestions(connection, author, suggestions, now=datetime.now(UTC))
     return len(suggestions)
+
+
+def count_beyond(engine: Engine, project_id: UUID, options: ConsolidationOptions, rule: GroupRule) -> int:
+    """Return the number of groups that ``refill_queue`` would propose by a rule."""
+    with engine.connect() as connection:
+        ranking = _rank_last_run(connection, project_id, options, first=0)
+        return len(_select(connection, ranking, rule))
+
+
+def _rank_last_run(connection: Connection, project_id: UUID, options: ConsolidationOptions, *, first: int) -> Ranking:
+    """Return the ranking of the groups of the last run; the order of the ``first`` counts."""
+    groups = read_suggest_groups(load_clusters(connection, project_id, "suggest"))
+    if not groups:
+        return Ranking([], 0, 0, {})
+    t_suggest = _load_threshold(connection, project_id, options)
+    return rank_groups(connection, project_id, groups, first=first, scope=options.scope, t_suggest=t_suggest)
+
+
+def _select(connection: Connection, ranking: Ranking, rule: GroupRule) -> list[RankedGroup]:
+    """Return the groups that match a rule, of the ``MAX_COMPARED`` worth most that are similar enough."""
+    # The tolerance is that of stored similarities, as in ``list_pending_ids``.
+    least = None if rule.min_similarity is None else rule.min_similarity - 1e-6
+    near = [one for one in ranking.groups if least is None or (one.group.similarity or 0.0) >= least]
+    return [
+        one
+        for one in _compare(connection, near[:MAX_COMPARED], ranking.decided)
+        if differs_only_in(one.kinds or (), rule.differ_only_in) and rule.memory_type in (None, one.memory_type)
+    ]
 
 
 def _load_threshold(connection: Connection, project_id: UUID, options: ConsolidationOptions) -> float:

@@ -205,8 +205,15 @@ def list_suggestions(
     return SuggestionPage(total, [_to_suggestion(row, found) for row in rows])
 
 
-def describe_queue(engine: Engine, slug: str | None, *, settings: Settings) -> QueueState:
-    """Return what waits in a project, or in all of them.
+def describe_queue(
+    engine: Engine,
+    slug: str | None,
+    *,
+    settings: Settings,
+    type: str | None = None,
+    min_similarity: float | None = None,
+) -> QueueState:
+    """Return what waits in a project, or in all of them; of suggestions, those of a memory type and similarity alone.
 
     Raises:
         NotFoundError: There is no such project.
@@ -214,7 +221,7 @@ def describe_queue(engine: Engine, slug: str | None, *, settings: Settings) -> Q
     with engine.connect() as connection:
         project_id = None if slug is None else get_project(connection, slug).id
         beyond = count_unproposed_groups(connection, project_id)
-        kinds = list_pending_kinds(connection, project_id)
+        kinds = list_pending_kinds(connection, project_id, memory_type=type, min_similarity=min_similarity)
         projects = [get_project(connection, name) for name in beyond]
     limits = {one.slug: effective_options(one, settings).review_limit for one in projects}
     common = count_kinds(kinds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,9 @@ class LineageSource:
     """Cosine similarity to the memory that was derived from it."""
     content: str | None
     """Null if the source was deleted."""
+    learned_at: datetime | None
+    author: str | None
+    """Agent or user that a raw memory is of, or else its source."""
     sources: list[LineageSource]
 
 
@@ -46,6 +50,8 @@ class DerivedKnowledge:
     """1 if it was derived directly."""
     content: str
     active: bool
+    status: str
+    """active, archived, superseded or retired; of a playbook entry active, review or retired."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,8 @@ def _build_tree(child: UUID, edges: Mapping[UUID, Sequence[Any]]) -> list[Lineag
             memory_type=edge.memory_type,
             similarity=edge.similarity,
             content=edge.content,
+            learned_at=edge.learned_at,
+            author=edge.author,
             sources=_build_tree(edge.parent_id, edges),
         )
         for edge in edges.get(child, ())

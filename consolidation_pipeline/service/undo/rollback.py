@@ -121,23 +121,48 @@ def roll_back(
         ProjectBusyError: A run or another rollback holds the project.
     """
     with engine.connect() as connection:
-        found = find_rollback_target(connection, target)
-    if found is None:
-        raise NotFoundError(f"{target} is not the id of a change, a group or a job that changed anything")
-    with hold_project(engine, found.project), engine.begin() as connection:
-        lock_active_keys(connection, [found.project.id])
-        found = find_rollback_target(connection, target) or found
-        _check_target(found, target, effective_options(found.project, settings).rollback_days)
-        found = _leave_out_erased(connection, found, target)
-        dependents = list_dependents(connection, found.changes)
-        if list_erased(connection, [change.seq for change in dependents]):
-            raise ConflictError(f"{target} cannot be undone: {_ERASED}, and it depends on them")
+        project = _find_target(connection, target).project
+    with hold_project(engine, project), engine.begin() as connection:
+        lock_active_keys(connection, [project.id])
+        found, dependents = _find_changes(connection, target, settings)
         if dependents and not cascade:
             _reject_dependents(dependents)
         changes = [*found.changes, *(change.seq for change in dependents)]
         attributes = {"consolidation.rollback.target": str(target), tracing.MEMORY_RECORD_COUNT: len(changes)}
         with tracing.memory_span("update_memory", found.project.slug, attributes):
             return _revert(connection, found, changes, target=target, changed_by=changed_by, reason=reason)
+
+
+def list_later_changes(engine: Engine, target: UUID, *, settings: Settings) -> list[UUID]:
+    """Return the ids of the later changes that depend on a job or group, which ``cascade`` undoes too; oldest first.
+
+    Raises:
+        NotFoundError, ExpiredError: As ``roll_back``.
+        ConflictError: It was rolled back before, or it or what depends on it changed memories that were erased since.
+    """
+    with engine.connect() as connection:
+        _, dependents = _find_changes(connection, target, settings)
+    return [row.id for row in dependents]
+
+
+def _find_target(connection: Connection, target: UUID) -> RollbackTarget:
+    found = find_rollback_target(connection, target)
+    if found is None:
+        raise NotFoundError(f"{target} is not the id of a change, a group or a job that changed anything")
+    return found
+
+
+def _find_changes(
+    connection: Connection, target: UUID, settings: Settings
+) -> tuple[RollbackTarget, Sequence[Row[Any]]]:
+    """Return the changes to roll back, and the later ones that depend on them. Raise the errors of ``roll_back``."""
+    found = _find_target(connection, target)
+    _check_target(found, target, effective_options(found.project, settings).rollback_days)
+    found = _leave_out_erased(connection, found, target)
+    dependents = list_dependents(connection, found.changes)
+    if list_erased(connection, [change.seq for change in dependents]):
+        raise ConflictError(f"{target} cannot be undone: {_ERASED}, and it depends on them")
+    return found, dependents
 
 
 def _check_target(found: RollbackTarget, target: UUID, days: int) -> None:
@@ -167,11 +192,12 @@ def _reject_dependents(dependents: Sequence[Row[Any]]) -> None:
     """Raise ConflictError naming the dependent groups, newest first: the order in which they can be undone."""
     groups = {row.group_id: row for row in reversed(dependents)}
     listed = [f"{row.operation} of {row.changed_at:%Y-%m-%d %H:%M}, group {id_}" for id_, row in groups.items()]
-    more = f"; and {len(listed) - _SHOWN_GROUPS} more groups" if len(listed) > _SHOWN_GROUPS else ""
+    more = [f"and {len(listed) - _SHOWN_GROUPS} more groups"] if len(listed) > _SHOWN_GROUPS else []
     count = "1 later change depends" if len(dependents) == 1 else f"{len(dependents)} later changes depend"
     raise ConflictError(
-        f"{count} on it: {'; '.join(listed[:_SHOWN_GROUPS])}{more}; roll those back first, or use --cascade",
+        f"{count} on it; roll these groups back first, or use --cascade:",
         tuple(str(row.id) for row in dependents),
+        (*listed[:_SHOWN_GROUPS], *more),
     )
 
 

@@ -1,4 +1,4 @@
-"""Queries of the web pages: knowledge of one kind, points of the map, undo state of jobs, subjects of changes."""
+"""Queries of the web pages: knowledge of one kind, points of the map, undo state of jobs, what changes were about."""
 
 from __future__ import annotations
 
@@ -174,4 +174,41 @@ def load_change_subjects(connection: Connection, group_ids: Sequence[UUID]) -> d
     (``is_suggestion``), or a relation: the id of one of its memories and the text of both. Deleted ones are left out.
     """
     rows = connection.execute(text(_LOAD_CHANGE_SUBJECTS), {"groups": list(group_ids)})
+    return {row.group_id: row for row in rows}
+
+
+# A change of a proposal's text has no status.
+_LOAD_OUTCOMES = """
+    SELECT DISTINCT ON (c.group_id) c.group_id, CASE
+        WHEN c.entity_type = 'consolidation_suggestions' AND c.previous_state IS NULL THEN 'proposed'
+        WHEN c.new_state ? 'status' THEN c.new_state ->> 'status'
+        WHEN c.new_state ? 'retired_at' THEN 'retired'
+        WHEN c.new_state ? 'needs_review' THEN 'active'
+        ELSE 'rewritten' END
+    FROM consolidation.consolidation_changes c
+    WHERE c.group_id = ANY(:groups) AND c.operation = 'review' ORDER BY c.group_id, c.seq
+"""
+
+
+def load_review_outcomes(connection: Connection, group_ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Return what became of the reviewed row by change group: its new status, ``proposed`` or ``rewritten``."""
+    return dict(connection.execute(text(_LOAD_OUTCOMES), {"groups": list(group_ids)}).tuples().all())
+
+
+_LOAD_REVERTED = """
+    SELECT r.group_id, count(DISTINCT c.group_id) AS groups, (array_agg(c.group_id))[1] AS one_group,
+        CASE WHEN count(DISTINCT c.job_id) = 1 AND count(c.job_id) = count(*) THEN (array_agg(c.job_id))[1] END AS job,
+        bool_and(c.operation = 'rollback') AS is_redo
+    FROM consolidation.consolidation_changes r JOIN consolidation.consolidation_changes c ON c.id = r.reverts_change_id
+    WHERE r.group_id = ANY(:groups) GROUP BY 1
+"""
+
+
+def load_reverted(connection: Connection, group_ids: Sequence[UUID]) -> dict[UUID, Row[Any]]:
+    """Return what each rollback among the change groups undid.
+
+    Returns:
+        Rows of ``groups``, their number, ``one_group`` of them, ``job`` if they are of one, and ``is_redo``.
+    """
+    rows = connection.execute(text(_LOAD_REVERTED), {"groups": list(group_ids)})
     return {row.group_id: row for row in rows}

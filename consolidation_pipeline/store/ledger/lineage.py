@@ -102,7 +102,9 @@ _LOAD_LINEAGE = """
         SELECT l.child_id, l.parent_id, l.parent_kind, l.similarity, tree.level + 1
         FROM consolidation.memory_lineage l JOIN tree ON l.child_id = tree.parent_id WHERE tree.level < :depth)
     SELECT tree.*, coalesce(raw.execution_summary, derived.content) AS content,
-        coalesce(raw.memory_type, derived.memory_type) AS memory_type
+        coalesce(raw.memory_type, derived.memory_type) AS memory_type,
+        coalesce(raw.learned_at, derived.learned_at) AS learned_at,
+        coalesce(nullif(raw.agent_id, ''), nullif(raw.user_id, ''), raw.source) AS author
     FROM tree
         LEFT JOIN consolidation.task_memories raw ON raw.id = tree.parent_id
         LEFT JOIN consolidation.consolidated_memories derived ON derived.id = tree.parent_id
@@ -116,12 +118,14 @@ def load_lineage(connection: Connection, root: UUID, *, depth: int) -> Sequence[
     Below a playbook entry are its source and, beside it, evidence that is not below the source.
 
     Returns:
-        Rows of ``child_id``, ``parent_id``, ``parent_kind``, ``similarity``, ``level``, ``content``, ``memory_type``.
+        Rows of ``child_id``, ``parent_id``, ``parent_kind``, ``similarity``, ``level``, ``content``, ``memory_type``,
+        ``learned_at``, ``author``.
     """
     return connection.execute(text(_LOAD_LINEAGE), {"root": root, "depth": depth}).all()
 
 
-_LOAD_DERIVED = """
+_LOAD_DERIVED = compose(
+    """
     WITH RECURSIVE up AS (
         SELECT child_id, similarity, 1 AS steps FROM consolidation.memory_lineage WHERE parent_id = :id
         UNION
@@ -137,26 +141,29 @@ _LOAD_DERIVED = """
         UNION ALL
         SELECT e.*, 1 FROM consolidation.playbook_entries e
         WHERE e.supporting_memory_ids @> ARRAY[CAST(:id AS uuid)] AND e.id NOT IN (SELECT id FROM promoted))
-    SELECT d.id, d.kind, d.memory_type, up.similarity, up.steps, d.content, d.retired_at IS NULL AS active
+    SELECT d.id, d.kind, d.memory_type, up.similarity, up.steps, d.content, d.retired_at IS NULL AS active,
+        /* status */ AS status
     FROM up JOIN consolidation.consolidated_memories d ON d.id = up.child_id
     UNION ALL
     SELECT e.id, 'playbook', e.category, CASE
             WHEN m.content_hash = e.content_hash THEN 1
             WHEN m.embedding_model = e.embedding_model THEN (1 - (m.embedding <=> e.embedding))::real END,
-        e.steps, e.content, e.status = 'active'
+        e.steps, e.content, e.status = 'active', e.status
     FROM entries e LEFT JOIN (
         SELECT id, content_hash, embedding_model, embedding FROM consolidation.task_memories WHERE id = :id
         UNION ALL
         SELECT id, content_hash, embedding_model, embedding FROM consolidation.consolidated_memories WHERE id = :id
         ) m ON true
     ORDER BY steps, id
-"""
+    """,
+    status=CONSOLIDATED_STATUS,
+)
 
 
 def load_derived(connection: Connection, memory_id: UUID) -> Sequence[Row[Any]]:
     """Return what was derived from a memory, nearest first, playbook entries that only cite it as evidence included.
 
     Returns:
-        Rows of ``id``, ``kind``, ``memory_type``, ``similarity``, ``steps`` up, ``content``, ``active``.
+        Rows of ``id``, ``kind``, ``memory_type``, ``similarity``, ``steps`` up, ``content``, ``active``, ``status``.
     """
     return connection.execute(text(_LOAD_DERIVED), {"id": memory_id}).all()

@@ -6,15 +6,27 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.review.suggestions import list_conditions
+
 _LIST_PENDING_KINDS = """
-    SELECT coalesce(difference_kinds, '{}') AS kinds FROM consolidation.consolidation_suggestions
-    WHERE status = 'pending' AND (CAST(:project AS uuid) IS NULL OR project_id = :project)
+    SELECT coalesce(s.difference_kinds, '{}') AS kinds FROM consolidation.consolidation_suggestions s
+    WHERE true/* filters */
 """
 
 
-def list_pending_kinds(connection: Connection, project_id: UUID | None) -> list[list[str]]:
-    """Return the kinds of differences of each suggestion that waits; None = in all projects."""
-    return [list(kinds) for kinds in connection.scalars(text(_LIST_PENDING_KINDS), {"project": project_id})]
+def list_pending_kinds(
+    connection: Connection,
+    project_id: UUID | None,
+    *,
+    memory_type: str | None = None,
+    min_similarity: float | None = None,
+) -> list[list[str]]:
+    """Return the kinds of differences of each suggestion that waits; None = in all projects, of any type and so on."""
+    filters = list_conditions(project_id, "pending", memory_type, min_similarity, None)
+    bound = {"project": project_id, "status": "pending", "type": memory_type, "min_similarity": min_similarity}
+    found = connection.scalars(text(compose(_LIST_PENDING_KINDS, filters=filters)), bound)
+    return [list(kinds) for kinds in found]
 
 
 _COUNT_DECISIONS = """

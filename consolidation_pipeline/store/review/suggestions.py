@@ -67,7 +67,7 @@ def list_suggestions(
     Args:
         differ_only_in: Kind of all differences between the originals.
     """
-    filters = _filters(project_id, status, memory_type, min_similarity, differ_only_in)
+    filters = list_conditions(project_id, status, memory_type, min_similarity, differ_only_in)
     bound = {
         "project": project_id,
         "status": status,
@@ -85,13 +85,14 @@ _DIFFERS_ONLY_IN = """cardinality(s.difference_kinds) > 0 AND NOT EXISTS (
     SELECT 1 FROM unnest(s.difference_kinds) AS d(kind) WHERE :kind NOT IN (d.kind, split_part(d.kind, ':', 1)))"""
 
 
-def _filters(
+def list_conditions(
     project_id: UUID | None,
     status: str | None,
     memory_type: str | None,
     min_similarity: float | None,
     differ_only_in: str | None,
 ) -> str:
+    """Return the conditions on suggestions ``s``, with the parameters of ``list_suggestions``; None = no condition."""
     return conditions(
         None if project_id is None else "s.project_id = :project",
         None if status is None else "s.status = :status",
@@ -344,7 +345,7 @@ def list_pending_ids(
 
     None = any type, similarity or differences, no limit.
     """
-    filters = _filters(project_id, "pending", memory_type, min_similarity, differ_only_in)
+    filters = list_conditions(project_id, "pending", memory_type, min_similarity, differ_only_in)
     bound = {
         "project": project_id,
         "status": "pending",

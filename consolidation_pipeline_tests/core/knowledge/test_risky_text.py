@@ -43,7 +43,7 @@ def test_harmless_advice_has_no_risk(text: str) -> None:
 def test_command_is_no_sign_of_injection(text: str) -> None:
     (risk,) = find_risks(text)
     assert (risk.kind, risk.is_injection) == (RiskKind.COMMAND, False)
-    assert risk.reason.startswith("contains a command (no sign of an injection by itself)")
+    assert risk.reason.startswith("contains a command or code (no sign of an injection by itself)")
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,11 @@ def test_each_kind_is_told_once_with_a_short_quote() -> None:
     assert [risk.kind.value for risk in risks] == ["override", "command"]
     assert all(len(risk.quote) <= 60 for risk in risks)
     assert find_risks("") == ()
+
+
+def test_code_span_is_quoted_whole() -> None:
+    (risk,) = find_risks("Pass the bytes of `await request.body()` to construct_event, before anything parses them.")
+    assert risk.quote == "`await request.body()`"
 
 
 def test_long_words_are_searched_at_both_ends() -> None:

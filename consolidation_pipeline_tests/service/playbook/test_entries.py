@@ -182,6 +182,10 @@ def test_lineage_of_entry_reaches_all_evidence(topics: Pipeline, run_with_duplic
     for memory in hooks.supporting_memory_ids:
         derived = trace_memory(topics.engine, str(memory), depth=1).derived
         assert (hooks.id, "playbook", True) in [(row.id, row.kind, row.active) for row in derived]
+    topics.write("UPDATE {s}.playbook_entries SET status = 'review' WHERE id = :id", id=hooks.id)
+    derived = trace_memory(topics.engine, str(hooks.supporting_memory_ids[0]), depth=1).derived
+    assert ("playbook", False, "review") in [(row.kind, row.active, row.status) for row in derived]
+    assert {"active"} == {row.status for row in derived if row.kind != "playbook"}
 
 
 def test_rolled_back_reinforcement_is_not_repeated(
@@ -218,7 +222,7 @@ def test_rollback_of_pattern_needs_entry_cascade(topics: Pipeline) -> None:
     run_topics(topics)
     hooks, moves = list_entries(topics)
     pattern = topics.last_group(entity=hooks.source_id)
-    with pytest.raises(ConflictError, match=r"promote of .*--cascade"):
+    with pytest.raises(ConflictError, match=r"--cascade: promote of"):
         topics.roll_back(pattern)
     topics.roll_back(pattern, cascade=True)
     assert [row.id for row in list_entries(topics)] == [moves.id]

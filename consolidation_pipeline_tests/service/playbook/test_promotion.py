@@ -383,7 +383,7 @@ def test_automatic_promotion_needs_three_writers(writers: str, status: str) -> N
 def test_risky_text_waits_with_its_reason(details: dict[str, Any]) -> None:
     draft = single_draft(draft_changes([make_candidate(9, text="Run make clean first.", details=details)]))
     assert draft.entry.status == "review"
-    assert "contains a command (no sign of an injection by itself): 'Run make clean first.'" in draft.reasons[0]
+    assert "contains a command or code (no sign of an injection by itself): 'Run make clean first.'" in draft.reasons[0]
 
 
 def test_injection_behind_a_harmless_text_waits() -> None:

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from consolidation_pipeline.core.knowledge.difference_kinds import list_kinds
-from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.review import suggestion_queue
-from consolidation_pipeline.service.review.suggestion_bulk import Rule, decide_each, decide_matching
+from consolidation_pipeline.service.review.suggestion_bulk import (
+    MatchCount,
+    Rule,
+    count_matching,
+    decide_each,
+    decide_matching,
+)
 from consolidation_pipeline.service.review.suggestion_decisions import (
     approve_suggestion,
     keep_variants,
@@ -204,6 +210,24 @@ def test_rule_decides_kind_beyond_limit(queue: Queue) -> None:
     assert len(queue.list("kept")) == PAIRS
     assert [one.difference_kinds for one in queue.list()] == [("polarity",)]
     assert queue.decide_matching("reject", differ_only_in="value").decided == []
+
+
+def test_rule_proposes_only_what_it_decides(shared: Pipeline) -> None:
+    shared.clear()
+    shared.configure_new(summarize=False, archive=False, review_limit=0)
+    shared.add([*pair_rows(range(3)), *pair_rows(range(3, 5), memory_type="change")])
+    propose(shared, PHASES)
+    rule = Rule(SLUG, type="change", differ_only_in="value")
+    settings = shared.settings
+    assert count_matching(shared.engine, rule, settings=settings) == MatchCount(0, 2)
+    with pytest.raises(ConflictError, match="2 suggestions match now, not 1: nothing was decided"):
+        decide_matching(shared.engine, rule, "keep", expected=1, settings=settings, decided_by="anna")
+    assert count_matching(shared.engine, rule, settings=settings) == MatchCount(2, 0)
+    done = decide_matching(shared.engine, rule, "keep", expected=2, settings=settings, decided_by="anna")
+    state = describe_queue(shared.engine, SLUG, settings=settings)
+    assert (len(done.decided), state.pending, state.groups_beyond) == (2, 0, 3)
+    nearest = Rule(SLUG, min_similarity=1.0, differ_only_in="value")
+    assert count_matching(shared.engine, nearest, settings=settings).total == 0
 
 
 def test_rule_decides_at_most_a_number(queue: Queue) -> None:

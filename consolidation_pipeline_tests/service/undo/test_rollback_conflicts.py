@@ -16,7 +16,7 @@ from consolidation_pipeline.errors import ConflictError, ProjectBusyError
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.runs import run_lifecycle
 from consolidation_pipeline.service.undo import rollback
-from consolidation_pipeline.service.undo.rollback import roll_back
+from consolidation_pipeline.service.undo.rollback import list_later_changes, roll_back
 from consolidation_pipeline.store.database.schema import memory_relations, playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
@@ -59,14 +59,15 @@ def test_rollback_lists_dependent_changes(pipeline: Pipeline) -> None:
     job = merge_pair(pipeline)
     groups = insert_dependents(pipeline)
     before, changes = dump_knowledge(pipeline), dump_tables(pipeline, tables=["consolidation_changes"])
-    with pytest.raises(ConflictError, match=r"2 later changes depend on it: promote of .*--cascade") as refused:
+    with pytest.raises(ConflictError, match=r"2 later changes depend on it; .*--cascade: promote of") as refused:
         pipeline.roll_back(job)
     later = pipeline.rows("SELECT id FROM {s}.consolidation_changes WHERE operation = 'promote'")
     assert set(refused.value.conflicts) == {str(row.id) for row in later}
+    assert set(list_later_changes(pipeline.engine, job, settings=pipeline.settings)) == {row.id for row in later}
     assert all(str(group) in str(refused.value) for group in groups)
     assert (dump_knowledge(pipeline), dump_tables(pipeline, tables=["consolidation_changes"])) == (before, changes)
     pipeline.roll_back(groups[-1])
-    with pytest.raises(ConflictError, match="1 later change depends on it: promote of"):
+    with pytest.raises(ConflictError, match=r"1 later change depends on it; .*: promote of"):
         pipeline.roll_back(job)
 
 
