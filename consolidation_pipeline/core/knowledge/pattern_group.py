@@ -137,14 +137,16 @@ class PatternGroup:
         return f"{TO_TRY}{one.lesson.text}" if is_guess else one.lesson.text
 
     def tell_with(self, one: Candidate, later: RankedSentence | None) -> str:
-        """Return a sentence as the text tells it, with what a newer text says of it.
+        """Return a sentence as the text tells it, behind what a newer text says of it.
 
         A fact that none of the newest units says has the last day of those that do: it may have changed since.
         """
         text, day = self.tell(one), self.units[later.text].day if later else self._find_last_day(one)
         if day is None:
             return text
-        return tell_later(text, later.sentence.text, day) if later else tell_day(text, day)
+        if later is None:
+            return tell_day(text, day, self.language)
+        return tell_later(text, self.read(later).lesson.text, day, self.language)
 
     def measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""
@@ -246,6 +248,10 @@ class PatternGroup:
     def weigh_texts(self, texts: Iterable[int]) -> float:
         """Return the share of texts by weight."""
         return sum(self.units[at].weight for at in set(texts)) / self.weight
+
+    def measure_part(self, texts: Iterable[int]) -> float:
+        """Return the share of the units, by weight, that texts are. Nothing may be left of the text of a unit."""
+        return sum(self.units[at].weight for at in set(texts)) / sum(unit.weight for unit in self.units)
 
     def measure_asking(self) -> float:
         """Return the share of units that ask something."""

@@ -50,6 +50,8 @@ _WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_])|\([^()\s]*\))*[`
 _OPERATOR_BEFORE, _OPERATOR_AFTER = re.compile(r"[*/^]\s*$|[\w)]\s+\+\s+$"), re.compile(r"\s*[*^]|\s+[/+]\s")
 # Cues of opposite bounds, and the class of markers such as "if" and "when".
 _BOUNDS, _CONDITION = frozenset(("above", "below")), "if"
+# Markers of reasons.
+_REASONS = frozenset(("because", "result"))
 # Cues that stand at the verb of a clause.
 _VERB_CUES = ("modality", "polarity")
 
@@ -250,10 +252,12 @@ def is_name(token: Token) -> bool:
 def _deny_each_other(denials: Sequence[Difference], sides: tuple[_Side, _Side]) -> bool:
     """Return True if sentences differ in negations, opposites and the like alone.
 
-    One may add detail if a negation opens one of them: "Never restart it", "Restart it after a deploy".
+    One may add a reason, and detail if a negation opens one of them: "Never restart it", "Restart it after a deploy".
     """
     if not denials or any(side.spans["word"] for side in sides):
         return False
+    for side in sides:
+        side.drop_reasons()
     added = [side for side in sides if side.spans["addition"]]
     if not added:
         return True
@@ -325,6 +329,13 @@ class _Side:
         begin, end = self.find_clause(claimed)
         for kind in ("addition", "modifier"):
             self.spans[kind] = [span for span in self.spans[kind] if begin <= span[0] < end]
+
+    def drop_reasons(self) -> None:
+        """Drop what is added in clauses of its own that are no cases: "so that it stays dry", not "if it is dry"."""
+        added = {start for start, _ in self.spans["addition"]}
+        shared = {token.clause for token in self.reading.tokens if token.start not in added or token.governor}
+        shared |= {cue.clause for cue in self.reading.cues if cue.category == "marker" and cue.pole not in _REASONS}
+        self.spans["addition"] = [span for span in self.spans["addition"] if self.tokens[span[0]].clause in shared]
 
     def find_clause(self, claimed: str) -> Span:
         """Return where the tokens of the clause of the claim begin and end."""
