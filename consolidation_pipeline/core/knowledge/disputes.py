@@ -247,7 +247,7 @@ def _tell(
     language: str | None,
 ) -> str:
     """Return the text of the rule, and in brackets what the other claims say."""
-    language = detect_language(text) or language or "en"
+    language = language or detect_language(text) or "en"
     phrases = _PHRASES[language]
     rivals = [*overruled, *(claims[0] for claims in elsewhere)]
     own = rule.comparison.other
@@ -280,13 +280,13 @@ def _tell(
 
 def tell_later(text: str, later: str, day: date, language: str | None) -> str:
     """Return what a memory of a later day says, and in brackets the sentence that was so before."""
-    language = detect_language(later) or language or "en"
+    language = language or detect_language(later) or "en"
     return _add_note(later, _PHRASES[language].dated.format(_format_day(day, language), quote_sentence(text).text))
 
 
 def tell_day(text: str, day: date, language: str | None) -> str:
     """Return a sentence, and in brackets the last day on which it was said."""
-    language = detect_language(text) or language or "en"
+    language = language or detect_language(text) or "en"
     return _add_note(text, _PHRASES[language].as_of.format(_format_day(day, language)))
 
 

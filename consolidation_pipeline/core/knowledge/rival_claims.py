@@ -155,7 +155,8 @@ def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
     if any(side.is_in_formula("value") for side in sides):
         return None
     if any(side.count(*_THINGS) for side in sides):
-        quotes = [side.quote("value", *_THINGS) for side in sides]
+        is_apart = any(side.goes_on("value", *_THINGS) for side in sides)
+        quotes = [quote_sentence(side.reading.text) if is_apart else side.quote("value", *_THINGS) for side in sides]
         return Comparison("elsewhere", sides[1].join(*_THINGS) or "-", sides[1].join("value"), *quotes)
     quotes = [side.quote("value") for side in sides]
     if any(side.speaks_of("value") for side in sides) or all(side.claims_labels() for side in sides):
@@ -370,6 +371,18 @@ class _Side:
             _OPERATOR_BEFORE.search(text[:start]) is not None or _OPERATOR_AFTER.match(text, end) is not None
             for start, end in self.spans[claimed]
         )
+
+    def goes_on(self, claimed: str, *kinds: str) -> bool:
+        """Return True if several words of both sentences stand between the claim and later words of these kinds.
+
+        "Sheds over 40 m² need a permit of the mayor": the quotation would end in the middle of "over 90 m² .. and Ada".
+        """
+        (_, end), (begin, last) = self.spans[claimed][-1], self.find_clause(claimed)
+        later = [span for kind in kinds for span in self.spans[kind] if max(begin, end) <= span[0] < last]
+        own = {start for start, _ in later}
+        stop = max(own, default=end)
+        between = (end <= token.start < stop and token.start not in own for token in self.reading.tokens)
+        return sum(between) > 1
 
     def quote(self, claimed: str, *kinds: str) -> Quote:
         """Return the words from the first to the last of these kinds in the clause of the claim."""

@@ -191,6 +191,22 @@ def test_comparisons_grow_with_sentences_alone(monkeypatch: pytest.MonkeyPatch) 
     assert 0 < len(compared) <= 2 * len(texts)
 
 
+def test_claims_that_differ_twice_are_told_whole() -> None:
+    texts = [
+        "Sheds over 40 m² need a permit of the mayor.",
+        "Sheds over 90 m² need a permit of the mayor and the fire brigade.",
+    ]
+    (found,) = find(*texts)
+    assert found.told == f"{texts[0][:-1]} (also “{texts[1][:-1]}”)."
+
+
+def test_words_are_in_the_language_of_the_group() -> None:
+    (found, *_) = find(
+        "Halle Nord: 40 kg.", "Halle Nord: 90 kg.", "Die Waage in der Küche ist neu.", days=(MAY, JANUARY, MAY)
+    )
+    assert found.told == "Halle Nord: 40 kg (notiert 2026-05-12; vorher 90 kg)."
+
+
 def test_part_of_formula_is_no_rival_claim() -> None:
     texts = ["The letters move by a fixed value of 4.", "The letters move by a fixed value of 2 * n."]
     assert find_disputes([Statement(text, at) for at, text in enumerate(texts)]) == []
