@@ -78,7 +78,10 @@ class SameClaim:
         words = extract_content_words(text)
         shared = len(self.words & words)
         least = _ON_MATTER_BY_NAME if self._list_shared_names(text) or self._is_left_by(text) else _ON_MATTER
-        return shared >= max(_FEWEST_SHARED, least * len(words))
+        # On which day something changed is no matter of its own.
+        days = (token.text for token in read_sentence(text, self.language).tokens if token.key.startswith("date:"))
+        own = words - frozenset[str]().union(*map(extract_content_words, days)) | self.words & words
+        return shared >= max(_FEWEST_SHARED, least * len(own))
 
     def _list_shared_names(self, text: str) -> set[str]:
         """Return the keys of the names and values that the claim and a text have."""
@@ -125,7 +128,7 @@ class SameClaim:
             return True
         # "Ann owes Ben 20 dollars", "Ben gave the 20 dollars back": a report in other words, not the same turned.
         is_other = any(one.kind == "word" or PROOFS[one.kind] == "contradicts" for one in found)
-        is_told = is_other and read_lesson(text).role not in ("rule", "warning")
+        is_told = is_other and not any(read_lesson(one).role in ("rule", "warning") for one in (self.text, text))
         is_told &= (
             _MOSTLY <= self._measure_own(text) < 1 and len(self.words & extract_content_words(text)) >= _TOLD_WORDS
         )
