@@ -72,6 +72,9 @@ _SUPPORTS = 0.3
 # A unit is on the matter of a sentence if one of its own has this cosine with it. Of the units that say more than what
 # they are about, this share must be on it, and in all this weight of them.
 _ON_MATTER, _ON_MATTER_SHARE, _FEWEST_WEIGHT = 0.12, 0.6, 2.0
+# In a group of so few units, two topics of two memories each share a word such as "lock": this cosine is needed, unless
+# the sentence tells what several units say.
+_FEW_UNITS, _ON_MATTER_OF_FEW = 5, 0.16
 # Sentences that are searched for the opposite, and the share of units on a matter that may say it.
 _MAX_COMPARED, _AGAINST = 24, 0.34
 # Share of the attempts on a matter that contest a guess, from which it is not told.
@@ -159,7 +162,9 @@ class PatternGroup:
     def stands_for_most(self, one: Candidate) -> bool:
         """Return True if most units are on the matter of a sentence, and few of them say the opposite."""
         cosines = self.compare(one)
-        near = {other.text for other, cosine in cosines if cosine >= _ON_MATTER}
+        is_strict = len(self.texts) <= _FEW_UNITS and not is_disputed(one.ranked)
+        least = _ON_MATTER_OF_FEW if is_strict else _ON_MATTER
+        near = {other.text for other, cosine in cosines if cosine >= least}
         weight = sum(self.units[at].weight for at in near)
         speaking = [at for at, found in self.sentences.items() if len(found) > 1 or at in near]
         if weight < _ON_MATTER_SHARE * sum(self.units[at].weight for at in speaking) or weight < _FEWEST_WEIGHT:

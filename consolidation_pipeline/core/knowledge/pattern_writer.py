@@ -398,10 +398,16 @@ class PatternWriter(PatternGroup):
             is_new = not any(repeats(one, other) or opposes(one, other) for other in told)
             if len(told) <= _MAX_EXAMPLES and is_new:
                 told.append(one)
-        return told
+        return [*dict.fromkeys(self._find_newest(one, chosen) for one in told)]
+
+    def _find_newest(self, one: Candidate, others: Sequence[Candidate]) -> Candidate:
+        """Return the newest of an example and those that contradict it."""
+        rivals = [one, *(other for other in others if opposes(one, other))]
+        return max(rivals, key=lambda rival: self.units[rival.ranked.text].day or date.min)
 
     def _is_coherent(self, examples: Sequence[Candidate], kind: ExampleKind) -> bool:
         """Return True if most units are on one matter; names of changes have none."""
         if kind == "changes" or len(examples) < _FEWEST_EXAMPLES:
             return False
-        return bool(self.title) or self.measure_support(examples[0]) >= _COHERENT
+        named = (at for at, text in self.texts.items() if self.title and names_told(self.title, text, share=1.0))
+        return max(self.weigh_texts(named), self.measure_support(examples[0])) > _COHERENT

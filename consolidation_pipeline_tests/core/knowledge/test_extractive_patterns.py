@@ -191,6 +191,34 @@ def date_units(texts: dict[str, date]) -> list[Unit]:
     return [replace(unit, day=day) for unit, day in zip(make_units([*texts]), texts.values(), strict=True)]
 
 
+def test_few_units_on_two_topics_make_no_pattern() -> None:
+    texts = [
+        "Error taking the table lock: a second migration was running backfill at the same time. A timeout helps.",
+        'backfill plan failed with "Error taking the table lock" as two migrations ran at once. Pass --timeout=3.',
+        "CI of the shop fails at `pack sync --frozen` with STALE_LOCK_LIST when the manifest was changed without "
+        "committing its lock list. Run `pack sync` and commit the list.",
+        "STALE_LOCK_LIST in the shop pipeline: the manifest had been edited but its lock list was not committed. "
+        "Run `pack sync` locally and commit it.",
+    ]
+    assert not extract_first(texts).is_shared
+    assert extract_first([*texts[2:], f"{texts[2]} Again."]).is_shared
+
+
+def test_examples_are_the_newest_of_most_units() -> None:
+    units = date_units(
+        {
+            "The seats of the ferry desk in Lund: 20.": date(2026, 1, 7),
+            "The harbour office in summer has 9 boats since the fair began.": date(2026, 5, 12),
+            "The seats of the ferry desk in Ystad are 60.": date(2026, 1, 8),
+            "The harbour office in summer has 6 boats.": date(2026, 2, 1),
+        }
+    )
+    (found, _) = extract([units, make_units(LOCKS)])
+    assert not found.is_shared
+    assert "9 boats" in found.content
+    assert "6 boats" not in found.content
+
+
 def test_return_to_what_was_is_told_first() -> None:
     now = "The library went back to card indexes for its catalogue, since the scanner could not read old labels."
     was = "The catalogue of the library uses scanner labels instead of card indexes."
