@@ -142,11 +142,16 @@ FRAMES = {
 
 
 def choose_frames(texts: Sequence[str]) -> Frames:
-    """Return the frames of the language of memories, the English ones if they are in several or in none of these.
+    """Return the frames of the language of memories."""
+    return FRAMES[find_common_language(texts)]
+
+
+def find_common_language(texts: Sequence[str]) -> str:
+    """Return the language of memories, English if they are in several or in none that texts are compared in.
 
     Of many memories a sample is read, and names of a few words have no language.
     """
     step = max(1, len(texts) // _MOST_TEXTS)
     known = Counter(filter(None, map(detect_language, texts[::step])))
     language, count = max(known.items(), key=lambda one: (one[1], one[0]), default=("en", 0))
-    return FRAMES[language if count >= _ONE_LANGUAGE * known.total() else "en"]
+    return language if count >= _ONE_LANGUAGE * known.total() else "en"
