@@ -158,7 +158,7 @@ def test_quoted_reply_text_is_shortened_to_one_line() -> None:
 
 
 def test_contradicting_sentences_of_reply_are_named() -> None:
-    told = "The job needs Node 22 (since 12 May 2026; was 20)."
+    told = "The job needs Node 22 (noted 12 May 2026; was 20)."
     assert find_contradictions([told, "The job needs Node 22.", "Wait for the health check."]) == []
     [problem] = find_contradictions(["The job needs Node 22. Wait for the health check.", "The job needs Node 20."])
     assert problem.startswith("'The job needs Node 22.' and 'The job needs Node 20.' contradict each other")
@@ -170,7 +170,7 @@ def test_contradicting_sentences_of_reply_are_named() -> None:
         ("The job needs Node 20.", True),
         ("The job needs Node 20, and the image is slim.", True),
         ("The job needs Node 22.", False),
-        ("The job needs Node 22 (since 12 May 2026; was 20).", False),
+        ("The job needs Node 22 (noted 12 May 2026; was 20).", False),
         ("The job waits for the health check.", False),
     ],
 )

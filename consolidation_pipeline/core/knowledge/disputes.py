@@ -60,54 +60,25 @@ class Dispute:
 
 
 class _Phrases(NamedTuple):
-    """Words of a language that tell rival claims."""
+    """Words of a language that tell rival claims. The day of a memory is that of its note, not that of the fact."""
 
-    since: str
+    noted: str
     dated: str
     contested: str
     also: str
     was: str
-    later: str
     as_of: str
 
 
 _PHRASES = {
-    "en": _Phrases(
-        "since {}; was {}", "{}; before: {}", "others say {}", "also {}", "{}, was {}", "later, {}: {}", "as of {}"
-    ),
+    "en": _Phrases("noted {}; was {}", "{}; before: {}", "others say {}", "also {}", "{}, was {}", "as of {}"),
     "de": _Phrases(
-        "seit {}; vorher {}",
-        "{}; vorher: {}",
-        "andere sagen {}",
-        "auch {}",
-        "{}, vorher {}",
-        "später, {}: {}",
-        "Stand {}",
+        "notiert {}; vorher {}", "{}; vorher: {}", "andere sagen {}", "auch {}", "{}, vorher {}", "Stand {}"
     ),
-    "es": _Phrases(
-        "desde {}; antes {}",
-        "{}; antes: {}",
-        "otros dicen {}",
-        "también {}",
-        "{}, antes {}",
-        "más tarde, {}: {}",
-        "a {}",
-    ),
-    "fr": _Phrases(
-        "depuis {} ; avant {}",
-        "{} ; avant : {}",
-        "d'autres disent {}",
-        "aussi {}",
-        "{}, avant {}",
-        "plus tard, {} : {}",
-        "au {}",
-    ),
-    "zh": _Phrases(
-        "自 {} 起；此前 {}", "{}；此前：{}", "另有说法：{}", "另有 {}", "{}，此前 {}", "后来 {}：{}", "截至 {}"
-    ),
-    "ja": _Phrases(
-        "{} から；以前は {}", "{}；以前：{}", "別の記述：{}", "ほかに {}", "{}、以前は {}", "その後 {}：{}", "{} 時点"
-    ),
+    "es": _Phrases("anotado {}; antes {}", "{}; antes: {}", "otros dicen {}", "también {}", "{}, antes {}", "a {}"),
+    "fr": _Phrases("noté {} ; avant {}", "{} ; avant : {}", "d'autres disent {}", "aussi {}", "{}, avant {}", "au {}"),
+    "zh": _Phrases("{} 记录；此前 {}", "{}；此前：{}", "另有说法：{}", "另有 {}", "{}，此前 {}", "截至 {}"),
+    "ja": _Phrases("{} 記録；以前は {}", "{}；以前：{}", "別の記述：{}", "ほかに {}", "{}、以前は {}", "{} 時点"),
 }
 
 
@@ -157,8 +128,9 @@ def find_disputes(statements: Sequence[Statement]) -> list[Dispute]:
     Args:
         statements: The best first. Of claims of the same day, or without one, the best is the rule.
     """
-    matters = _group_matters(statements)
-    return [_settle(found, statements) for found in matters if any(one.comparison.other for one in found)]
+    language = detect_language("\n".join(dict.fromkeys(one.text for one in statements)))
+    matters = _group_matters(statements, language)
+    return [_settle(found, statements, language) for found in matters if any(one.comparison.other for one in found)]
 
 
 def contradicts_itself(text: str) -> bool:
@@ -169,14 +141,13 @@ def contradicts_itself(text: str) -> bool:
     return bool(find_disputes(list_statements([text], [None])))
 
 
-def _group_matters(statements: Sequence[Statement]) -> list[list[_Sentence]]:
-    """Group the sentences that agree with, or dispute, the first one of their group."""
+def _group_matters(statements: Sequence[Statement], language: str | None) -> list[list[_Sentence]]:
+    """Group the sentences that agree with, or dispute, the first one of their group. ``language``: of all."""
     forms = defaultdict[str, list[int]](list)
     for at, statement in enumerate(statements):
         forms[normalize_text(statement.text)].append(at)
     matters: list[list[_Sentence]] = []
     words_of: list[frozenset[str]] = []
-    language = detect_language("\n".join(statements[positions[0]].text for positions in forms.values()))
     matters_with = defaultdict[str, list[int]](list)
     things_of: list[frozenset[str]] = []
     for positions in forms.values():
@@ -228,7 +199,7 @@ class _Claim:
         self.comparison = next((one.comparison for one in sentences if one.comparison.other), AGREES)
 
 
-def _settle(sentences: Sequence[_Sentence], statements: Sequence[Statement]) -> Dispute:
+def _settle(sentences: Sequence[_Sentence], statements: Sequence[Statement], language: str | None) -> Dispute:
     """Choose the newest claim on the thing that the first sentence speaks of, and tell the others with it."""
     grouped = defaultdict[tuple[str, str], list[_Sentence]](list)
     for sentence in sentences:
@@ -245,7 +216,7 @@ def _settle(sentences: Sequence[_Sentence], statements: Sequence[Statement]) -> 
     others = [*overruled, *(claim for claims in elsewhere for claim in claims)]
     return Dispute(
         rule.positions[0],
-        _tell(statements[rule.positions[0]].text, rule, overruled, elsewhere),
+        _tell(statements[rule.positions[0]].text, rule, overruled, elsewhere, language),
         tuple(sorted(at for claim in others for at in claim.positions)),
         tuple(sorted(at for claim in beaten for at in claim.positions)),
         is_decided,
@@ -268,9 +239,15 @@ def _is_newer(rule: _Claim, others: Iterable[_Claim]) -> bool:
     return all(rule.last_day and other.last_day and rule.last_day > other.last_day for other in others)
 
 
-def _tell(text: str, rule: _Claim, overruled: Sequence[_Claim], elsewhere: Sequence[Sequence[_Claim]]) -> str:
+def _tell(
+    text: str,
+    rule: _Claim,
+    overruled: Sequence[_Claim],
+    elsewhere: Sequence[Sequence[_Claim]],
+    language: str | None,
+) -> str:
     """Return the text of the rule, and in brackets what the other claims say."""
-    language = detect_language(text) or "en"
+    language = language or detect_language(text) or "en"
     phrases = _PHRASES[language]
     rivals = [*overruled, *(claims[0] for claims in elsewhere)]
     own = rule.comparison.other
@@ -289,7 +266,7 @@ def _tell(text: str, rule: _Claim, overruled: Sequence[_Claim], elsewhere: Seque
             older = max(claim.last_day or date.min for claim in overruled)
             day = _format_day(min(day for day in rule.days if day > older), language)
             relation = (rule if own else overruled[0]).comparison.relation
-            notes.append((phrases.dated if relation == "renames" else phrases.since).format(day, words))
+            notes.append((phrases.dated if relation == "renames" else phrases.noted).format(day, words))
         else:
             notes.append(phrases.contested.format(words))
     if elsewhere:
@@ -301,15 +278,15 @@ def _tell(text: str, rule: _Claim, overruled: Sequence[_Claim], elsewhere: Seque
     return f"{text[:end]} ({'; '.join(notes)}){text[end:]}"
 
 
-def tell_later(text: str, later: str, day: date) -> str:
-    """Return a sentence, and in brackets what a memory of a later day says of it."""
-    language = detect_language(text) or "en"
-    return _add_note(text, _PHRASES[language].later.format(_format_day(day, language), quote_sentence(later).text))
+def tell_later(text: str, later: str, day: date, language: str | None) -> str:
+    """Return what a memory of a later day says, and in brackets the sentence that was so before."""
+    language = language or detect_language(later) or "en"
+    return _add_note(later, _PHRASES[language].dated.format(_format_day(day, language), quote_sentence(text).text))
 
 
-def tell_day(text: str, day: date) -> str:
+def tell_day(text: str, day: date, language: str | None) -> str:
     """Return a sentence, and in brackets the last day on which it was said."""
-    language = detect_language(text) or "en"
+    language = language or detect_language(text) or "en"
     return _add_note(text, _PHRASES[language].as_of.format(_format_day(day, language)))
 
 

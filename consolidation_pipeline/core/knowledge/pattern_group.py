@@ -72,6 +72,9 @@ _SUPPORTS = 0.3
 # A unit is on the matter of a sentence if one of its own has this cosine with it. Of the units that say more than what
 # they are about, this share must be on it, and in all this weight of them.
 _ON_MATTER, _ON_MATTER_SHARE, _FEWEST_WEIGHT = 0.12, 0.6, 2.0
+# In a group of so few units, two topics of two memories each share a word such as "lock": this cosine is needed, unless
+# the sentence tells what several units say.
+_FEW_UNITS, _ON_MATTER_OF_FEW = 5, 0.16
 # Sentences that are searched for the opposite, and the share of units on a matter that may say it.
 _MAX_COMPARED, _AGAINST = 24, 0.34
 # Share of the attempts on a matter that contest a guess, from which it is not told.
@@ -137,14 +140,16 @@ class PatternGroup:
         return f"{TO_TRY}{one.lesson.text}" if is_guess else one.lesson.text
 
     def tell_with(self, one: Candidate, later: RankedSentence | None) -> str:
-        """Return a sentence as the text tells it, with what a newer text says of it.
+        """Return a sentence as the text tells it, behind what a newer text says of it.
 
         A fact that none of the newest units says has the last day of those that do: it may have changed since.
         """
         text, day = self.tell(one), self.units[later.text].day if later else self._find_last_day(one)
         if day is None:
             return text
-        return tell_later(text, later.sentence.text, day) if later else tell_day(text, day)
+        if later is None:
+            return tell_day(text, day, self.language)
+        return tell_later(text, self.read(later).lesson.text, day, self.language)
 
     def measure_support(self, candidate: Candidate) -> float:
         """Return the share of the units, by weight, that have a sentence like this one."""
@@ -157,7 +162,9 @@ class PatternGroup:
     def stands_for_most(self, one: Candidate) -> bool:
         """Return True if most units are on the matter of a sentence, and few of them say the opposite."""
         cosines = self.compare(one)
-        near = {other.text for other, cosine in cosines if cosine >= _ON_MATTER}
+        is_strict = len(self.texts) <= _FEW_UNITS and not is_disputed(one.ranked)
+        least = _ON_MATTER_OF_FEW if is_strict else _ON_MATTER
+        near = {other.text for other, cosine in cosines if cosine >= least}
         weight = sum(self.units[at].weight for at in near)
         speaking = [at for at, found in self.sentences.items() if len(found) > 1 or at in near]
         if weight < _ON_MATTER_SHARE * sum(self.units[at].weight for at in speaking) or weight < _FEWEST_WEIGHT:
@@ -246,6 +253,10 @@ class PatternGroup:
     def weigh_texts(self, texts: Iterable[int]) -> float:
         """Return the share of texts by weight."""
         return sum(self.units[at].weight for at in set(texts)) / self.weight
+
+    def measure_part(self, texts: Iterable[int]) -> float:
+        """Return the share of the units, by weight, that texts are. Nothing may be left of the text of a unit."""
+        return sum(self.units[at].weight for at in set(texts)) / sum(unit.weight for unit in self.units)
 
     def measure_asking(self) -> float:
         """Return the share of units that ask something."""

@@ -56,6 +56,12 @@ def is_disputed(ranked: RankedSentence) -> bool:
     return ranked.sentence.text != " ".join(ranked.sentence.quote.split())
 
 
+def as_written(one: Candidate) -> Candidate:
+    """Return a sentence without what it tells of other units."""
+    text = " ".join(one.ranked.sentence.quote.split())
+    return replace(one, lesson=replace(one.lesson, text=text)) if is_disputed(one.ranked) else one
+
+
 def shorten_example(text: str) -> str:
     """Return an example without the prefix of a commit, cut at the end of a word."""
     bare = strip_markup(strip_commit_prefix(text))
@@ -135,12 +141,12 @@ class ToldUnits(NamedTuple):
 class SettledSentences(NamedTuple):
     """Sentences of which one tells what is disputed.
 
-    ``overruled``: number of the overruled units. ``told_with``: the units whose sentences one of these sentences tells
+    ``overruled``: the overruled units. ``told_with``: the units whose sentences one of these sentences tells
     too, by its row; those that it does not contradict hold as well.
     """
 
     sentences: list[RankedSentence]
-    overruled: int
+    overruled: frozenset[int]
     told_with: dict[int, ToldUnits]
 
 
@@ -180,7 +186,7 @@ def settle_disputes(
     for one in disputes:
         units_told = frozenset(statements[at].unit for at in one.others)
         told_with[ranked[one.rule].row] = ToldUnits(units_told, units_told - {*list_overruled(statements, [one])})
-    return SettledSentences(usable, len(list_overruled(statements, disputes)), told_with)
+    return SettledSentences(usable, frozenset(list_overruled(statements, disputes)), told_with)
 
 
 def list_evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:

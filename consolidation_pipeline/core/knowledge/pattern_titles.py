@@ -128,7 +128,7 @@ def write_title(texts: Sequence[str], key_terms: Sequence[str], *, share: float 
         is_name = (len(stems) > 1 or not _is_plain_word(phrase)) and not is_generic(phrase)
         is_name &= not phrase.endswith(("'s", "’s"))
         is_name &= sum(map(str.isalpha, phrase)) >= _FEWEST_LETTERS or phrase.isalpha()
-        if is_name and len(phrase) <= MAX_TITLE_CHARS and not _is_clause(phrase):
+        if is_name and len(phrase) <= MAX_TITLE_CHARS and not _is_clause(phrase, language):
             return capitalize(phrase)
     return ""
 
@@ -163,8 +163,10 @@ def _opens_with_verb(phrase: str) -> bool:
     return is_command(f"{phrase} it") or (first.endswith("ing") and not _NOUN.fullmatch(first))
 
 
-def _is_clause(phrase: str) -> bool:
+def _is_clause(phrase: str, language: str) -> bool:
     """Return True for words that no title consists of: with a verb, or a form in the past at an end."""
+    if language == "de" and _has_german_verb(phrase.split()):
+        return True
     words = phrase.lower().split()
     is_past = any(_PAST.fullmatch(word) for word in (words[0], words[-1]))
     # "Adds", not "retry", which may be a noun.
@@ -176,6 +178,16 @@ def _is_clause(phrase: str) -> bool:
     is_value = not _VALUES.isdisjoint(words)
     is_verb |= _AFTER_PLURAL.search(phrase.lower()) is not None
     return is_past or is_verb or is_value or any(_THIRD_PERSON.fullmatch(word) for word in words)
+
+
+def _has_german_verb(words: Sequence[str]) -> bool:
+    """Return True if a plain word in lower case stands behind a noun, or not before one: no adjective does."""
+    plain = [word.isalpha() and word.islower() and word not in LINKS for word in words]
+    behind_noun = any(one[:1].isupper() and is_plain for one, is_plain in zip(words, plain[1:], strict=False))
+    before_link = any(
+        is_plain and one in LINKS and one != "und" for is_plain, one in zip(plain, words[1:], strict=False)
+    )
+    return behind_noun or before_link or plain[-1]
 
 
 def _is_plain_word(phrase: str) -> bool:

@@ -19,6 +19,7 @@ from consolidation_pipeline.core.knowledge.pattern_group import PatternGroup
 from consolidation_pipeline.core.knowledge.pattern_layout import ExampleKind, Sightings, render_pattern, tell_sightings
 from consolidation_pipeline.core.knowledge.pattern_sentences import (
     Candidate,
+    as_written,
     is_disputed,
     list_evidence,
     opposes,
@@ -117,12 +118,12 @@ class PatternWriter(PatternGroup):
         practices: list[Candidate] = []
         gotchas: list[Candidate] = []
         render = partial(render_pattern, language=self.language)
-        support, said = 0.0, None
+        support, said, overruled = 0.0, None, set(self.overruled)
         later: RankedSentence | None = None
         kind: ExampleKind = "any"
         family = self._find_template()
         if family is not None and self.weigh_texts(family.members) >= _TEMPLATE_SHARE:
-            title, headline, support, is_shared = "", family.text, self.weigh_texts(family.members), True
+            title, headline, support, is_shared = "", family.text, self.measure_part(family.members), True
             said = self._count_saying(family.members, sightings)
             content = render(title="", headline=headline)
         elif found := self._find_headline():
@@ -130,11 +131,18 @@ class PatternWriter(PatternGroup):
             passage, later = self._find_passage(best), self.find_later(best)
             *before, last = (self.tell_with(one, later) if one is best else self.tell(one) for one in passage)
             headline = " ".join([*(line if SENTENCE_END.search(line) else f"{line}." for line in before), last])
-            support = self.measure_support(best)
-            said = self._count_saying(self.list_saying(best), sightings)
+            saying = self.list_saying(best)
+            support = self.measure_part(self.list_supporters(best))
+            said = self._count_saying(saying, sightings)
+            overruled |= saying if later else frozenset()
             parts = self._find_parts(best, passage)
             practices, gotchas = (
-                self.choose(found, most=_MAX_LISTED, max_chars=_LISTED_CHARS) for found in (rules, pitfalls)
+                self.choose(
+                    [one for one in found if one is best or not opposes(one, as_written(best))],
+                    most=_MAX_LISTED,
+                    max_chars=_LISTED_CHARS,
+                )
+                for found in (rules, pitfalls)
             )
             used = [*passage, *practices, *gotchas, *(one for part in parts for one in part)]
             do, avoid, because = ([self.tell(one) for one in part] for part in parts)
@@ -181,14 +189,14 @@ class PatternWriter(PatternGroup):
             key_terms=self.terms,
             pattern_type=None if is_asked else vote_pattern_type(units),
             evidence=list_evidence(self.ranking, [*(one.ranked for one in used), *([later] if later else [])]),
-            overruled=self.overruled,
+            overruled=len(overruled),
             support=round(support, 6),
             is_shared=is_shared,
         )
 
     def _count_saying(self, texts: Iterable[int], sightings: Sightings) -> int | None:
         """Return the number of memories in some texts; None in a language in which claims cannot be compared."""
-        return None if self.language is None else max(1, round(self.weigh_texts(texts) * sightings.count))
+        return None if self.language is None else max(1, round(self.measure_part(texts) * sightings.count))
 
     def _find_template(self) -> TemplateFamily | None:
         positions = list(self.texts)
@@ -390,10 +398,16 @@ class PatternWriter(PatternGroup):
             is_new = not any(repeats(one, other) or opposes(one, other) for other in told)
             if len(told) <= _MAX_EXAMPLES and is_new:
                 told.append(one)
-        return told
+        return [*dict.fromkeys(self._find_newest(one, chosen) for one in told)]
+
+    def _find_newest(self, one: Candidate, others: Sequence[Candidate]) -> Candidate:
+        """Return the newest of an example and those that contradict it."""
+        rivals = [one, *(other for other in others if opposes(one, other))]
+        return max(rivals, key=lambda rival: self.units[rival.ranked.text].day or date.min)
 
     def _is_coherent(self, examples: Sequence[Candidate], kind: ExampleKind) -> bool:
         """Return True if most units are on one matter; names of changes have none."""
         if kind == "changes" or len(examples) < _FEWEST_EXAMPLES:
             return False
-        return bool(self.title) or self.measure_support(examples[0]) >= _COHERENT
+        named = (at for at, text in self.texts.items() if self.title and names_told(self.title, text, share=1.0))
+        return max(self.weigh_texts(named), self.measure_support(examples[0])) > _COHERENT

@@ -71,7 +71,7 @@ class PrincipleWriter(PatternGroup):
             key_terms=self.terms,
             pattern_type=vote_pattern_type([replace(self.units[at], text=text) for at, text in self.texts.items()]),
             evidence=list_evidence(self.ranking, [one.ranked for one in shared]),
-            overruled=self.overruled,
+            overruled=len(self.overruled),
             support=round(self.weigh_texts(holders), 6),
             is_shared=is_shared,
         )

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 from typing import Any
 
 from consolidation_pipeline.core.differences.language import NAMES, detect_language
 from consolidation_pipeline.core.knowledge.lesson_sentences import is_question
 from consolidation_pipeline.core.knowledge.observation import Observation
 from consolidation_pipeline.core.knowledge.repeated_advice import find_repeated_advice
+from consolidation_pipeline.core.knowledge.summary_frames import find_common_language
 from consolidation_pipeline.core.knowledge.technology_names import find_languages, find_tools
 from consolidation_pipeline.core.text.boilerplate import strip_repeats
 from consolidation_pipeline.core.text.key_terms import extract_terms, find_key_terms, is_unspaced
 from consolidation_pipeline.core.text.sentences import extract_sentences
 
-# The headings, and the keys of their lines in ``details``, which are those of a model's reply.
+# The keys of the lines in ``details``, which are those of a model's reply, and of their headings.
 HEADINGS = {
-    "communication_preferences": "Communication",
-    "technical_preferences": "Techniques",
-    "work_patterns": "Habits",
-    "context": "Context",
+    "communication_preferences": "communication",
+    "technical_preferences": "techniques",
+    "work_patterns": "habits",
+    "context": "context",
 }
 # What fewer memories have is told in no list. Shares are told from this many memories on.
 _FEWEST = 3
@@ -73,15 +76,19 @@ _NOT_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class CountedProfile:
-    """Lines of a profile by heading (keys of ``HEADINGS``); a heading without evidence has none."""
+    """Lines of a profile by heading (keys of ``HEADINGS``); a heading without evidence has none.
+
+    ``language``: of its words, a table of ``profile_phrases.toml``.
+    """
 
     parts: dict[str, list[str]] = field(default_factory=dict)
+    language: str = "en"
 
     @property
     def content(self) -> str:
         """The headings that have lines, each with its lines."""
         blocks = (
-            [f"{name}:", *(f"- {line}" for line in self.parts[key])]
+            [f"{_load_phrases(self.language)[name]}:", *(f"- {line}" for line in self.parts[key])]
             for key, name in HEADINGS.items()
             if self.parts[key]
         )
@@ -102,23 +109,37 @@ def count_profile(observations: Sequence[Observation], *, boilerplate: Collectio
     if not observations:
         return CountedProfile({key: [] for key in HEADINGS})
     ordered = sorted(observations, key=lambda one: (one.learned_at, one.text))
-    counted = _Counter(ordered, strip_repeats([one.text for one in ordered], boilerplate))
+    language = find_common_language([one.text for one in ordered])
+    counted = _Counter(ordered, strip_repeats([one.text for one in ordered], boilerplate), language)
     return CountedProfile(
         {
             "communication_preferences": counted.tell_communication(),
             "technical_preferences": counted.tell_techniques(),
             "work_patterns": counted.tell_habits(),
             "context": counted.tell_context(),
-        }
+        },
+        language,
     )
+
+
+@cache
+def _load_phrases(language: str) -> dict[str, str]:
+    raw = tomllib.loads((files(__package__) / "profile_phrases.toml").read_text("utf-8"))
+    return dict(raw[language])
 
 
 @dataclass(frozen=True)
 class _Counter:
-    """Counts over memories, oldest first. ``texts``: theirs, without boilerplate."""
+    """Counts over memories, oldest first. ``texts``: theirs, without boilerplate. ``language``: of the words."""
 
     rows: Sequence[Observation]
     texts: Sequence[str]
+    language: str
+
+    @property
+    def phrases(self) -> Mapping[str, str]:
+        """Words of the language, by their key."""
+        return _load_phrases(self.language)
 
     def tell_communication(self) -> list[str]:
         """Return lines on language, length and form of the texts."""
@@ -126,20 +147,21 @@ class _Counter:
         words = sorted(len(one.text.split()) for one in self.rows)
         if len(words) >= _FEWEST_FOR_SHARE and self._count(is_unspaced) < _SHARE * len(words):
             half, most = words[(len(words) - 1) // 2], words[int(0.9 * (len(words) - 1))]
-            lines.append(f"{_size(half)}: half of them have at most {half} words, 9 of 10 at most {most}.")
+            size = self.phrases["line_long" if half <= 20 else "short" if half <= 60 else "long"]
+            lines.append(self._say("words", size=size, half=half, most=most))
         forms = (
-            ("open with a title line", self._count(_has_title)),
-            ("have a list", self._count(lambda text: _LIST.search(text) is not None)),
-            ("have code or commands", self._count(lambda text: _CODE.search(text) is not None)),
-            ("are in the first person", self._count(lambda text: _FIRST_PERSON.search(text) is not None)),
-            ("ask something", self._count_saying(is_question)),
+            ("titles", self._count(_has_title)),
+            ("lists", self._count(lambda text: _LIST.search(text) is not None)),
+            ("code", self._count(lambda text: _CODE.search(text) is not None)),
+            ("first_person", self._count(lambda text: _FIRST_PERSON.search(text) is not None)),
+            ("questions", self._count_saying(is_question)),
         )
-        told = [f"{_percent(n, len(self.rows))} {name}" for name, n in forms if self._is_told(n)]
+        told = [f"{_percent(n, len(self.rows))} {self.phrases[name]}" for name, n in forms if self._is_told(n)]
         stripped = sum(text.split() != one.text.split() for one, text in zip(self.rows, self.texts, strict=True))
-        filled = f"{_percent(stripped, len(self.rows))} have text that repeats in many notes; it is not counted below."
+        filled = self._say("filled", share=_percent(stripped, len(self.rows)))
         return [
             *lines,
-            *([f"Of the notes {', '.join(told)}."] if told else []),
+            *([self._say("forms", told=", ".join(told))] if told else []),
             *self._tell_opening(),
             *([filled] if self._is_told(stripped) else []),
         ]
@@ -147,13 +169,14 @@ class _Counter:
     def _tell_languages(self) -> list[str]:
         """Return a line on the languages of the texts, if most of them are known."""
         found = Counter(filter(None, map(_find_language, self.rows)))
-        languages = [(name, n) for name, n in _rank(found, 1) if n >= _SHARE * found.total()][:3]
+        own = {NAMES[self.language]: self.phrases["own_name"]}
+        languages = [(own.get(name, name), n) for name, n in _rank(found, 1) if n >= _SHARE * found.total()][:3]
         if 2 * found.total() < max(len(self.rows), _FEWEST):
             return []
         if len(languages) == 1:
-            return [f"Notes are in {languages[0][0]}."]
+            return [self._say("languages", names=languages[0][0])]
         told = [f"{name} {_percent(n, found.total())}" for name, n in languages]
-        return [f"Notes are in {', '.join(told)}."]
+        return [self._say("languages", names=", ".join(told))]
 
     def tell_techniques(self) -> list[str]:
         """Return lines on languages, tools and files."""
@@ -162,10 +185,10 @@ class _Counter:
         files = Counter(file for one in self.rows for file in set(one.files))
         folders = Counter(folder for one in self.rows for folder in {_folder(file) for file in one.files} if folder)
         return [
-            *_tell_list("Languages and formats", _rank(languages)),
-            *_tell_list("Tools and services", _rank(tools)),
-            *_tell_list("Files touched most", _rank(files)[:_MOST_FILES]),
-            *_tell_list("Folders touched most", _rank(folders)[:_MOST_FILES]),
+            *_tell_list(self.phrases["formats"], _rank(languages)),
+            *_tell_list(self.phrases["tools"], _rank(tools)),
+            *_tell_list(self.phrases["files"], _rank(files)[:_MOST_FILES]),
+            *_tell_list(self.phrases["folders"], _rank(folders)[:_MOST_FILES]),
         ]
 
     def tell_habits(self) -> list[str]:
@@ -174,8 +197,8 @@ class _Counter:
         told = [f"{name} {_percent(n, len(self.rows))}" for name, n in _rank(kinds, 1) if self._is_told(n)]
         # Notes that came without a kind are all of this one.
         told = [] if [*kinds] == ["learning"] else told
-        kind = [f"All notes are of the kind {told[0].rpartition(' ')[0]}."] if len(kinds) == 1 and told else []
-        lines = kind or ([f"Kinds of notes: {', '.join(told)}."] if told else [])
+        kind = [self._say("one_kind", kind=told[0].rpartition(" ")[0])] if len(kinds) == 1 and told else []
+        lines = kind or ([self._say("kinds", told=", ".join(told))] if told else [])
         fewest = max(_FEWEST, len(self.rows) // _ROWS_PER_REPEAT)
         advice = find_repeated_advice(self.texts, fewest=fewest, most=_MOST_ADVICE)
         quoted = ", ".join(f'"{phrase}" ({n})' for phrase, n in advice)
@@ -184,20 +207,21 @@ class _Counter:
             *self._tell_success(),
             *self._tell_repeats(),
             *self._tell_times(),
-            *([f"Instructions that are repeated (number of notes): {quoted}."] if advice else []),
+            *([self._say("advice", quoted=quoted)] if advice else []),
         ]
 
     def tell_context(self) -> list[str]:
         """Return lines on the period, the subjects, and what is new of late."""
         first, last = self.rows[0].learned_at.date(), self.rows[-1].learned_at.date()
         days = len({one.learned_at.date() for one in self.rows})
+        notes = self.phrases["note"] if len(self.rows) == 1 else self._say("notes", count=len(self.rows))
         period = (
-            f"on {first.isoformat()}"
+            self._say("on_day", notes=notes, day=first.isoformat())
             if first == last
-            else f"from {first.isoformat()} to {last.isoformat()}, on {days} days"
+            else self._say("on_days", notes=notes, first=first.isoformat(), last=last.isoformat(), days=days)
         )
         sources = [
-            f"{len(found)} {name}"
+            self._say(name, count=len(found))
             for name, found in (
                 ("sessions", {one.session for one in self.rows} - {None}),
                 ("agents", {one.agent for one in self.rows} - {None}),
@@ -208,12 +232,12 @@ class _Counter:
         found = find_key_terms([self.texts], count=_MOST_LISTED + len(_POLITE))[0] if len(tags) < _FEW_TAGS else ()
         # Where no spaces part them, terms are pieces of words.
         terms = [term for term in found if term not in _POLITE and not is_unspaced(term)][:_MOST_LISTED]
-        origin = f", in {' and '.join(sources)}" if sources else ""
+        origin = self.phrases["and"].join(sources)
         return [
-            f"{len(self.rows)} {'note' if len(self.rows) == 1 else 'notes'} {period}{origin}.",
-            *_tell_list("Subjects (tags)", _rank(tags)),
-            *([f"Words used most: {', '.join(terms)}."] if terms else []),
-            *_tell_list("Names that come up most", _rank(self._count_names())),
+            self._say("with_sources", told=period[:-1], sources=origin) if sources else period,
+            *_tell_list(self.phrases["tags"], _rank(tags)),
+            *([self._say("terms", terms=", ".join(terms))] if terms else []),
+            *_tell_list(self.phrases["names"], _rank(self._count_names())),
             *self._tell_news(),
         ]
 
@@ -226,26 +250,26 @@ class _Counter:
         of_tag = Counter(tag for one in rated for tag in set(one.tags))
         wins = Counter(tag for one in rated for tag in set(one.tags) if one.success)
         told = []
-        for word, sign in (("more", 1), ("less", -1)):
+        for phrase, sign in (("more_success", 1), ("less_success", -1)):
             gains = {tag: sign * (wins[tag] / n - rate) for tag, n in of_tag.items() if _FEWEST_RATED <= n < len(rated)}
             # What differs much counts more if it was rated often (the standard score of a share).
             differing = sorted(
                 (tag for tag, gain in gains.items() if gain >= _RATE_DIFFERENCE),
                 key=lambda tag: (-round(gains[tag] * of_tag[tag] ** 0.5, 9), tag),
             )
-            shares = [f"{tag} ({wins[tag] / of_tag[tag]:.0%} of {of_tag[tag]})" for tag in differing[:2]]
-            told += [f"{word} with {', '.join(shares)}"] if shares else []
-        return [f"{'; '.join([f'{rate:.0%} of {len(rated)} rated tasks succeeded', *told])}."]
+            shares = [
+                self._say("of", tag=tag, share=_percent(wins[tag], of_tag[tag]), count=of_tag[tag])
+                for tag in differing[:2]
+            ]
+            told += [self._say(phrase, tags=", ".join(shares))] if shares else []
+        return [f"{'; '.join([self._say('success', rate=f'{rate:.0%}', count=len(rated)), *told])}."]
 
     def _tell_repeats(self) -> list[str]:
         distinct = len({" ".join(text.lower().split()) for text in self.texts})
         repeats = len(self.texts) - distinct
         if not self._is_told(repeats):
             return []
-        return [
-            f"{repeats} of the {len(self.texts)} notes repeat an earlier one word for word; without these repeats, "
-            f"{distinct} are left."
-        ]
+        return [self._say("repeats", repeats=repeats, all=len(self.texts), distinct=distinct)]
 
     def _tell_times(self) -> list[str]:
         """Return lines on the days and the hours on which most memories were written."""
@@ -253,17 +277,17 @@ class _Counter:
         if len(days) < _FEWEST_DAYS or len(self.rows) < 2 * _FEWEST_FOR_SHARE:
             return []
         busiest = max(days, key=lambda day: (days[day], day))
-        told = [f"Most notes of one day: {days[busiest]}, on {busiest.isoformat()}"]
+        told = [self._say("busiest", count=days[busiest], day=busiest.isoformat())]
         at_weekends = sum(one.learned_at.weekday() >= _SATURDAY for one in self.rows) / len(self.rows)
         if (max(days) - min(days)).days >= _FEWEST_DAYS_OF_WEEKS and not _LOW <= at_weekends <= _HIGH:
-            told.append(f"{1 - at_weekends:.0%} from Monday to Friday, {at_weekends:.0%} at weekends")
+            told.append(self._say("weekends", week=f"{1 - at_weekends:.0%}", weekend=f"{at_weekends:.0%}"))
         # Without a time of day, a date was imported as midnight.
         timed = [one.learned_at for one in self.rows if one.learned_at.timestamp() % 3600]
         hours = Counter(moment.hour for moment in timed)
         busy = _find_busy([hours[hour] for hour in range(24)])
         if 2 * len(timed) >= len(self.rows) and len(busy) <= _MOST_HOURS:
             share = _percent(sum(hours[hour] for hour in busy), len(timed))
-            told.append(f"{share} between {busy[0]:02}:00 and {(busy[-1] + 1) % 24:02}:00 UTC")
+            told.append(self._say("hours", share=share, start=busy[0], end=(busy[-1] + 1) % 24))
         return [f"{'; '.join(told)}."]
 
     def _tell_news(self) -> list[str]:
@@ -284,8 +308,12 @@ class _Counter:
                 name for name, n in _rank(many, 2 * _FEWEST) if n / own >= _LATE_LIFT * (few[name] + 0.5) / (rest + 0.5)
             ]
             for name in shifted[:3]:
-                told.append(f"{word} {name} ({late[name]} of {sizes[1]}, before {early[name]} of {sizes[0]})")
-        return [f"Since {since.isoformat()} {', '.join(told)}."] if told else []
+                counts = {"late": late[name], "new": sizes[1], "early": early[name], "old": sizes[0]}
+                told.append(self._say(word, name=name, **counts))
+        return [self._say("news", day=since.isoformat(), told=", ".join(told))] if told else []
+
+    def _say(self, phrase: str, **words: object) -> str:
+        return self.phrases[phrase].format(**words)
 
     def _count_names(self) -> Counter[str]:
         """Return how many memories have each name that is no language or tool."""
@@ -299,7 +327,7 @@ class _Counter:
         opening, count = min(openings.items(), key=lambda one: (-one[1], one[0]), default=("", 0))
         if count < _OPENING_SHARE * len(self.rows) or not self._is_told(count):
             return []
-        return [f'{_percent(count, len(self.rows))} open with "{opening}".']
+        return [self._say("opening", share=_percent(count, len(self.rows)), opening=opening)]
 
     @cached_property
     def _languages(self) -> list[set[str]]:
@@ -362,10 +390,6 @@ def _tell_list(name: str, ranked: Sequence[tuple[str, int]]) -> list[str]:
 
 def _percent(count: int, total: int) -> str:
     return f"{count / total:.0%}"
-
-
-def _size(words: int) -> str:
-    return "Notes are one line long" if words <= 20 else "Notes are short" if words <= 60 else "Notes are long"
 
 
 def _find_busy(counts: Sequence[int]) -> list[int]:

@@ -50,6 +50,8 @@ _WORD_END = re.compile(r"(?:[A-Za-z0-9_-]|[./:](?=[A-Za-z0-9_])|\([^()\s]*\))*[`
 _OPERATOR_BEFORE, _OPERATOR_AFTER = re.compile(r"[*/^]\s*$|[\w)]\s+\+\s+$"), re.compile(r"\s*[*^]|\s+[/+]\s")
 # Cues of opposite bounds, and the class of markers such as "if" and "when".
 _BOUNDS, _CONDITION = frozenset(("above", "below")), "if"
+# Markers of reasons.
+_REASONS = frozenset(("because", "result"))
 # Cues that stand at the verb of a clause.
 _VERB_CUES = ("modality", "polarity")
 
@@ -153,7 +155,8 @@ def _compare_values(sides: tuple[_Side, _Side]) -> Comparison | None:
     if any(side.is_in_formula("value") for side in sides):
         return None
     if any(side.count(*_THINGS) for side in sides):
-        quotes = [side.quote("value", *_THINGS) for side in sides]
+        is_apart = any(side.goes_on("value", *_THINGS) for side in sides)
+        quotes = [quote_sentence(side.reading.text) if is_apart else side.quote("value", *_THINGS) for side in sides]
         return Comparison("elsewhere", sides[1].join(*_THINGS) or "-", sides[1].join("value"), *quotes)
     quotes = [side.quote("value") for side in sides]
     if any(side.speaks_of("value") for side in sides) or all(side.claims_labels() for side in sides):
@@ -250,10 +253,12 @@ def is_name(token: Token) -> bool:
 def _deny_each_other(denials: Sequence[Difference], sides: tuple[_Side, _Side]) -> bool:
     """Return True if sentences differ in negations, opposites and the like alone.
 
-    One may add detail if a negation opens one of them: "Never restart it", "Restart it after a deploy".
+    One may add a reason, and detail if a negation opens one of them: "Never restart it", "Restart it after a deploy".
     """
     if not denials or any(side.spans["word"] for side in sides):
         return False
+    for side in sides:
+        side.drop_reasons()
     added = [side for side in sides if side.spans["addition"]]
     if not added:
         return True
@@ -326,6 +331,13 @@ class _Side:
         for kind in ("addition", "modifier"):
             self.spans[kind] = [span for span in self.spans[kind] if begin <= span[0] < end]
 
+    def drop_reasons(self) -> None:
+        """Drop what is added in clauses of its own that are no cases: "so that it stays dry", not "if it is dry"."""
+        added = {start for start, _ in self.spans["addition"]}
+        shared = {token.clause for token in self.reading.tokens if token.start not in added or token.governor}
+        shared |= {cue.clause for cue in self.reading.cues if cue.category == "marker" and cue.pole not in _REASONS}
+        self.spans["addition"] = [span for span in self.spans["addition"] if self.tokens[span[0]].clause in shared]
+
     def find_clause(self, claimed: str) -> Span:
         """Return where the tokens of the clause of the claim begin and end."""
         token = self.tokens[self.spans[claimed][0][0]]
@@ -359,6 +371,18 @@ class _Side:
             _OPERATOR_BEFORE.search(text[:start]) is not None or _OPERATOR_AFTER.match(text, end) is not None
             for start, end in self.spans[claimed]
         )
+
+    def goes_on(self, claimed: str, *kinds: str) -> bool:
+        """Return True if several words of both sentences stand between the claim and later words of these kinds.
+
+        "Sheds over 40 m² need a permit of the mayor": the quotation would end in the middle of "over 90 m² .. and Ada".
+        """
+        (_, end), (begin, last) = self.spans[claimed][-1], self.find_clause(claimed)
+        later = [span for kind in kinds for span in self.spans[kind] if max(begin, end) <= span[0] < last]
+        own = {start for start, _ in later}
+        stop = max(own, default=end)
+        between = (end <= token.start < stop and token.start not in own for token in self.reading.tokens)
+        return sum(between) > 1
 
     def quote(self, claimed: str, *kinds: str) -> Quote:
         """Return the words from the first to the last of these kinds in the clause of the claim."""

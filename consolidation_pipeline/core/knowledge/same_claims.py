@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 
-from consolidation_pipeline.core.differences.explanation import Difference, explain_readings
+from consolidation_pipeline.core.differences.explanation import PROOFS, Difference, explain_readings
 from consolidation_pipeline.core.differences.language import load_language
 from consolidation_pipeline.core.differences.reading import VALUE_KINDS, Reading, Token, sort_as_written
 from consolidation_pipeline.core.knowledge.change_words import find_changes
 from consolidation_pipeline.core.knowledge.compared_sentences import compare_once
 from consolidation_pipeline.core.knowledge.disputes import read_sentence
-from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END
+from consolidation_pipeline.core.knowledge.lesson_sentences import SENTENCE_END, read_lesson
 from consolidation_pipeline.core.knowledge.rival_claims import is_name
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
@@ -24,9 +24,9 @@ _SAYS, _SAYS_LONG, _LONG_WORDS = 0.65, 0.85, 10
 _ON_MATTER, _ON_MATTER_BY_NAME, _FEWEST_SHARED = 0.5, 0.4, 2
 # With this share, so many words, one of them a name or value, and words of its own, it tells what became of the matter.
 _MOSTLY, _TOLD_WORDS = 0.6, 3
-# Differences that make another claim of a sentence, and those that do so in a short one.
+# Differences that make another claim of a sentence, and those that do so in a short one: "is the owner", "took over".
 _OTHER = frozenset(("value", "name", "code", "exchange", "polarity", "language"))
-_OTHER_IF_SHORT = frozenset(("opposite", "exception", "added cue", "moved cue"))
+_OTHER_IF_SHORT = frozenset(("opposite", "exception", "added cue", "moved cue", "word"))
 
 Run = tuple[Token, ...]
 
@@ -77,13 +77,21 @@ class SameClaim:
     def _is_on_matter(self, text: str) -> bool:
         words = extract_content_words(text)
         shared = len(self.words & words)
-        least = _ON_MATTER_BY_NAME if self._list_shared_names(text) else _ON_MATTER
-        return shared >= max(_FEWEST_SHARED, least * len(words))
+        least = _ON_MATTER_BY_NAME if self._list_shared_names(text) or self._is_left_by(text) else _ON_MATTER
+        # On which day something changed is no matter of its own.
+        days = (token.text for token in read_sentence(text, self.language).tokens if token.key.startswith("date:"))
+        own = words - frozenset[str]().union(*map(extract_content_words, days)) | self.words & words
+        return shared >= max(_FEWEST_SHARED, least * len(own))
 
     def _list_shared_names(self, text: str) -> set[str]:
         """Return the keys of the names and values that the claim and a text have."""
         keys = read_sentence(text, self.language).key_set
         return {token.key for token in self.reading.tokens if token.kind in VALUE_KINDS and token.key in keys}
+
+    def _is_left_by(self, text: str) -> bool:
+        """Return True if a text tells that something of the claim is no more: "Ada took the key over from Ben"."""
+        found = find_changes(text, self.language) if self.language else ()
+        return any(change.was and extract_content_words(text[slice(*change.was)]) <= self.words for change in found)
 
     def _measure_own(self, text: str) -> float:
         """Return the share of the content words of a text that the claim has."""
@@ -106,8 +114,9 @@ class SameClaim:
 
     def _is_rival(self, text: str) -> bool:
         other, language = read_sentence(text, self.language), self.reading.language or "en"
-        found = explain_readings(self.reading, other, is_brief=True).differences
-        if any(_names_another(one, self.reading, other) for one in found):
+        explanation = explain_readings(self.reading, other, is_brief=True)
+        found = explanation.differences
+        if explanation.may_merge or any(_names_another(one, self.reading, other) for one in found):
             return False
         if _tells_change(other) and not _tells_change(self.reading):
             return True
@@ -117,8 +126,10 @@ class SameClaim:
         replaced = _list_replaced(self.reading, other)
         if any(_is_timed(run, language) and _is_timed(new, language) for run, new in replaced):
             return True
-        # "Ann owes Ben 20 dollars", "Ben gave the 20 dollars back".
-        is_told = (
+        # "Ann owes Ben 20 dollars", "Ben gave the 20 dollars back": a report in other words, not the same turned.
+        is_other = any(one.kind == "word" or PROOFS[one.kind] == "contradicts" for one in found)
+        is_told = is_other and not any(read_lesson(one).role in ("rule", "warning") for one in (self.text, text))
+        is_told &= (
             _MOSTLY <= self._measure_own(text) < 1 and len(self.words & extract_content_words(text)) >= _TOLD_WORDS
         )
         if is_told and self._list_shared_names(text):

@@ -19,8 +19,9 @@ _MAX_WORD_SLOTS = 2
 _MIN_FIXED = 0.6
 # Fewest words that are the same.
 _MIN_WORDS = 2
-# Most distinct values of a slot that are listed.
+# Most distinct values of a slot that are listed, and most texts whose values are told one by one.
 _MAX_LISTED = 3
+_MAX_ROWS = 6
 _MAX_VALUE = 40
 
 _TOKEN = re.compile(r"\"[^\"]{1,80}\"|'[^'\s]{1,80}'|`[^`]{1,80}`|[\w./\\@~:-]*[\w/]|[^\w\s]")
@@ -32,9 +33,9 @@ _LITERAL = re.compile(r"[\"'`]|.*\d|.*[/\\@]|\w+\.\w+|\w+_\w+|[a-z]+[A-Z]")
 
 @dataclass(frozen=True)
 class TemplateFamily:
-    """A template with its slots in braces: "Queue {mail, search} grew: {1640 … 1646} -> {2100, 2900}".
+    """A template with its slots in braces, "Queue {mail, search} took {31 … 100} s", or with its rows of values behind.
 
-    ``members``: positions of its texts, ascending.
+    An example of rows: "Gate … opens at …: east / 7:00, west / 9:30." ``members``: positions of its texts, ascending.
     """
 
     text: str
@@ -112,15 +113,33 @@ def _render(
     if word_slots > _MAX_WORD_SLOTS or share < _MIN_FIXED or len(content) < _MIN_WORDS:
         return None
     first = min(members, key=lambda at: (-weight[at], forms[at]))
-    counts: list[dict[str, float]] = [defaultdict(float) for _ in columns]
+    slots = [at for at, slot in enumerate(is_slot) if slot]
+    rows, counts = defaultdict[tuple[str, ...], float](float), [defaultdict[str, float](float) for _ in slots]
     for at in members:
-        for count, token in zip(counts, forms[at], strict=True):
+        row = tuple(forms[at][slot] for slot in slots)
+        rows[row] += weight[at]
+        for count, token in zip(counts, row, strict=True):
             count[token] += weight[at]
+    told = [f"{{{_tell_values(count)}}}" for count in counts]
+    # Lists in several places are read as pairs, in their order; a range is not.
+    is_paired = len({columns[slot] for slot in slots}) > 1 and (
+        len(rows) <= _MAX_ROWS or sum(" … " not in values for values in told) > 1
+    )
     text = texts[first]
-    for match, slot, count in reversed(list(zip(_TOKEN.finditer(text), is_slot, counts, strict=True))):
-        if slot:
-            text = f"{text[: match.start()]}{{{_tell_values(count)}}}{text[match.end() :]}"
-    return TemplateFamily(" ".join(text.split()), tuple(members))
+    spans = [match.span() for match in _TOKEN.finditer(text)]
+    for slot, values in reversed(list(zip(slots, told, strict=True))):
+        start, end = spans[slot]
+        text = f"{text[:start]}{'…' if is_paired else values}{text[end:]}"
+    text = " ".join(text.split())
+    return TemplateFamily(_add_rows(text, rows) if is_paired else text, tuple(members))
+
+
+def _add_rows(text: str, rows: Mapping[tuple[str, ...], float]) -> str:
+    """Return a text with the values of each text behind it, the most frequent first."""
+    ordered = sorted(rows, key=lambda row: (-rows[row], row))
+    told = [" / ".join(map(_shorten, row)) for row in ordered[:_MAX_ROWS]]
+    bare = text.rstrip(".!;: ")
+    return f"{bare}: {', '.join([*told, *(['…'] if len(ordered) > _MAX_ROWS else [])])}{text[len(bare) :].strip()}"
 
 
 def _tell_values(count: Mapping[str, float]) -> str:
@@ -130,5 +149,9 @@ def _tell_values(count: Mapping[str, float]) -> str:
     if len(numbers) == len(values) and len({(one["before"], one["after"]) for one in numbers}) == 1:
         ordered = [one[0] for one in sorted(numbers, key=lambda one: (float(one["number"]), one[0]))]
         return ", ".join(ordered) if len(ordered) <= _MAX_LISTED else f"{ordered[0]} … {ordered[-1]}"
-    shown = [value if len(value) <= _MAX_VALUE else value[: _MAX_VALUE - 1] + "…" for value in values[:_MAX_LISTED]]
+    shown = [_shorten(value) for value in values[:_MAX_LISTED]]
     return ", ".join([*shown, *(["…"] if len(values) > _MAX_LISTED else [])])
+
+
+def _shorten(value: str) -> str:
+    return value if len(value) <= _MAX_VALUE else value[: _MAX_VALUE - 1] + "…"

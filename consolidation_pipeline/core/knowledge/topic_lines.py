@@ -35,6 +35,7 @@ from consolidation_pipeline.core.knowledge.pattern_titles import (
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import SentenceRanking
 from consolidation_pipeline.core.knowledge.statement_markup import strip_commit_prefix, strip_markup
+from consolidation_pipeline.core.knowledge.summary_frames import FRAMES, Frames
 from consolidation_pipeline.core.knowledge.weak_sentences import (
     contests,
     is_balanced,
@@ -81,8 +82,6 @@ _EXAMPLE_NEAR, _EXAMPLE_SHARE = 0.5, 0.5
 # A further statement has this cosine with the first: of the same memory, and of another one. Words that most matters
 # share, such as "verify" and "file", give less.
 _RELATED, _RELATED_OTHER = 0.12, 0.2
-# What other attempts want instead.
-_OTHERS = "Others:"
 # An instruction of another attempt with this cosine mends a failure, or is on the matter of another instruction.
 _MENDS = 0.45
 # Factor of a failure without a remedy.
@@ -180,8 +179,15 @@ def _is_whole(text: str, sentences: Sequence[str]) -> bool:
 class TopicGroup(PatternGroup):
     """The memories of one topic."""
 
-    def __init__(self, units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        ranking: SentenceRanking,
+        terms: tuple[str, ...],
+        frames: Frames = FRAMES["en"],
+    ) -> None:
         super().__init__(units, ranking, terms)
+        self.frames = frames
         self.lessons = self._list_lessons()
 
     def tell_topic(
@@ -223,11 +229,15 @@ class TopicGroup(PatternGroup):
         """Return a statement as it is told, with the one that excludes it."""
         rival = self._find_rival(one)
         alone = self._finish_alone(one)
-        return f"{alone} {_OTHERS} {finish_statement(rival.lesson.text, self._count(rival))}" if rival else alone
+        return f"{alone} {self.frames.others} {self._finish(rival.lesson.text, rival)}" if rival else alone
 
     def _finish_alone(self, one: Candidate) -> str:
         """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
-        return finish_statement(self.tell(one), self._count(one))
+        return self._finish(self.tell(one), one)
+
+    def _finish(self, text: str, one: Candidate) -> str:
+        count = self._count(one)
+        return finish_statement(text, self.frames.times.format(count) if count > 1 else "")
 
     def _find_rival(self, one: Candidate) -> Candidate | None:
         """Return the best instruction of another attempt that excludes a guess, None if there is none."""
@@ -386,14 +396,14 @@ class TopicGroup(PatternGroup):
         chosen = self._choose_examples(room)
         told = [capitalize(shorten_example(one.ranked.sentence.text)) for one in chosen]
         is_asked = self.measure_asking() >= _ASKING
-        label = "Asked, for example" if is_asked else "For example"
+        label = self.frames.asked if is_asked else self.frames.examples
         name = next((at for at, text in enumerate(told) if len(text) <= MAX_TITLE_CHARS), 0)
         is_name = len(told[name]) <= MAX_TITLE_CHARS and not is_change(chosen[name].ranked.sentence.text)
         title = title if names_told(title, told[0], share=_TITLE_TOLD) else ""
         # What most of them ask names questions better than a phrase.
         if (is_asked and is_name) or (not title and (is_name or len(self.texts) == 1)):
-            title, label = told.pop(name), "Also asked" if is_asked else "Also"
-        text = finish_statement(f"{label}: {'; '.join(told)}", 1) if told else ""
+            title, label = told.pop(name), self.frames.asked_too if is_asked else self.frames.further
+        text = finish_statement(f"{label}: {'; '.join(told)}") if told else ""
         quoted = frozenset[int]().union(*map(self._list_quoted, chosen))
         return TopicLine(title, text, False, quoted | self._list_holders(title))
 
@@ -498,12 +508,12 @@ def _find_uses(phrase: str, texts: Sequence[str]) -> list[tuple[str, str, str]]:
     return found
 
 
-def finish_statement(text: str, count: int) -> str:
-    """Return a statement with a full stop, without bold and the prefix of a commit, and with its count."""
+def finish_statement(text: str, times: str = "") -> str:
+    """Return a statement with a full stop, without bold and the prefix of a commit, and how many times it is said."""
     bare = strip_markup(strip_commit_prefix(text))
     first = bare.split(maxsplit=1)[0]
     bare = bare[:1].upper() + bare[1:] if first.isalpha() and first.islower() else bare
-    times = f" ({count} times)" if count > 1 else ""
+    times = times and f" ({times})"
     if bare.endswith(".") and not bare.endswith("..."):
         return f"{bare.rstrip('.')}{times}."
     return f"{bare}{times}" if _END.search(bare) else f"{bare}{times}."

@@ -24,6 +24,7 @@ from consolidation_pipeline.core.knowledge.pattern_titles import names_told
 from consolidation_pipeline.core.knowledge.pattern_units import Unit
 from consolidation_pipeline.core.knowledge.sentence_ranking import rank_sentences
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
+from consolidation_pipeline.core.knowledge.summary_frames import choose_frames
 from consolidation_pipeline.core.knowledge.topic_lines import (
     READABLE,
     TopicGroup,
@@ -236,6 +237,7 @@ class _Summary:
         self.forms = forms
         self.room = room
         self.days = days
+        self.frames = choose_frames([form.text for form in forms])
         self.told: set[int] = set()
         self._stems: dict[int, set[str]] = {}
         self.counts = [len(form.days) for form in forms]
@@ -283,10 +285,11 @@ class _Summary:
         written = [*(line for *_, line in sorted(lines)), *filter(None, tail)]
         if len(written) == 1:
             return written[0]
-        topics = f", on {len(lines)} topic{'s' if len(lines) > 1 else ''}" if lines else ""
+        topics = self.frames.topic if len(lines) == 1 else self.frames.topics.format(len(lines))
         guesses = sum(TRIED in line or TO_TRY in line for line in written)
         note = f". {_GUESSES}" if guesses >= _MANY_GUESSES else ""
-        return "\n".join([f"{_count(len(self.days))}, {_span(self.days)}{topics}{note}:", *written])
+        head = [self._tell_count(len(self.days)), self._tell_span(self.days), *([topics] if lines else [])]
+        return "\n".join([f"{', '.join(head)}{note}:", *written])
 
     def _find_repeated(self) -> list[int]:
         """Return the positions of the forms that are repeated so often that each is a topic alone."""
@@ -337,7 +340,7 @@ class _Summary:
         rankings = rank_sentences(
             [[one.text for one in own] for own in units], [[one.weight for one in own] for own in units]
         )
-        return [TopicGroup(*one) for one in zip(units, rankings, self._find_terms(topics), strict=True)]
+        return [TopicGroup(*one, self.frames) for one in zip(units, rankings, self._find_terms(topics), strict=True)]
 
     def _find_terms(self, topics: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
         texts = [[self.forms[at].bare for at in topic[:_MAX_RANKED]] for topic in topics]
@@ -351,7 +354,7 @@ class _Summary:
         """Return the line of lessons that are in no topic."""
         if not positions:
             return ""
-        head = f"Other lessons {self._when(positions)}"
+        head = f"{self.frames.other_lessons} {self._when(positions)}"
         near = sorted(positions, key=lambda at: (-self.counts[at], at))[:_MAX_RANKED]
         line = self._build_groups([near])[0].tell_topic(self.left - len(head), is_named=False)
         self.left -= len(head) + len(line.text)
@@ -395,18 +398,18 @@ class _Summary:
         holding = {title: self._count_holders(title, positions) for title in names}
         ranked = sorted(((title, holding[title]) for title in names), key=lambda pair: (-pair[1], pair[0]))
         told = ", ".join(f"{title} ({count})" if count >= _FEWEST_COUNTED else title for title, count in ranked)
-        label = "Without a lesson of their own" if is_alone else "Other matters"
+        label = self.frames.without_lesson if is_alone else self.frames.other_matters
         return f"{label} {self._when(positions)}{f': {told}' if told else ''}."
 
     def _tell_repeated(self, at: int) -> str:
         """Return the line of what is repeated: its opening, and what it teaches."""
         sentences = extract_sentences(self.forms[at].text)
-        told = finish_statement(drop_open_quotation(sentences[0].text), 1).removesuffix(".")
+        told = finish_statement(drop_open_quotation(sentences[0].text)).removesuffix(".")
         if len(sentences) == 1 or not self.forms[at].is_lesson:
             return f"{told} {self._when([at])}."
         unit = replace(self._build_unit(at), weight=1.0)
         ranking = rank_sentences([[unit.text]])[0]
-        line = TopicGroup([unit], ranking, ()).tell_topic(_SENTENCE_CHARS, told=[told])
+        line = TopicGroup([unit], ranking, (), self.frames).tell_topic(_SENTENCE_CHARS, told=[told])
         lesson = f"{line.lead} {line.text}".strip()
         return f"{told} {self._when([at])}: {lesson}" if line.is_lesson else f"{told} {self._when([at])}."
 
@@ -446,17 +449,17 @@ class _Summary:
         """
         days = self._list_days(positions)
         is_known = self.days[0] == self.days[-1] and len(days) < len(self.days)
-        count = _count(len(days)) if holding in (None, len(days)) else f"{holding} of {_count(len(days))}"
-        return f"({count})" if is_known else f"({count}, {_span(days)})"
+        count = self._tell_count(len(days))
+        count = count if holding in (None, len(days)) else self.frames.part.format(holding, count)
+        return f"({count})" if is_known else f"({count}, {self._tell_span(days)})"
+
+    def _tell_count(self, memories: int) -> str:
+        return self.frames.memory if memories == 1 else self.frames.memories.format(memories)
+
+    def _tell_span(self, days: Sequence[date]) -> str:
+        first, last = days[0].isoformat(), days[-1].isoformat()
+        return first if first == last else self.frames.span.format(first, last)
 
 
 def _fold_title(title: str) -> str:
     return title.replace("-", " ").casefold()
-
-
-def _count(memories: int) -> str:
-    return "1 memory" if memories == 1 else f"{memories} memories"
-
-
-def _span(days: Sequence[date]) -> str:
-    return days[0].isoformat() if days[0] == days[-1] else f"{days[0].isoformat()} to {days[-1].isoformat()}"

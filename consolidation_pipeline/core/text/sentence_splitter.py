@@ -54,9 +54,11 @@ _COUNTED = re.compile(
     r"jan|feb|mar|apr|jun|jul|aug|sept?|oct|okt|nov|dec|dez)\.$",
     re.IGNORECASE,
 )
-# "am 3. Oktober", "im 2. Schritt": a German ordinal.
+# "am 3. Oktober", "im 2. Schritt", "mit der Bahn, 1. Klasse": a German ordinal, not one of several numbers.
 _ORDINAL = re.compile(
-    r"(?:^|\s)(?:(?:de[rmns]|die|das|[aiv]m|vom|zu[mr]|beim|jede[rmns]?)\s+)?(?P<number>\d{1,3})\.$", re.I
+    r"(?:^|\s|(?P<comma>[^\W\d],\s+))(?:(?:de[rmns]|die|das|[aiv]m|vom|zu[mr]|beim|(?:ein|dies|jed)e[rmns]?)\s+)?"
+    r"(?P<number>\d{1,3})\.$",
+    re.I,
 )
 # Units that look like an initial or an abbreviation. A capital after a number is a name: "in 2019 J. Smith".
 _QUANTITY = re.compile(rf"\d{BLANK}+(?:[bdghlmswx]|min|ms|sec)\.$")
@@ -222,6 +224,8 @@ def _is_sentence_end(tail: str, line: str, end: int) -> bool:
     if _ABBREVIATION.search(bare):
         return word in _openers()
     ordinal = _ORDINAL.search(bare)
+    if ordinal and ordinal["comma"]:
+        return word in _openers()
     return not (ordinal and (word in _months() or ordinal.start("number") > ordinal.start() + 1))
 
 

@@ -29,21 +29,27 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
 @pytest.mark.parametrize(
     ("older", "newer", "told"),
     [
-        ("The job needs Node 20.", "The job needs Node 22.", "The job needs Node 22 (since 12 May 2026; was 20)."),
-        ("Files over 2 GB fail.", "Files over 3 GB fail.", "Files over 3 GB (since 12 May 2026; was 2 GB) fail."),
-        ("The image is a:3.11-slim.", "The image is a:3.12-slim.", "The image is a:3.12-slim ({since}; was 3.11)."),
-        ("Always restart workers.", "Never restart workers.", "Never restart workers ({since}; was “{older}”)."),
-        ("Enable the proxy cache.", "Disable the proxy cache.", "Disable the proxy cache ({since}; was “{older}”)."),
-        ("Stop it before a deploy.", "Stop it after a deploy.", "Stop it after a deploy ({since}; was “{older}”)."),
-        ("Run it with the cache.", "Run it without the cache.", "Run it without the cache ({since}; was “{older}”)."),
+        ("The job needs Node 20.", "The job needs Node 22.", "The job needs Node 22 (noted 12 May 2026; was 20)."),
+        ("Files over 2 GB fail.", "Files over 3 GB fail.", "Files over 3 GB (noted 12 May 2026; was 2 GB) fail."),
+        ("The image is a:3.11-slim.", "The image is a:3.12-slim.", "The image is a:3.12-slim ({noted}; was 3.11)."),
+        ("Always restart workers.", "Never restart workers.", "Never restart workers ({noted}; was “{older}”)."),
+        ("Enable the proxy cache.", "Disable the proxy cache.", "Disable the proxy cache ({noted}; was “{older}”)."),
+        ("Stop it before a deploy.", "Stop it after a deploy.", "Stop it after a deploy ({noted}; was “{older}”)."),
+        ("Run it with the cache.", "Run it without the cache.", "Run it without the cache ({noted}; was “{older}”)."),
+        # A reason is no case of its own.
+        (
+            "Füttere die alten Ziegen im Stall nachts, damit sie schlafen.",
+            "Füttere die alten Ziegen im Stall nicht nachts.",
+            "Füttere die alten Ziegen im Stall nicht nachts ({notiert}; vorher “{older}”).",
+        ),
         (
             "Er trinkt ihn ohne Milch.",
             "Er trinkt ihn mit Milch.",
-            "Er trinkt ihn mit Milch ({seit}; vorher “{older}”).",
+            "Er trinkt ihn mit Milch ({notiert}; vorher “{older}”).",
         ),
-        ("Bebo el café con leche.", "Bebo el café sin leche.", "Bebo el café sin leche ({desde}; antes “{older}”)."),
-        ("The Rome trip is on 4 May.", "The Rome trip is on 9 May.", "The Rome trip is on 9 May ({since}; was 4 May)."),
-        ("The shop calls billing.", "Billing calls the shop.", "Billing calls the shop ({since}; was “{older}”)."),
+        ("Bebo el café con leche.", "Bebo el café sin leche.", "Bebo el café sin leche ({anotado}; antes “{older}”)."),
+        ("The Rome trip is on 4 May.", "The Rome trip is on 9 May.", "The Rome trip is on 9 May ({noted}; was 4 May)."),
+        ("The shop calls billing.", "Billing calls the shop.", "Billing calls the shop ({noted}; was “{older}”)."),
         (
             "The key belongs to Alice.",
             "The key belongs to Bob.",
@@ -52,13 +58,13 @@ def find(*texts: str, days: tuple[date | None, ...] = ()) -> list[Dispute]:
         (
             "Er läuft 5 Minuten lang.",
             "Er läuft 9 Minuten lang.",
-            "Er läuft 9 Minuten ({seit}; vorher 5 Minuten) lang.",
+            "Er läuft 9 Minuten ({notiert}; vorher 5 Minuten) lang.",
         ),
     ],
 )
 def test_newer_claim_is_rule_with_date(older: str, newer: str, told: str) -> None:
     told = told.format(
-        since="since 12 May 2026", seit="seit 2026-05-12", desde="desde 2026-05-12", older=older.rstrip(".")
+        noted="noted 12 May 2026", notiert="notiert 2026-05-12", anotado="anotado 2026-05-12", older=older.rstrip(".")
     )
     (found,) = find(older, newer, days=(JANUARY, MAY))
     assert found == Dispute(1, told, (0,), (0,), True)
@@ -139,13 +145,13 @@ def test_undated_claims_leave_dispute_open(days: tuple[date | None, ...]) -> Non
     assert found == Dispute(0, "The limit is 5 (others say 8) tries.", (1,), (1,), False)
 
 
-def test_since_is_first_day_after_older_claims() -> None:
+def test_noted_day_is_first_one_after_older_claims() -> None:
     texts = [f"The job needs Node {version}." for version in (22, 20, 22, 18)]
     (found,) = find(*texts, days=(MAY, JANUARY, MARCH, date(2025, 1, 1)))
-    assert found.told == "The job needs Node 22 (since 9 March 2026; was 20, 18)."
+    assert found.told == "The job needs Node 22 (noted 9 March 2026; was 20, 18)."
     assert (found.others, found.overruled) == ((1, 3), (1, 3))
     (returned,) = find(*texts, days=(MAY, MARCH, JANUARY, JANUARY))
-    assert returned.told == "The job needs Node 22 (since 12 May 2026; was 20, 18)."
+    assert returned.told == "The job needs Node 22 (noted 12 May 2026; was 20, 18)."
 
 
 def test_older_claim_on_another_thing_is_overruled() -> None:
@@ -183,6 +189,22 @@ def test_comparisons_grow_with_sentences_alone(monkeypatch: pytest.MonkeyPatch) 
     texts = [f"The {' '.join(chance.sample(words, 4))} fails for case{at % 7}." for at in range(200)]
     find(*texts)
     assert 0 < len(compared) <= 2 * len(texts)
+
+
+def test_claims_that_differ_twice_are_told_whole() -> None:
+    texts = [
+        "Sheds over 40 m² need a permit of the mayor.",
+        "Sheds over 90 m² need a permit of the mayor and the fire brigade.",
+    ]
+    (found,) = find(*texts)
+    assert found.told == f"{texts[0][:-1]} (also “{texts[1][:-1]}”)."
+
+
+def test_words_are_in_the_language_of_the_group() -> None:
+    (found, *_) = find(
+        "Halle Nord: 40 kg.", "Halle Nord: 90 kg.", "Die Waage in der Küche ist neu.", days=(MAY, JANUARY, MAY)
+    )
+    assert found.told == "Halle Nord: 40 kg (notiert 2026-05-12; vorher 90 kg)."
 
 
 def test_part_of_formula_is_no_rival_claim() -> None:

@@ -30,7 +30,7 @@ from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 # What others say, in brackets.
-NOTES = re.compile(r" \((?:since|others say|also|later,|\d+ [A-Z]\w+ \d+;)[^()]*\)")
+NOTES = re.compile(r" \((?:noted|others say|also|\d+ [A-Z]\w+ \d+;)[^()]*\)")
 SAMPLE = PROJECT_ROOT / "examples" / "memories.jsonl"
 
 WEBHOOKS = [
@@ -127,7 +127,7 @@ def test_reverse_of_headline_does_not_count_as_said() -> None:
     texts = [
         "Deploy the API before the web app.",
         "Deploy the web app before the API.",
-        "The API goes out before the web app, or orders return 404.",
+        "Deploy the API before the web app, or orders return 404.",
     ]
     (found,) = extract([make_units(texts)])
     assert found.summary == "Deploy the API before the web app (others say “Deploy the web app before the API”)."
@@ -177,13 +177,74 @@ def test_headline_tells_what_a_newer_memory_says() -> None:
     days = [date(2026, 1, 7), date(2026, 2, 1), date(2026, 5, 12)]
     units = [replace(unit, day=day) for unit, day in zip(make_units(texts), days, strict=True)]
     (found,) = extract([units])
-    later = "(later, 12 May 2026: “Ada gave the bike back to Noor”)"
-    assert found.summary in {f"{text[:-1]} {later}." for text in texts[:2]}
+    newest = "Ada gave the bike back to Noor (12 May 2026; before: “{}”)."
+    assert found.summary in {newest.format(text[:-1]) for text in texts[:2]}
+    assert found.overruled == 2
     assert (3, texts[2]) in {(one.unit, one.quote) for one in found.evidence}
     # An older memory is no news, and neither is one of a day that is not known.
     for unknown in (date(2026, 1, 1), None):
         (found,) = extract([[*units[:2], replace(units[2], day=unknown)]])
-        assert "later" not in found.content
+        assert "before:" not in found.content
+
+
+def date_units(texts: dict[str, date]) -> list[Unit]:
+    return [replace(unit, day=day) for unit, day in zip(make_units([*texts]), texts.values(), strict=True)]
+
+
+def test_few_units_on_two_topics_make_no_pattern() -> None:
+    texts = [
+        "Error taking the table lock: a second migration was running backfill at the same time. A timeout helps.",
+        'backfill plan failed with "Error taking the table lock" as two migrations ran at once. Pass --timeout=3.',
+        "CI of the shop fails at `pack sync --frozen` with STALE_LOCK_LIST when the manifest was changed without "
+        "committing its lock list. Run `pack sync` and commit the list.",
+        "STALE_LOCK_LIST in the shop pipeline: the manifest had been edited but its lock list was not committed. "
+        "Run `pack sync` locally and commit it.",
+    ]
+    assert not extract_first(texts).is_shared
+    assert extract_first([*texts[2:], f"{texts[2]} Again."]).is_shared
+
+
+def test_examples_are_the_newest_of_most_units() -> None:
+    units = date_units(
+        {
+            "The seats of the ferry desk in Lund: 20.": date(2026, 1, 7),
+            "The harbour office in summer has 9 boats since the fair began.": date(2026, 5, 12),
+            "The seats of the ferry desk in Ystad are 60.": date(2026, 1, 8),
+            "The harbour office in summer has 6 boats.": date(2026, 2, 1),
+        }
+    )
+    (found, _) = extract([units, make_units(LOCKS)])
+    assert not found.is_shared
+    assert "9 boats" in found.content
+    assert "6 boats" not in found.content
+
+
+def test_return_to_what_was_is_told_first() -> None:
+    now = "The library went back to card indexes for its catalogue, since the scanner could not read old labels."
+    was = "The catalogue of the library uses scanner labels instead of card indexes."
+    units = date_units({was: date(2026, 2, 1), now: date(2026, 5, 12)})
+    replaced = replace(units[0], id="u2", text="", day=date(2026, 1, 7))
+    (found,) = extract([[*units, replaced]], sightings=[Sightings(3)])
+    assert found.summary == f"{now[:-1]} (12 May 2026; before: “{was[:-1]}”)."
+    assert (found.seen, found.overruled) == ("3 memories.", 1)
+    assert found.support < 0.7
+
+
+def test_contradicted_rule_stands_beside_no_rule() -> None:
+    rule = "Do not open the greenhouse windows at night"
+    units = date_units(
+        {
+            "Open the greenhouse windows at night, so that it stays dry.": date(2026, 1, 7),
+            f"{rule}. Use the fan; frost killed the seedlings.": date(2026, 5, 12),
+            "The greenhouse windows do not need a lock at night.": date(2026, 3, 1),
+        }
+    )
+    (found,) = extract([units])
+    before = "Open the greenhouse windows at night, so that it stays dry"
+    told = f"{rule} (noted 12 May 2026; was “{before}”)."
+    assert told in found.content
+    assert (found.seen, found.overruled) == ("3 memories, 7 January to 12 May 2026.", 1)
+    assert not any(line.startswith("Open") for line in (*found.best_practices, *found.gotchas))
 
 
 def test_name_of_a_change_is_no_lesson_of_all() -> None:
@@ -344,7 +405,7 @@ def test_newer_value_is_told_with_what_was() -> None:
     texts = [f"Always set the retry limit of the payout queue to {count}." for count, _ in limits]
     units = [replace(unit, day=day) for unit, (_, day) in zip(make_units(texts), limits, strict=True)]
     found = extract([units, make_units(LOCKS)])[0]
-    told = "Always set the retry limit of the payout queue to 5 (since 12 May 2026; was 3)."
+    told = "Always set the retry limit of the payout queue to 5 (noted 12 May 2026; was 3)."
     assert (found.summary, found.best_practices, found.overruled) == (told, (told,), 2)
     assert found.seen == "3 memories, 7 January to 12 May 2026."
     assert {(one.unit, one.quote) for one in found.evidence} == set(enumerate(texts, start=1))
@@ -407,7 +468,7 @@ def test_overruled_sentence_is_never_practice_or_gotcha() -> None:
     _, *told = found.content.split("\n")
     lines = [*told, *found.best_practices, *found.gotchas]
     assert {line for line in lines if "restart" in line} == {
-        f"Always restart the worker after a deploy (since 12 May 2026; was “{texts[0].rstrip('.')}”)."
+        f"Always restart the worker after a deploy (noted 12 May 2026; was “{texts[0].rstrip('.')}”)."
     }
 
 
@@ -427,8 +488,8 @@ def read_sample(*ids: str) -> list[Unit]:
 @pytest.mark.parametrize(
     ("ids", "told", "overruled"),
     [
-        (("m-0017", "m-0300"), "needs Node 22 (since 3 December 2025; was 20): web/.nvmrc", 1),
-        (("m-0058", "m-0396"), "Pinned Terraform to 1.9.8 (since 12 May 2026; was 1.7.5) in infra", 1),
+        (("m-0017", "m-0300"), "needs Node 22 (noted 3 December 2025; was 20): web/.nvmrc", 1),
+        (("m-0058", "m-0396"), "Pinned Terraform to 1.9.8 (noted 12 May 2026; was 1.7.5) in infra", 1),
         (("m-0137", "m-0140"), "port 5432 (also 5433 of Postgres in a second checkout) of Postgres itself", 0),
     ],
 )

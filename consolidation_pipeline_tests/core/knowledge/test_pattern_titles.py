@@ -56,6 +56,13 @@ def test_title_ends_with_its_noun() -> None:
     assert write_title(texts, ["signatures", "valid", "ahead"]) == "Valid signatures"
 
 
+def test_german_title_has_no_verb_behind_a_noun() -> None:
+    texts = [f"Anträge über {euros} Euro brauchen den Stempel der Kasse." for euros in (500, 900, 3000)]
+    assert write_title(texts, ["euro", "brauchen", "stempel", "kasse", "anträge"]) == "Stempel der Kasse"
+    texts = [f"Offene Rechnungen {what}." for what in ("mahnen", "der Kasse melden", "bis Freitag zahlen")]
+    assert write_title(texts, ["offene", "rechnungen"]) == "Offene Rechnungen"
+
+
 def test_title_names_no_span_of_time() -> None:
     texts = [f"The parcel came a couple hours ago at gate {gate}." for gate in "ABC"]
     assert write_title(texts, ["couple", "hours", "ago", "parcel"]) == ""

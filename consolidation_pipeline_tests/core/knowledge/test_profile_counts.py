@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from consolidation_pipeline.core.differences.language import LANGUAGES
 from consolidation_pipeline.core.knowledge.observation import Observation
-from consolidation_pipeline.core.knowledge.profile_counts import HEADINGS, count_profile
+from consolidation_pipeline.core.knowledge.profile_counts import HEADINGS, _load_phrases, count_profile
 
+# A word that is filled in.
+_FIELD = re.compile(r"\{\w+")
 START = datetime(2026, 3, 2, 9, 15, tzinfo=UTC)  # a Monday
 
 
@@ -135,7 +139,7 @@ def test_profile_says_how_notes_are_written() -> None:
 def test_language_of_notes_is_told_from_their_texts() -> None:
     texts = [f"El horno número {at} tarda mucho en calentarse por la mañana." for at in range(12)]
     told = tell([observe(at, text=text) for at, text in enumerate(texts)], "communication_preferences")
-    assert "Notes are in Spanish." in told
+    assert "Idioma de las notas: español." in told
     # The source names a language that texts are not searched for.
     dutch = [observe(at, text=f"De oven {at} wordt niet warm.", language="pg_catalog.dutch") for at in range(12)]
     assert "Notes are in Dutch." in tell(dutch, "communication_preferences")
@@ -147,7 +151,7 @@ def test_words_are_not_counted_in_scripts_without_spaces() -> None:
     foods = ("えび", "かに", "牛乳", "そば")
     rows = [observe(at, text=f"花子さんは{foods[at % 4]}のアレルギーがある。", tags=()) for at in range(12)]
     content = count_profile(rows).content
-    assert "Notes are in Japanese." in content
+    assert "メモの言語：日本語。" in content
     assert "words" not in content.lower()
 
 
@@ -171,3 +175,20 @@ def test_profile_says_how_many_notes_repeat_another() -> None:
     assert "12 of the 20 notes repeat an earlier one word for word; without these repeats, 8 are left." in tell(
         rows, "work_patterns"
     )
+
+
+def test_profile_is_in_the_language_of_its_notes() -> None:
+    texts = [f"Der Schlüssel der Halle {at} hängt hinter der Tür am Hof." for at in range(12)]
+    rows = [replace(observe(at), text=text) for at, text in enumerate(texts)]
+    content = count_profile(rows).content
+    assert "Sprache der Notizen: Deutsch." in content
+    assert "12 Notizen vom" in content
+    assert "notes" not in content.lower().split()
+
+
+def test_each_language_has_all_phrases() -> None:
+    fields = {
+        language: {key: sorted(_FIELD.findall(phrase)) for key, phrase in _load_phrases(language).items()}
+        for language in LANGUAGES
+    }
+    assert all(found == fields["en"] for found in fields.values())

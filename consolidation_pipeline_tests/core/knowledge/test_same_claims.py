@@ -39,6 +39,9 @@ def test_claim_is_said_in_like_words(claim: str, memory: list[str]) -> None:
         ("Ada rents a bike from Noor.", "Ada gave the bike back to Noor.", "en"),
         ("Ben says that Ada pays the rent.", "Ada pays the rent.", "en"),
         ("Ana bebe el té sin leche.", "Ana bebe el té con leche.", "es"),
+        # Other words in the place of the claim's.
+        ("Noor is the owner of the kiln.", "Ada took over the kiln from Noor.", "en"),
+        ("Never paint the doors in the hall of Lot 4.", "The doors in the hall of Lot 4 never need oil.", "en"),
         ("Der Vertrag mit Holz Lübeck endet im Mai.", "Der Vertrag mit Holz Bremen endet im Mai.", "de"),
     ],
 )
@@ -52,6 +55,10 @@ def test_other_claim_is_not_the_same(claim: str, other: str, language: str) -> N
         ("The dance class of Ben is on Friday.", "The dance class of Ben was cancelled.", "en"),
         ("Ada rents a bike from Noor.", "Ada gave the bike back to Noor.", "en"),
         ("Water the plants two days before the visit.", "Water the plants a week before the visit.", "en"),
+        ("Noor is the owner of the kiln.", "Ada took over the kiln from Noor.", "en"),
+        ("The office uses Excel 15.", "The office was upgraded to Excel 16 on 26 September.", "en"),
+        ("The night choir of the school is in the barn.", "The night choir of the school went back to the hall.", "en"),
+        ("Die Proben des Chors sind im Saal.", "Die Proben des Chors sind zurückgekehrt.", "de"),
         ("Orders above 200 EUR need a signature.", "A signature is needed for orders above 900 EUR.", "en"),
         ("Ana bebe el té sin leche.", "Ana bebe el té con leche.", "es"),
     ],
@@ -67,6 +74,10 @@ def test_newer_sentence_on_the_matter_is_a_rival(claim: str, newer: str, languag
         ("The dance class of Ben is on Friday.", "The dance class of Ada is on Monday."),
         ("Noor's visa expires in May.", "Noor's lease expires in May."),
         ("Error Q104 means that the tray is empty.", "Error Q140 means that the tray is full."),
+        # The same, turned or asked for in other words.
+        ("Lock the gate of Lot 4 before the alarm.", "Order at the gate of Lot 4: lock first, then the alarm."),
+        ("Wrap the vase of Noor in `felt`.", "Use `felt` around the vase of Noor."),
+        ("Set the kiln to 40 kPa.", "The kiln at 40 kPa stays quiet."),
         # On another matter, or no news.
         ("The dance class of Ben is on Friday.", "Ben was promoted."),
         ("Starting the press with 40 kPa ended the jams.", "40 kPa ended the jams."),

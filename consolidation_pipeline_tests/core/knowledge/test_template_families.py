@@ -15,6 +15,24 @@ def test_slots_hold_ranges_and_frequent_values() -> None:
     assert tell(texts) == "Export of {mail, search} took {31 … 100} s"
 
 
+def test_values_of_one_text_stay_together() -> None:
+    opens = {"north": "9:30", "east": "7:00", "west": "8:15"}
+    texts = [f"The gate in the {name} opens at {hour}." for name, hour in opens.items()]
+    told = "The gate in the … opens at …: east / 7:00, north / 9:30, west / 8:15."
+    assert tell(texts) == tell(texts[::-1]) == told
+    # Two lists would be read as pairs, however many texts there are.
+    many = [f"The gate in the {name} lets {one} in" for name in "bcdefghij" for one in (f"{name}.cat", f"{name}.dog")]
+    found = tell(many)
+    assert found is not None
+    assert found.startswith("The gate in the … lets … in: b / b.cat, b / b.dog, c / c.cat, ")
+    assert found.endswith(", d / d.dog, …")
+
+
+def test_same_value_in_two_slots_is_one() -> None:
+    texts = [f"Call {name} at the desk of {name}" for name in ("ann.b", "bo.c", "cy.d")]
+    assert tell(texts) == "Call {ann.b, bo.c, cy.d} at the desk of {ann.b, bo.c, cy.d}"
+
+
 def test_values_with_a_unit_make_a_range() -> None:
     texts = [f"The job failed {count}x in a row" for count in (12, 3, 4, 5)]
     assert tell(texts) == "The job failed {3x … 12x} in a row"

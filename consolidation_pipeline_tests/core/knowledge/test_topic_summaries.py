@@ -98,7 +98,7 @@ def test_summary_tells_what_changed_with_date() -> None:
     old = [f"The cart page keeps prices for 30 seconds. Clear the cart cache of {what} then." for what in GOODS]
     new = [f"The cart page keeps prices for 45 seconds. Clear the cart cache of {what} then." for what in PEOPLE]
     content = summarize([*old[:6], *new[:3], *LOGIN]).content
-    assert "keeps prices for 45 seconds (since 7 March 2026; was 30 seconds)" in content
+    assert "keeps prices for 45 seconds (noted 7 March 2026; was 30 seconds)" in content
 
 
 def test_statement_of_all_memories_is_told_once_at_most() -> None:

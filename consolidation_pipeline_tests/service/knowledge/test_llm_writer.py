@@ -113,7 +113,7 @@ def test_pattern_refuses_two_sides_as_rules(pipeline: Pipeline, provider: OpenAI
     assert "contradict each other" in error
     assert len(provider.requests) == 2
     assert "of 2026-05-12 contradicts the older memory" in str(provider.requests[0].body)
-    told = f"{new[:-1]} (since 2026-05-12; was 10 seconds)."
+    told = f"{new[:-1]} (noted 2026-05-12; was 10 seconds)."
     one_side = {"pattern": told, "summary": new, "best_practices": [], "gotchas": []}
     provider.behaviour = reply_with_json(lambda request: pattern_reply(0.9)(request) | one_side)
     done = pipeline.run()

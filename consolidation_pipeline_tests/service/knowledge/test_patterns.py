@@ -196,7 +196,7 @@ def test_newer_value_is_rule_also_in_grown_pattern(pipeline: Pipeline) -> None:
     one, other = list_patterns(pipeline)
     assert one.content == other.content
     assert one.confidence_score == pytest.approx(other.confidence_score)
-    assert "Answer a webhook within 5 seconds (since 12 May 2026; was 10 seconds), or" in one.content
+    assert "Answer a webhook within 5 seconds (noted 12 May 2026; was 10 seconds), or" in one.content
     assert texts[0] not in [one.content, *one.details["best_practices"], *one.details["gotchas"]]
     assert texts[0] in [quoted["quote"] for quoted in one.details["evidence"]]
     assert one.confidence_score < 0.75
