@@ -217,7 +217,7 @@ def test_hours_of_other_days_hold_side_by_side(older: str, newer: str) -> None:
         ("Jan Roth ist Trainer im Klub Nord.", "Mia Falk hat die Kasse im Klub Nord von Jan Roth übernommen.", None),
         ("Jan Roth leitet die Kasse im Klub.", "Mia Falk hat die Kasse im Klub von Jan Roth übernommen.", "confirmed"),
         ("The visit to Ulm is on 3 May.", "The visit to Bonn was postponed from 3 May to 7 June.", None),
-        ("Jan Roth lobt die Kasse im Klub.", "Mia Falk hat die Kasse im Klub von Jan Roth übernommen.", None),
+        ("Jan Roth lobt die Kasse im Klub.", "Mia Falk hat die Kasse im Klub von Jan Roth übernommen.", "candidate"),
         ("Leiter im Klub Nord ist Jan Roth.", "Mia Falk übernahm die Leitung im Klub Süd von Jan Roth.", None),
         ("Die Farben stehen in Figma.", "Wir haben die Farben von Figma übernommen.", None),
     ],
