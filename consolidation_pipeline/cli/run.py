@@ -23,7 +23,14 @@ from consolidation_pipeline.cli.output import (
     print_note,
 )
 from consolidation_pipeline.core.text.counted_nouns import counted
-from consolidation_pipeline.errors import BudgetExhaustedError, ConsolidationError, LLMError, UsageError
+from consolidation_pipeline.errors import (
+    BudgetExhaustedError,
+    ConsolidationError,
+    JobEndedError,
+    LLMError,
+    ProjectBusyError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.plan.plan_document import Plan
@@ -71,7 +78,7 @@ def run(
     runs, codes = _run_all(engine, work, as_json=as_json, is_single=is_single)
     if as_json:
         print_json(runs[0] if is_single else {"runs": runs})
-    elif not runs:
+    elif not work:
         print_note(nothing)
     raise typer.Exit(_combine_exit_codes(codes))
 
@@ -126,19 +133,14 @@ def _load_plan(path: Path | None, chosen: list[str], job: str, phases: str | Non
 def _run_all(
     engine: Engine, work: Sequence[tuple[str, Mapping[str, Any]]], *, as_json: bool, is_single: bool
 ) -> tuple[list[dict[str, Any]], list[int]]:
-    """Run projects in turn. Return outcomes and exit codes, without those of jobs that are no longer pending.
+    """Run projects in turn; return outcomes and exit codes.
 
     Args:
         work: for each run its project and the arguments of ``run_and_describe``.
         is_single: raise the error of a run.
     """
-    from consolidation_pipeline.service.jobs.job_requests import is_pending
-
     runs, codes = [], []
     for slug, arguments in work:
-        requested = arguments.get("requested")
-        if requested is not None and not is_pending(engine, requested.job_id):
-            continue
         described, code = _run_one(engine, slug, arguments, as_json=as_json, is_single=is_single)
         runs.append(described)
         codes.append(code)
@@ -158,9 +160,11 @@ def _run_one(
     except ConsolidationError as error:
         if is_single:
             raise
-        print_note(f"{slug}: {describe_error(error)}")
-        failure = {"project": slug, "status": "failed", "error": error_message(error), "error_kind": error_name(error)}
-        return failure, error.exit_code
+        # Another run does a pending job, or the next run of pending jobs does it.
+        is_left = "requested" in arguments and isinstance(error, JobEndedError | ProjectBusyError)
+        print_note(f"{slug}: {error_message(error) if is_left else describe_error(error)}")
+        failure = {"project": slug, "error": error_message(error), "error_kind": error_name(error)}
+        return failure | {"status": "skipped" if is_left else "failed"}, 0 if is_left else error.exit_code
     if described["error"]:
         print_note(f"{slug}: error: {' '.join(described['error'].split())}")
     for stop in _find_budget_stops(described):
