@@ -69,7 +69,7 @@ def _print_activity(lines: Sequence[Mapping[str, Any]]) -> None:
 
 def _describe_activity(line: Mapping[str, Any]) -> str:
     changes = counted(line["changes"], "change")
-    details = [f"{line['kind']} by {line['changed_by']}, {changes}"]
+    details = [f"{line['action']} by {line['changed_by']}, {changes}"]
     if line["is_run"] and line["groups"]:
         details.append(format_value(line["groups"]))
     if line["reason"]:
