@@ -22,6 +22,7 @@ from consolidation_pipeline.cli.output import (
     print_json,
     print_note,
 )
+from consolidation_pipeline.core.jobs.run_words import RUN_WORDS
 from consolidation_pipeline.core.text.counted_nouns import counted
 from consolidation_pipeline.errors import (
     BudgetExhaustedError,
@@ -259,28 +260,29 @@ def _make_run_table(run: dict[str, Any]) -> Any:
     if run["status"] == "unchanged":
         since = f"{format_value(run['completed_at'])}, job {run['job_id']}; no run was needed"
         return fact_table(f"{run['project']}: unchanged", {"nothing changed since": since, "undo": run["undo"]})
+    memories = counted(run["memories_merged"], "memory")
     return fact_table(
         f"{run['project']}: {run['status']}",
         {
             "phases": run["phases_completed"],
             "failed phases": run["phases_failed"] or None,
-            "merged": f"{counted(run['groups_merged'], 'group')}, {counted(run['memories_merged'], 'memory')}",
+            RUN_WORDS["merge"]: f"{counted(run['groups_merged'], 'group')}, {memories}",
             "not merged": describe_refused(run["metrics"]),
             "refused by tests": _count_refused(run),
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
             "learned": _describe_learned(run["metrics"]),
-            "playbook": _join_counts(
+            RUN_WORDS["playbook"]: _join_counts(
                 run["metrics"].get("playbook_entries", {}),
                 "entries",
                 ("promoted", "proposed", "reinforced", "updated"),
             ),
-            "suggestions": _describe_suggestions(run),
-            "newer wins": _describe_supersessions(run),
-            "summaries": _describe_summaries(run),
-            "archived": describe_archived(run),
+            RUN_WORDS["review"]: _describe_suggestions(run),
+            RUN_WORDS["supersedes"]: _describe_supersessions(run),
+            RUN_WORDS["summary"]: _describe_summaries(run),
+            RUN_WORDS["archive"]: describe_archived(run),
             "without the model": ", ".join(f"{one['groups']} ({one['purpose']})" for one in run["failing"]) or None,
             "stopped": "; ".join(f"{stop['purpose']}: {stop['reason']}" for stop in run["stopped"]) or None,
-            "relations added": run["metrics"].get("associations", {}).get("relations_added"),
+            RUN_WORDS["associate"]: run["metrics"].get("associations", {}).get("relations_added"),
             "units": f"{run['units_before']} -> {run['units_after']}",
             "reduction": format_percent(run["reduction"]),
             "seconds": f"{run['seconds']:.1f}",
