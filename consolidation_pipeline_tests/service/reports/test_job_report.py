@@ -86,7 +86,7 @@ def test_page_has_the_words_of_a_run(pipeline: Pipeline, job: UUID) -> None:
 
 def test_checks_and_rollbacks_are_told(pipeline: Pipeline, job: UUID) -> None:
     report = load_report(pipeline.engine, job)
-    assert report["checks"]["no lost memories"] == {"holds": True}
+    assert report["checks"]["no_memory_is_abandoned"] == {"holds": True}
     assert len(report["checks"]) > 25
     assert report["changes"]["groups_rolled_back_since"] == 0
     pipeline.roll_back(job)
