@@ -86,7 +86,10 @@ def run(
 
 def cancel(
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="Id of a job, or a project for the job that runs or is next.")
+        str,
+        typer.Argument(
+            metavar="JOB", help="Id of a job or its first 8 digits, or a project for the job that runs or is next."
+        ),
     ],
     as_json: JsonFlag = False,
 ) -> None:
